@@ -1,0 +1,207 @@
+//! The figures of docs/benchmarks.md, measured on real replica sets with the
+//! release binary. It judges speed and cost; correctness is for the tests.
+//!
+//! `cargo bench --bench figures -- [--quick] [--binary FILE] [FIGURE…]`
+//!
+//! A figure that cannot be measured is reported and does not spoil the others.
+//! All processes end with this one, however it ends.
+
+// The fixtures fail by panics with a reason; a figure is caught as a whole.
+#![allow(clippy::expect_used)]
+
+#[path = "figures/frozen_primary.rs"]
+mod frozen_primary;
+#[path = "figures/handoff.rs"]
+mod handoff;
+#[path = "figures/launch.rs"]
+mod launch;
+#[path = "figures/machine.rs"]
+mod machine;
+#[path = "figures/observer.rs"]
+mod observer;
+#[path = "figures/overlap.rs"]
+mod overlap;
+#[path = "figures/report.rs"]
+mod report;
+#[path = "figures/size.rs"]
+mod size;
+#[path = "figures/starts.rs"]
+mod starts;
+#[path = "figures/steady.rs"]
+mod steady;
+#[path = "figures/takeover.rs"]
+mod takeover;
+#[path = "figures/usage.rs"]
+mod usage;
+
+use std::io::Write;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::process::ExitCode;
+
+use futures_util::FutureExt;
+use leasehold::signals::{Signal, Signals};
+
+use launch::Setup;
+use report::{Report, Row};
+
+type Measured = Pin<Box<dyn Future<Output = Vec<Row>>>>;
+
+/// What is measured together, and the names by which its rows are selected.
+struct Figure {
+    names: &'static [&'static str],
+    measure: fn(Setup) -> Measured,
+}
+
+const FIGURES: &[Figure] = &[
+    Figure {
+        names: &["size"],
+        measure: |setup| Box::pin(size::measure(setup)),
+    },
+    Figure {
+        names: &["cold_start"],
+        measure: |setup| Box::pin(starts::cold_start(setup)),
+    },
+    Figure {
+        names: &["restart"],
+        measure: |setup| Box::pin(starts::restart(setup)),
+    },
+    Figure {
+        names: &["handoff"],
+        measure: |setup| Box::pin(handoff::of_three(setup)),
+    },
+    Figure {
+        names: &["handoff_50"],
+        measure: |setup| Box::pin(handoff::of_fifty(setup)),
+    },
+    Figure {
+        names: &["memory", "cpu", "store_load"],
+        measure: |setup| Box::pin(steady::measure(setup)),
+    },
+    Figure {
+        names: &["takeover"],
+        measure: |setup| Box::pin(takeover::measure(setup)),
+    },
+    Figure {
+        names: &["frozen_primary"],
+        measure: |setup| Box::pin(frozen_primary::measure(setup)),
+    },
+    Figure {
+        names: &["overlap_stall"],
+        measure: |setup| Box::pin(overlap::stall(setup)),
+    },
+    Figure {
+        names: &["overlap_stop"],
+        measure: |setup| Box::pin(overlap::stop(setup)),
+    },
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments
+        .next_if(|argument| argument == launch::STAGE)
+        .is_some()
+    {
+        return launch::stage(arguments);
+    }
+    let arguments: Vec<String> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
+    let (setup, selected) = match parse(&arguments) {
+        Ok(parsed) => parsed,
+        Err(problem) => {
+            say(&problem);
+            return ExitCode::from(64);
+        }
+    };
+    // One thread: children of it end with it, see `launch`.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("an event loop can be made");
+    runtime.block_on(run(setup, &selected))
+}
+
+/// The setup and the names of figures; all of them if none is named.
+fn parse(arguments: &[String]) -> Result<(Setup, Vec<String>), String> {
+    let mut setup = Setup::default();
+    let mut selected = Vec::new();
+    let mut arguments = arguments.iter();
+    let known = || FIGURES.iter().flat_map(|figure| figure.names);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            // Cargo adds it.
+            "--bench" => {}
+            "--quick" => setup.quick = true,
+            "--binary" => {
+                let path = arguments.next().ok_or("--binary takes a file")?;
+                setup.binary = path.into();
+            }
+            name if known().any(|known| *known == name) => selected.push(name.to_owned()),
+            other => {
+                let known: Vec<_> = known().copied().collect();
+                let known = known.join(" ");
+                return Err(format!(
+                    "{other}: not a figure; these are: {known}; options: --quick, --binary FILE"
+                ));
+            }
+        }
+    }
+    if selected.is_empty() {
+        selected = known().map(|name| (*name).to_owned()).collect();
+    }
+    Ok((setup, selected))
+}
+
+async fn run(setup: Setup, selected: &[String]) -> ExitCode {
+    let mut signals = Signals::register().expect("signal handlers can be registered");
+    let mut report = Report::default();
+    let mut failed = false;
+    let wanted = |name: &&str| selected.iter().any(|selected| selected == name);
+    print(&machine::describe(&setup));
+    for figure in FIGURES {
+        if !figure.names.iter().any(wanted) {
+            continue;
+        }
+        let names = figure.names.join(" ");
+        say(&format!("measuring {names}"));
+        let measured = AssertUnwindSafe((figure.measure)(setup.clone())).catch_unwind();
+        let rows = tokio::select! {
+            rows = measured => rows,
+            () = stopped(&mut signals) => {
+                say("stopped");
+                return ExitCode::from(130);
+            }
+        };
+        match rows {
+            Ok(rows) => {
+                for row in rows.into_iter().filter(|row| wanted(&row.figure)) {
+                    say(&row.line());
+                    report.add(row);
+                }
+            }
+            // The panic has told why.
+            Err(_) => {
+                failed = true;
+                report.add(Row::failed(figure.names[0]));
+            }
+        }
+    }
+    print(&report.render());
+    ExitCode::from(u8::from(failed))
+}
+
+async fn stopped(signals: &mut Signals) {
+    while signals.next().await != Signal::Stop {}
+}
+
+/// The answer, on standard output.
+fn print(text: &str) {
+    // Who closed the pipe does not want it.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+/// Progress, on standard error.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

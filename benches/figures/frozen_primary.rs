@@ -1,0 +1,126 @@
+//! What a frozen primary costs at MongoDB's default election settings: from
+//! its SIGSTOP to the next acknowledged renewal, for two driver heartbeats.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{Daemon, ReplicaSet, Scratch};
+use mongodb::bson::doc;
+
+use crate::launch::{Setup, directories, seconds, watching};
+use crate::observer::Observer;
+use crate::report::{Row, Unit};
+
+const LEADS_MAX: Duration = Duration::from_secs(90);
+/// All hold one lease each, since what differs is when their heartbeats and
+/// renewals fall.
+const LEASES_PER_HEARTBEAT: usize = 5;
+const HEARTBEATS: [&str; 2] = ["10s", "2s"];
+const SPREAD: Duration = Duration::from_millis(317);
+/// For the old primary to be a follower again, and the drivers to have seen it.
+const SETTLE: Duration = Duration::from_secs(15);
+
+pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
+    let set = ReplicaSet::builder().default_election().start().await;
+    let mut rows = freezes(&setup, &set, "default election settings").await;
+    // The new primary first wants to catch up with all others, and waits for
+    // the frozen one until a heartbeat to that times out, 10 s by default.
+    limit_catch_up(&set).await;
+    rows.extend(freezes(&setup, &set, "catchUpTimeoutMillis 2000").await);
+    rows
+}
+
+async fn freezes(setup: &Setup, set: &ReplicaSet, settings: &str) -> Vec<Row> {
+    let mut waited = vec![Vec::new(); HEARTBEATS.len()];
+    let mut lost = vec![0.0; HEARTBEATS.len()];
+    for round in 0..setup.count(3, 1) {
+        // New ones each time: who has lost its leadership by deadline twice
+        // within ten minutes lets others go first.
+        let scratch = Scratch::new();
+        let paths = directories(scratch.path(), HEARTBEATS.len() * LEASES_PER_HEARTBEAT);
+        let mut observer = Observer::start(&paths);
+        let name = format!("{}-{round}", settings.replace(' ', "-"));
+        let daemons = leaders(setup, set, &name, &paths).await;
+        tokio::time::sleep(SETTLE).await;
+        for freeze in freeze(set, &daemons, &mut observer).await {
+            let group = freeze.index / LEASES_PER_HEARTBEAT;
+            waited[group].push(freeze.waited);
+            lost[group] += f64::from(u8::from(freeze.lost));
+        }
+    }
+    let mut rows = Vec::new();
+    for ((heartbeat, series), lost) in HEARTBEATS.iter().zip(&waited).zip(&lost) {
+        let what = format!("SIGSTOP → next renewal, heartbeat {heartbeat}, {settings}");
+        rows.push(Row::new("frozen_primary", what, Unit::Time, series, &[]));
+        let what = format!("leaderships lost, of {}: the same", series.len());
+        rows.push(Row::new("frozen_primary", what, Unit::Count, &[*lost], &[]));
+    }
+    rows
+}
+
+/// What one leader went through.
+struct Freeze {
+    index: usize,
+    waited: f64,
+    lost: bool,
+}
+
+/// Freezes the primary until all have renewed.
+async fn freeze(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -> Vec<Freeze> {
+    let before: Vec<_> = daemons.iter().map(Daemon::status).collect();
+    let primary = set.primary().await;
+    observer.forget();
+    let stopped_ns = boottime_ns();
+    set.stop(primary);
+    let mut freezes: Vec<Freeze> = Vec::new();
+    while freezes.len() < daemons.len() {
+        let seen = observer
+            .find("all renew again", LEADS_MAX, |seen| {
+                // What was on its way when the primary froze is no renewal.
+                let until = before[seen.index]["valid_until_boottime_ns"].as_u64();
+                seconds(stopped_ns, seen.at_ns) > 0.5 && seen.leads_until_ns() > until
+            })
+            .await;
+        if freezes.iter().all(|freeze| freeze.index != seen.index) {
+            freezes.push(Freeze {
+                index: seen.index,
+                waited: seconds(stopped_ns, seen.at_ns),
+                lost: seen.token() != before[seen.index]["token"].as_i64(),
+            });
+        }
+    }
+    set.cont(primary);
+    freezes
+}
+
+async fn leaders(setup: &Setup, set: &ReplicaSet, name: &str, paths: &[PathBuf]) -> Vec<Daemon> {
+    join_all(paths.iter().enumerate().map(async |(index, path)| {
+        let heartbeat = HEARTBEATS[index / LEASES_PER_HEARTBEAT];
+        // Spread over the renew_interval.
+        tokio::time::sleep(SPREAD * u32::try_from(index).expect("few")).await;
+        let daemon = setup
+            .daemon(&format!("{name}-{index}"), &format!("d{index}"), &set.uri())
+            .status_directory(path)
+            .flag(&format!("--mongodb-heartbeat={heartbeat}"))
+            .start();
+        daemon.wait_leads(LEADS_MAX).await;
+        watching(&daemon).await;
+        daemon
+    }))
+    .await
+}
+
+async fn limit_catch_up(set: &ReplicaSet) {
+    let primary = set.primary().await;
+    let answer = set.command(primary, doc! { "replSetGetConfig": 1 }).await;
+    let answer = answer.expect("the primary knows the configuration");
+    let mut config = answer.get_document("config").cloned().expect("a document");
+    let version = config.get_i32("version").expect("a number");
+    config.insert("version", version + 1);
+    let settings = config.get_document_mut("settings").expect("a document");
+    settings.insert("catchUpTimeoutMillis", 2_000);
+    let done = set.command(primary, doc! { "replSetReconfig": config });
+    done.await.expect("the primary takes the configuration");
+}

@@ -1,0 +1,194 @@
+//! Sees every status file that is put in place, at once and for little.
+//!
+//! A loop that reads the files would take a core from the daemons that are
+//! measured. inotify wakes a thread when a file is renamed into place; what
+//! that costs is measured too, see [`own_cost`].
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use leasehold_testbed::Scratch;
+use leasehold_testbed::daemon::boottime_ns;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::launch::seconds;
+
+const FILE: &str = "status.json";
+/// How long the thread takes to notice that it is not needed any more.
+const STOP_POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// A status file that was put in place.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Whose: the place of its directory in the list given.
+    pub(crate) index: usize,
+    /// CLOCK_BOOTTIME when the observer woke.
+    pub(crate) at_ns: u64,
+    /// What it says.
+    pub(crate) status: Value,
+}
+
+impl Seen {
+    /// The deadline, if this says leader with a deadline ahead.
+    pub(crate) fn leads_until_ns(&self) -> Option<u64> {
+        let until = self.status["valid_until_boottime_ns"].as_u64();
+        until.filter(|until| self.status["leader"] == true && *until > self.at_ns)
+    }
+
+    /// Its own token.
+    pub(crate) fn token(&self) -> Option<i64> {
+        self.status["token"].as_i64()
+    }
+}
+
+/// Observes a list of status directories.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    raw: UnboundedReceiver<(usize, u64, Vec<u8>)>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Observer {
+    /// Starts to observe.
+    ///
+    /// # Panics
+    /// When a directory is missing.
+    pub(crate) fn start(directories: &[PathBuf]) -> Self {
+        let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+            .expect("the kernel gives an inotify descriptor");
+        let mut places = HashMap::new();
+        for (index, path) in directories.iter().enumerate() {
+            let watch = inotify::add_watch(&fd, path, WatchFlags::MOVED_TO)
+                .expect("a status directory can be watched");
+            places.insert(watch, (index, path.join(FILE)));
+        }
+        let (sender, raw) = unbounded_channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("observer".to_owned())
+            .spawn(move || observe(&fd, &places, &sender, &stopped))
+            .expect("a thread can be started");
+        Self {
+            raw,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// The next status.
+    pub(crate) async fn next(&mut self) -> Seen {
+        let (index, at_ns, text) = self.raw.recv().await.expect("the observer goes on");
+        Seen {
+            index,
+            at_ns,
+            status: serde_json::from_slice(&text).expect("a status file is whole"),
+        }
+    }
+
+    /// The next status that `condition` holds for; others are passed over.
+    ///
+    /// # Panics
+    /// After `deadline`, saying `what` did not come.
+    pub(crate) async fn find(
+        &mut self,
+        what: &str,
+        deadline: Duration,
+        mut condition: impl FnMut(&Seen) -> bool,
+    ) -> Seen {
+        let found = tokio::time::timeout(deadline, async {
+            loop {
+                let seen = self.next().await;
+                if condition(&seen) {
+                    return seen;
+                }
+            }
+        });
+        found
+            .await
+            .unwrap_or_else(|_| panic!("not within {deadline:?}: {what}"))
+    }
+
+    /// Forgets what was seen until now.
+    pub(crate) fn forget(&mut self) {
+        while self.raw.try_recv().is_ok() {}
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+type Place = (usize, PathBuf);
+
+fn observe(
+    fd: &OwnedFd,
+    places: &HashMap<i32, Place>,
+    sender: &UnboundedSender<(usize, u64, Vec<u8>)>,
+    stopped: &AtomicBool,
+) {
+    let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
+    let mut events = inotify::Reader::new(fd, &mut buffer);
+    while !stopped.load(Ordering::Relaxed) {
+        let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&STOP_POLL));
+        // Before any file is read: this is when it could be known.
+        let mut at_ns = boottime_ns();
+        while let Ok(event) = events.next() {
+            let ours = event.events().contains(ReadFlags::MOVED_TO)
+                && event.file_name().is_some_and(|name| name == c"status.json");
+            let place = places.get(&event.wd()).filter(|_| ours);
+            if let Some((index, path)) = place
+                && let Ok(text) = std::fs::read(path)
+                && sender.send((*index, at_ns, text)).is_err()
+            {
+                return;
+            }
+            // Events that are fetched later may have happened later.
+            if events.is_buffer_empty() {
+                at_ns = boottime_ns();
+            }
+        }
+    }
+}
+
+/// From a rename to the observer's wake, in seconds: it is part of every
+/// figure that ends with a status file.
+pub(crate) async fn own_cost(count: usize) -> Vec<f64> {
+    let scratch = Scratch::new();
+    let directories = crate::launch::directories(scratch.path(), 1);
+    let mut observer = Observer::start(&directories);
+    let mut series = Vec::new();
+    for _ in 0..count {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let renamed_ns = put(&directories[0]);
+        let seen = observer.next().await;
+        series.push(seconds(renamed_ns, seen.at_ns));
+    }
+    series
+}
+
+fn put(directory: &Path) -> u64 {
+    let temporary = directory.join("temporary");
+    std::fs::write(&temporary, "{}").expect("a file can be written");
+    let now = boottime_ns();
+    std::fs::rename(temporary, directory.join(FILE)).expect("a file can be renamed");
+    now
+}

@@ -1,0 +1,17 @@
+//! The size of what is shipped.
+
+use crate::launch::Setup;
+use crate::report::{Bound, Row, Statistic, Unit};
+
+pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
+    let metadata = std::fs::metadata(&setup.binary).expect("the binary is there");
+    #[allow(clippy::cast_precision_loss)] // A file of some megabytes.
+    let bytes = metadata.len() as f64;
+    vec![Row::new(
+        "size",
+        "release binary, stripped",
+        Unit::Bytes,
+        &[bytes],
+        &[Bound::AtMost(Statistic::Max, 11e6)],
+    )]
+}

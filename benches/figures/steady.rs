@@ -1,0 +1,199 @@
+//! What a daemon costs while nothing happens: memory, CPU, load on the store.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_testbed::{Daemon, ReplicaSet};
+use mongodb::bson::{Document, doc};
+
+use crate::launch::{Setup, seconds, watching};
+use crate::report::{Bound, Row, Statistic, Unit};
+use crate::usage::{Memory, Work};
+
+const LEADS_MAX: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_secs(30);
+/// Where the commands of the daemons are recorded. The server does not record
+/// the hello of the driver's monitors.
+const DATABASES: [&str; 2] = ["leasehold", "admin"];
+/// Renewals of a minute at the default renew_interval of 3 s, and one more
+/// for where the minute begins.
+const WRITES_MAX: f64 = 21.0;
+
+/// Three daemons of one lease.
+struct Trio {
+    heartbeat: &'static str,
+    daemons: Vec<Daemon>,
+}
+
+impl Trio {
+    async fn start(setup: &Setup, set: &ReplicaSet, heartbeat: &'static str) -> Self {
+        let lease = if heartbeat == "10s" { "steady" } else { "busy" };
+        let mut daemons = Vec::new();
+        for index in 0..3 {
+            let daemon = setup
+                .daemon(lease, &format!("{lease}-{index}"), &set.uri())
+                .flag(&format!("--mongodb-heartbeat={heartbeat}"))
+                .start();
+            if index == 0 {
+                daemon.wait_leads(LEADS_MAX).await;
+            }
+            watching(&daemon).await;
+            daemons.push(daemon);
+        }
+        Self { heartbeat, daemons }
+    }
+
+    fn work(&self) -> Vec<Work> {
+        self.daemons.iter().map(|d| Work::of(d.pid())).collect()
+    }
+}
+
+pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
+    let set = ReplicaSet::start().await;
+    let minutes = if setup.quick { 1.0 / 3.0 } else { 2.0 };
+    let trios = [
+        Trio::start(&setup, &set, "10s").await,
+        Trio::start(&setup, &set, "2s").await,
+    ];
+    tokio::time::sleep(SETTLE).await;
+    let primary = set.primary().await;
+    profile(&set, primary, true).await;
+    let began_ns = leasehold_testbed::daemon::boottime_ns();
+    let before: Vec<_> = trios.iter().map(Trio::work).collect();
+    tokio::time::sleep(Duration::from_secs_f64(60.0 * minutes)).await;
+    let after: Vec<_> = trios.iter().map(Trio::work).collect();
+    let minutes = seconds(began_ns, leasehold_testbed::daemon::boottime_ns()) / 60.0;
+    profile(&set, primary, false).await;
+
+    let mut rows = memory(&trios[0]);
+    for ((trio, before), after) in trios.iter().zip(&before).zip(&after) {
+        rows.extend(cpu(trio, before, after, minutes));
+    }
+    rows.extend(store_load(&set, primary, &trios[0], minutes).await);
+    rows
+}
+
+fn memory(trio: &Trio) -> Vec<Row> {
+    let all: Vec<_> = trio.daemons.iter().map(|d| Memory::of(d.pid())).collect();
+    let mut rows = Vec::new();
+    for (role, members) in [("leader", &all[..1]), ("follower", &all[1..])] {
+        let mut row = |what: &str, unit, value: fn(&Memory) -> f64, bounds: &[Bound]| {
+            let series: Vec<_> = members.iter().map(value).collect();
+            let what = format!("{role}: {what}");
+            rows.push(Row::new("memory", what, unit, &series, bounds));
+        };
+        let most = |limit| [Bound::AtMost(Statistic::Max, limit)];
+        row("RSS", Unit::Bytes, |m| m.rss, &most(9e6));
+        row("RssAnon", Unit::Bytes, |m| m.rss_anon, &most(2e6));
+        row("Pss, of six daemons", Unit::Bytes, |m| m.pss, &[]);
+        row("threads", Unit::Count, |m| m.threads, &most(3.0));
+    }
+    rows
+}
+
+fn cpu(trio: &Trio, before: &[Work], after: &[Work], minutes: f64) -> Vec<Row> {
+    let spent = |index: usize| (after[index].cpu - before[index].cpu) / minutes;
+    let woken = |index: usize| ((after[index].wakeups - before[index].wakeups) / minutes).round();
+    let mut rows = Vec::new();
+    for (role, members, limit) in [("leader", 0..1, 0.025), ("follower", 1..3, 0.020)] {
+        let heartbeat = trio.heartbeat;
+        let cpu: Vec<_> = members.clone().map(spent).collect();
+        let bounds = [Bound::AtMost(Statistic::Max, limit)];
+        let bounds: &[_] = if heartbeat == "10s" { &bounds } else { &[] };
+        let what = format!("{role}: CPU a minute, heartbeat {heartbeat}");
+        rows.push(Row::new("cpu", what, Unit::Time, &cpu, bounds));
+        let wakeups: Vec<_> = members.map(woken).collect();
+        let what = format!("{role}: wake-ups a minute, heartbeat {heartbeat}");
+        rows.push(Row::new("cpu", what, Unit::Count, &wakeups, &[]));
+    }
+    rows
+}
+
+/// Turns the recording of all commands on (after clearing it) or off.
+async fn profile(set: &ReplicaSet, primary: usize, on: bool) {
+    let client = direct(set, primary).await;
+    for name in DATABASES {
+        let database = client.database(name);
+        let level = if on { 2 } else { 0 };
+        if on {
+            let _ = database
+                .collection::<Document>("system.profile")
+                .drop()
+                .await;
+            // Room for the commands of some minutes; the default is 1 MB.
+            let create = doc! { "create": "system.profile", "capped": true, "size": 64 << 20 };
+            let made = database.run_command(create).await;
+            made.unwrap_or_else(|error| panic!("make the profile of {name}: {error}"));
+        }
+        let set = database.run_command(doc! { "profile": level }).await;
+        set.unwrap_or_else(|error| panic!("profile {name}: {error}"));
+    }
+}
+
+/// What the primary was asked by each daemon of `trio`, found by the name
+/// under which it connects. What nobody sends has its row too.
+async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64) -> Vec<Row> {
+    let client = direct(set, primary).await;
+    let mut counts = Vec::new();
+    for daemon in &trio.daemons {
+        let name = format!("leasehold/{}", daemon.identity());
+        counts.push(commands(&client, &name).await);
+    }
+    let writes: &[&str] = &["findAndModify", "insert", "update", "delete"];
+    let reads: &[&str] = &["find", "aggregate", "count", "distinct"];
+    let streams: &[&str] = &["getMore"];
+    let known = [writes, reads, streams].concat();
+    let mut rows = Vec::new();
+    for (role, members) in [("leader", &counts[..1]), ("follower", &counts[1..])] {
+        let mut row = |what: &str, bound: Option<f64>, matches: &dyn Fn(&str) -> bool| {
+            let of = |counts: &BTreeMap<String, f64>| -> f64 {
+                let matching = counts.iter().filter(|(command, _)| matches(command));
+                // Not `sum`, which makes -0 of nothing.
+                matching.fold(0.0, |sum, (_, count)| sum + count)
+            };
+            let series: Vec<_> = members.iter().map(|counts| of(counts) / minutes).collect();
+            let bounds: Vec<_> = bound
+                .map(|limit| Bound::AtMost(Statistic::Max, limit))
+                .into_iter()
+                .collect();
+            let what = format!("{role}: {what} a minute");
+            rows.push(Row::new("store_load", what, Unit::Count, &series, &bounds));
+        };
+        let writes_max = if role == "leader" { WRITES_MAX } else { 0.0 };
+        row("writes", Some(writes_max), &|name| writes.contains(&name));
+        row("reads", Some(0.0), &|name| reads.contains(&name));
+        row("getMore", None, &|name| streams.contains(&name));
+        row("other commands", Some(0.0), &|name| !known.contains(&name));
+    }
+    rows
+}
+
+async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeMap<String, f64> {
+    let mut counts = BTreeMap::new();
+    for name in DATABASES {
+        let records = client
+            .database(name)
+            .collection::<Document>("system.profile");
+        let mut cursor = records
+            .find(doc! { "appName": app_name })
+            .await
+            .expect("the profile can be read");
+        while cursor.advance().await.expect("the profile can be read") {
+            let record = cursor
+                .deserialize_current()
+                .expect("a record is a document");
+            let command = record
+                .get_document("command")
+                .ok()
+                .and_then(|command| command.keys().next().cloned())
+                .unwrap_or_else(|| "unnamed".to_owned());
+            *counts.entry(command).or_insert(0.0) += 1.0;
+        }
+    }
+    counts
+}
+
+async fn direct(set: &ReplicaSet, index: usize) -> mongodb::Client {
+    let client = mongodb::Client::with_uri_str(set.direct_uri(index)).await;
+    client.expect("the address of a member is a connection string")
+}

@@ -1,0 +1,95 @@
+//! Take-over after a crash, from the holder's last acknowledged renewal.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold_testbed::daemon::leads;
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Scratch};
+
+use crate::launch::{Setup, directories, nanos, seconds, watching};
+use crate::observer::Observer;
+use crate::report::{Bound, Row, Statistic, Unit};
+
+const LEADS_MAX: Duration = Duration::from_secs(60);
+/// A file follows its renewal within milliseconds: after this the file tells
+/// the last acknowledged one.
+const FILE_FOLLOWS: Duration = Duration::from_millis(200);
+/// Between the crashes of two leases: they are to be independent samples.
+const STAGGER: Duration = Duration::from_millis(137);
+
+pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, timings) in [
+        ("defaults 24/18/3", DaemonTimings::DEFAULT),
+        ("15/10/2", DaemonTimings::KUBERNETES),
+    ] {
+        let series = crashes(&setup, timings, setup.count(10, 4)).await;
+        let duration = timings.lease_duration.as_secs_f64();
+        let bounds = [
+            Bound::AtLeast(Statistic::Min, duration),
+            Bound::AtMost(Statistic::Max, duration + 0.100),
+        ];
+        let what = format!("SIGKILL: last renewal → another leads, {name}");
+        rows.push(Row::new("takeover", what, Unit::Time, &series, &bounds));
+        let beyond: Vec<_> = series.iter().map(|took| took - duration).collect();
+        let what = format!("of which beyond lease_duration, {name}");
+        rows.push(Row::new("takeover", what, Unit::Time, &beyond, &[]));
+    }
+    rows
+}
+
+/// Crashes the holders of `count` leases on one set; a pair contends for each.
+async fn crashes(setup: &Setup, timings: DaemonTimings, count: usize) -> Vec<f64> {
+    let set = ReplicaSet::start().await;
+    let scratch = Scratch::new();
+    let paths = directories(scratch.path(), 2 * count);
+    let mut observer = Observer::start(&paths);
+    let pairs = join_all((0..count).map(async |index| {
+        let start = |place: usize| {
+            setup
+                .daemon(&format!("l{index}"), &format!("d{place}"), &set.uri())
+                .status_directory(&paths[place])
+                .timings(timings)
+                .start()
+        };
+        let holder = start(2 * index);
+        holder.wait_leads(LEADS_MAX).await;
+        let contender = start(2 * index + 1);
+        watching(&contender).await;
+        (holder, contender)
+    }))
+    .await;
+    observer.forget();
+    let crashed = pairs.iter().enumerate().map(async |(index, (holder, _))| {
+        tokio::time::sleep(STAGGER * u32::try_from(index).expect("few leases")).await;
+        crash(holder, timings).await
+    });
+    let renewed_ns = join_all(crashed).await;
+    let mut led_ns = vec![None; count];
+    while led_ns.contains(&None) {
+        let seen = observer
+            .find("the other one takes over", LEADS_MAX, |seen| {
+                seen.index % 2 == 1 && seen.leads_until_ns().is_some()
+            })
+            .await;
+        led_ns[seen.index / 2].get_or_insert(seen.at_ns);
+    }
+    let led_ns = led_ns.into_iter().flatten();
+    renewed_ns
+        .into_iter()
+        .zip(led_ns)
+        .map(|(renewed, led)| seconds(renewed, led))
+        .collect()
+}
+
+/// Kills a holder between two renewals; when it sent the last one.
+async fn crash(holder: &Daemon, timings: DaemonTimings) -> u64 {
+    let before = holder.status()["valid_until_boottime_ns"].clone();
+    let renewed =
+        |status: &serde_json::Value| leads(status) && status["valid_until_boottime_ns"] != before;
+    holder.wait_until(renewed, LEADS_MAX).await;
+    tokio::time::sleep(FILE_FOLLOWS).await;
+    holder.kill();
+    let until = holder.status()["valid_until_boottime_ns"].as_u64();
+    until.expect("a killed leader leaves its deadline") - nanos(timings.renew_deadline)
+}

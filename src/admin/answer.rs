@@ -1,0 +1,288 @@
+//! From a request to its answer. Nothing is cached: what is answered is
+//! computed from the deadline at the instant of the request.
+
+use std::net::SocketAddr;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Body, Bytes};
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::{AdminState, BODY_BYTES_MAX, ReadyWhen, TRANSFER_TIME_MAX, page};
+use crate::clock;
+use crate::election::{Status, Token};
+use crate::publish::Surface;
+use crate::publish::metrics;
+use crate::publish::render::{Document, Moment, authority_at, leader_name_at};
+
+type Answer = Response<Full<Bytes>>;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
+const STEPPED_DOWN: &str = "/stepped-down";
+
+#[derive(Serialize)]
+struct Leader {
+    leader: bool,
+    token: Option<i64>,
+    valid_for_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct StatusAndStore {
+    #[serde(flatten)]
+    document: Document,
+    store: Option<StoreDocument>,
+}
+
+#[derive(Serialize)]
+struct StoreDocument {
+    set: Option<String>,
+    database: String,
+    collection: String,
+}
+
+#[derive(Serialize)]
+struct LeaderName<'a> {
+    name: &'a str,
+}
+
+pub(super) async fn answer<B>(request: Request<B>, peer: SocketAddr, state: &AdminState) -> Answer
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let path = request.uri().path();
+    let allowed = match path {
+        "/" | "/livez" | "/readyz" | "/leader" | "/status" | "/metrics" => {
+            &[Method::GET, Method::HEAD][..]
+        }
+        STEPPED_DOWN => &[Method::POST][..],
+        _ => {
+            return text(
+                StatusCode::NOT_FOUND,
+                "not found; there are /, /livez, /readyz, /leader, /status, /metrics and /stepped-down",
+            );
+        }
+    };
+    if !allowed.contains(request.method()) {
+        let names: Vec<_> = allowed.iter().map(Method::as_str).collect();
+        let mut refusal = text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            &format!("{path} takes {}", names.join(" and ")),
+        );
+        if let Ok(allow) = HeaderValue::from_str(&names.join(", ")) {
+            refusal.headers_mut().insert(header::ALLOW, allow);
+        }
+        return refusal;
+    }
+    if path == STEPPED_DOWN {
+        return stepped_down(request, peer, state).await;
+    }
+    let status = state.status.borrow().clone();
+    match path {
+        // That this line is reached shows that the event loop turns.
+        "/livez" => text(StatusCode::OK, "ok"),
+        "/readyz" => ready(&status, *state.ready_when.borrow()),
+        "/leader" => leader(&status),
+        "/status" => full_status(&status, state),
+        "/metrics" => metrics(state),
+        _ => root(&status, &request, state),
+    }
+}
+
+fn ready(status: &Status, when: ReadyWhen) -> Answer {
+    let (ready, why_not) = match when {
+        ReadyWhen::Connected => (
+            status.store_reached,
+            "the store has not been reached since the start",
+        ),
+        ReadyWhen::Leader => (
+            authority_at(status, clock::boot_now()).is_some(),
+            "this candidate does not lead, and http.ready_when is \"leader\"",
+        ),
+    };
+    if ready {
+        text(StatusCode::OK, "ok")
+    } else {
+        text(StatusCode::SERVICE_UNAVAILABLE, why_not)
+    }
+}
+
+fn leader(status: &Status) -> Answer {
+    let now = clock::boot_now();
+    let authority = authority_at(status, now);
+    let left = authority.map(|a| a.valid_until.since(now).as_millis());
+    let code = match authority {
+        Some(_) => StatusCode::OK,
+        None => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let body = Leader {
+        leader: authority.is_some(),
+        token: authority.map(|a| a.token.get()),
+        valid_for_ms: left.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+    };
+    json(code, &body)
+}
+
+fn full_status(status: &Status, state: &AdminState) -> Answer {
+    let store = state.store.borrow().clone();
+    let body = StatusAndStore {
+        document: Document::new(status, &state.who(), Moment::now()),
+        store: store.map(|s| StoreDocument {
+            set: s.set,
+            database: s.database,
+            collection: s.collection,
+        }),
+    };
+    json(StatusCode::OK, &body)
+}
+
+fn metrics(state: &AdminState) -> Answer {
+    match state.metrics.text() {
+        Ok(metrics) => respond(StatusCode::OK, metrics::CONTENT_TYPE, metrics),
+        Err(error) => {
+            state.metrics.publish_failed(Surface::Http);
+            text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
+        }
+    }
+}
+
+fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer {
+    let accept: Vec<_> = request
+        .headers()
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    let mut answer = if page::preferred(&accept.join(",")) {
+        let store = state.store.borrow().clone();
+        let body = page::page(status, &state.who(), store.as_ref(), Moment::now());
+        let mut answer = respond(StatusCode::OK, HTML, body);
+        // The page loads nothing, and nothing that it shows can become code.
+        answer.headers_mut().insert(
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
+        );
+        answer
+    } else {
+        let name = leader_name_at(status, &state.identity, clock::boot_now());
+        let name = name.unwrap_or_default();
+        json(StatusCode::OK, &LeaderName { name })
+    };
+    answer
+        .headers_mut()
+        .insert(header::VARY, HeaderValue::from_static("accept"));
+    answer
+}
+
+/// Takes the word of the workload that its work for a token has ended.
+async fn stepped_down<B>(request: Request<B>, peer: SocketAddr, state: &AdminState) -> Answer
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    // A page in a browser on this machine is a loopback peer too, but says
+    // where it comes from; workloads do not.
+    let local = peer.ip().to_canonical().is_loopback();
+    if !local || request.headers().contains_key(header::ORIGIN) {
+        return text(
+            StatusCode::FORBIDDEN,
+            "only the workload beside this daemon may say so: POST over the loopback address",
+        );
+    }
+    let token = request.uri().query().and_then(token_of);
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+    match tokio::time::timeout(TRANSFER_TIME_MAX, body).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(_)) => {
+            let limit = format!("the body may have {BODY_BYTES_MAX} bytes; none is needed");
+            return text(StatusCode::PAYLOAD_TOO_LARGE, &limit);
+        }
+        Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive"),
+    }
+    let Some(token) = token else {
+        return text(
+            StatusCode::BAD_REQUEST,
+            "name the token that has stepped down: POST /stepped-down?token=7",
+        );
+    };
+    let refused = conflict(&state.status.borrow(), token);
+    if let Some(refused) = refused {
+        return text(StatusCode::CONFLICT, &refused);
+    }
+    match state.stepped_down.try_send(token) {
+        Ok(()) => text(StatusCode::ACCEPTED, "ok"),
+        Err(TrySendError::Full(_)) => text(StatusCode::SERVICE_UNAVAILABLE, "busy, try again"),
+        Err(TrySendError::Closed(_)) => text(StatusCode::SERVICE_UNAVAILABLE, "shutting down"),
+    }
+}
+
+/// Why a confirmation cannot be meant for what goes on.
+fn conflict(status: &Status, token: Token) -> Option<String> {
+    let now = status.at(clock::boot_now());
+    match now.stepping_down {
+        Some(stopping) if stopping == token => None,
+        Some(stopping) => Some(format!("token {stopping} is stepping down, not {token}")),
+        None => Some(format!(
+            "nothing is stepping down: this candidate is {}",
+            now.role
+        )),
+    }
+}
+
+fn token_of(query: &str) -> Option<Token> {
+    let value = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("token="))?;
+    Token::new(value.parse().ok()?)
+}
+
+fn text(code: StatusCode, message: &str) -> Answer {
+    respond(code, TEXT, format!("{message}\n"))
+}
+
+fn json(code: StatusCode, body: &impl Serialize) -> Answer {
+    match serde_json::to_string(body) {
+        Ok(body) => respond(code, JSON, body + "\n"),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn respond(code: StatusCode, content_type: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    *answer.status_mut() = code;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    // An answer that a proxy repeats would outlive its deadline.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_read_from_the_query() {
+        assert_eq!(token_of("token=7"), Token::new(7));
+        assert_eq!(token_of("a=b&token=7&c"), Token::new(7));
+        for bad in [
+            "",
+            "token=",
+            "token=-1",
+            "token=x",
+            "tok=7",
+            "token=99999999999999999999",
+        ] {
+            assert_eq!(token_of(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The page for people. It loads nothing from elsewhere and runs no script.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::election::{Role, Status};
+use crate::publish::StoreInfo;
+use crate::publish::render::{Identification, Moment, authority_at, leader_name_at};
+
+const HEAD: &str = r#"<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="2">
+<style>
+:root { color-scheme: light dark; --line: #8884; --dim: #777; --tone: #777; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }
+h1 { font-size: 1.1rem; font-weight: 600; margin: 0; }
+.role { font-size: 2.4rem; font-weight: 700; margin: 0 0 1.5rem; color: var(--tone); }
+.leader { --tone: #16833c; } .follower { --tone: #2b6cb0; }
+.paused, .stopping { --tone: #b26a00; } .unknown { --tone: #b3261e; }
+dl { display: grid; grid-template-columns: max-content 1fr; margin: 0; border-top: 1px solid var(--line); }
+dt, dd { padding: .45rem 0; border-bottom: 1px solid var(--line); margin: 0; }
+dt { color: var(--dim); padding-right: 2rem; }
+dd { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+nav { margin-top: 1.5rem; } nav a { margin-right: 1rem; color: inherit; }
+@media (prefers-color-scheme: dark) {
+  .leader { --tone: #5fd38a; } .follower { --tone: #7db5ee; }
+  .paused, .stopping { --tone: #f0b35a; } .unknown { --tone: #f2928c; } :root { --dim: #aaa; }
+}
+</style>
+"#;
+
+const LINKS: &str = r#"<nav><a href="/status">status</a><a href="/leader">leader</a><a href="/metrics">metrics</a><a href="/readyz">ready</a><a href="/livez">live</a></nav>
+</body></html>
+"#;
+
+/// Whether an Accept header prefers HTML to JSON. A bare `*/*`, as programs
+/// send it, does not: those read JSON.
+pub(super) fn preferred(accept: &str) -> bool {
+    let html = quality(accept, "text", "html");
+    html > 0.0 && html > quality(accept, "application", "json")
+}
+
+/// The page about `status` at `moment`.
+pub(super) fn page(
+    status: &Status,
+    who: &Identification,
+    store: Option<&StoreInfo>,
+    moment: Moment,
+) -> String {
+    let now = moment.boot;
+    let authority = authority_at(status, now);
+    let truth = status.at(now);
+    let role = truth.role;
+    let lease = escaped(who.lease.as_str());
+    let holder = leader_name_at(status, &who.identity, now);
+    let token = authority.map_or_else(
+        || format!("none (highest seen: {})", truth.token_highest),
+        |a| a.token.to_string(),
+    );
+    let left = authority.map_or_else(
+        || "–".to_owned(),
+        |a| format!("{:.1} s", a.valid_until.since(now).as_secs_f64()),
+    );
+    let reason = truth.reason.map_or("–", |r| r.as_str());
+    let store = store.map_or_else(
+        || "not reached yet".to_owned(),
+        |s| {
+            let set = s.set.as_deref().unwrap_or("standalone");
+            format!("{set}, {}.{}", s.database, s.collection)
+        },
+    );
+    let rows = [
+        ("Holder", holder.unwrap_or("nobody").to_owned()),
+        ("Token", token),
+        ("Time left", left),
+        (
+            "Since",
+            format!(
+                "{} ({} ago)",
+                moment.date(truth.since),
+                whole_seconds(now.since(truth.since))
+            ),
+        ),
+        ("Reason", reason.to_owned()),
+        ("This candidate", who.identity.to_string()),
+        ("Store", store),
+    ];
+    let mut page = String::with_capacity(4096);
+    page.push_str(HEAD);
+    // Writing to a String cannot fail.
+    let _ = write!(
+        page,
+        "<title>{lease}: {role}</title></head><body class=\"{role}\">\n\
+         <h1>{lease}</h1>\n<p class=\"role\">{}</p>\n<dl>\n",
+        headline(role)
+    );
+    for (name, value) in rows {
+        let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(&value));
+    }
+    page.push_str("</dl>\n");
+    page.push_str(LINKS);
+    page
+}
+
+fn headline(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "Leader",
+        Role::Follower => "Follower",
+        Role::Paused => "Paused",
+        Role::Stopping => "Stepping down",
+        Role::Unknown => "Waiting for the store",
+    }
+}
+
+fn whole_seconds(duration: Duration) -> String {
+    humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string()
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// How welcome `kind/subkind` is: of the ranges that match, the most specific counts.
+fn quality(accept: &str, kind: &str, subkind: &str) -> f32 {
+    let ranges = accept.split(',').filter_map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let (k, s) = parts.next()?.split_once('/')?;
+        let specificity = match (
+            k.eq_ignore_ascii_case(kind),
+            s.eq_ignore_ascii_case(subkind),
+        ) {
+            (true, true) => 2,
+            (true, false) if s == "*" => 1,
+            (false, _) if k == "*" && s == "*" => 0,
+            _ => return None,
+        };
+        let q = parts.find_map(|p| p.strip_prefix("q=").or_else(|| p.strip_prefix("Q=")));
+        let q = q.map_or(1.0, |q| q.parse().unwrap_or(0.0));
+        Some((specificity, q))
+    });
+    ranges
+        .max_by_key(|(specificity, _)| *specificity)
+        .map_or(0.0, |(_, q)| q)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::election::{BootTime, HolderView, Identity, LeaseName, Session, Token};
+
+    #[test]
+    fn browsers_get_the_page_and_programs_get_json() {
+        for html in [
+            "text/html",
+            "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+            "text/*, application/json;q=0.5",
+            "TEXT/HTML;level=1",
+        ] {
+            assert!(preferred(html), "{html}");
+        }
+        for other in [
+            "",
+            "*/*",
+            "application/json",
+            "application/json, text/html",
+            "application/json, text/html;q=0.9",
+            "text/html;q=0",
+            "text/html;q=nonsense",
+            "text/plain",
+            "html",
+        ] {
+            assert!(!preferred(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_page_escapes_names_and_never_names_an_expired_holder() {
+        let at = |s: u64| Moment {
+            boot: BootTime::from_nanos(s * 1_000_000_000),
+            wall: UNIX_EPOCH,
+        };
+        let who = Identification {
+            lease: LeaseName::new("orders").unwrap(),
+            identity: Identity::new("me").unwrap(),
+            boot_id: None,
+        };
+        let status = Status {
+            role: Role::Follower,
+            holder: Some(HolderView {
+                identity: Identity::new("<b>&\"x'").unwrap(),
+                token: Token::new(8).unwrap(),
+                until: at(5).boot,
+            }),
+            ..Status::initial(Session::from_bytes([1; 16]), at(0).boot)
+        };
+        let text = page(&status, &who, None, at(1));
+        let row = "<dt>Holder</dt><dd>&lt;b&gt;&amp;&quot;x&#39;</dd>";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("<p class=\"role\">Follower</p>"), "{text}");
+        assert!(!text.contains("http://") && !text.contains("https://"));
+        let text = page(&status, &who, None, at(5));
+        assert!(text.contains("<dt>Holder</dt><dd>nobody</dd>"), "{text}");
+    }
+}

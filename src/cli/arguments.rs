@@ -1,0 +1,375 @@
+//! Flags and subcommands. The flags of the configuration are made from its
+//! table of keys, so that none can be forgotten.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::Error;
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+use clap_complete::Shell;
+
+use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
+use crate::config::{KEYS, Key, Kind, MASK, Sources, looks_secret};
+use crate::exit;
+
+/// The command line as clap knows it.
+pub fn command() -> Command {
+    Command::new("leasehold")
+        .version(version())
+        .about("Leader election for replicated workloads, on the MongoDB they already have")
+        .after_help(EXAMPLES)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(run_command())
+        .subcommand(status_command())
+        .subcommand(config_command())
+        .subcommand(completions_command())
+}
+
+/// Parses a command line.
+///
+/// # Errors
+/// [`Stop`]: a usage error, or the help or version that was asked for.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    let stop = |error| Stop {
+        error,
+        arguments: arguments.clone(),
+    };
+    let mut matches = command().try_get_matches_from(&arguments).map_err(stop)?;
+    let Some((name, mut matches)) = matches.remove_subcommand() else {
+        return Err(stop(missing_subcommand()));
+    };
+    match name.as_str() {
+        "run" => Ok(Invocation::Run(RunArgs {
+            sources: sources(&mut matches),
+            command: matches
+                .remove_many("command")
+                .map(Iterator::collect)
+                .unwrap_or_default(),
+        })),
+        "status" => Ok(Invocation::Status(StatusArgs {
+            directory: matches.remove_one("directory"),
+            lease: matches.remove_one("lease"),
+            json: wants_json(&matches),
+            watch: matches.get_flag("watch"),
+        })),
+        "config" => Ok(Invocation::Config(ConfigArgs {
+            sources: sources(&mut matches),
+            json: wants_json(&matches),
+        })),
+        "completions" => match matches.remove_one("shell") {
+            Some(shell) => Ok(Invocation::Completions(shell)),
+            None => Err(stop(missing_subcommand())),
+        },
+        _ => Err(stop(missing_subcommand())),
+    }
+}
+
+/// A command line that is not to be carried out: it is wrong, or it asked
+/// for help or the version.
+#[derive(Debug)]
+pub struct Stop {
+    error: Error,
+    arguments: Vec<OsString>,
+}
+
+impl Stop {
+    /// Prints it, help on standard output and errors on standard error.
+    pub fn print(&self) -> ExitCode {
+        let plain = self.error.render().to_string();
+        let masked = mask(&plain, &self.arguments);
+        if masked == plain {
+            // clap decides on colour. Where nobody can read it, the exit code tells.
+            let _ = self.error.print();
+        } else {
+            let _ = std::io::stderr().lock().write_all(masked.as_bytes());
+        }
+        ExitCode::from(self.code())
+    }
+
+    /// 64, clap's own 2 being `cannot tell` here; 0 for help and version.
+    pub fn code(&self) -> u8 {
+        if self.error.use_stderr() {
+            exit::USAGE
+        } else {
+            exit::DONE
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  leasehold run --lease orders-scheduler --mongodb-uri-file /etc/leasehold/uri
+                             contend for a lease and publish who leads
+  leasehold status --lease orders-scheduler && ./only-the-leader-does-this
+                             ask this host's daemon: exit 0 if it leads
+  leasehold config --config /etc/leasehold.toml
+                             the effective configuration, and where each value came from
+
+Exit codes: 0 done, 1 no (not leader), 2 cannot tell, 64 usage, 78 configuration.";
+
+const LAYERS: &str = "\
+Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
+LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
+
+/// With the revision where the build was told it.
+fn version() -> String {
+    let revision = option_env!("LEASEHOLD_REVISION").unwrap_or("unknown");
+    format!("{} (revision {revision})", env!("CARGO_PKG_VERSION"))
+}
+
+fn run_command() -> Command {
+    with_configuration(
+        Command::new("run")
+            .about("Contend for a lease, renew it, and publish who leads")
+            .after_help(format!(
+                "{LAYERS}\n\nExamples:\n  leasehold run --lease orders --mongodb-uri-file /etc/leasehold/uri\n  \
+                 LEASEHOLD_MONGODB__URI=mongodb://localhost leasehold run --lease orders --http-listen ''\n  \
+                 leasehold run --config /etc/leasehold.toml --config site.yaml --log-level debug"
+            )),
+    )
+    .arg(
+        Arg::new("command")
+            .value_name("CMD")
+            .help("A command to supervise (not available in this version)")
+            .num_args(1..)
+            .last(true)
+            .value_parser(value_parser!(OsString)),
+    )
+}
+
+fn status_command() -> Command {
+    Command::new("status")
+        .about("Ask the daemon on this host whether it leads: exit 0 yes, 1 no, 2 cannot tell")
+        .after_help(
+            "Examples:\n  leasehold status --lease orders\n  leasehold status --directory \
+             /run/leasehold/orders --output json\n  leasehold status --lease orders --watch",
+        )
+        .arg(
+            Arg::new("directory")
+                .long("directory")
+                .value_name("DIR")
+                .help("The status directory of the daemon")
+                .value_hint(ValueHint::DirPath)
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with("lease"),
+        )
+        .arg(
+            Arg::new("lease")
+                .long("lease")
+                .value_name("NAME")
+                .help("The lease, whose default status directory is read"),
+        )
+        .arg(output("text"))
+        .arg(
+            Arg::new("watch")
+                .long("watch")
+                .help("Go on and print each change")
+                .action(ArgAction::SetTrue),
+        )
+}
+
+fn config_command() -> Command {
+    with_configuration(
+        Command::new("config")
+            .about("Print the effective configuration and where each value came from")
+            .after_help(format!(
+                "{LAYERS} Secrets are masked.\n\nExamples:\n  leasehold config\n  leasehold config \
+                 --config /etc/leasehold.toml --output json"
+            )),
+    )
+    .arg(output("toml"))
+}
+
+fn completions_command() -> Command {
+    Command::new("completions")
+        .about("Print a completion script")
+        .after_help("Examples:\n  leasehold completions bash > /etc/bash_completion.d/leasehold")
+        .arg(
+            Arg::new("shell")
+                .value_name("SHELL")
+                .help("The shell")
+                .required(true)
+                .value_parser(value_parser!(Shell)),
+        )
+}
+
+/// `--output`, with JSON as the other form.
+fn output(first: &'static str) -> Arg {
+    Arg::new("output")
+        .long("output")
+        .value_name("FORM")
+        .help("The form of the answer")
+        .value_parser([first, "json"])
+        .default_value(first)
+}
+
+fn wants_json(matches: &ArgMatches) -> bool {
+    matches
+        .get_one::<String>("output")
+        .is_some_and(|form| form == "json")
+}
+
+fn with_configuration(command: Command) -> Command {
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .help("A configuration file: TOML, or YAML where it is called .yaml or .yml; repeatable")
+        .action(ArgAction::Append)
+        .value_hint(ValueHint::FilePath)
+        .value_parser(value_parser!(PathBuf));
+    command.arg(config).args(KEYS.iter().map(flag))
+}
+
+/// The flag of a key. Values are taken as they are: they are checked with all
+/// other values, so that everything wrong is reported at once.
+fn flag(key: &'static Key) -> Arg {
+    let default = match key.default() {
+        "" => String::new(),
+        default => format!(" [default: {default}]"),
+    };
+    let flag = Arg::new(key.path())
+        .long(key.flag())
+        .value_name(key.kind.placeholder())
+        .help(format!("{}{default}", key.help))
+        .help_heading(format!("[{}]", key.section))
+        .action(ArgAction::Set);
+    let flag = match key.kind {
+        Kind::Path => flag.value_hint(ValueHint::AnyPath),
+        // `--workload-ends-first` alone says yes.
+        Kind::Flag => flag
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true"),
+        _ => flag,
+    };
+    match (key.section, key.name) {
+        ("lease", "name") => flag.visible_alias("lease"),
+        ("identity", "name") => flag.visible_alias("identity"),
+        _ => flag,
+    }
+}
+
+fn sources(matches: &mut ArgMatches) -> Sources {
+    let files = matches
+        .remove_many("config")
+        .map(Iterator::collect)
+        .unwrap_or_default();
+    let flags = KEYS
+        .iter()
+        .filter_map(|key| Some((key, matches.remove_one::<String>(&key.path())?)))
+        .collect();
+    Sources::of_process(files, flags)
+}
+
+fn missing_subcommand() -> Error {
+    command().error(
+        clap::error::ErrorKind::MissingSubcommand,
+        "a subcommand is required: see leasehold --help",
+    )
+}
+
+/// An error message without the arguments that could hold a password: clap
+/// quotes what it did not expect.
+fn mask(message: &str, arguments: &[OsString]) -> String {
+    let mut message = message.to_owned();
+    for argument in arguments {
+        let argument = argument.to_string_lossy();
+        let value = match argument.split_once('=') {
+            Some((flag, value)) if flag.starts_with("--") => value,
+            _ => &argument,
+        };
+        for secret in [&*argument, value] {
+            if looks_secret(secret) {
+                message = message.replace(secret, MASK);
+            }
+        }
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> Result<Invocation, Stop> {
+        let arguments = [&["leasehold"], arguments].concat();
+        parse(arguments.into_iter().map(OsString::from))
+    }
+
+    #[test]
+    fn clap_finds_no_fault_with_the_commands() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn short_forms_are_the_same_keys() {
+        let Ok(Invocation::Run(run)) = parsed(&["run", "--lease", "orders", "--identity=me"])
+        else {
+            panic!("it is a legal command line");
+        };
+        let flags: Vec<_> = run
+            .sources
+            .flags
+            .iter()
+            .map(|(key, value)| (key.path(), value.as_str()))
+            .collect();
+        assert_eq!(
+            flags,
+            [
+                ("lease.name".to_owned(), "orders"),
+                ("identity.name".to_owned(), "me")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_command_is_everything_after_two_dashes() {
+        let Ok(Invocation::Run(run)) = parsed(&["run", "--", "sleep", "--config"]) else {
+            panic!("it is a legal command line");
+        };
+        assert_eq!(run.command, ["sleep", "--config"]);
+        assert!(run.sources.files.is_empty());
+    }
+
+    #[test]
+    fn status_has_a_directory_or_a_lease() {
+        let Ok(Invocation::Status(status)) =
+            parsed(&["status", "--lease", "orders", "--output", "json", "--watch"])
+        else {
+            panic!("it is a legal command line");
+        };
+        let expected = StatusArgs {
+            directory: None,
+            lease: Some("orders".to_owned()),
+            json: true,
+            watch: true,
+        };
+        assert_eq!(status, expected);
+        let both = parsed(&["status", "--lease", "a", "--directory", "b"]);
+        assert_eq!(both.expect_err("one of them").code(), exit::USAGE);
+    }
+
+    #[test]
+    fn connection_strings_are_masked_in_usage_errors() {
+        let uri = "mongodb://user:hunter2@host";
+        for arguments in [
+            vec!["run", uri],
+            vec!["run", "--mongodb-url", uri],
+            vec!["run", "--mongodb-url=mongodb://user:hunter2@host"],
+            vec!["status", "--output", uri],
+            vec!["status", "--output=mongodb://user:hunter2@host"],
+            vec!["status", "--watch=mongodb://user:hunter2@host"],
+            vec!["config", "--log-level", "info", "user:hunter2@host"],
+            vec![uri],
+        ] {
+            let stop = parsed(&arguments).expect_err("not legal");
+            let shown = mask(&stop.error.render().to_string(), &stop.arguments);
+            assert!(!shown.contains("hunter2"), "{arguments:?}: {shown}");
+            assert_eq!(stop.code(), exit::USAGE, "{arguments:?}");
+        }
+    }
+}

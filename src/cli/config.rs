@@ -1,0 +1,98 @@
+//! `leasehold config`: what is in effect, and where it came from.
+
+use std::fmt::Write;
+
+use super::{CommandError, ConfigArgs, answer};
+use crate::config::{Kind, Setting};
+
+/// Prints the effective configuration, with secrets masked.
+///
+/// # Errors
+/// [`CommandError`] if the configuration is wrong or cannot be written.
+pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
+    let ConfigArgs { sources, json } = args;
+    let settings = sources.load().settings()?;
+    let text = if json {
+        as_json(&settings)
+    } else {
+        as_toml(&settings)
+    };
+    answer(text.as_bytes())
+}
+
+/// Valid TOML, that could be a configuration file but for masked secrets.
+fn as_toml(settings: &[Setting]) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for setting in settings {
+        if setting.key.section != section {
+            if !section.is_empty() {
+                text.push('\n');
+            }
+            section = setting.key.section;
+            let _ = writeln!(text, "[{section}]");
+        }
+        let value = match setting.key.kind {
+            Kind::Flag => setting.shown().to_owned(),
+            _ => quoted(setting.shown()),
+        };
+        let _ = writeln!(
+            text,
+            "{} = {value} # {}",
+            setting.key.name,
+            on_one_line(&setting.origin.to_string())
+        );
+    }
+    text
+}
+
+/// One object with the full name of each key.
+fn as_json(settings: &[Setting]) -> String {
+    let object: serde_json::Map<_, _> = settings
+        .iter()
+        .map(|setting| {
+            let value = match (setting.key.kind, setting.shown()) {
+                (Kind::Flag, shown) => serde_json::Value::Bool(shown == "true"),
+                (_, shown) => serde_json::Value::from(shown),
+            };
+            let described = serde_json::json!({
+                "value": value,
+                "source": setting.origin.to_string(),
+            });
+            (setting.key.path(), described)
+        })
+        .collect();
+    format!("{:#}\n", serde_json::Value::Object(object))
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// TOML allows no control characters in a comment.
+fn on_one_line(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_as_toml_wants() {
+        assert_eq!(quoted("a\"b\\c\n\u{7f}ü"), r#""a\"b\\c\u000A\u007Fü""#);
+        assert_eq!(on_one_line("a\nb"), "a?b");
+    }
+}

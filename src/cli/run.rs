@@ -1,0 +1,363 @@
+//! `leasehold run`: wires the daemon and sees it through to its end.
+//!
+//! Everything that a configuration can get wrong about this machine (the
+//! status directory, the port) fails here before the election begins.
+
+mod reload;
+mod reporter;
+mod surfaces;
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tracing::level_filters::LevelFilter;
+
+use self::reload::Reloader;
+use self::reporter::Reporter;
+use self::surfaces::DaemonSurfaces;
+use crate::admin::{Admin, AdminState, BindError, Bound, ReadyWhen};
+use crate::clock;
+use crate::config::{self, Config, ConfigError, LogFormat, LogLevel, Sources, UriSource};
+use crate::election::{Input, Status, Tunables};
+use crate::elector::{Elector, ElectorOptions, Prepared};
+use crate::exit;
+use crate::log::{self, Format, LevelHandle};
+use crate::publish::directory::{DirectoryError, Memory, StatusDirectory, default_directory};
+use crate::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
+use crate::publish::metrics::Metrics;
+use crate::publish::render::Identification;
+use crate::publish::systemd::Systemd;
+use crate::signals::{Signal, Signals};
+use crate::store::mongo::MongoOptions;
+
+/// How long the end of the process waits for the files to say "not leader": a
+/// local disk takes well under a millisecond, and what hangs carries a deadline.
+const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
+
+/// A workload confirms once per step-down; more wait in vain.
+const CONFIRMATIONS_MAX: usize = 4;
+
+/// Why the daemon could not begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The status directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The port cannot be used.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The kernel or a part of the daemon failed.
+    #[error("{doing}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+impl RunError {
+    /// The exit code that tells what kind of error it is.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Directory(_) | Self::Bind(_) | Self::Config(_) => exit::CONFIGURATION,
+            Self::System { .. } => exit::NEGATIVE,
+        }
+    }
+}
+
+fn system<E: Into<Box<dyn Error + Send + Sync>>>(doing: &'static str) -> impl Fn(E) -> RunError {
+    move |error| RunError::System {
+        doing,
+        source: error.into(),
+    }
+}
+
+/// Runs the daemon until it is told to stop. `sources` is what SIGHUP reads again.
+///
+/// # Errors
+/// [`RunError`]; what can be known at the start is known before the election begins.
+pub fn run(config: Config, sources: Sources) -> Result<ExitCode, RunError> {
+    let level = log::start(config.log.level.into(), config.log.format.into());
+    let path = default_directory(&config.lease.name, config.status_directory.as_deref());
+    let (directory, memory) = StatusDirectory::open(&path)?;
+    let http = config.http.listen.map(Admin::bind).transpose()?;
+    // One thread turns the loop; the files have a thread of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("start the event loop"))?;
+    let ended = runtime.block_on(Daemon::begin(
+        config, sources, level, directory, memory, http,
+    ));
+    // A call that hangs in the driver must not hold up the end.
+    runtime.shutdown_background();
+    ended
+}
+
+/// The parts of a running daemon that react to the machine.
+struct Daemon {
+    elector: Elector,
+    signals: Signals,
+    systemd: Systemd,
+    files: Arc<StatusFileHandle>,
+    status: watch::Receiver<Status>,
+    inputs: mpsc::Sender<Input>,
+    reloader: Reloader,
+    who: Identification,
+}
+
+impl Daemon {
+    async fn begin(
+        config: Config,
+        sources: Sources,
+        level: LevelHandle,
+        directory: StatusDirectory,
+        memory: Memory,
+        http: Option<Bound>,
+    ) -> Result<ExitCode, RunError> {
+        let signals = Signals::register().map_err(system("register the signal handlers"))?;
+        let systemd = Systemd::from_environment();
+        let who = Identification {
+            lease: config.lease.name.clone(),
+            identity: config.identity.clone(),
+            boot_id: clock::boot_id(),
+        };
+        let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
+        let prepared = Prepared::new(options(&config, memory, uri_receiver));
+        let (status, inputs) = (prepared.status(), prepared.inputs());
+        let metrics = Metrics::new(&who, status.clone(), prepared.store_info())
+            .map_err(system("register the metrics"))?;
+        let reporter = Reporter::new(who.lease.clone());
+        reporter.started(
+            &config,
+            directory.path(),
+            &memory,
+            http.as_ref().map(Bound::address),
+        );
+        let file_options = FileOptions {
+            lease: who.lease.clone(),
+            identity: who.identity.clone(),
+            boot_id: who.boot_id.clone(),
+            refresh: config.lease.timings.renew_interval(),
+        };
+        let files = StatusFile::spawn(directory, status.clone(), file_options, metrics.clone())
+            .map_err(system("start the thread of the status files"))?;
+        let files = Arc::new(files);
+
+        let (ready_when, ready_receiver) = watch::channel(config.http.ready_when.into());
+        let serving = serve(http, {
+            let (who, status, metrics) = (who.clone(), status.clone(), metrics.clone());
+            let store = prepared.store_info();
+            let stepped_down = confirmations(inputs.clone());
+            move || AdminState {
+                lease: who.lease,
+                identity: who.identity,
+                boot_id: who.boot_id,
+                status,
+                store,
+                metrics,
+                ready_when: ready_receiver,
+                stepped_down,
+            }
+        });
+        let surfaces = DaemonSurfaces::new(Arc::clone(&files), metrics, reporter);
+        let elector = prepared.start(surfaces);
+        let reloader = Reloader::new(config, sources, level, ready_when, uri);
+        let daemon = Self {
+            elector,
+            signals,
+            systemd,
+            files,
+            status,
+            inputs,
+            reloader,
+            who,
+        };
+        daemon.attend(serving).await
+    }
+
+    /// Reacts until the candidate has ended.
+    async fn attend(
+        mut self,
+        serving: impl Future<Output = io::Result<Infallible>>,
+    ) -> Result<ExitCode, RunError> {
+        tokio::pin!(serving);
+        let mut stops = 0;
+        let mut ping = self.systemd.ping_interval().map(tokio::time::interval);
+        let mut said_ready = false;
+        loop {
+            let pinged = async {
+                match &mut ping {
+                    Some(interval) => interval.tick().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                signal = self.signals.next() => {
+                    if signal == Signal::Stop {
+                        stops += 1;
+                    }
+                    if stops == 2 {
+                        tracing::warn!(lease = %self.who.lease, "second signal: exiting without a release");
+                        self.flush().await;
+                        return Ok(ExitCode::from(exit::NEGATIVE));
+                    }
+                    self.obey(signal).await;
+                }
+                ended = self.elector.wait() => {
+                    ended.map_err(system("run the election"))?;
+                    break;
+                }
+                serving = &mut serving => {
+                    let Err(error) = serving;
+                    return Err(system("serve HTTP")(error));
+                }
+                Ok(()) = self.status.changed() => {
+                    let status = self.status.borrow_and_update().clone();
+                    if status.store_reached && !said_ready {
+                        said_ready = true;
+                        self.systemd.ready();
+                    }
+                    self.systemd.show(&status, &self.who.lease, &self.who.identity, clock::boot_now());
+                }
+                _ = pinged => self.systemd.ping(),
+            }
+        }
+        self.flush().await;
+        self.elector.close().await;
+        tracing::info!(lease = %self.who.lease, "stopped");
+        Ok(ExitCode::from(exit::DONE))
+    }
+
+    async fn obey(&mut self, signal: Signal) {
+        match signal {
+            Signal::Stop => {
+                self.systemd.stopping();
+                tracing::info!(lease = %self.who.lease, "stopping: a second signal exits at once");
+                self.send(Input::Shutdown).await;
+            }
+            Signal::Reload => {
+                if let Some(tunables) = self.reloader.reload() {
+                    self.send(Input::Reconfigure(tunables)).await;
+                }
+            }
+            Signal::StepDown => self.send(Input::StepDown).await,
+            Signal::Report => reporter::report(&self.status.borrow(), &self.who),
+        }
+    }
+
+    async fn send(&self, input: Input) {
+        // A runner that is gone has ended, and `attend` is about to see it.
+        let _ = self.inputs.send(input).await;
+    }
+
+    /// Waits, for a moment, until the files say what is true.
+    async fn flush(&self) {
+        let flushed = tokio::time::timeout(LAST_FLUSH_MAX, self.files.flush()).await;
+        if !matches!(flushed, Ok(Ok(Flushed::Shown))) {
+            tracing::warn!(
+                lease = %self.who.lease,
+                "the status files could not be rewritten: readers must go by the deadline in them"
+            );
+        }
+    }
+}
+
+/// How the candidate contends.
+fn options(config: &Config, memory: Memory, uri: watch::Receiver<UriSource>) -> ElectorOptions {
+    ElectorOptions {
+        mongo: MongoOptions {
+            uri: Arc::new(move || {
+                // A copy, since the lock of the channel is not for reading files under.
+                let source = uri.borrow().clone();
+                source
+                    .read()
+                    .map(|secret| secret.expose().to_owned())
+                    .map_err(|e| e.to_string())
+            }),
+            database: config.mongodb.database.clone(),
+            collection: config.mongodb.collection.clone(),
+            operation_timeout: config.lease.timings.operation_timeout(),
+            heartbeat: config.mongodb.heartbeat,
+            retry_interval: config.lease.timings.retry_interval(),
+            lease_duration: config.lease.timings.lease_duration(),
+            lease: config.lease.name.clone(),
+            identity: config.identity.clone(),
+            address: config.address.clone(),
+        },
+        tunables: tunables(config),
+        token_remembered: memory.token,
+        claim_of_the_dead: memory.claim,
+    }
+}
+
+fn tunables(config: &Config) -> Tunables {
+    Tunables {
+        timings: config.lease.timings,
+        handoff_delay: config.lease.handoff_delay,
+        workload_ends_first: config.workload.ends_first,
+    }
+}
+
+/// Serves HTTP if it is on; else waits for ever.
+async fn serve(http: Option<Bound>, state: impl FnOnce() -> AdminState) -> io::Result<Infallible> {
+    match http {
+        Some(bound) => bound.serve(state()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Passes the workload's confirmations on to the election.
+fn confirmations(inputs: mpsc::Sender<Input>) -> mpsc::Sender<crate::election::Token> {
+    let (sender, mut tokens) = mpsc::channel(CONFIRMATIONS_MAX);
+    tokio::spawn(async move {
+        while let Some(token) = tokens.recv().await {
+            if inputs.send(Input::WorkloadDone { token }).await.is_err() {
+                return;
+            }
+        }
+    });
+    sender
+}
+
+// The adapters have words of their own, so that a key can change without them.
+
+impl From<config::ReadyWhen> for ReadyWhen {
+    fn from(when: config::ReadyWhen) -> Self {
+        match when {
+            config::ReadyWhen::Connected => Self::Connected,
+            config::ReadyWhen::Leader => Self::Leader,
+        }
+    }
+}
+
+impl From<LogFormat> for Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Auto => Self::Auto,
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! SIGHUP: takes over what can change while the daemon runs, and says what cannot.
+//!
+//! A configuration with a mistake in it changes nothing.
+
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use super::tunables;
+use crate::admin::ReadyWhen;
+use crate::config::{Config, Reload, Sources, UriSource};
+use crate::election::{TimingSettings, Timings, Tunables};
+use crate::log::LevelHandle;
+
+/// Reads the configuration again.
+pub(super) struct Reloader {
+    current: Config,
+    sources: Sources,
+    level: LevelHandle,
+    ready_when: watch::Sender<ReadyWhen>,
+    uri: watch::Sender<UriSource>,
+}
+
+impl Reloader {
+    pub(super) fn new(
+        current: Config,
+        sources: Sources,
+        level: LevelHandle,
+        ready_when: watch::Sender<ReadyWhen>,
+        uri: watch::Sender<UriSource>,
+    ) -> Self {
+        Self {
+            current,
+            sources,
+            level,
+            ready_when,
+            uri,
+        }
+    }
+
+    /// Returns what the election should know; `None` if nothing changes for it.
+    pub(super) fn reload(&mut self) -> Option<Tunables> {
+        let lease = self.current.lease.name.clone();
+        let new = match self.sources.load().config() {
+            Ok(new) => new,
+            Err(mistakes) => {
+                for problem in mistakes.problems() {
+                    error!(%lease, %problem, "reload refused: the configuration stays as it was");
+                }
+                return None;
+            }
+        };
+        // The driver's own time-outs were set from it when the client was made.
+        let operation_timeout = self.current.lease.timings.operation_timeout();
+        let settings = TimingSettings {
+            operation_timeout,
+            ..new.lease.timings.settings()
+        };
+        let timings = match Timings::new(settings) {
+            Ok(timings) => timings,
+            Err(mistakes) => {
+                for problem in mistakes {
+                    error!(
+                        %lease, %problem,
+                        "reload refused: with the operation_timeout in force, which takes a restart"
+                    );
+                }
+                return None;
+            }
+        };
+        let differences = self.current.differences(&new);
+        if differences.is_empty() {
+            info!(%lease, "reloaded: nothing changed");
+        }
+        for difference in &differences {
+            let key = difference.key.path();
+            match difference.reload {
+                Reload::Now => info!(%lease, key, "reloaded"),
+                Reload::NextClaim => info!(%lease, key, "reloaded: counts from the next claim on"),
+                Reload::Restart => warn!(%lease, key, "not reloaded: takes a restart"),
+            }
+        }
+        self.level.set(new.log.level.into());
+        self.ready_when.send_replace(new.http.ready_when.into());
+        self.uri.send_replace(new.mongodb.uri.clone());
+        self.current.mongodb.uri = new.mongodb.uri;
+        self.current.log.level = new.log.level;
+        self.current.http.ready_when = new.http.ready_when;
+        self.current.lease.timings = timings;
+        self.current.lease.handoff_delay = new.lease.handoff_delay;
+        (!differences.is_empty()).then(|| tunables(&self.current))
+    }
+}

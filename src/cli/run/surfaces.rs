@@ -1,0 +1,77 @@
+//! What the runner of a daemon tells the outside: files, metrics, logs.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::reporter::Reporter;
+use crate::election::{Claim, Notice, Status, Token, Transition};
+use crate::publish::file::{Flushed, StatusFileHandle};
+use crate::publish::metrics::Metrics;
+use crate::runner::{Answered, Surfaces};
+use crate::store::Failure;
+
+/// The surfaces of a daemon that are told. HTTP and metrics ask by themselves.
+pub(super) struct DaemonSurfaces {
+    files: Arc<StatusFileHandle>,
+    metrics: Metrics,
+    reporter: Reporter,
+}
+
+impl DaemonSurfaces {
+    pub(super) fn new(files: Arc<StatusFileHandle>, metrics: Metrics, reporter: Reporter) -> Self {
+        Self {
+            files,
+            metrics,
+            reporter,
+        }
+    }
+}
+
+impl Surfaces for DaemonSurfaces {
+    fn published(&mut self, _: &Status) {
+        self.files.wake();
+    }
+
+    fn flush(&mut self) -> oneshot::Receiver<bool> {
+        let (answer, shown) = oneshot::channel();
+        let flushed = self.files.flush();
+        tokio::spawn(async move {
+            // The runner may have stopped waiting.
+            let _ = answer.send(flushed.await == Ok(Flushed::Shown));
+        });
+        shown
+    }
+
+    fn remember(&mut self, claim: Option<Claim>, token: Token) {
+        self.files.record(claim, token);
+    }
+
+    fn transition(&mut self, transition: &Transition) {
+        self.metrics.transition(transition.to, transition.reason);
+        self.reporter.transition(transition);
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.reporter.notice(notice);
+    }
+
+    fn answered(&mut self, answered: &Answered) {
+        // A late answer was counted as unknown when its time was up.
+        if !answered.late {
+            let Answered {
+                operation,
+                outcome,
+                elapsed,
+                ..
+            } = answered;
+            self.metrics.store_operation(operation, outcome, *elapsed);
+        }
+        self.reporter.answered(answered);
+    }
+
+    fn watching(&mut self, failure: Option<&Failure>) {
+        self.metrics.watch_connected(failure.is_none());
+        self.reporter.watching(failure);
+    }
+}

@@ -1,0 +1,288 @@
+//! `leasehold status`: says from the status directory who leads.
+//!
+//! It talks to no daemon and no store. It trusts "leader" only before the
+//! deadline in the file, on the clock and in the boot that the deadline is of.
+
+#[cfg(test)]
+mod any_file;
+mod judge;
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+pub use self::judge::{Judgement, Verdict, judge};
+use super::StatusArgs;
+use crate::clock;
+use crate::election::{BootTime, LeaseName};
+use crate::exit;
+use crate::publish::directory::roots;
+use crate::publish::file::JSON_FILE;
+use crate::publish::render::Document;
+
+/// How often `--watch` looks. A change of leadership takes seconds, and a look
+/// is one small read; inotify would not see a deadline pass.
+const WATCH_INTERVAL: Duration = Duration::from_millis(200);
+/// A status file has at most 2 KiB (four names of 253 bytes, escaped); a longer
+/// one is not ours and is not read.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// The file as it is, with `leader` as judged and what the judgement rests on.
+#[derive(Serialize)]
+struct Judged<'a> {
+    #[serde(flatten)]
+    document: DocumentOrNone<'a>,
+    fresh: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum DocumentOrNone<'a> {
+    Document(&'a Document),
+    None { leader: bool },
+}
+
+/// Runs the command. Exit codes: 0 leader, 1 not leader (stale too), 2 cannot
+/// tell, 64 usage.
+pub fn run(args: &StatusArgs) -> ExitCode {
+    let directory = match directory_of(args) {
+        Ok(directory) => directory,
+        Err(message) => {
+            let _ = writeln!(io::stderr(), "leasehold status: {message}");
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    let lease = args.lease.as_deref();
+    let result = if args.watch {
+        watch(&directory, lease, args.json)
+    } else {
+        let judgement = look(&directory, lease);
+        match print(&judgement, args.json) {
+            // The reader of our pipe has what it wanted; a script that looks
+            // at the exit code still needs the verdict.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                Ok(judgement.verdict.exit_code())
+            }
+            printed => printed.map(|()| judgement.verdict.exit_code()),
+        }
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        // Only `--watch` comes here, whose reader has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "leasehold status: write answer: {error}");
+            ExitCode::from(Verdict::CannotTell.exit_code())
+        }
+    }
+}
+
+/// Reads and judges the file in `directory` now.
+pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
+    let path = directory.join(JSON_FILE);
+    // The clock is read after the file: judged by an earlier instant, a file
+    // that was slow to read would lead for longer than its deadline.
+    let text = read(&path);
+    let now = clock::boot_now();
+    let boot_id = clock::boot_id();
+    match text {
+        Ok(text) => judge(&text, lease, boot_id.as_deref(), now),
+        Err(error) => Judgement::cannot_tell(format!("read {}: {error}", path.display())),
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    if fs::metadata(path)?.len() > FILE_BYTES_MAX {
+        return Err(io::Error::other("too long for a status file"));
+    }
+    fs::read_to_string(path)
+}
+
+fn directory_of(args: &StatusArgs) -> Result<PathBuf, String> {
+    if let Some(directory) = &args.directory {
+        return Ok(directory.clone());
+    }
+    match &args.lease {
+        Some(lease) => {
+            let lease = LeaseName::new(lease).map_err(|e| format!("--lease: {e}"))?;
+            Ok(directory_of_lease(lease.as_str(), &roots()))
+        }
+        None => only_directory(&roots()),
+    }
+}
+
+/// The first that exists, in the order in which daemons choose theirs.
+fn directory_of_lease(lease: &str, roots: &[PathBuf]) -> PathBuf {
+    let mut places = roots.iter().map(|root| root.join(lease));
+    let first = places.next().unwrap_or_default();
+    std::iter::once(first.clone())
+        .chain(places)
+        .find(|place| place.join(JSON_FILE).exists())
+        .unwrap_or(first)
+}
+
+fn only_directory(roots: &[PathBuf]) -> Result<PathBuf, String> {
+    let entries = roots.iter().filter_map(|root| fs::read_dir(root).ok());
+    let mut found: Vec<PathBuf> = entries
+        .flat_map(|dir| dir.filter_map(Result::ok))
+        .map(|entry| entry.path())
+        .filter(|path| path.join(JSON_FILE).exists())
+        .collect();
+    found.sort();
+    match found.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err("no status directory here: name one by --directory or --lease".to_owned()),
+        several => {
+            let names: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
+            Err(format!("which one? --directory {}", names.join(" | ")))
+        }
+    }
+}
+
+fn watch(directory: &Path, lease: Option<&str>, json: bool) -> io::Result<u8> {
+    let mut shown = None;
+    loop {
+        let judgement = look(directory, lease);
+        let line = line(&judgement);
+        if shown.as_ref() != Some(&line) {
+            if json {
+                print(&judgement, true)?;
+            } else {
+                let now = clock::boot_now();
+                let date = humantime::format_rfc3339_millis(clock::wall_at(now, now));
+                writeln!(io::stdout(), "{date}  {line}")?;
+            }
+            shown = Some(line);
+        }
+        thread::sleep(WATCH_INTERVAL);
+    }
+}
+
+fn print(judgement: &Judgement, json: bool) -> io::Result<()> {
+    let text = if json {
+        to_json(judgement)?
+    } else {
+        to_text(judgement, clock::boot_now(), clock::wall_now())
+    };
+    io::stdout().write_all(text.as_bytes())
+}
+
+fn to_json(judgement: &Judgement) -> io::Result<String> {
+    let mut document = judgement.document.clone();
+    if let Some(document) = &mut document {
+        document.leader = judgement.verdict == Verdict::Leader;
+    }
+    let judged = Judged {
+        document: match &document {
+            Some(document) => DocumentOrNone::Document(document),
+            None => DocumentOrNone::None { leader: false },
+        },
+        fresh: judgement.fresh,
+        error: judgement.why.as_deref(),
+    };
+    Ok(serde_json::to_string(&judged)? + "\n")
+}
+
+/// One line without anything that changes while the leadership does not.
+fn line(judgement: &Judgement) -> String {
+    let (document, why) = (&judgement.document, judgement.why.as_deref());
+    let Some(document) = document else {
+        return format!("cannot tell: {}", why.unwrap_or("no status"));
+    };
+    let holder = document.holder.as_ref();
+    let reason = document.reason.as_deref().unwrap_or("-");
+    let lease = &document.lease;
+    match judgement.verdict {
+        // "renewed" follows "acquired" with the first renewal and changes nothing.
+        Verdict::Leader => {
+            let token = document.token.unwrap_or_default();
+            format!("{lease}: leader, token {token}")
+        }
+        Verdict::NotLeader => match (why, holder) {
+            (Some(why), _) => format!("{lease}: not leader, {why}"),
+            (None, Some(h)) => {
+                let (identity, token) = (&h.identity, h.token);
+                format!(
+                    "{lease}: {}, {identity} leads with token {token}",
+                    document.role
+                )
+            }
+            (None, None) => format!("{lease}: {}, nobody leads, reason {reason}", document.role),
+        },
+        Verdict::CannotTell => format!("cannot tell: {}", why.unwrap_or("no status")),
+    }
+}
+
+fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
+    let Some(document) = &judgement.document else {
+        let why = judgement.why.as_deref().unwrap_or("no status");
+        return format!("cannot tell  {why}\n");
+    };
+    let verdict = match judgement.verdict {
+        Verdict::Leader => "leader".to_owned(),
+        Verdict::NotLeader | Verdict::CannotTell => {
+            let word = match judgement.verdict {
+                Verdict::CannotTell => "cannot tell",
+                Verdict::Leader | Verdict::NotLeader => "not leader",
+            };
+            match &judgement.why {
+                Some(why) => format!("{word}: {why}"),
+                None => word.to_owned(),
+            }
+        }
+    };
+    let holder = match &document.holder {
+        Some(h) if judgement.fresh => format!("{} (token {})", h.identity, h.token),
+        Some(_) => "not known any more".to_owned(),
+        None => "nobody".to_owned(),
+    };
+    let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);
+    let left = until
+        .filter(|_| judgement.verdict == Verdict::Leader)
+        .map_or_else(
+            || "-".to_owned(),
+            |until| format!("{:.1} s", until.since(now).as_secs_f64()),
+        );
+    let token = document
+        .token
+        .map_or_else(|| "-".to_owned(), |t| t.to_string());
+    let dated = |date: &str| match age(date, wall) {
+        Some(age) => format!("{date} ({age} ago)"),
+        None => date.to_owned(),
+    };
+    let rows = [
+        ("lease", document.lease.clone()),
+        ("verdict", verdict),
+        ("role", document.role.clone()),
+        ("candidate", document.identity.clone()),
+        ("holder", holder),
+        ("token", token),
+        ("time left", left),
+        ("since", dated(&document.since)),
+        (
+            "reason",
+            document.reason.clone().unwrap_or_else(|| "-".to_owned()),
+        ),
+        ("updated", dated(&document.updated_at)),
+    ];
+    rows.iter()
+        .map(|(name, value)| format!("{name:<11}{value}\n"))
+        .collect()
+}
+
+/// How long ago a date was, for people: by the wall clock, which may have been set.
+fn age(date: &str, wall: SystemTime) -> Option<String> {
+    let then = humantime::parse_rfc3339(date).ok()?;
+    let age = wall.duration_since(then).ok()?;
+    Some(humantime::format_duration(Duration::from_secs(age.as_secs())).to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Goal: a status file says leader exactly while there is authority (I4), for
+//! any status and any instants of writing and reading; no text panics.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::judge::{Verdict, judge};
+use crate::election::{
+    Authority, BootTime, HolderView, Identity, LeaseName, Reason, Role, Session, Status, Token,
+};
+use crate::publish::render::{Identification, Moment, render};
+use proptest::prelude::*;
+
+/// A status as the election makes them: authority with the leader's role only.
+fn status() -> impl Strategy<Value = Status> {
+    let instants = (0..200_u64, 0..200_u64, 0..200_u64);
+    (
+        prop::sample::select(Role::ALL.to_vec()),
+        any::<[u8; 16]>(),
+        any::<u32>(),
+        instants,
+        "\\PC{1,20}",
+    )
+        .prop_map(|(role, session, token, (until, since, held), name)| {
+            let token = Token::new(i64::from(token)).expect("not negative");
+            let until = BootTime::from_nanos(until);
+            Status {
+                role,
+                authority: (role == Role::Leader).then_some(Authority {
+                    token,
+                    valid_until: until,
+                }),
+                holder: Identity::new(name).ok().map(|identity| HolderView {
+                    identity,
+                    token,
+                    until: BootTime::from_nanos(held),
+                }),
+                since: BootTime::from_nanos(since),
+                reason: Some(Reason::Renewed),
+                ..Status::initial(Session::from_bytes(session), BootTime::default())
+            }
+        })
+}
+
+fn who() -> Identification {
+    Identification {
+        lease: LeaseName::new("orders").expect("legal"),
+        identity: Identity::new("o'hara \"x\"").expect("legal"),
+        boot_id: Some("b".to_owned()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+    #[test]
+    fn i4_a_file_says_leader_exactly_while_there_is_authority(
+        status in status(), written in 0..200_u64, later in 0..200_u64, wall in 0..u64::from(u32::MAX),
+    ) {
+        let boot = BootTime::from_nanos(written);
+        let wall = UNIX_EPOCH + Duration::from_secs(wall);
+        let (json, _) = render(&status, &who(), Moment { boot, wall });
+        let read = BootTime::from_nanos(written + later);
+        let judged = judge(&json, Some("orders"), Some("b"), read);
+        prop_assert_eq!(judged.verdict == Verdict::Leader, status.leads_at(read));
+        prop_assert!(judged.verdict != Verdict::CannotTell);
+        let elsewhere = judge(&json, Some("orders"), Some("c"), read);
+        prop_assert_eq!(elsewhere.verdict, Verdict::CannotTell);
+    }
+
+    #[test]
+    fn any_text_is_judged(text in "\\PC{0,60}", now in any::<u64>()) {
+        let judged = judge(&text, None, None, BootTime::from_nanos(now));
+        prop_assert!(judged.verdict != Verdict::Leader);
+    }
+
+    #[test]
+    fn a_damaged_file_never_panics(status in status(), at in 0..600_usize, byte in any::<u8>()) {
+        let moment = Moment { boot: BootTime::default(), wall: UNIX_EPOCH };
+        let (json, _) = render(&status, &who(), moment);
+        let mut bytes = json.into_bytes();
+        // The newline at the end may be missing.
+        let index = at % (bytes.len() - 1);
+        bytes[index] = byte;
+        let _ = judge(&String::from_utf8_lossy(&bytes), Some("orders"), Some("b"), moment.boot);
+        bytes.truncate(index);
+        let cut = judge(&String::from_utf8_lossy(&bytes), None, None, moment.boot);
+        prop_assert_eq!(cut.verdict, Verdict::CannotTell);
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether a status file may be believed. Pure: clock and boot are told.
+
+use crate::election::{BootTime, Role};
+use crate::publish::render::{Document, SCHEMA};
+
+/// The answer of `leasehold status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// This candidate leads now.
+    Leader,
+    /// It does not, or its file says so past the deadline.
+    NotLeader,
+    /// No file, a file of another boot or another lease, or not a status file.
+    CannotTell,
+}
+
+impl Verdict {
+    /// 0 leader, 1 not leader, 2 cannot tell.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Leader => 0,
+            Self::NotLeader => 1,
+            Self::CannotTell => 2,
+        }
+    }
+}
+
+/// A verdict and what it rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Whether what the file says about leadership still holds: false for a
+    /// leader past its deadline and for a file of another boot.
+    pub fresh: bool,
+    /// The file, if it could be read.
+    pub document: Option<Document>,
+    /// Why the verdict is not simply what the file says.
+    pub why: Option<String>,
+}
+
+impl Judgement {
+    /// No answer, for a reason.
+    pub fn cannot_tell(why: String) -> Self {
+        Self {
+            verdict: Verdict::CannotTell,
+            fresh: false,
+            document: None,
+            why: Some(why),
+        }
+    }
+}
+
+/// Judges the `text` of a status file at `now` in the boot `boot_id`.
+pub fn judge(text: &str, lease: Option<&str>, boot_id: Option<&str>, now: BootTime) -> Judgement {
+    let document: Document = match serde_json::from_str(text) {
+        Ok(document) => document,
+        Err(error) => return Judgement::cannot_tell(format!("not a status file: {error}")),
+    };
+    let mut judgement = Judgement::cannot_tell(String::new());
+    if document.schema != SCHEMA {
+        let schema = document.schema;
+        judgement.why = Some(format!("the file has schema {schema}, {SCHEMA} is known"));
+        return judgement;
+    }
+    let other_lease = lease.filter(|lease| *lease != document.lease);
+    // Either side may be unable to tell its boot; the deadline alone decides then.
+    let other_boot = match (document.boot_id.as_deref(), boot_id) {
+        (Some(theirs), Some(ours)) => theirs != ours,
+        (None, _) | (_, None) => false,
+    };
+    let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);
+    let claims = document.leader && document.role == Role::Leader.as_str();
+    let (verdict, fresh, why) = if let Some(lease) = other_lease {
+        let why = format!("the file is of lease {}, not {lease}", document.lease);
+        (Verdict::CannotTell, false, Some(why))
+    } else if other_boot {
+        let why = "the file is of another boot of this machine, or of another machine";
+        (Verdict::CannotTell, false, Some(why.to_owned()))
+    } else if !claims {
+        (Verdict::NotLeader, true, None)
+    } else {
+        match until {
+            Some(until) if until > now => (Verdict::Leader, true, None),
+            Some(until) => {
+                let late = now.since(until).as_secs_f64();
+                let why = format!("stale: its deadline passed {late:.1} s ago");
+                (Verdict::NotLeader, false, Some(why))
+            }
+            None => {
+                let why = "the file says leader without a deadline".to_owned();
+                (Verdict::NotLeader, false, Some(why))
+            }
+        }
+    };
+    Judgement {
+        verdict,
+        fresh,
+        document: Some(document),
+        why,
+    }
+}

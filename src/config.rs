@@ -1,0 +1,272 @@
+//! The configuration: one table of keys, four layers, all mistakes at once.
+//!
+//! Nothing here opens a port, makes a directory or reaches the store; that
+//! these can be used is found out by those who use them.
+//!
+//! ```
+//! use leasehold::config::{Sources, find};
+//!
+//! let flag = |path, value: &str| (find(path).expect("a key"), value.to_owned());
+//! let sources = Sources {
+//!     flags: vec![flag("lease.name", "orders"), flag("mongodb.uri", "mongodb://localhost")],
+//!     ..Sources::default()
+//! };
+//! let config = sources.load().config()?;
+//! assert_eq!(config.lease.name.as_str(), "orders");
+//! # Ok::<(), leasehold::config::ConfigError>(())
+//! ```
+
+mod choice;
+mod error;
+mod load;
+mod schema;
+mod secret;
+mod validate;
+mod value;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use choice::{LogFormat, LogLevel, ReadyWhen};
+pub use error::{ConfigError, Origin, Problem};
+pub use load::{Loaded, Setting, Sources};
+pub use schema::{DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, suggest, suggest_key};
+pub use secret::{
+    MASK, Secret, UriError, UriProblem, UriSource, check_uri, looks_secret, shown, shown_path,
+};
+
+use crate::election::{Identity, LeaseName, Timings};
+
+/// The configuration of a daemon, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// What is contended for, and how fast.
+    pub lease: LeaseConfig,
+    /// The name of this candidate.
+    pub identity: Identity,
+    /// Where people find this candidate.
+    pub address: Option<String>,
+    /// The store.
+    pub mongodb: MongoConfig,
+    /// The status directory; `None`: the default for the lease.
+    pub status_directory: Option<PathBuf>,
+    /// HTTP and metrics.
+    pub http: HttpConfig,
+    /// The workload.
+    pub workload: WorkloadConfig,
+    /// Logs.
+    pub log: LogConfig,
+}
+
+/// Section `[lease]`, and the durations of others that belong to a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseConfig {
+    /// The lease.
+    pub name: LeaseName,
+    /// The durations of the next claim.
+    pub timings: Timings,
+    /// How long a graceful step-down waits for the workload.
+    pub handoff_delay: Duration,
+}
+
+/// Section `[mongodb]`; its `operation_timeout` is one of the [`Timings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MongoConfig {
+    /// Where the connection string comes from.
+    pub uri: UriSource,
+    /// The database.
+    pub database: String,
+    /// The collection of leases.
+    pub collection: String,
+    /// How often the driver asks each member how it is.
+    pub heartbeat: Duration,
+}
+
+/// Section `[http]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// Where to listen; `None`: nowhere.
+    pub listen: Option<SocketAddr>,
+    /// When `/readyz` answers 200.
+    pub ready_when: ReadyWhen,
+}
+
+/// Section `[workload]`; its `loss_grace` is one of the [`Timings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkloadConfig {
+    /// Whether the workload has ended when TERM arrives.
+    pub ends_first: bool,
+}
+
+/// Section `[log]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The least important level that is logged.
+    pub level: LogLevel,
+    /// What log lines look like.
+    pub format: LogFormat,
+}
+
+/// A key whose value differs between two configurations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Difference {
+    /// The key.
+    pub key: &'static Key,
+    /// What a reload does with it.
+    pub reload: Reload,
+}
+
+impl Config {
+    /// What a reload that brings `new` would change, in the order of the
+    /// documentation. The content of a `uri_file` is not compared: it is read
+    /// at each connection.
+    pub fn differences(&self, new: &Self) -> Vec<Difference> {
+        let (old_values, new_values) = (self.comparable(), new.comparable());
+        KEYS.iter()
+            .filter(|key| {
+                let of = |values: &[(&str, String)]| {
+                    values
+                        .iter()
+                        .find(|(path, _)| *path == key.path())
+                        .map(|(_, value)| value.clone())
+                };
+                of(&old_values) != of(&new_values)
+            })
+            .map(|key| Difference {
+                key,
+                reload: key.reload,
+            })
+            .collect()
+    }
+
+    /// Every key with its value in a form that can be compared. It holds the
+    /// connection string, so it never leaves this module.
+    fn comparable(&self) -> Vec<(&'static str, String)> {
+        let Self {
+            lease:
+                LeaseConfig {
+                    name,
+                    timings,
+                    handoff_delay,
+                },
+            identity,
+            address,
+            mongodb:
+                MongoConfig {
+                    uri,
+                    database,
+                    collection,
+                    heartbeat,
+                },
+            status_directory,
+            http: HttpConfig { listen, ready_when },
+            workload: WorkloadConfig { ends_first },
+            log: LogConfig { level, format },
+        } = self;
+        let (inline, file) = match uri {
+            UriSource::Inline(secret) => (secret.expose().to_owned(), String::new()),
+            UriSource::File(path) => (String::new(), format!("{path:?}")),
+        };
+        vec![
+            ("lease.name", name.to_string()),
+            (
+                "lease.lease_duration",
+                format!("{:?}", timings.lease_duration()),
+            ),
+            (
+                "lease.renew_deadline",
+                format!("{:?}", timings.renew_deadline()),
+            ),
+            (
+                "lease.renew_interval",
+                format!("{:?}", timings.renew_interval()),
+            ),
+            (
+                "lease.retry_interval",
+                format!("{:?}", timings.retry_interval()),
+            ),
+            ("lease.handoff_delay", format!("{handoff_delay:?}")),
+            ("identity.name", identity.to_string()),
+            ("identity.address", format!("{address:?}")),
+            ("mongodb.uri", inline),
+            ("mongodb.uri_file", file),
+            ("mongodb.database", database.clone()),
+            ("mongodb.collection", collection.clone()),
+            (
+                "mongodb.operation_timeout",
+                format!("{:?}", timings.operation_timeout()),
+            ),
+            ("mongodb.heartbeat", format!("{heartbeat:?}")),
+            ("status.directory", format!("{status_directory:?}")),
+            ("http.listen", format!("{listen:?}")),
+            ("http.ready_when", ready_when.to_string()),
+            ("workload.loss_grace", format!("{:?}", timings.loss_grace())),
+            ("workload.ends_first", ends_first.to_string()),
+            ("log.level", level.to_string()),
+            ("log.format", format.to_string()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(changes: &[(&str, &str)]) -> Config {
+        let base = [
+            ("lease.name", "orders"),
+            ("mongodb.uri", "mongodb://h"),
+            ("identity.name", "a"),
+        ];
+        let flags = base
+            .iter()
+            .chain(changes)
+            .map(|(path, value)| (find(path).expect("a key"), (*value).to_owned()))
+            .collect();
+        let sources = Sources {
+            flags,
+            ..Sources::default()
+        };
+        sources.load().config().expect("valid")
+    }
+
+    #[test]
+    fn every_key_is_compared() {
+        let config = with(&[]);
+        let compared: Vec<_> = config
+            .comparable()
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
+        let keys: Vec<_> = KEYS.iter().map(Key::path).collect();
+        assert_eq!(compared, keys);
+        assert_eq!(config.differences(&config), []);
+    }
+
+    #[test]
+    fn differences_say_what_a_reload_does() {
+        let differences = |changes| -> Vec<_> {
+            with(&[])
+                .differences(&with(changes))
+                .into_iter()
+                .map(|d| (d.key.path(), d.reload))
+                .collect()
+        };
+        let owned = |path: &str, reload| (path.to_owned(), reload);
+        assert_eq!(
+            differences(&[
+                ("log.level", "debug"),
+                ("lease.lease_duration", "30s"),
+                ("http.listen", ""),
+                ("mongodb.uri", "mongodb://other"),
+            ]),
+            [
+                owned("lease.lease_duration", Reload::NextClaim),
+                owned("mongodb.uri", Reload::Now),
+                owned("http.listen", Reload::Restart),
+                owned("log.level", Reload::Now),
+            ]
+        );
+    }
+}

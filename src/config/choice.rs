@@ -1,0 +1,92 @@
+//! Settings that are one of a few words.
+
+use std::fmt;
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)+
+        }
+
+        impl $name {
+            /// The words, as they are written in the configuration.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// From its word.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+
+            /// Its word.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+    };
+}
+
+choice! {
+    /// When `/readyz` answers 200.
+    ReadyWhen {
+        /// Once the store has been reached.
+        Connected = "connected",
+        /// Only while this replica leads.
+        Leader = "leader",
+    }
+}
+
+choice! {
+    /// The least important level that is logged.
+    LogLevel {
+        /// What needs somebody at once.
+        Error = "error",
+        /// What needs somebody some time.
+        Warn = "warn",
+        /// Changes of leadership and of the daemon's state.
+        Info = "info",
+        /// Single calls.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+choice! {
+    /// What log lines look like.
+    LogFormat {
+        /// Text on a terminal, JSON otherwise.
+        Auto = "auto",
+        /// For people.
+        Text = "text",
+        /// For machines.
+        Json = "json",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_choices_agree() {
+        for word in LogLevel::WORDS {
+            assert_eq!(LogLevel::from_word(word).map(LogLevel::word), Some(*word));
+        }
+        assert_eq!(LogLevel::from_word("INFO"), None);
+        assert_eq!(ReadyWhen::Leader.to_string(), "leader");
+        assert_eq!(LogFormat::from_word("json"), Some(LogFormat::Json));
+    }
+}

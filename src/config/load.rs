@@ -1,0 +1,419 @@
+//! The layers: defaults, files, environment, flags.
+//!
+//! The crate `config` reads the files. The layers are merged here and not by
+//! it, since each value keeps its origin and all mistakes of all layers are
+//! reported at once, while that crate ends at the first.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKind};
+
+use super::error::{Origin, Problem};
+use super::schema::{KEYS, Key, Kind, is_section, suggest, suggest_key};
+use super::secret::{MASK, is_misplaced_uri, looks_secret, read_bounded, reason, shown};
+use super::value;
+
+/// What a configuration is made of. It is kept for SIGHUP, which reads the
+/// files again; the environment and the flags of a process do not change.
+#[derive(Clone, Default)]
+pub struct Sources {
+    /// The files, the strongest last.
+    pub files: Vec<PathBuf>,
+    /// The environment; what is not configuration is ignored.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Keys that were given as flags, and their values.
+    pub flags: Vec<(&'static Key, String)>,
+}
+
+impl Sources {
+    /// With the environment of this process.
+    pub fn of_process(files: Vec<PathBuf>, flags: Vec<(&'static Key, String)>) -> Self {
+        let relevant = |name: &OsStr| name == POD_NAME || variable_parts(name).is_some();
+        Self {
+            files,
+            environment: std::env::vars_os()
+                .filter(|(name, _)| relevant(name))
+                .collect(),
+            flags,
+        }
+    }
+
+    /// Reads all layers. Mistakes are kept in the result, so that those of
+    /// reading and those of meaning are reported together.
+    pub fn load(&self) -> Loaded {
+        let mut loader = Loader::default();
+        for path in &self.files {
+            loader.file(path);
+        }
+        for (name, value) in &self.environment {
+            loader.variable(name, value);
+        }
+        for (key, value) in &self.flags {
+            loader.set(key, value.clone(), Origin::Flag(key.flag()));
+        }
+        loader.identity(&self.environment);
+        Loaded {
+            settings: loader.settings,
+            problems: loader.problems,
+        }
+    }
+}
+
+impl fmt::Debug for Sources {
+    /// Without values: environment and flags may hold a connection string.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags: Vec<_> = self.flags.iter().map(|(key, _)| key.flag()).collect();
+        f.debug_struct("Sources")
+            .field("files", &self.files.len())
+            .field("environment", &self.environment.len())
+            .field("flags", &flags)
+            .finish()
+    }
+}
+
+/// The value that is in effect for one key.
+#[derive(Clone)]
+pub struct Setting {
+    /// The key.
+    pub key: &'static Key,
+    /// Its value; empty: not set.
+    pub(super) value: String,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Whether the value was accepted.
+    pub(super) valid: bool,
+}
+
+impl Setting {
+    /// The value as it may be shown.
+    pub fn shown(&self) -> &str {
+        if !self.value.is_empty() && (self.key.secret || is_misplaced_uri(&self.value)) {
+            MASK
+        } else {
+            &self.value
+        }
+    }
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} = {:?} ({})",
+            self.key.path(),
+            self.shown(),
+            self.origin
+        )
+    }
+}
+
+/// All layers, read and merged, with the mistakes found so far.
+#[derive(Debug)]
+pub struct Loaded {
+    pub(super) settings: Vec<Setting>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Where Kubernetes puts a pod's name by convention; the default identity.
+const POD_NAME: &str = "POD_NAME";
+
+/// No configuration is longer. It bounds what a wrong path can cost.
+const FILE_BYTES_MAX: usize = 256 * 1024;
+
+/// The YAML parser overflows the stack on "- - - -…" of some ten thousand
+/// levels. With this, and indentation that costs bytes on each line, a file of
+/// the greatest size has fewer than 3,000.
+const YAML_LINE_BYTES_MAX: usize = 4096;
+
+struct Loader {
+    settings: Vec<Setting>,
+    problems: Vec<Problem>,
+}
+
+impl Default for Loader {
+    fn default() -> Self {
+        let of_default = |key: &'static Key| Setting {
+            key,
+            value: key.default().to_owned(),
+            origin: Origin::Default,
+            valid: true,
+        };
+        Self {
+            settings: KEYS.iter().map(of_default).collect(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+impl Loader {
+    fn file(&mut self, path: &Path) {
+        let yaml = path
+            .extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case("yaml") || e.eq_ignore_ascii_case("yml"));
+        let text = match read_text(path, yaml) {
+            Ok(text) => text,
+            Err(reason) => {
+                self.problems.push(Problem::Unreadable {
+                    path: path.to_owned(),
+                    reason,
+                });
+                return;
+            }
+        };
+        let format = if yaml {
+            FileFormat::Yaml
+        } else {
+            FileFormat::Toml
+        };
+        let origin = Origin::File(path.to_owned());
+        match File::from_str(&text, format).collect() {
+            Ok(sections) => {
+                // The map is unordered: reports are the same each time only if sorted.
+                let mut sections: Vec<_> = sections.into_iter().collect();
+                sections.sort_by(|(a, _), (b, _)| a.cmp(b));
+                for (section, value) in sections {
+                    self.section(&section, value, &origin);
+                }
+            }
+            Err(error) => self.problems.push(syntax(path, yaml, &error)),
+        }
+    }
+
+    fn section(&mut self, section: &str, value: Value, origin: &Origin) {
+        let table = match value.kind {
+            ValueKind::Table(table) if is_section(section) => table,
+            // YAML: a section of which every key is commented out.
+            ValueKind::Nil if is_section(section) => return,
+            kind if is_section(section) => {
+                self.problems.push(Problem::Invalid {
+                    key: section.to_owned(),
+                    value: shown_kind(&kind),
+                    origin: origin.clone(),
+                    expected: format!("expected a section: [{section}] with its keys below it"),
+                });
+                return;
+            }
+            _ => {
+                self.problems.push(Problem::UnknownSection {
+                    section: section.to_owned(),
+                    origin: origin.clone(),
+                    suggestion: suggest(section, KEYS.iter().map(|key| key.section)),
+                });
+                return;
+            }
+        };
+        let mut entries: Vec<_> = table.into_iter().collect();
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        for (name, value) in entries {
+            let Some(key) = known(section, &name) else {
+                self.problems.push(Problem::UnknownKey {
+                    key: format!("{section}.{name}"),
+                    origin: origin.clone(),
+                    suggestion: suggest_key(section, &name).map(Key::path),
+                });
+                continue;
+            };
+            match text_of(key, &value.kind) {
+                Ok(text) => self.set(key, text, origin.clone()),
+                Err(expected) => {
+                    let value = match key.secret {
+                        true => MASK.to_owned(),
+                        false => shown_kind(&value.kind),
+                    };
+                    self.problems.push(Problem::Invalid {
+                        key: key.path(),
+                        value,
+                        origin: origin.clone(),
+                        expected,
+                    });
+                    self.put(key, String::new(), origin.clone(), false);
+                }
+            }
+        }
+    }
+
+    fn variable(&mut self, name: &OsStr, value: &OsStr) {
+        let Some((section, key_name)) = variable_parts(name) else {
+            return;
+        };
+        let origin = Origin::Variable(name.to_string_lossy().into_owned());
+        let known = KEYS.iter().find(|key| name == key.variable().as_str());
+        match (known, value.to_str()) {
+            (Some(key), Some(value)) => self.set(key, value.to_owned(), origin),
+            (Some(key), None) => {
+                self.problems.push(Problem::Invalid {
+                    key: key.path(),
+                    value: MASK.to_owned(),
+                    origin: origin.clone(),
+                    expected: "expected UTF-8 text".to_owned(),
+                });
+                self.put(key, String::new(), origin, false);
+            }
+            (None, _) => self.problems.push(Problem::UnknownKey {
+                key: format!("{section}.{}", key_name.to_lowercase()),
+                origin,
+                suggestion: suggest_key(&section, &key_name).map(Key::variable),
+            }),
+        }
+    }
+
+    /// Every layer's value is checked, also one that a stronger layer hides:
+    /// else a mistake would come to light when that layer goes away.
+    fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
+        if key.kind == Kind::Uri {
+            // Secrets are often stored with the line end of the file they were made from.
+            value.truncate(value.trim_end_matches(['\n', '\r']).len());
+        }
+        let checked = if !key.secret && is_misplaced_uri(&value) {
+            Err(
+                "this looks like a connection string, which belongs in mongodb.uri, or better in \
+                 the file that mongodb.uri_file names"
+                    .to_owned(),
+            )
+        } else {
+            value::check(key.kind, &value)
+        };
+        let valid = checked.is_ok();
+        if let Err(expected) = checked {
+            self.problems
+                .push(Problem::invalid(key, &value, origin.clone(), expected));
+        }
+        self.put(key, value, origin, valid);
+    }
+
+    fn put(&mut self, key: &'static Key, value: String, origin: Origin, valid: bool) {
+        if let Some(setting) = self.settings.iter_mut().find(|s| s.key == key) {
+            *setting = Setting {
+                key,
+                value,
+                origin,
+                valid,
+            };
+        }
+    }
+
+    /// Where no layer names the candidate: the pod, else host and process.
+    fn identity(&mut self, environment: &[(OsString, OsString)]) {
+        let Some(key) = known("identity", "name") else {
+            return;
+        };
+        if self
+            .settings
+            .iter()
+            .any(|s| s.key == key && !(s.valid && s.value.is_empty()))
+        {
+            return;
+        }
+        let pod = environment
+            .iter()
+            .find(|(name, value)| name == POD_NAME && !value.is_empty());
+        match pod {
+            Some((_, value)) => self.set(
+                key,
+                value.to_string_lossy().into_owned(),
+                Origin::Variable(POD_NAME.to_owned()),
+            ),
+            None => {
+                let system = rustix::system::uname();
+                let host = system.nodename().to_string_lossy();
+                let name = format!("{host}-{}", std::process::id());
+                self.set(key, name, Origin::Host);
+            }
+        }
+    }
+}
+
+fn known(section: &str, name: &str) -> Option<&'static Key> {
+    KEYS.iter()
+        .find(|key| key.section == section && key.name == name)
+}
+
+/// The section and key that a variable names; `None` if it is no
+/// configuration. Kubernetes injects `LEASEHOLD_HTTP_PORT` and the like for a
+/// service called leasehold-http, so one underscore is not enough.
+fn variable_parts(name: &OsStr) -> Option<(String, String)> {
+    let name = name.to_string_lossy();
+    let (section, key) = name.strip_prefix("LEASEHOLD_")?.split_once("__")?;
+    let known = KEYS
+        .iter()
+        .find(|known| known.section.to_uppercase() == section)?;
+    Some((known.section.to_owned(), key.to_owned()))
+}
+
+fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
+    let bytes = read_bounded(path, FILE_BYTES_MAX)
+        .map_err(|error| reason(&error))?
+        .ok_or("it is longer than 256 KiB")?;
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text")?;
+    if yaml && text.lines().any(|line| line.len() > YAML_LINE_BYTES_MAX) {
+        return Err("it has a line longer than 4096 bytes".to_owned());
+    }
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
+}
+
+/// The text of a value of the right type; else what would be accepted.
+fn text_of(key: &Key, kind: &ValueKind) -> Result<String, String> {
+    match (key.kind, kind) {
+        (Kind::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),
+        (Kind::Flag, _) => Err("expected true or false, without quotes".to_owned()),
+        (_, ValueKind::String(text)) => Ok(text.clone()),
+        (
+            Kind::Duration { min, max },
+            number @ (ValueKind::I64(_)
+            | ValueKind::U64(_)
+            | ValueKind::I128(_)
+            | ValueKind::U128(_)
+            | ValueKind::Float(_)),
+        ) => Err(value::unit_is_missing(&number.to_string(), min, max)),
+        (_, ValueKind::Table(_) | ValueKind::Array(_)) => Err("expected one text".to_owned()),
+        (_, ValueKind::Nil) => Err("expected a text; \"\" means not set".to_owned()),
+        (_, _) => Err("expected a text: put it in quotes".to_owned()),
+    }
+}
+
+fn shown_kind(kind: &ValueKind) -> String {
+    match kind {
+        ValueKind::String(text) => shown(text),
+        ValueKind::Table(_) => "(a table)".to_owned(),
+        ValueKind::Array(_) => "(a list)".to_owned(),
+        ValueKind::Nil => "(nothing)".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What a parser said of a file, without the line that it quotes.
+fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
+    let text = error.to_string();
+    let place = number_after(&text, "line ").map(|line| {
+        let column = number_after(&text, "column ");
+        // YAML counts columns from 0.
+        (line, column.map_or(1, |c| c + usize::from(yaml)))
+    });
+    // The TOML parser's own words come after the quoted line and the marker
+    // line. Anything else could quote the text: a fixed phrase stands for it.
+    let words = match (yaml, text.trim_end().rsplit_once("^\n")) {
+        (false, Some((_, words))) => words.lines().next().unwrap_or_default().trim(),
+        _ => "",
+    };
+    let format = if yaml { "YAML" } else { "TOML" };
+    Problem::Syntax {
+        path: path.to_owned(),
+        place: place.filter(|_| yaml || text.starts_with("TOML parse error at line ")),
+        message: if words.is_empty() || looks_secret(words) {
+            format!("this is not {format}, or not a table of sections with keys")
+        } else {
+            format!("this is not {format}: {words}")
+        },
+    }
+}
+
+fn number_after(text: &str, label: &str) -> Option<usize> {
+    let (_, rest) = text.split_once(label)?;
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}

@@ -1,0 +1,357 @@
+//! The table of keys. Everything that knows keys is driven by it: unknown-key
+//! detection, flags, `leasehold config` and the test of the documentation.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use config::{File, FileFormat, Source, ValueKind};
+
+use super::choice::{LogFormat, LogLevel, ReadyWhen};
+use crate::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
+
+/// The built-in defaults, with a comment on each key.
+pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
+
+/// One key of the configuration.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The section it is in.
+    pub section: &'static str,
+    /// Its name in that section.
+    pub name: &'static str,
+    /// What its values look like.
+    pub kind: Kind,
+    /// Whether its value is never to be shown.
+    pub secret: bool,
+    /// What a reload does with a new value.
+    pub reload: Reload,
+    /// One line for `--help`.
+    pub help: &'static str,
+}
+
+/// What a reload (SIGHUP) does with a changed key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reload {
+    /// The new value holds at once.
+    Now,
+    /// The new value holds from the next claim on: a claim keeps its durations.
+    NextClaim,
+    /// The old value stays until a restart.
+    Restart,
+}
+
+/// What the values of a key look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The name of a lease, or empty.
+    LeaseName,
+    /// The identity of a candidate, or empty.
+    Identity,
+    /// One line of free text, or empty.
+    Line,
+    /// A connection string, or empty.
+    Uri,
+    /// A path, or empty.
+    Path,
+    /// The name of a MongoDB database.
+    Database,
+    /// The name of a MongoDB collection.
+    Collection,
+    /// A duration with its unit, between two bounds, both included.
+    Duration {
+        /// The shortest.
+        min: Duration,
+        /// The longest.
+        max: Duration,
+    },
+    /// An address and port, or empty.
+    Listen,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// `true` or `false`.
+    Flag,
+}
+
+impl Kind {
+    /// The placeholder of a value in `--help`.
+    pub const fn placeholder(self) -> &'static str {
+        match self {
+            Self::LeaseName | Self::Database | Self::Collection => "NAME",
+            Self::Identity => "ID",
+            Self::Line => "TEXT",
+            Self::Uri => "URI",
+            Self::Path => "PATH",
+            Self::Duration { .. } => "DURATION",
+            Self::Listen => "ADDRESS:PORT",
+            Self::OneOf(_) => "WORD",
+            Self::Flag => "BOOL",
+        }
+    }
+}
+
+impl Key {
+    /// The full name, such as `lease.renew_deadline`.
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    /// The flag without its dashes, such as `lease-renew-deadline`.
+    pub fn flag(&self) -> String {
+        format!("{}-{}", self.section, self.name).replace('_', "-")
+    }
+
+    /// The environment variable, such as `LEASEHOLD_LEASE__RENEW_DEADLINE`.
+    pub fn variable(&self) -> String {
+        format!("LEASEHOLD_{}__{}", self.section, self.name).to_uppercase()
+    }
+
+    /// The built-in value; empty where there is none.
+    pub fn default(&self) -> &'static str {
+        static DEFAULTS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
+        DEFAULTS
+            .get_or_init(embedded_defaults)
+            .get(&self.path())
+            .map_or("", String::as_str)
+    }
+}
+
+/// The key with this full name.
+pub fn find(path: &str) -> Option<&'static Key> {
+    let (section, name) = path.split_once('.')?;
+    KEYS.iter()
+        .find(|key| key.section == section && key.name == name)
+}
+
+/// Whether there is a section of this name.
+pub fn is_section(section: &str) -> bool {
+    KEYS.iter().any(|key| key.section == section)
+}
+
+/// The known name that `unknown` was probably meant to be.
+pub fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// Longer texts are no misspelt key, and comparing them costs the square of their length.
+    const LENGTH_MAX: usize = 64;
+    if unknown.len() > LENGTH_MAX {
+        return None;
+    }
+    let unknown = unknown.to_lowercase().replace('-', "_");
+    known
+        .into_iter()
+        .map(|name| (edits(&unknown, name), name))
+        .filter(|(edits, name)| *edits <= (name.len() / 3).max(1))
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, name)| name)
+}
+
+/// What to write instead of an unknown key: a near name in its section, the
+/// same name in another one, or a near full name.
+pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
+    let in_section: Vec<_> = KEYS.iter().filter(|key| key.section == section).collect();
+    if let Some(near) = suggest(name, in_section.iter().map(|key| key.name)) {
+        return in_section.into_iter().find(|key| key.name == near);
+    }
+    KEYS.iter().find(|key| key.name == name && name != "name")
+}
+
+fn embedded_defaults() -> BTreeMap<String, String> {
+    let mut defaults = BTreeMap::new();
+    let sections = File::from_str(DEFAULT_TOML, FileFormat::Toml)
+        .collect()
+        .expect("the embedded default.toml is valid: a test reads it");
+    for (section, table) in sections {
+        if let ValueKind::Table(table) = table.kind {
+            for (name, value) in table {
+                defaults.insert(format!("{section}.{name}"), value.to_string());
+            }
+        }
+    }
+    defaults
+}
+
+/// How many insertions, deletions and replacements make `a` of `b`.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Nothing here is measured in more than an hour: a longer value is a slip of the unit.
+const LONGEST: Duration = LEASE_DURATION_MAX;
+/// The driver refuses less.
+const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
+
+const fn key(section: &'static str, name: &'static str, kind: Kind) -> Key {
+    Key {
+        section,
+        name,
+        kind,
+        secret: false,
+        reload: Reload::Restart,
+        help: "",
+    }
+}
+
+const fn between(min: Duration, max: Duration) -> Kind {
+    Kind::Duration { min, max }
+}
+
+/// All keys, in the order of `config/default.toml`.
+pub static KEYS: &[Key] = &[
+    Key {
+        help: "The lease to contend for (required by run)",
+        ..key("lease", "name", Kind::LeaseName)
+    },
+    Key {
+        reload: Reload::NextClaim,
+        help: "How long others wait before they take over from a silent holder",
+        ..key(
+            "lease",
+            "lease_duration",
+            between(LEASE_DURATION_MIN, LEASE_DURATION_MAX),
+        )
+    },
+    Key {
+        reload: Reload::NextClaim,
+        help: "How long authority lasts from the send of the last acknowledged renewal",
+        ..key("lease", "renew_deadline", between(INTERVAL_MIN, LONGEST))
+    },
+    Key {
+        reload: Reload::NextClaim,
+        help: "From the send of one renewal to the next",
+        ..key("lease", "renew_interval", between(INTERVAL_MIN, LONGEST))
+    },
+    Key {
+        reload: Reload::NextClaim,
+        help: "From a failed call to the next attempt, and between polls",
+        ..key("lease", "retry_interval", between(INTERVAL_MIN, LONGEST))
+    },
+    Key {
+        reload: Reload::Now,
+        help: "How long a graceful step-down waits for the workload; 0s: not at all",
+        ..key("lease", "handoff_delay", between(Duration::ZERO, LONGEST))
+    },
+    Key {
+        help: "The name of this candidate; not set: POD_NAME, else <host name>-<process id>",
+        ..key("identity", "name", Kind::Identity)
+    },
+    Key {
+        help: "Where people find this candidate; published in the lease document",
+        ..key("identity", "address", Kind::Line)
+    },
+    Key {
+        secret: true,
+        reload: Reload::Now,
+        help: "The connection string; prefer --mongodb-uri-file, since flags are seen by others",
+        ..key("mongodb", "uri", Kind::Uri)
+    },
+    Key {
+        reload: Reload::Now,
+        help: "A file with the connection string, read again at each reconnect",
+        ..key("mongodb", "uri_file", Kind::Path)
+    },
+    Key {
+        help: "The database with the collection of leases",
+        ..key("mongodb", "database", Kind::Database)
+    },
+    Key {
+        help: "The collection with one document for each lease",
+        ..key("mongodb", "collection", Kind::Collection)
+    },
+    Key {
+        help: "After this long without an answer the outcome of a call counts as unknown",
+        ..key(
+            "mongodb",
+            "operation_timeout",
+            between(INTERVAL_MIN, LONGEST),
+        )
+    },
+    Key {
+        help: "How often the driver asks each member of the set how it is",
+        ..key("mongodb", "heartbeat", between(HEARTBEAT_MIN, LONGEST))
+    },
+    Key {
+        help: "The status directory; not set: /run/leasehold/<lease> or below $XDG_RUNTIME_DIR",
+        ..key("status", "directory", Kind::Path)
+    },
+    Key {
+        help: "Where HTTP and metrics are served; empty: nowhere",
+        ..key("http", "listen", Kind::Listen)
+    },
+    Key {
+        reload: Reload::Now,
+        help: "When /readyz says ready: connected or leader",
+        ..key("http", "ready_when", Kind::OneOf(ReadyWhen::WORDS))
+    },
+    Key {
+        reload: Reload::NextClaim,
+        help: "From the loss of authority to the SIGKILL of a supervised workload",
+        ..key("workload", "loss_grace", between(INTERVAL_MIN, LONGEST))
+    },
+    Key {
+        help: "The workload ends before leasehold gets SIGTERM, so no handoff_delay then",
+        ..key("workload", "ends_first", Kind::Flag)
+    },
+    Key {
+        reload: Reload::Now,
+        help: "The least important level that is logged: error, warn, info, debug or trace",
+        ..key("log", "level", Kind::OneOf(LogLevel::WORDS))
+    },
+    Key {
+        help: "text, json, or auto: text on a terminal, JSON otherwise",
+        ..key("log", "format", Kind::OneOf(LogFormat::WORDS))
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_toml_has_exactly_the_keys_of_the_table() {
+        let mut known: Vec<_> = KEYS.iter().map(Key::path).collect();
+        known.sort();
+        let documented: Vec<_> = embedded_defaults().into_keys().collect();
+        assert_eq!(documented, known);
+    }
+
+    #[test]
+    fn names_are_derived_from_section_and_key() {
+        let key = find("lease.renew_deadline").expect("it is in the table");
+        assert_eq!(key.flag(), "lease-renew-deadline");
+        assert_eq!(key.variable(), "LEASEHOLD_LEASE__RENEW_DEADLINE");
+        assert_eq!(key.default(), "18s");
+        assert_eq!(find("lease.nonsense"), None);
+        assert_eq!(find("nonsense"), None);
+    }
+
+    #[test]
+    fn near_names_are_suggested_and_far_ones_are_not() {
+        let suggested = |section, name| suggest_key(section, name).map(Key::path);
+        assert_eq!(
+            suggested("lease", "renew_dedline"),
+            Some("lease.renew_deadline".to_owned())
+        );
+        assert_eq!(
+            suggested("lease", "Renew-Deadline"),
+            Some("lease.renew_deadline".to_owned())
+        );
+        assert_eq!(
+            suggested("lease", "operation_timeout"),
+            Some("mongodb.operation_timeout".to_owned())
+        );
+        assert_eq!(suggested("mongodb", "url"), Some("mongodb.uri".to_owned()));
+        assert_eq!(suggested("lease", "colour"), None);
+        assert_eq!(suggested("lease", &"x".repeat(1_000_000)), None);
+        assert_eq!(suggest("mongo", ["mongodb", "log"]), Some("mongodb"));
+    }
+}

@@ -1,0 +1,363 @@
+//! Connection strings, and what keeps them out of everything that is printed.
+//!
+//! No text of a connection string, and no text of the driver about one, gets
+//! into an error: the driver quotes the parts that it could not read.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use mongodb::options::ConnectionString;
+
+/// What is shown in place of a secret.
+pub const MASK: &str = "***";
+
+/// A text that is not to be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
+}
+
+/// Where the connection string comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UriSource {
+    /// From the configuration itself.
+    Inline(Secret),
+    /// From a file that is read again each time.
+    File(PathBuf),
+}
+
+impl UriSource {
+    /// The connection string as it is now: a file is read again, so that a
+    /// rotated secret is found. It has been checked by the driver's parser.
+    ///
+    /// # Errors
+    /// [`UriError`], with a remedy and without any part of the text.
+    pub fn read(&self) -> Result<Secret, UriError> {
+        match self {
+            Self::Inline(secret) => {
+                check_uri(secret.expose()).map_err(UriError::Refused)?;
+                Ok(secret.clone())
+            }
+            Self::File(path) => read_file(path),
+        }
+    }
+}
+
+/// Why there is no connection string.
+#[derive(thiserror::Error)]
+pub enum UriError {
+    /// The file cannot be read.
+    #[error(
+        "cannot read {}: {}; create it with the connection string in it, readable by this user, \
+         or correct mongodb.uri_file",
+        shown_path(.path),
+        reason(.error)
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said. Not a source: its kind is in the text.
+        error: std::io::Error,
+    },
+    /// The file holds nothing.
+    #[error(
+        "{} is empty: write the connection string into it (mongodb://…), or correct mongodb.uri_file",
+        shown_path(.path)
+    )]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file holds no connection string.
+    #[error("{} {problem}", shown_path(.path))]
+    RefusedFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the text in it.
+        problem: UriProblem,
+    },
+    /// The configured text is no connection string.
+    #[error("mongodb.uri {0}")]
+    Refused(UriProblem),
+}
+
+impl fmt::Debug for UriError {
+    /// As it is displayed: a connection string may have been given as a path.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What is wrong with a connection string, said without any part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UriProblem {
+    /// It begins with something else than the two schemes.
+    Scheme,
+    /// It has spaces or line breaks.
+    Whitespace,
+    /// It has characters outside ASCII.
+    NotAscii,
+    /// It is longer than any connection string, or not UTF-8.
+    NotText,
+    /// It sets an option that the driver leaves to the caller.
+    Timeout,
+    /// The driver's parser refuses it.
+    Malformed,
+}
+
+impl fmt::Display for UriProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scheme => {
+                "is no connection string: it must begin with mongodb:// or mongodb+srv://"
+            }
+            Self::Whitespace => {
+                "is no connection string: it has spaces or line breaks; percent-encode those that \
+                 belong to it, and put nothing else beside it"
+            }
+            Self::NotAscii => {
+                "is no connection string: it has characters outside ASCII; percent-encode their \
+                 UTF-8 bytes"
+            }
+            Self::NotText => "is no connection string: it must be UTF-8 text of at most 64 KiB",
+            Self::Timeout => {
+                "sets socketTimeoutMS or timeoutMS, which the driver refuses: remove it, \
+                 mongodb.operation_timeout does its work"
+            }
+            Self::Malformed => {
+                "is refused by the driver (its text is not shown, since it may hold a password): \
+                 percent-encode user name and password (each of : / ? # [ ] @ % and space), write \
+                 hosts as host:port, and use only known options, each once, as option=value"
+            }
+        })
+    }
+}
+
+/// Checks a connection string without a network.
+///
+/// # Errors
+/// What is wrong with it, without any part of it.
+pub fn check_uri(uri: &str) -> Result<(), UriProblem> {
+    let Some(rest) = uri
+        .strip_prefix("mongodb://")
+        .or_else(|| uri.strip_prefix("mongodb+srv://"))
+    else {
+        return Err(UriProblem::Scheme);
+    };
+    if uri.len() > FILE_BYTES_MAX {
+        return Err(UriProblem::NotText);
+    }
+    if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(UriProblem::Whitespace);
+    }
+    // Also a protection: the driver (3.9.1) panics, with a part of the text in
+    // the message, where a % is followed by such a character.
+    if !uri.is_ascii() {
+        return Err(UriProblem::NotAscii);
+    }
+    let options = rest.split_once('?').map_or("", |(_, options)| options);
+    let refused = options
+        .split('&')
+        .filter_map(|option| option.split_once('='))
+        .any(|(name, _)| ["sockettimeoutms", "timeoutms"].contains(&&*name.to_lowercase()));
+    if refused {
+        return Err(UriProblem::Timeout);
+    }
+    match ConnectionString::parse(uri) {
+        Ok(_) => Ok(()),
+        // The error is dropped: it quotes the text.
+        Err(_) => Err(UriProblem::Malformed),
+    }
+}
+
+/// Whether a text could be a connection string, or a part of one with a
+/// password. Such a text is never shown, wherever it was found: connection
+/// strings get into the wrong key.
+pub fn looks_secret(text: &str) -> bool {
+    text.contains("://") || (text.contains('@') && text.contains(':'))
+}
+
+/// Whether a text is so much a connection string that no other key takes it:
+/// it would be published with the status or the lease.
+pub(super) fn is_misplaced_uri(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    lower.contains("mongodb://")
+        || lower.contains("mongodb+srv://")
+        || (lower.contains("://") && lower.contains('@'))
+}
+
+/// A text as it may be shown: in quotes, shortened, or masked.
+pub fn shown(text: &str) -> String {
+    /// Enough to recognise a value by.
+    const LENGTH_MAX: usize = 100;
+    if looks_secret(text) {
+        return MASK.to_owned();
+    }
+    match text.char_indices().nth(LENGTH_MAX) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+/// A path as it may be shown: somebody will pass a connection string as one.
+pub fn shown_path(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if looks_secret(&text) {
+        MASK.to_owned()
+    } else {
+        text.escape_debug().to_string()
+    }
+}
+
+/// No connection string is longer. It bounds what a wrong path (`/dev/zero`) can cost.
+const FILE_BYTES_MAX: usize = 64 * 1024;
+
+fn read_file(path: &Path) -> Result<Secret, UriError> {
+    let refused = |problem| UriError::RefusedFile {
+        path: path.to_owned(),
+        problem,
+    };
+    let bytes = read_bounded(path, FILE_BYTES_MAX)
+        .map_err(|error| UriError::Unreadable {
+            path: path.to_owned(),
+            error,
+        })?
+        .ok_or_else(|| refused(UriProblem::NotText))?;
+    let text = String::from_utf8(bytes).map_err(|_| refused(UriProblem::NotText))?;
+    let uri = text.trim_end_matches(['\n', '\r']);
+    if uri.trim().is_empty() {
+        return Err(UriError::Empty {
+            path: path.to_owned(),
+        });
+    }
+    check_uri(uri).map_err(refused)?;
+    Ok(Secret::new(uri))
+}
+
+/// Why a file cannot be read, in words for operators.
+pub(super) fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        std::io::ErrorKind::Other => error.to_string(),
+        kind => kind.to_string(),
+    }
+}
+
+/// The bytes of a file; `None` if there are more than `bytes_max`. Only of a
+/// regular file: a pipe would hold up its reader, and gives its bytes once.
+pub(super) fn read_bounded(path: &Path, bytes_max: usize) -> std::io::Result<Option<Vec<u8>>> {
+    let limit = u64::try_from(bytes_max)
+        .unwrap_or(u64::MAX)
+        .saturating_add(1);
+    let kind = std::fs::metadata(path)?.file_type();
+    if kind.is_dir() {
+        return Err(std::io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= bytes_max).then_some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_in_debug_output() {
+        let source = UriSource::Inline(Secret::new("mongodb://u:hunter2@h"));
+        assert_eq!(format!("{source:?}"), "Inline(***)");
+    }
+
+    #[test]
+    fn problems_of_connection_strings_are_told_apart() {
+        for (uri, expected) in [
+            ("mongodb://h", Ok(())),
+            (
+                "mongodb://u:p%40ss@a:27017,b:27018/?replicaSet=rs0&tls=true",
+                Ok(()),
+            ),
+            ("mongodb+srv://cluster.example.net/", Ok(())),
+            ("", Err(UriProblem::Scheme)),
+            ("http://h", Err(UriProblem::Scheme)),
+            ("MONGODB://h", Err(UriProblem::Scheme)),
+            ("mongodb://h \n", Err(UriProblem::Whitespace)),
+            ("mongodb://u:%ü@h", Err(UriProblem::NotAscii)),
+            ("mongodb://h/?socketTimeoutMS=1", Err(UriProblem::Timeout)),
+            ("mongodb://h/?w=1&TIMEOUTms=1", Err(UriProblem::Timeout)),
+            ("mongodb://u:p/ss@h", Err(UriProblem::Malformed)),
+            ("mongodb://u:p@ss@h", Err(UriProblem::Malformed)),
+            ("mongodb://h/?nonsense=1", Err(UriProblem::Malformed)),
+            ("mongodb://h:99999", Err(UriProblem::Malformed)),
+        ] {
+            assert_eq!(check_uri(uri), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_read_again_each_time_and_its_line_end_is_not_part_of_the_text() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("uri");
+        let source = UriSource::File(path.clone());
+        let text = |source: &UriSource| source.read().map(|s| s.expose().to_owned()).expect("read");
+
+        std::fs::write(&path, "mongodb://u:one@h\n").expect("written");
+        assert_eq!(text(&source), "mongodb://u:one@h");
+        std::fs::write(&path, "mongodb://u:two@h\r\n").expect("written");
+        assert_eq!(text(&source), "mongodb://u:two@h");
+    }
+
+    #[test]
+    fn an_absent_or_empty_file_is_named_with_the_remedy() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("uri");
+        let source = UriSource::File(path.clone());
+        let refused = || source.read().expect_err("refused").to_string();
+        let name = path.display().to_string();
+
+        let absent = refused();
+        assert!(
+            absent.contains(&name) && absent.contains("create it"),
+            "{absent}"
+        );
+        for content in ["", "\n", "  \n"] {
+            std::fs::write(&path, content).expect("written");
+            let empty = refused();
+            assert!(
+                empty.contains(&name) && empty.contains("is empty"),
+                "{empty}"
+            );
+        }
+        std::fs::write(&path, "mongodb://u:hunt/er2@h").expect("written");
+        let malformed = refused();
+        assert!(
+            malformed.contains(&name) && malformed.contains("percent-encode"),
+            "{malformed}"
+        );
+        assert!(!malformed.contains("hunt"), "{malformed}");
+        std::fs::write(&path, [0xff, 0xfe]).expect("written");
+        assert!(refused().contains("UTF-8"));
+        std::fs::write(&path, "x".repeat(FILE_BYTES_MAX + 1)).expect("written");
+        assert!(refused().contains("64 KiB"));
+    }
+}

@@ -1,0 +1,255 @@
+//! From settings to the typed configuration: what is required, and how values
+//! must relate.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::choice::{LogFormat, LogLevel, ReadyWhen};
+use super::error::{ConfigError, Origin, Problem};
+use super::load::{Loaded, Setting};
+use super::schema::Kind;
+use super::secret::{Secret, UriSource};
+use super::{Config, HttpConfig, LeaseConfig, LogConfig, MongoConfig, WorkloadConfig, value};
+use crate::election::{Identity, LeaseName, TimingSettings, Timings};
+
+impl Loaded {
+    /// The configuration of a daemon: a lease and a store are required, and
+    /// the file with the connection string must be there.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once.
+    pub fn config(self) -> Result<Config, ConfigError> {
+        let mut checked = Checked(self);
+        let timings = checked.timings();
+        let name = checked.lease_name();
+        let uri = checked.required_uri();
+        let config = checked.assemble(timings, name, uri);
+        match config {
+            Some(config) if checked.0.problems.is_empty() => Ok(config),
+            Some(_) | None => Err(ConfigError::new(checked.0.problems)),
+        }
+    }
+
+    /// The values in effect, in the order of the documentation. Nothing is
+    /// required, and no file but those of the configuration is looked at.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once.
+    pub fn settings(self) -> Result<Vec<Setting>, ConfigError> {
+        let mut checked = Checked(self);
+        checked.timings();
+        checked.uri_source();
+        if checked.0.problems.is_empty() {
+            Ok(checked.0.settings)
+        } else {
+            Err(ConfigError::new(checked.0.problems))
+        }
+    }
+}
+
+/// The keys whose durations make the [`Timings`], with their sections.
+const TIMINGS: [&str; 6] = [
+    "lease.lease_duration",
+    "lease.renew_deadline",
+    "lease.renew_interval",
+    "lease.retry_interval",
+    "mongodb.operation_timeout",
+    "workload.loss_grace",
+];
+
+struct Checked(Loaded);
+
+impl Checked {
+    fn setting(&self, path: &str) -> &Setting {
+        self.0
+            .settings
+            .iter()
+            .find(|s| path.split_once('.') == Some((s.key.section, s.key.name)))
+            .expect("every key that is read is in the table: a test loads them all")
+    }
+
+    /// The accepted value that is set.
+    fn text(&self, path: &str) -> Option<&str> {
+        let setting = self.setting(path);
+        (setting.valid && !setting.value.is_empty()).then_some(setting.value.as_str())
+    }
+
+    /// Whether no layer gives a value; a refused one is given.
+    fn is_unset(&self, path: &str) -> bool {
+        let setting = self.setting(path);
+        setting.valid && setting.value.is_empty()
+    }
+
+    /// Reports what is required and not given; not while a file cannot be
+    /// read, since it may well be there.
+    fn missing(&mut self, key: &str, remedy: &str) {
+        let unread = |problem: &Problem| {
+            matches!(problem, Problem::Unreadable { .. } | Problem::Syntax { .. })
+        };
+        if !self.0.problems.iter().any(unread) {
+            self.0.problems.push(Problem::Missing {
+                key: key.to_owned(),
+                remedy: remedy.to_owned(),
+            });
+        }
+    }
+
+    fn duration(&self, path: &str) -> Option<Duration> {
+        match self.setting(path).key.kind {
+            Kind::Duration { min, max } => value::duration(self.text(path)?, min, max).ok(),
+            _ => None,
+        }
+    }
+
+    /// The relations of the durations; not judged while one of them is refused.
+    fn timings(&mut self) -> Option<Timings> {
+        let [
+            lease_duration,
+            renew_deadline,
+            renew_interval,
+            retry_interval,
+            operation_timeout,
+            loss_grace,
+        ] = TIMINGS.map(|path| self.duration(path));
+        let settings = TimingSettings {
+            lease_duration: lease_duration?,
+            renew_deadline: renew_deadline?,
+            renew_interval: renew_interval?,
+            retry_interval: retry_interval?,
+            operation_timeout: operation_timeout?,
+            loss_grace: loss_grace?,
+        };
+        let errors = match Timings::new(settings) {
+            Ok(timings) => return Some(timings),
+            Err(errors) => errors,
+        };
+        for error in errors {
+            let key = full_names(error.key);
+            let (value, origin) = match TIMINGS.contains(&key.as_str()) {
+                true => {
+                    let setting = self.setting(&key);
+                    (setting.value.clone(), setting.origin.clone())
+                }
+                false => (String::new(), Origin::Default),
+            };
+            self.0.problems.push(Problem::Relation {
+                key,
+                value,
+                origin,
+                message: full_names(&error.message),
+            });
+        }
+        None
+    }
+
+    fn lease_name(&mut self) -> Option<LeaseName> {
+        if self.is_unset("lease.name") {
+            self.missing(
+                "lease.name",
+                "give it by --lease NAME, by LEASEHOLD_LEASE__NAME, or as name in the section \
+                 [lease] of a file",
+            );
+        }
+        LeaseName::new(self.text("lease.name")?).ok()
+    }
+
+    /// Where the connection string is to come from, if it is said, and said once.
+    fn uri_source(&mut self) -> Option<UriSource> {
+        let inline = self.setting("mongodb.uri");
+        let file = self.setting("mongodb.uri_file");
+        if !inline.value.is_empty() && !file.value.is_empty() {
+            let problem = Problem::invalid(
+                file.key,
+                &file.value,
+                file.origin.clone(),
+                format!(
+                    "mongodb.uri is set too ({}): expected one of them; set the other to \"\"",
+                    inline.origin
+                ),
+            );
+            self.0.problems.push(problem);
+            return None;
+        }
+        match (self.text("mongodb.uri"), self.text("mongodb.uri_file")) {
+            (Some(uri), _) => Some(UriSource::Inline(Secret::new(uri))),
+            (None, Some(path)) => Some(UriSource::File(PathBuf::from(path))),
+            (None, None) => None,
+        }
+    }
+
+    fn required_uri(&mut self) -> Option<UriSource> {
+        if self.is_unset("mongodb.uri") && self.is_unset("mongodb.uri_file") {
+            self.missing(
+                "mongodb.uri_file or mongodb.uri",
+                "give the connection string by --mongodb-uri-file FILE or by \
+                 LEASEHOLD_MONGODB__URI",
+            );
+        }
+        let source = self.uri_source()?;
+        if let UriSource::File(_) = source
+            && let Err(error) = source.read()
+        {
+            let origin = self.setting("mongodb.uri_file").origin.clone();
+            self.0.problems.push(Problem::Uri(error, origin));
+        }
+        Some(source)
+    }
+
+    fn assemble(
+        &self,
+        timings: Option<Timings>,
+        name: Option<LeaseName>,
+        uri: Option<UriSource>,
+    ) -> Option<Config> {
+        Some(Config {
+            lease: LeaseConfig {
+                name: name?,
+                timings: timings?,
+                handoff_delay: self.duration("lease.handoff_delay")?,
+            },
+            identity: Identity::new(self.text("identity.name")?).ok()?,
+            address: self.text("identity.address").map(str::to_owned),
+            mongodb: MongoConfig {
+                uri: uri?,
+                database: self.text("mongodb.database")?.to_owned(),
+                collection: self.text("mongodb.collection")?.to_owned(),
+                heartbeat: self.duration("mongodb.heartbeat")?,
+            },
+            status_directory: self.text("status.directory").map(PathBuf::from),
+            http: HttpConfig {
+                listen: value::listen(&self.setting("http.listen").value).ok()?,
+                ready_when: ReadyWhen::from_word(self.text("http.ready_when")?)?,
+            },
+            workload: WorkloadConfig {
+                ends_first: value::flag(self.text("workload.ends_first")?).ok()?,
+            },
+            log: LogConfig {
+                level: LogLevel::from_word(self.text("log.level")?)?,
+                format: LogFormat::from_word(self.text("log.format")?)?,
+            },
+        })
+    }
+}
+
+/// The election knows its durations without their sections; an operator must
+/// find them in the file.
+fn full_names(text: &str) -> String {
+    TIMINGS.iter().fold(text.to_owned(), |text, path| {
+        let name = path.split_once('.').map_or(*path, |(_, name)| name);
+        text.replace(name, path)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_durations_get_their_sections() {
+        assert_eq!(
+            full_names("renew_interval 3s + operation_timeout 3s"),
+            "lease.renew_interval 3s + mongodb.operation_timeout 3s"
+        );
+        assert_eq!(full_names("loss_grace"), "workload.loss_grace");
+    }
+}

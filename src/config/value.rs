@@ -1,0 +1,251 @@
+//! From the text of one value to what it means. No text is guessed at: a
+//! duration has a unit, a flag is `true` or `false`, and `007` is a name.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::schema::Kind;
+use super::secret::check_uri;
+use crate::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName};
+
+/// Checks a value; the error says what would be accepted.
+pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
+    match kind {
+        Kind::LeaseName => optional(text, |text| {
+            LeaseName::new(text)
+                .map(drop)
+                .map_err(|e| format!("expected {}", e.expected))
+        }),
+        Kind::Identity => optional(text, |text| {
+            Identity::new(text)
+                .map(drop)
+                .map_err(|e| format!("expected {}", e.expected))
+        }),
+        Kind::Line => optional(text, line),
+        Kind::Uri => optional(text, |text| {
+            check_uri(text).map_err(|problem| format!("it {problem}"))
+        }),
+        Kind::Path => path(text),
+        Kind::Database => database(text),
+        Kind::Collection => collection(text),
+        Kind::Duration { min, max } => duration(text, min, max).map(drop),
+        Kind::Listen => listen(text).map(drop),
+        Kind::OneOf(words) => {
+            if words.contains(&text) {
+                Ok(())
+            } else {
+                let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
+                Err(format!("expected one of {}", words.join(", ")))
+            }
+        }
+        Kind::Flag => flag(text).map(drop),
+    }
+}
+
+/// A duration with its unit, between two bounds.
+pub(super) fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
+    /// Longer texts are slips, and could overflow the parser's sum.
+    const LENGTH_MAX: usize = 32;
+    /// Nine digits of years are still within the range of a `Duration`.
+    const DIGITS_MAX: usize = 9;
+    const EXPECTED: &str = "expected a duration such as \"500ms\", \"18s\" or \"1m30s\"";
+
+    let text = text.trim();
+    let digits_longest = text
+        .split(|c: char| !c.is_ascii_digit())
+        .map(str::len)
+        .max()
+        .unwrap_or(0);
+    if text.len() > LENGTH_MAX || digits_longest > DIGITS_MAX {
+        return Err(EXPECTED.to_owned());
+    }
+    if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.') {
+        return Err(unit_is_missing(text, min, max));
+    }
+    let duration = humantime::parse_duration(text).map_err(|_| EXPECTED.to_owned())?;
+    if duration.subsec_nanos() % 1_000_000 != 0 {
+        return Err("expected whole milliseconds".to_owned());
+    }
+    if duration < min || duration > max {
+        return Err(format!("expected a duration {}", range(min, max)));
+    }
+    Ok(duration)
+}
+
+/// What to say of a number where a duration is expected.
+pub(super) fn unit_is_missing(number: &str, min: Duration, max: Duration) -> String {
+    let seconds = format!("{number}s");
+    if duration(&seconds, min, max).is_ok() {
+        format!("expected a duration with its unit: write \"{seconds}\" if seconds are meant")
+    } else {
+        format!("expected a duration with its unit, {}", range(min, max))
+    }
+}
+
+fn range(min: Duration, max: Duration) -> String {
+    format!(
+        "between {} and {}",
+        humantime::format_duration(min),
+        humantime::format_duration(max)
+    )
+}
+
+/// `true` or `false`.
+pub(super) fn flag(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("expected true or false".to_owned()),
+    }
+}
+
+/// An address and port; `None` for the empty text.
+pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        "expected an IP address and a port such as \"127.0.0.1:9402\" or \"[::]:9402\", or \"\" to \
+         turn it off"
+            .to_owned()
+    })
+}
+
+fn optional(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
+    if text.is_empty() { Ok(()) } else { check(text) }
+}
+
+fn line(text: &str) -> Result<(), String> {
+    if text.len() <= IDENTITY_LENGTH_MAX && !text.chars().any(char::is_control) {
+        Ok(())
+    } else {
+        Err("expected 1 to 253 bytes without control characters".to_owned())
+    }
+}
+
+fn path(text: &str) -> Result<(), String> {
+    if text.contains('\0') {
+        Err("expected a path without NUL".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+/// MongoDB's rules for database names, those of Windows included so that a
+/// name is legal wherever the server runs.
+fn database(text: &str) -> Result<(), String> {
+    /// MongoDB: fewer than 64 bytes.
+    const LENGTH_MAX: usize = 63;
+    if ["local", "config"].contains(&text.to_lowercase().as_str()) {
+        return Err("expected another database: this one is not replicated like data".to_owned());
+    }
+    let illegal = |c: char| c.is_whitespace() || c.is_control() || "/\\.\"$*<>:|?".contains(c);
+    if text.is_empty() || text.len() > LENGTH_MAX || text.contains(illegal) {
+        return Err(
+            "expected 1 to 63 bytes without spaces and without any of / \\ . \" $ * < > : | ?"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn collection(text: &str) -> Result<(), String> {
+    /// With the database's 63 bytes and the point it stays below MongoDB's 255.
+    const LENGTH_MAX: usize = 180;
+    let legal = !text.is_empty()
+        && text.len() <= LENGTH_MAX
+        && !text.contains(|c: char| c == '$' || c.is_control())
+        && !text.starts_with("system.")
+        && !text.starts_with('.')
+        && !text.ends_with('.');
+    if legal {
+        Ok(())
+    } else {
+        Err(
+            "expected 1 to 180 bytes without $, not beginning with \"system.\", and with no point \
+             at either end"
+                .to_owned(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn parsed(text: &str) -> Result<Duration, String> {
+        duration(text, Duration::from_millis(50), HOUR)
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parsed("18s"), Ok(Duration::from_secs(18)));
+        assert_eq!(parsed("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parsed("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parsed("19.2s"), Ok(Duration::from_millis(19_200)));
+        for bare in ["18", "1.5"] {
+            let hint = parsed(bare).expect_err("a bare number");
+            assert!(hint.contains(&format!("write \"{bare}s\"")), "{hint}");
+        }
+        for bare in ["0", ".", "4000"] {
+            let range = parsed(bare).expect_err("a bare number");
+            assert!(
+                range.contains("with its unit, between 50ms and 1h"),
+                "{range}"
+            );
+        }
+        for wrong in ["", " ", "-1s", "s", "18 parsecs", "1s,", "٣s"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+        assert!(
+            parsed("1500us")
+                .expect_err("fraction")
+                .contains("milliseconds")
+        );
+    }
+
+    #[test]
+    fn durations_out_of_range_say_the_range() {
+        for wrong in ["49ms", "0s", "3601s", "999999999years"] {
+            let error = parsed(wrong).expect_err("out of range");
+            assert!(error.contains("between 50ms and 1h"), "{error}");
+        }
+        assert_eq!(duration("0s", Duration::ZERO, HOUR), Ok(Duration::ZERO));
+        // The sum of these two panics in the parser of the crate.
+        assert!(parsed("18446744073709551615s 1000000000ns").is_err());
+    }
+
+    #[test]
+    fn names_are_not_numbers() {
+        assert_eq!(check(Kind::LeaseName, "007"), Ok(()));
+        assert!(check(Kind::LeaseName, "-7").is_err());
+    }
+
+    #[test]
+    fn databases_that_are_not_replicated_are_refused() {
+        assert_eq!(check(Kind::Database, "leasehold"), Ok(()));
+        for wrong in ["", "local", "Config", "a.b", "a b", &"x".repeat(64)] {
+            assert!(check(Kind::Database, wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "system.users", "a$b", ".a", "a."] {
+            assert!(check(Kind::Collection, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_ports() {
+        assert_eq!(listen(""), Ok(None));
+        assert!(listen("[::1]:0").is_ok());
+        for wrong in [
+            "9402",
+            ":9402",
+            "localhost:9402",
+            "127.0.0.1",
+            "127.0.0.1:99999",
+        ] {
+            assert!(listen(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a candidate without a claim should do about the document it sees.
+//!
+//! Nothing here changes anything. This is where I8 is kept: every write of a
+//! follower begins with one of these decisions.
+
+use super::effect::HistoryEntry;
+use super::lease::{Holder, Identity, Lease, RESERVATION_MAX, Token};
+use super::status::Reason;
+use super::time::BootTime;
+use super::view::Document;
+use super::{Attempt, Election, Ended};
+
+/// From whom the lease is acquired.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Predecessor {
+    Nobody,
+    Myself,
+    Dead {
+        token: Token,
+    },
+    Expired {
+        identity: Identity,
+        token: Token,
+        seen: BootTime,
+    },
+}
+
+/// What to do about the document as seen.
+pub(super) enum Decision {
+    Wait(Option<BootTime>),
+    Create,
+    Acquire(Lease, Predecessor),
+    TakeOver(Lease, HistoryEntry, Predecessor),
+    Adopt(Attempt),
+    Release(Ended),
+}
+
+impl Election {
+    /// Before this instant the candidate leaves the lease to others.
+    fn gate(&self) -> BootTime {
+        let stay_out = self.stay_out.map(|out| out.until);
+        let stay_out = stay_out.filter(|_| !planted!(NoStayOut));
+        let quarantine = self.quarantine.filter(|_| !planted!(NoQuarantine));
+        stay_out.max(quarantine).unwrap_or_default()
+    }
+
+    pub(super) fn decide(&self, now: BootTime) -> Decision {
+        match &self.view.document {
+            Document::NotRead | Document::Foreign(_) => Decision::Wait(None),
+            Document::Missing if self.gate() > now => Decision::Wait(Some(self.gate())),
+            Document::Missing => Decision::Create,
+            Document::Lease(lease) => match &lease.holder {
+                Some(holder) => self.decide_held(lease, holder, now),
+                None => self.decide_free(lease, now),
+            },
+        }
+    }
+
+    fn decide_free(&self, lease: &Lease, now: BootTime) -> Decision {
+        if lease.paused || !self.token_can_grow(lease) {
+            return Decision::Wait(None);
+        }
+        let reserved = lease
+            .reserved_for
+            .as_ref()
+            .filter(|r| r.identity != self.identity && !planted!(ReservationIgnored));
+        let reserved_until = reserved
+            .map(|r| self.view.seen + r.duration.min(RESERVATION_MAX))
+            .unwrap_or_default();
+        let at = self.gate().max(reserved_until).max(self.eager_at);
+        if at > now {
+            Decision::Wait(Some(at))
+        } else {
+            Decision::Acquire(lease.clone(), Predecessor::Nobody)
+        }
+    }
+
+    fn decide_held(&self, lease: &Lease, holder: &Holder, now: BootTime) -> Decision {
+        let closed = lease.paused || self.gate() > now || !self.token_can_grow(lease);
+        let entry = |reason| HistoryEntry {
+            token: lease.token,
+            identity: holder.identity.clone(),
+            acquired_at: holder.acquired_at,
+            reason,
+        };
+        // Mine only with a revision of mine: otherwise a forked machine's
+        // twin renews it, and it is waited out like a stranger's.
+        let pending = self.pending.iter().find(|p| p.claim == holder.claim);
+        if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
+            return if closed {
+                Decision::Release(attempt.end(entry(Reason::Requested)))
+            } else {
+                Decision::Adopt(attempt.clone())
+            };
+        }
+        let ended = self.ended.iter().find(|e| e.claim == holder.claim);
+        if let Some(ended) = ended.filter(|e| e.chain.contains(&lease.revision)) {
+            #[cfg(test)]
+            if planted!(EndedClaimAdopted) {
+                return Decision::Adopt(self.revived(ended));
+            }
+            return if closed {
+                Decision::Release(ended.clone())
+            } else {
+                Decision::TakeOver(lease.clone(), ended.entry.clone(), Predecessor::Myself)
+            };
+        }
+        #[cfg(test)]
+        if planted!(SessionAdopted) && holder.session == self.session {
+            let stranger = self.stranger(lease, holder);
+            return Decision::Adopt(stranger);
+        }
+        if (lease.paused && !planted!(PauseIgnored)) || !self.token_can_grow(lease) {
+            return Decision::Wait(None);
+        }
+        let dead = self.claim_of_the_dead == Some(holder.claim);
+        let expires = if dead {
+            BootTime::default()
+        } else {
+            // The holder's own declared duration, from when this candidate
+            // first saw the revision on its own clock.
+            let mine = planted!(OwnDuration).then(|| self.tunables.timings.lease_duration());
+            self.view.seen + mine.unwrap_or(holder.lease_duration.duration())
+        };
+        let at = expires.max(self.gate());
+        if at > now {
+            return Decision::Wait(Some(at));
+        }
+        let from = if dead {
+            Predecessor::Dead { token: lease.token }
+        } else {
+            Predecessor::Expired {
+                identity: holder.identity.clone(),
+                token: lease.token,
+                seen: self.view.seen,
+            }
+        };
+        Decision::TakeOver(lease.clone(), entry(Reason::TookOver), from)
+    }
+
+    pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
+        let highest = if planted!(HighestTokenForgotten) {
+            Token::ZERO
+        } else {
+            self.token_highest
+        };
+        if planted!(TokenFromMemory) {
+            return self.remembered.1.next();
+        }
+        lease.token.max(highest).next()
+    }
+
+    pub(super) fn token_can_grow(&self, lease: &Lease) -> bool {
+        self.next_token(lease).is_some()
+    }
+
+    /// An ended or pending claim of mine that is stored, as far as was seen.
+    pub(super) fn mine_stored(&self) -> Option<Ended> {
+        let lease = self.view.lease()?;
+        let holder = lease.holder.as_ref()?;
+        let ended = self.ended.iter().find(|e| e.claim == holder.claim).cloned();
+        let pending = || {
+            let attempt = self.pending.iter().find(|p| p.claim == holder.claim)?;
+            Some(attempt.end(HistoryEntry {
+                token: lease.token,
+                identity: self.identity.clone(),
+                acquired_at: holder.acquired_at,
+                reason: Reason::Shutdown,
+            }))
+        };
+        ended.or_else(pending)
+    }
+}
+
+impl Attempt {
+    /// An acquisition that shall not lead.
+    fn end(&self, entry: HistoryEntry) -> Ended {
+        Ended {
+            claim: self.claim,
+            chain: self.chain.clone(),
+            entry,
+            reserved_for: None,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The end of a candidate that was asked to shut down and leads no more.
+
+use super::effect::Notice;
+use super::time::BootTime;
+use super::{Effect, Election, Shutdown, State, Turn, earliest};
+
+impl Election {
+    /// Shutting down without a claim that leads: what is mine in the store is
+    /// released, for as long as one operation may take; then the end.
+    pub(super) fn finish(&mut self, shutdown: Shutdown, turn: &mut Turn<'_>) -> Option<BootTime> {
+        let by = shutdown
+            .by
+            .unwrap_or_else(|| turn.now + self.tunables.timings.operation_timeout());
+        self.shutdown = Some(Shutdown {
+            by: Some(by),
+            ..shutdown
+        });
+        if by > turn.now && !shutdown.keep {
+            if self.is_busy() {
+                self.read_if_due(turn);
+                return Some(by);
+            }
+            let open = !(self.pending.is_empty() && self.ended.is_empty());
+            if self.view.behind && open {
+                self.read_if_due(turn);
+                return earliest([Some(by), self.next_read()]);
+            }
+            if let Some(mine) = self.mine_stored() {
+                self.release(&mine, turn);
+                return Some(by);
+            }
+        }
+        if shutdown.keep {
+            self.notice(Notice::LeftToExpire);
+        }
+        self.state = State::Exited;
+        self.effects.push_back(Effect::Exit);
+        None
+    }
+}

@@ -1,0 +1,388 @@
+//! The lease as the election sees it: names, random ids, the document's fields.
+//!
+//! No BSON, no dates that decide anything: wall-clock fields are carried for
+//! people and compared with nothing.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::timings::{LEASE_DURATION_MAX, LEASE_DURATION_MIN};
+
+/// The longest lease name: it is also the value of a Kubernetes label.
+pub const NAME_LENGTH_MAX: usize = 63;
+/// The longest identity: a Kubernetes pod name.
+pub const IDENTITY_LENGTH_MAX: usize = 253;
+
+/// The name of a lease: 1–63 characters that make a legal Kubernetes label value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeaseName(String);
+
+/// A name that is not legal, and what would be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameError {
+    /// What was refused.
+    pub value: String,
+    /// What would be accepted.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is not accepted: expected {}",
+            self.value, self.expected
+        )
+    }
+}
+
+impl std::error::Error for NameError {}
+
+impl LeaseName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`NameError`] unless it matches
+    /// `[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?` and has at most 63 characters.
+    pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
+        let name = name.into();
+        let bytes = name.as_bytes();
+        let inner = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
+        let legal = match (bytes.first(), bytes.last()) {
+            (Some(first), Some(last)) => {
+                bytes.len() <= NAME_LENGTH_MAX
+                    && first.is_ascii_alphanumeric()
+                    && last.is_ascii_alphanumeric()
+                    && bytes.iter().all(inner)
+            }
+            (None, _) | (_, None) => false,
+        };
+        if legal {
+            Ok(Self(name))
+        } else {
+            Err(NameError {
+                value: name,
+                expected: "1 to 63 characters, letters, digits, '-', '_' or '.', beginning and \
+                           ending with a letter or digit (a Kubernetes label value)",
+            })
+        }
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for LeaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The human-readable name of a candidate. Nothing is decided by it, except
+/// for whom a transfer reserves the lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity(String);
+
+impl Identity {
+    /// Checks an identity.
+    ///
+    /// # Errors
+    /// [`NameError`] if it is empty, longer than 253 bytes, or has control characters.
+    pub fn new(identity: impl Into<String>) -> Result<Self, NameError> {
+        let identity = identity.into();
+        let legal = !identity.is_empty()
+            && identity.len() <= IDENTITY_LENGTH_MAX
+            && !identity.chars().any(char::is_control);
+        if legal {
+            Ok(Self(identity))
+        } else {
+            Err(NameError {
+                value: identity,
+                expected: "1 to 253 bytes without control characters",
+            })
+        }
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where the election gets its random ids from: the kernel in the daemon, a
+/// seeded generator in the simulator.
+pub trait Randomness {
+    /// 128 new random bits.
+    fn bits(&mut self) -> u128;
+}
+
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name([u8; 16]);
+
+        impl $name {
+            /// A new one, in the layout of a random (version 4) UUID.
+            pub fn random(source: &mut dyn Randomness) -> Self {
+                let mut bytes = source.bits().to_be_bytes();
+                bytes[6] = (bytes[6] & 0x0f) | 0x40;
+                bytes[8] = (bytes[8] & 0x3f) | 0x80;
+                Self(bytes)
+            }
+
+            /// From the bytes of a UUID.
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(bytes)
+            }
+
+            /// The bytes of the UUID.
+            pub const fn bytes(self) -> [u8; 16] {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                for (index, byte) in self.0.iter().enumerate() {
+                    if matches!(index, 4 | 6 | 8 | 10) {
+                        f.write_str("-")?;
+                    }
+                    write!(f, "{byte:02x}")?;
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+random_id! {
+    /// New at each acquisition or take-over. What the protocol compares: a claim leads at most once.
+    Claim
+}
+random_id! {
+    /// New at every acquire, take-over, renewal and release. Random, not a counter: a renewal that
+    /// was rolled back and followed by another must not look unchanged.
+    Revision
+}
+random_id! {
+    /// New at each start of a candidate; for people who read the document.
+    Session
+}
+
+/// Fencing token: grows at each acquisition, is never reused and never reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Token(i64);
+
+impl Token {
+    /// The token before the first acquisition.
+    pub const ZERO: Self = Self(0);
+    /// The last one there is.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// From the document's number; `None` if negative.
+    pub const fn new(token: i64) -> Option<Self> {
+        if token < 0 { None } else { Some(Self(token)) }
+    }
+
+    /// The number.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The next token; `None` at the end of the range.
+    pub const fn next(self) -> Option<Self> {
+        match self.0.checked_add(1) {
+            Some(next) => Some(Self(next)),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A wall-clock date in milliseconds since 1970. For people: it is carried
+/// from the document to logs and history, and nothing is decided by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WallMillis(pub i64);
+
+/// Who holds the lease, as the document names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// The candidate's name, for people.
+    pub identity: Identity,
+    /// The candidate's start, for people.
+    pub session: Session,
+    /// The claim: what is compared.
+    pub claim: Claim,
+    /// When it acquired, by its own wall clock.
+    pub acquired_at: WallMillis,
+    /// How long the holder lets others wait; see [`Declared::duration`].
+    pub lease_duration: Declared,
+}
+
+/// A lease duration as a document declares it, in milliseconds, possibly absurd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Declared {
+    /// What the document says.
+    pub millis: i64,
+}
+
+impl Declared {
+    /// The declaration of a valid duration.
+    pub fn of(duration: Duration) -> Self {
+        Self {
+            millis: i64::try_from(duration.as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// How long to wait: the declared duration, or the longest one if it is
+    /// outside 1 s … 1 h. No valid holder declares that; to treat it as short
+    /// would be unsafe, and as endless would block.
+    pub fn duration(self) -> Duration {
+        if planted!(AbsurdDurationBelieved) {
+            return Duration::from_millis(u64::try_from(self.millis).unwrap_or(0));
+        }
+        self.valid().unwrap_or(LEASE_DURATION_MAX)
+    }
+
+    /// The duration if a valid holder could have declared it.
+    pub fn valid(self) -> Option<Duration> {
+        u64::try_from(self.millis)
+            .ok()
+            .map(Duration::from_millis)
+            .filter(|d| (LEASE_DURATION_MIN..=LEASE_DURATION_MAX).contains(d))
+    }
+}
+
+/// What an operator asks of the holder of `token`; others ignore it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// What is asked.
+    pub kind: RequestKind,
+    /// The token it is meant for.
+    pub token: Token,
+}
+
+/// The kinds of [`Request`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum RequestKind {
+    /// Step down and stay out for a while.
+    StepDown,
+    /// Step down in favour of a named candidate.
+    Transfer(Reservation),
+}
+
+/// For whom a released lease is kept, and how long others wait.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reservation {
+    /// The candidate that may acquire at once.
+    pub identity: Identity,
+    /// How long others wait, from when they first saw the revision.
+    pub duration: Duration,
+}
+
+/// The longest reservation; a longer one is read as this.
+pub const RESERVATION_MAX: Duration = Duration::from_secs(60);
+/// The reservation of a transfer that names none.
+pub const RESERVATION_DEFAULT: Duration = Duration::from_secs(5);
+
+/// The lease document, as far as the election reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// The newest token.
+    pub token: Token,
+    /// Changes with every write of a candidate.
+    pub revision: Revision,
+    /// Who holds it; `None`: free.
+    pub holder: Option<Holder>,
+    /// Nobody leads while set.
+    pub paused: bool,
+    /// What an operator asked for.
+    pub request: Option<Request>,
+    /// For whom the free lease is kept.
+    pub reserved_for: Option<Reservation>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_label_values() {
+        for name in [
+            "a",
+            "orders-scheduler",
+            "ns.release",
+            "A_b-c.9",
+            &"x".repeat(63),
+        ] {
+            assert_eq!(
+                LeaseName::new(name).map(|n| n.to_string()),
+                Ok(name.to_owned())
+            );
+        }
+        for name in [
+            "",
+            "-a",
+            "a-",
+            ".",
+            "a b",
+            "ü",
+            "a/b",
+            "..",
+            &"x".repeat(64),
+        ] {
+            assert_eq!(LeaseName::new(name).expect_err("not legal").value, name);
+        }
+    }
+
+    #[test]
+    fn identities_have_no_control_characters() {
+        assert!(Identity::new("host-1 (ümläut)").is_ok());
+        assert!(Identity::new("").is_err());
+        assert!(Identity::new("a\nb").is_err());
+        assert!(Identity::new("x".repeat(254)).is_err());
+    }
+
+    #[test]
+    fn random_ids_have_the_layout_of_uuids() {
+        struct Ones;
+        impl Randomness for Ones {
+            fn bits(&mut self) -> u128 {
+                u128::MAX
+            }
+        }
+        let id = Claim::random(&mut Ones).to_string();
+        assert_eq!(id, "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    }
+
+    #[test]
+    fn absurd_declared_durations_count_as_the_longest() {
+        let millis = |millis| Declared { millis };
+        assert_eq!(millis(24_000).duration(), Duration::from_secs(24));
+        for absurd in [i64::MIN, -1, 0, 999, 3_600_001, i64::MAX] {
+            assert_eq!(millis(absurd).valid(), None);
+            assert_eq!(millis(absurd).duration(), LEASE_DURATION_MAX);
+        }
+    }
+
+    #[test]
+    fn tokens_end_instead_of_wrapping() {
+        assert_eq!(Token::new(-1), None);
+        assert_eq!(Token::new(i64::MAX).and_then(Token::next), None);
+        assert_eq!(Token::ZERO.next().map(Token::get), Some(1));
+    }
+}

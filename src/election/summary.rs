@@ -1,0 +1,143 @@
+//! What a candidate says of itself, derived from its state after each input.
+
+use super::effect::Transition;
+use super::status::{Authority, HolderView, Reason, Role};
+use super::view::Document;
+use super::{Effect, Election, OPEN_CLAIMS_MAX, State};
+
+impl Election {
+    fn role(&self) -> Role {
+        match &self.state {
+            State::Leading(_) => Role::Leader,
+            State::Stopping(_) => Role::Stopping,
+            State::Exited if self.status.role == Role::Leader => Role::Stopping,
+            State::Exited => self.status.role,
+            State::Contending(contending) => {
+                let stopped = self.status.role == Role::Stopping;
+                if contending.checking.is_some() || (self.shutdown.is_some() && stopped) {
+                    Role::Stopping
+                } else if matches!(self.view.document, Document::NotRead)
+                    || self.silent_at().is_none_or(|at| at <= self.now)
+                {
+                    Role::Unknown
+                } else if self.view.lease().is_some_and(|lease| lease.paused) {
+                    Role::Paused
+                } else {
+                    Role::Follower
+                }
+            }
+        }
+    }
+
+    pub(super) fn refresh_status(&mut self) {
+        let before = self.status.role;
+        let role = self.role();
+        let authority = match &self.state {
+            State::Leading(tenure) => Some(Authority {
+                token: tenure.token,
+                valid_until: tenure.valid_until(),
+            }),
+            State::Contending(_) | State::Stopping(_) | State::Exited => None,
+        };
+        let token_before = self.status.authority.map(|a| a.token);
+        if role == Role::Paused {
+            self.reason = Some(Reason::Paused);
+        } else if before == Role::Paused && self.reason == Some(Reason::Paused) {
+            self.reason = None;
+        }
+        if role != before {
+            let stopping_token = self.tenure().map(|t| t.token);
+            // A store that falls silent or answers again is not what the last
+            // reason was: with it, a loss would be counted once more.
+            let idle = matches!(before, Role::Follower | Role::Unknown | Role::Paused)
+                && matches!(role, Role::Follower | Role::Unknown);
+            let transition = Transition {
+                from: before,
+                to: role,
+                reason: self.reason.filter(|_| !idle),
+                token: authority
+                    .map(|a| a.token)
+                    .or(token_before)
+                    .or(stopping_token),
+                lasted: self.now.since(self.status.since),
+            };
+            self.effects.push_back(Effect::Transition(transition));
+            self.status.transitions += 1;
+            self.status.since = self.now;
+        }
+        self.status.role = role;
+        self.status.authority = authority;
+        self.status.stepping_down = match &self.state {
+            State::Stopping(stopping) => Some(stopping.tenure.token),
+            State::Contending(_) | State::Leading(_) | State::Exited => None,
+        };
+        self.status.holder = self.holder_view(authority);
+        self.status.session = self.session;
+        self.status.reason = self.reason;
+        self.status.token_highest = self.token_highest;
+        if let State::Leading(tenure) = &self.state {
+            self.status.renewed_at = Some(tenure.renewed_at);
+        }
+        self.status.store_reached = self.view.contact.is_some();
+    }
+
+    /// Who leads as far as this candidate knows. Its own name never stands
+    /// there without authority: not for an ended claim, and not for a process
+    /// before it that had the same name.
+    fn holder_view(&self, authority: Option<Authority>) -> Option<HolderView> {
+        if let Some(authority) = authority {
+            return Some(HolderView {
+                identity: self.identity.clone(),
+                token: authority.token,
+                until: authority.valid_until,
+            });
+        }
+        let lease = self.view.lease()?;
+        let holder = lease
+            .holder
+            .as_ref()
+            .filter(|h| h.identity != self.identity)?;
+        let until = self.view.seen + holder.lease_duration.duration();
+        (until > self.now).then(|| HolderView {
+            identity: holder.identity.clone(),
+            token: lease.token,
+            until,
+        })
+    }
+
+    /// What only a bug can break. A daemon that fails here ends; its files
+    /// and its claim carry deadlines, so readers and contenders outlive it.
+    pub(super) fn check_invariants(&self) {
+        let awake = self.wakeup.is_none_or(|at| at > self.now);
+        assert!(awake, "due at once again after all that was due was done");
+        let idle = matches!(self.state, State::Contending(_)) && !self.is_busy();
+        let looks = self.reading.is_some() || self.read_due.is_some();
+        let blind = self.view.behind || self.suspicious;
+        assert!(!(idle && blind) || looks, "behind the store for ever");
+        if let Some(authority) = self.status.authority {
+            assert!(
+                authority.valid_until > self.now,
+                "authority outlives its deadline"
+            );
+            assert!(
+                authority.token <= self.token_highest,
+                "a leader's token is not the highest"
+            );
+        }
+        let leading = self.status.role == Role::Leader;
+        assert_eq!(
+            leading,
+            self.status.authority.is_some(),
+            "a role without its authority"
+        );
+        assert!(
+            self.pending.len() <= OPEN_CLAIMS_MAX,
+            "too many pending acquisitions"
+        );
+        assert!(self.ended.len() <= OPEN_CLAIMS_MAX, "too many ended claims");
+        if let Some(tenure) = self.tenure() {
+            let ended = self.ended.iter().any(|e| e.claim == tenure.claim);
+            assert!(!ended, "a claim leads again after its end");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The state machine, step by step, against a store in memory.
+//!
+//! No time passes here but what a test says; ids come from a counter. Each
+//! file is a part of the protocol; the invariants are named in the tests.
+
+mod authority;
+mod contending;
+mod harness;
+mod late_answers;
+mod losing;
+mod operators;
+mod own_claims;
+mod polling;
+mod store_faults;
+mod table;

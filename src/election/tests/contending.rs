@@ -1,0 +1,291 @@
+//! What a candidate without a claim may do, and when (I3, I8, I10, I11).
+
+use super::harness::*;
+use crate::election::*;
+
+#[test]
+fn i8_a_follower_with_a_stream_sends_nothing_while_the_holder_renews() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    let reads = b.sent.len();
+    for second in 1..=100 {
+        a.run(at(second), &mut stored);
+        b.event(at(second), &stored);
+        b.run(at(second), &mut stored);
+    }
+    assert_eq!(b.sent.len(), reads);
+    assert_eq!(b.role(), Role::Follower);
+}
+
+#[test]
+fn i1_a_contender_waits_for_the_declared_duration_of_an_unchanged_revision() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(1), &mut stored);
+    assert_eq!(b.election.next_wakeup(), Some(at(25)));
+    // A renewal, seen at 10 s, begins the time anew.
+    a.run(at(3), &mut stored);
+    b.event(at(10), &stored);
+    b.run(at(34) - millis(1), &mut stored);
+    assert_eq!(b.count("take_over"), 0);
+    b.run(at(34), &mut stored);
+    assert_eq!((b.role(), b.token()), (Role::Leader, token(2)));
+    let overtook = Notice::Overtook {
+        identity: identity("a"),
+        token: token(1),
+        silent: seconds(24),
+    };
+    assert_eq!(b.notices, [overtook]);
+    assert_eq!(stored.history[0].reason, Reason::TookOver);
+}
+
+#[test]
+fn i1_the_holders_duration_counts_not_the_contenders_own() {
+    let long = TimingSettings {
+        lease_duration: seconds(100),
+        ..TimingSettings::default()
+    };
+    let long = Tunables {
+        timings: Timings::new(long).expect("legal"),
+        ..tunables()
+    };
+    let (_, mut stored) = leader_with("a", at(0), long);
+    let mut b = follower("b", at(0), &mut stored);
+    b.run(at(99), &mut stored);
+    assert_eq!(b.count("take_over"), 0);
+    b.run(at(100), &mut stored);
+    assert_eq!(b.role(), Role::Leader);
+}
+
+#[test]
+fn an_absurd_declared_duration_counts_as_an_hour() {
+    for absurd in [0, -1, 999, i64::MAX] {
+        let (_, mut stored) = leader("a", at(0));
+        stored
+            .lease_mut()
+            .holder
+            .as_mut()
+            .expect("held")
+            .lease_duration = Declared { millis: absurd };
+        let mut b = follower("b", at(0), &mut stored);
+        let notice = Notice::AbsurdDuration {
+            identity: identity("a"),
+            millis: absurd,
+        };
+        assert_eq!(b.notices, [notice]);
+        b.run(at(3599), &mut stored);
+        assert_eq!(b.count("take_over"), 0);
+        b.run(at(3600), &mut stored);
+        assert_eq!(b.role(), Role::Leader);
+    }
+}
+
+#[test]
+fn i8_a_silent_stream_costs_latency_never_safety() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    // No event reaches b; it tries, on the revision it saw, and is told off.
+    for second in 1..=30 {
+        a.run(at(second), &mut stored);
+        b.run(at(second), &mut stored);
+    }
+    assert_eq!(b.count("take_over"), 1);
+    assert!(a.leads(at(30)) && !b.leads(at(30)));
+    assert_eq!(
+        b.sent.last().map(Operation::as_str),
+        Some("read"),
+        "read before the next write"
+    );
+}
+
+#[test]
+fn without_a_stream_a_follower_polls() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = Node::start("b", at(0));
+    b.serve(at(0), &mut stored);
+    b.input(at(0), Input::Watch(Watch::Lost));
+    for second in 1..=20 {
+        a.run(at(second), &mut stored);
+        b.run(at(second), &mut stored);
+    }
+    let reads = b.count("read");
+    assert!(
+        (17..=26).contains(&reads),
+        "{reads} reads in 20 s at 1 s ± 20 %"
+    );
+    assert_eq!(b.sent.len(), reads);
+}
+
+#[test]
+fn a_release_wakes_a_follower_which_acquires_without_a_read() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    a.input(at(1), Input::Shutdown);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.serve(at(1), &mut stored);
+    assert!(a.exited);
+    let before = b.sent.len();
+    b.event(at(1), &stored);
+    b.serve(at(1), &mut stored);
+    assert_eq!(
+        b.sent[before..]
+            .iter()
+            .map(Operation::as_str)
+            .collect::<Vec<_>>(),
+        ["acquire"]
+    );
+    assert_eq!((b.role(), b.token()), (Role::Leader, token(2)));
+}
+
+#[test]
+fn candidates_that_lost_races_spread_out() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    for round in 1..=4 {
+        stored.lease_mut().holder = None;
+        stored.lease_mut().revision = Revision::from_bytes([round; 16]);
+        b.event(at(round.into()), &stored);
+        if round > 1 && b.calls.is_empty() {
+            let wait = b.election.next_wakeup().expect("it waits for its turn");
+            assert!(wait.since(at(round.into())) <= millis(40));
+            b.tick(wait);
+        }
+        let (call, _) = b.take_call();
+        b.reply(at(round.into()) + millis(50), call, Outcome::Rejected);
+        let (read, _) = b.take_call();
+        stored.lease_mut().revision = Revision::from_bytes([100 + round; 16]);
+        stored.lease_mut().holder = Some(someone("other"));
+        b.reply(
+            at(round.into()) + millis(50),
+            read,
+            Outcome::Applied(Found::Lease(stored.lease().clone())),
+        );
+    }
+}
+
+fn someone(name: &str) -> Holder {
+    Holder {
+        identity: identity(name),
+        session: Session::from_bytes([0; 16]),
+        claim: Claim::from_bytes([200; 16]),
+        acquired_at: WallMillis(0),
+        lease_duration: Declared { millis: 24_000 },
+    }
+}
+
+#[test]
+fn i3_the_token_exceeds_the_highest_ever_seen() {
+    let mut stored = Stored {
+        document: Some(free(Revision::from_bytes([9; 16]), token(4))),
+        ..Default::default()
+    };
+    let mut a = Node::start_with("a", at(0), tunables(), token(3), None);
+    a.serve(at(0), &mut stored);
+    assert_eq!(a.token(), token(5));
+}
+
+#[test]
+fn i3_nobody_leads_when_the_token_cannot_grow() {
+    let mut stored = Stored {
+        document: Some(free(Revision::from_bytes([9; 16]), token(i64::MAX))),
+        ..Default::default()
+    };
+    let mut a = Node::start("a", at(0));
+    a.serve(at(0), &mut stored);
+    a.run(at(100), &mut stored);
+    assert_eq!(a.role(), Role::Follower);
+    assert_eq!(a.notices, [Notice::TokensExhausted]);
+}
+
+#[test]
+fn i11_a_foreign_document_is_never_written_and_looked_at_again() {
+    let mut a = Node::start("a", at(0));
+    let foreign = Outcome::Applied(Found::Foreign("its schema 2 is newer than 1".to_owned()));
+    for _ in 0..10 {
+        let (call, operation) = a.take_call();
+        assert_eq!(operation.as_str(), "read");
+        let now = a.election.status_time();
+        a.reply(now, call, foreign.clone());
+        let next = a.election.next_wakeup().expect("it keeps looking");
+        a.tick(next);
+    }
+    assert_eq!(a.count("read"), a.sent.len());
+    assert_eq!(a.notices.len(), 1, "said once");
+    assert!(!a.leads(at(5)));
+}
+
+#[test]
+fn a_proven_dead_claim_is_taken_over_at_once() {
+    let (a, mut stored) = leader("a", at(0));
+    let dead = stored.lease().holder.as_ref().expect("held").claim;
+    drop(a);
+    let mut b = Node::start_with("a", at(1), tunables(), token(1), Some(dead));
+    b.serve(at(1), &mut stored);
+    assert_eq!((b.role(), b.token()), (Role::Leader, token(2)));
+    assert_ne!(stored.lease().holder.as_ref().expect("held").claim, dead);
+    assert_eq!(b.notices, [Notice::Succeeded { token: token(1) }]);
+}
+
+#[test]
+fn the_same_identity_proves_nothing() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = Node::start("a", at(1));
+    b.serve(at(1), &mut stored);
+    b.open_stream(at(1), &mut stored);
+    b.run(at(24), &mut stored);
+    assert_eq!(b.count("take_over"), 0);
+    assert_eq!(
+        b.election.status().holder,
+        None,
+        "its own name without authority misleads"
+    );
+}
+
+#[test]
+fn i10_one_healthy_candidate_leads_within_the_declared_duration() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = Node::start("b", at(5));
+    b.serve(at(5), &mut stored);
+    // Even when it must poll, and its first read came late.
+    b.run(at(5) + seconds(24) + seconds(8), &mut stored);
+    assert_eq!(b.role(), Role::Leader);
+}
+
+#[test]
+fn i10_a_candidate_that_was_cut_off_leads_again_when_the_store_is_back() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.run_cut_off(at(100), &Outcome::Unknown);
+    assert_eq!(a.role(), Role::Unknown, "not read for a lease duration");
+    a.run(at(100) + seconds(8), &mut stored);
+    assert!(
+        a.leads(at(108)),
+        "its own ended claim need not be waited out"
+    );
+    assert_eq!(a.token(), token(2));
+}
+
+#[test]
+fn a_lost_race_at_the_creation_is_read_and_followed() {
+    let mut stored = Stored::default();
+    let mut a = Node::start("a", at(0));
+    let mut b = Node::start("b", at(0));
+    let (read, _) = b.take_call();
+    b.reply(at(0), read, Outcome::Applied(Found::Missing));
+    assert_eq!(b.waiting(), ["create"]);
+    a.serve(at(0), &mut stored);
+    b.serve(at(0), &mut stored);
+    assert!(a.leads(at(0)));
+    assert_eq!((b.role(), b.count("acquire")), (Role::Follower, 0));
+}
+
+#[test]
+fn a_read_from_before_the_stream_was_open_does_not_count() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = Node::start("b", at(0));
+    let (early, _) = b.take_call();
+    b.input(at(0), Input::Watch(Watch::Opened));
+    assert_eq!(b.waiting(), ["read"], "read after the stream is open");
+    b.reply(at(0), early, Outcome::Applied(Found::Missing));
+    assert_eq!(b.count("create"), 0);
+    b.serve(at(0), &mut stored);
+    assert_eq!(b.role(), Role::Follower);
+}

@@ -1,0 +1,383 @@
+//! Candidates without a network: a test decides which call is answered, when, and how.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::election::*;
+
+/// A source of ids that counts.
+pub(super) struct Counter(u128);
+
+impl Randomness for Counter {
+    fn bits(&mut self) -> u128 {
+        self.0 += 1;
+        // Spread over all bits, so that jitter and spread differ too.
+        self.0
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+    }
+}
+
+pub(super) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(super) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Boottime `seconds` after the start of a test.
+pub(super) fn at(seconds: u64) -> BootTime {
+    BootTime::from_nanos(1_000_000_000_000) + Duration::from_secs(seconds)
+}
+
+pub(super) fn identity(name: &str) -> Identity {
+    Identity::new(name).expect("legal")
+}
+
+pub(super) fn token(n: i64) -> Token {
+    Token::new(n).expect("not negative")
+}
+
+/// The document, with the filters and updates that the operations stand for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stored {
+    pub(super) document: Option<Lease>,
+    pub(super) history: Vec<HistoryEntry>,
+}
+
+impl Stored {
+    pub(super) fn lease(&self) -> &Lease {
+        self.document.as_ref().expect("a document")
+    }
+
+    pub(super) fn lease_mut(&mut self) -> &mut Lease {
+        self.document.as_mut().expect("a document")
+    }
+
+    pub(super) fn apply(&mut self, by: &Identity, operation: &Operation) -> Outcome {
+        let applied = match operation {
+            Operation::Read { .. } => {
+                return Outcome::Applied(match &self.document {
+                    Some(lease) => Found::Lease(lease.clone()),
+                    None => Found::Missing,
+                });
+            }
+            Operation::Create { revision, token } => {
+                let absent = self.document.is_none();
+                if absent {
+                    self.document = Some(free(*revision, *token));
+                }
+                absent
+            }
+            Operation::Acquire(new) => self.acquire(by, new, true),
+            Operation::TakeOver { acquisition, ended } => {
+                let applied = self.acquire(by, acquisition, false);
+                if applied {
+                    self.history.push(ended.clone());
+                }
+                applied
+            }
+            Operation::Renew {
+                claim,
+                revision,
+                chain,
+            } => self.mine(*claim, chain, |lease| lease.revision = *revision),
+            Operation::Release {
+                claim,
+                revision,
+                chain,
+                ended,
+                reserved_for,
+            } => {
+                let applied = self.mine(*claim, chain, |lease| {
+                    lease.revision = *revision;
+                    lease.holder = None;
+                    lease.reserved_for.clone_from(reserved_for);
+                });
+                if applied {
+                    self.history.push(ended.clone());
+                }
+                applied
+            }
+        };
+        match (applied, &self.document) {
+            (true, Some(lease)) => Outcome::Applied(Found::Lease(lease.clone())),
+            (true, None) | (false, _) => Outcome::Rejected,
+        }
+    }
+
+    fn acquire(&mut self, by: &Identity, new: &Acquisition, free: bool) -> bool {
+        let Some(lease) = self
+            .document
+            .as_mut()
+            .filter(|l| l.revision == new.expected && !l.paused && (!free || l.holder.is_none()))
+        else {
+            return false;
+        };
+        lease.token = new.token;
+        lease.revision = new.revision;
+        lease.request = None;
+        lease.reserved_for = None;
+        lease.holder = Some(Holder {
+            identity: by.clone(),
+            session: new.session,
+            claim: new.claim,
+            acquired_at: WallMillis(0),
+            lease_duration: new.lease_duration,
+        });
+        true
+    }
+
+    fn mine(&mut self, claim: Claim, chain: &[Revision], change: impl FnOnce(&mut Lease)) -> bool {
+        let Some(lease) = self.document.as_mut().filter(|l| {
+            l.holder.as_ref().is_some_and(|h| h.claim == claim) && chain.contains(&l.revision)
+        }) else {
+            return false;
+        };
+        change(lease);
+        true
+    }
+}
+
+pub(super) fn free(revision: Revision, token: Token) -> Lease {
+    Lease {
+        token,
+        revision,
+        holder: None,
+        paused: false,
+        request: None,
+        reserved_for: None,
+    }
+}
+
+/// One candidate and what it asked for.
+#[derive(Clone)]
+pub(super) struct Node {
+    pub(super) election: Election,
+    pub(super) identity: Identity,
+    random: u128,
+    /// Calls that were sent and not answered.
+    pub(super) calls: VecDeque<(CallId, Operation)>,
+    /// Everything it ever sent.
+    pub(super) sent: Vec<Operation>,
+    pub(super) transitions: Vec<Transition>,
+    pub(super) notices: Vec<Notice>,
+    pub(super) remembered: Vec<(Option<Claim>, Token)>,
+    pub(super) demotions_asked: usize,
+    pub(super) exited: bool,
+}
+
+/// Default timings, no hand-off delay.
+pub(super) fn tunables() -> Tunables {
+    Tunables {
+        timings: Timings::default(),
+        handoff_delay: Duration::ZERO,
+        workload_ends_first: false,
+    }
+}
+
+impl Node {
+    /// A candidate that starts at `now` and sends its first read.
+    pub(super) fn start(name: &str, now: BootTime) -> Self {
+        Self::start_with(name, now, tunables(), Token::ZERO, None)
+    }
+
+    pub(super) fn start_with(
+        name: &str,
+        now: BootTime,
+        tunables: Tunables,
+        token_remembered: Token,
+        claim_of_the_dead: Option<Claim>,
+    ) -> Self {
+        // Each candidate draws from its own range.
+        let seed = name
+            .bytes()
+            .fold(7, |seed: u128, byte| seed * 257 + u128::from(byte))
+            << 64;
+        let mut random = Counter(seed);
+        let candidate = Candidate {
+            identity: identity(name),
+            tunables,
+            token_remembered,
+            claim_of_the_dead,
+        };
+        let election = Election::new(candidate, now, &mut random);
+        let mut node = Self {
+            election,
+            identity: identity(name),
+            random: random.0,
+            calls: VecDeque::new(),
+            sent: Vec::new(),
+            transitions: Vec::new(),
+            notices: Vec::new(),
+            remembered: Vec::new(),
+            demotions_asked: 0,
+            exited: false,
+        };
+        node.input(now, Input::Tick);
+        node
+    }
+
+    /// From now on it draws other ids than the node it was cloned from.
+    pub(super) fn reseed(&mut self) {
+        self.random += 1 << 48;
+    }
+
+    pub(super) fn input(&mut self, now: BootTime, input: Input) {
+        let mut random = Counter(self.random);
+        self.election.handle(now, input, &mut random);
+        self.random = random.0;
+        while let Some(effect) = self.election.next_effect() {
+            match effect {
+                Effect::Call { id, operation } => {
+                    self.sent.push(operation.clone());
+                    self.calls.push_back((id, operation));
+                }
+                Effect::Demote => self.demotions_asked += 1,
+                Effect::Remember { claim, token } => self.remembered.push((claim, token)),
+                Effect::Transition(transition) => self.transitions.push(transition),
+                Effect::Notice(notice) => self.notices.push(notice),
+                Effect::Exit => self.exited = true,
+            }
+        }
+    }
+
+    pub(super) fn tick(&mut self, now: BootTime) {
+        self.input(now, Input::Tick);
+    }
+
+    pub(super) fn reply(&mut self, now: BootTime, call: CallId, outcome: Outcome) {
+        self.input(now, Input::Reply { call, outcome });
+    }
+
+    /// Takes the oldest unanswered call out of the node's hands.
+    pub(super) fn take_call(&mut self) -> (CallId, Operation) {
+        self.calls.pop_front().expect("a call was sent")
+    }
+
+    /// Answers everything that was and will be asked, at once, as the store says.
+    pub(super) fn serve(&mut self, now: BootTime, stored: &mut Stored) {
+        for _ in 0..32 {
+            let Some((id, operation)) = self.calls.pop_front() else {
+                return;
+            };
+            let outcome = stored.apply(&self.identity, &operation);
+            self.reply(now, id, outcome);
+        }
+        panic!("{} does not come to rest: {:?}", self.identity, self.sent);
+    }
+
+    /// Answers reads until something else is asked.
+    pub(super) fn serve_reads(&mut self, now: BootTime, stored: &mut Stored) {
+        while let Some((id, operation @ Operation::Read { .. })) = self.calls.front().cloned() {
+            self.calls.pop_front();
+            let outcome = stored.apply(&self.identity, &operation);
+            self.reply(now, id, outcome);
+        }
+    }
+
+    /// Lets time pass up to `until`, with a store that answers at once.
+    pub(super) fn run(&mut self, until: BootTime, stored: &mut Stored) {
+        self.serve(self.election.status_time(), stored);
+        for _ in 0..100_000 {
+            match self.election.next_wakeup() {
+                Some(at) if at <= until => {
+                    self.tick(at);
+                    self.serve(at, stored);
+                }
+                Some(_) | None => return,
+            }
+        }
+        panic!("{} does not come to rest", self.identity);
+    }
+
+    /// Lets time pass up to `until`, with every call failing unsent.
+    pub(super) fn run_cut_off(&mut self, until: BootTime, outcome: &Outcome) {
+        for _ in 0..100_000 {
+            while let Some((id, _)) = self.calls.pop_front() {
+                let now = self.election.status_time();
+                self.reply(now, id, outcome.clone());
+            }
+            match self.election.next_wakeup() {
+                Some(at) if at <= until => self.tick(at),
+                Some(_) | None => return,
+            }
+        }
+        panic!("{} does not come to rest", self.identity);
+    }
+
+    /// The change stream is open: no polling.
+    pub(super) fn open_stream(&mut self, now: BootTime, stored: &mut Stored) {
+        self.input(now, Input::Watch(Watch::Opened));
+        self.serve(now, stored);
+    }
+
+    pub(super) fn event(&mut self, now: BootTime, stored: &Stored) {
+        self.input(now, Input::Watch(Watch::Changed(stored.lease().clone())));
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.election.status().role
+    }
+
+    pub(super) fn leads(&self, now: BootTime) -> bool {
+        self.election.status().leads_at(now)
+    }
+
+    pub(super) fn reason(&self) -> Option<Reason> {
+        self.election.status().reason
+    }
+
+    pub(super) fn valid_until(&self) -> BootTime {
+        self.election
+            .status()
+            .authority
+            .expect("it leads")
+            .valid_until
+    }
+
+    pub(super) fn token(&self) -> Token {
+        self.election.status().authority.expect("it leads").token
+    }
+
+    pub(super) fn count(&self, operation: &str) -> usize {
+        self.sent.iter().filter(|o| o.as_str() == operation).count()
+    }
+
+    pub(super) fn waiting(&self) -> Vec<&'static str> {
+        self.calls
+            .iter()
+            .map(|(_, operation)| operation.as_str())
+            .collect()
+    }
+}
+
+/// A leader that acquired at `now`, with its stream open, and the store.
+pub(super) fn leader(name: &str, now: BootTime) -> (Node, Stored) {
+    leader_with(name, now, tunables())
+}
+
+pub(super) fn leader_with(name: &str, now: BootTime, tunables: Tunables) -> (Node, Stored) {
+    let mut stored = Stored::default();
+    let mut node = Node::start_with(name, now, tunables, Token::ZERO, None);
+    node.serve(now, &mut stored);
+    node.open_stream(now, &mut stored);
+    assert_eq!(node.role(), Role::Leader, "{:?}", node.sent);
+    (node, stored)
+}
+
+/// A follower of whatever is stored, with its stream open.
+pub(super) fn follower(name: &str, now: BootTime, stored: &mut Stored) -> Node {
+    let mut node = Node::start(name, now);
+    node.serve(now, stored);
+    node.open_stream(now, stored);
+    assert_eq!(node.role(), Role::Follower, "{:?}", node.sent);
+    node
+}
+
+impl Election {
+    /// The instant of the last input.
+    pub(super) fn status_time(&self) -> BootTime {
+        self.now
+    }
+}

@@ -1,0 +1,107 @@
+//! Answers that come late, in an order that nobody had in mind.
+
+use super::harness::*;
+use crate::election::*;
+
+#[test]
+fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undone() {
+    let mut stored = Stored::default();
+    let mut a = Node::start("a", at(0));
+    // read, create
+    let (c, op) = a.take_call();
+    let o = stored.apply(&a.identity, &op);
+    a.reply(at(0), c, o);
+    let (c, op) = a.take_call();
+    let o = stored.apply(&a.identity, &op);
+    a.input(at(0), Input::Watch(Watch::Opened));
+    a.reply(at(0), c, o);
+    // drain: find the acquire
+    let mut acquire = None;
+    for _ in 0..10 {
+        let Some((c, op)) = a.calls.pop_front() else {
+            break;
+        };
+        let o = stored.apply(&a.identity, &op);
+        if op.as_str() == "acquire" {
+            acquire = Some((c, o));
+        } else {
+            a.reply(at(0), c, o);
+        }
+    }
+    let (acq, late) = acquire.expect("acquire");
+    assert!(matches!(late, Outcome::Applied(_)));
+    // time-out: unknown
+    a.reply(at(3), acq, Outcome::Unknown);
+    let w = a.election.next_wakeup().unwrap();
+    a.tick(w);
+    let (c, op) = a.take_call();
+    assert_eq!(op.as_str(), "read");
+    let o = stored.apply(&a.identity, &op);
+    a.reply(w, c, o);
+    let (adopt, op) = a.take_call();
+    assert_eq!(op.as_str(), "renew");
+    let o = stored.apply(&a.identity, &op);
+    // the acquire's own reply at last
+    a.reply(w, acq, late);
+    a.reply(w, adopt, o);
+    assert_eq!(a.role(), Role::Leader);
+    a.calls.clear(); // the read under way: its answer means nothing (reading = None)
+    a.run(at(60), &mut stored);
+    assert_eq!(a.role(), Role::Leader);
+    let n = a.election.status_time();
+    a.input(n, Input::StepDown);
+    a.input(n, Input::Demoted { shown: true });
+    a.serve(n, &mut stored);
+    // nobody else: must lead again after one lease duration
+    a.run(n + seconds(600), &mut stored);
+    assert_eq!(a.role(), Role::Leader, "stuck for ever");
+}
+
+#[test]
+fn a_requested_step_down_that_meets_its_deadline_stays_out() {
+    let t = Tunables {
+        handoff_delay: seconds(2),
+        ..tunables()
+    };
+    let (mut a, mut stored) = leader_with("a", at(0), t);
+    a.run_cut_off(at(17), &Outcome::Failed);
+    a.input(at(17), Input::StepDown);
+    a.input(at(17), Input::Demoted { shown: true });
+    assert_eq!(a.role(), Role::Stopping);
+    a.run_cut_off(at(20), &Outcome::Failed);
+    a.run(at(24), &mut stored);
+    assert_ne!(
+        a.role(),
+        Role::Leader,
+        "told to step down and stay out at 17 s, leads again at once"
+    );
+}
+
+#[test]
+fn files_that_are_demoted_late_do_not_hold_the_release_back() {
+    let (mut b, mut stored) = leader("b", at(0));
+    b.run(at(4), &mut stored);
+    b.input(at(4), Input::StepDown);
+    b.tick(at(4) + millis(500));
+    b.input(at(4) + millis(600), Input::Demoted { shown: true });
+    b.serve(at(4) + millis(600), &mut stored);
+    b.run(at(6), &mut stored);
+    assert_ne!(b.role(), Role::Stopping, "files were demoted at 600 ms");
+}
+
+#[test]
+fn a_read_answered_before_the_release_is_forgotten() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.run(at(2), &mut stored);
+    a.input(at(2), Input::Watch(Watch::Unclear));
+    let (read, op) = a.take_call();
+    let old = stored.apply(&a.identity, &op);
+    a.input(at(2), Input::StepDown);
+    a.input(at(2), Input::Demoted { shown: true });
+    a.serve(at(2), &mut stored);
+    a.reply(at(2), read, old);
+    a.serve(at(2), &mut stored);
+    // stays out 24 s until 26, then should lead
+    a.run(at(27), &mut stored);
+    assert_eq!(a.role(), Role::Leader);
+}

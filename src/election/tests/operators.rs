@@ -1,0 +1,186 @@
+//! Pause, step down, transfer: what the document asks of its holder.
+
+use super::harness::*;
+use crate::election::*;
+
+fn step_down(n: i64) -> Option<Request> {
+    Some(Request {
+        kind: RequestKind::StepDown,
+        token: token(n),
+    })
+}
+
+fn transfer(to: &str, n: i64) -> Option<Request> {
+    let reservation = Reservation {
+        identity: identity(to),
+        duration: seconds(5),
+    };
+    Some(Request {
+        kind: RequestKind::Transfer(reservation),
+        token: token(n),
+    })
+}
+
+#[test]
+fn a_request_is_learned_from_the_stream_and_obeyed_after_a_read() {
+    let (mut a, mut stored) = leader("a", at(0));
+    stored.lease_mut().request = step_down(1);
+    a.event(at(1), &stored);
+    assert_eq!(
+        (a.role(), a.waiting()),
+        (Role::Leader, vec!["read"]),
+        "an event is a hint"
+    );
+    a.serve(at(1), &mut stored);
+    assert_eq!(
+        (a.role(), a.reason()),
+        (Role::Stopping, Some(Reason::Requested))
+    );
+}
+
+#[test]
+fn without_a_stream_a_request_is_learned_from_the_next_renewal() {
+    let (mut a, mut stored) = leader("a", at(0));
+    stored.lease_mut().request = step_down(1);
+    a.run(at(3), &mut stored);
+    assert_eq!(a.role(), Role::Stopping);
+}
+
+#[test]
+fn a_request_for_another_token_is_ignored() {
+    let (mut a, mut stored) = leader("a", at(0));
+    stored.lease_mut().request = step_down(2);
+    let sent = a.sent.len();
+    a.event(at(1), &stored);
+    assert_eq!(a.sent.len(), sent, "and costs no read");
+    a.run(at(30), &mut stored);
+    assert!(a.leads(at(30)));
+}
+
+#[test]
+fn after_a_step_down_a_candidate_stays_out_for_a_lease_duration() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.serve(at(1), &mut stored);
+    assert_eq!(stored.lease().holder, None);
+    a.run(at(25) - millis(1), &mut stored);
+    assert_eq!(a.count("acquire"), 1);
+    a.run(at(25), &mut stored);
+    assert!(a.leads(at(25)), "nobody else wanted it");
+}
+
+#[test]
+fn after_a_step_down_a_candidate_contends_again_once_another_led() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.serve(at(1), &mut stored);
+    b.event(at(1), &stored);
+    b.serve(at(1), &mut stored);
+    a.event(at(1), &stored);
+    b.input(at(2), Input::Shutdown);
+    b.input(at(2), Input::Demoted { shown: true });
+    b.serve(at(2), &mut stored);
+    a.event(at(2), &stored);
+    a.serve(at(2), &mut stored);
+    assert!(a.leads(at(2)));
+}
+
+#[test]
+fn a_transfer_keeps_the_lease_for_its_target_for_a_while() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    let mut c = follower("c", at(0), &mut stored);
+    stored.lease_mut().request = transfer("c", 1);
+    a.event(at(1), &stored);
+    a.serve(at(1), &mut stored);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.serve(at(1), &mut stored);
+    assert_eq!(stored.history[0].reason, Reason::Transferred);
+    b.event(at(1), &stored);
+    assert_eq!(b.election.next_wakeup(), Some(at(6)));
+    let mut without_c = stored.clone();
+    c.event(at(1), &stored);
+    c.serve(at(1), &mut stored);
+    assert!(c.leads(at(1)));
+    assert_eq!(stored.lease().reserved_for, None);
+    // Had c been dead, b would have come after five seconds.
+    b.run(at(6), &mut without_c);
+    assert!(b.leads(at(6)));
+}
+
+#[test]
+fn a_transfer_to_the_leader_itself_changes_nothing() {
+    let (mut a, mut stored) = leader("a", at(0));
+    stored.lease_mut().request = transfer("a", 1);
+    a.event(at(1), &stored);
+    a.run(at(30), &mut stored);
+    assert!(a.leads(at(30)));
+}
+
+#[test]
+fn while_paused_nobody_leads_and_nobody_acquires() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    stored.lease_mut().paused = true;
+    a.event(at(1), &stored);
+    a.serve(at(1), &mut stored);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.serve(at(1), &mut stored);
+    b.event(at(1), &stored);
+    assert_eq!((a.role(), b.role()), (Role::Paused, Role::Paused));
+    for node in [&mut a, &mut b] {
+        node.run(at(200), &mut stored);
+        assert_eq!(
+            node.count("acquire") + node.count("take_over"),
+            usize::from(node.identity == identity("a"))
+        );
+    }
+    stored.lease_mut().paused = false;
+    b.event(at(201), &stored);
+    b.serve(at(201), &mut stored);
+    assert!(b.leads(at(201)));
+}
+
+#[test]
+fn a_paused_lease_of_a_dead_holder_is_not_taken_over() {
+    let (_, mut stored) = leader("a", at(0));
+    stored.lease_mut().paused = true;
+    let mut b = Node::start("b", at(0));
+    b.serve(at(0), &mut stored);
+    b.run(at(500), &mut stored);
+    assert_eq!((b.role(), b.count("take_over")), (Role::Paused, 0));
+}
+
+#[test]
+fn a_candidate_that_was_asked_to_step_down_stays_out_also_if_its_deadline_ended_the_drain() {
+    let drain = Tunables {
+        handoff_delay: seconds(60),
+        ..tunables()
+    };
+    let (mut a, mut stored) = leader_with("a", at(0), drain);
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: true });
+    // The store cannot be reached until the claim has expired.
+    a.run_cut_off(at(18), &Outcome::Unknown);
+    assert_eq!(a.reason(), Some(Reason::Deadline));
+    a.run(at(30), &mut stored);
+    assert_eq!((a.role(), a.count("take_over")), (Role::Follower, 0));
+}
+
+#[test]
+fn a_candidate_without_a_stream_looks_again_after_its_own_release() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::Watch(Watch::Lost));
+    stored.lease_mut().paused = true;
+    a.run(at(3), &mut stored);
+    a.input(at(3), Input::Demoted { shown: true });
+    a.serve(at(3), &mut stored);
+    assert_eq!(stored.lease().holder, None);
+    assert_eq!(a.role(), Role::Paused);
+    stored.lease_mut().paused = false;
+    a.run(at(8), &mut stored);
+    assert_eq!(a.role(), Role::Leader);
+}

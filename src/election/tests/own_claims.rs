@@ -1,0 +1,47 @@
+//! A candidate knows its own claims and revisions again, wherever it meets them.
+//! Each of these was a mutant that no other test noticed.
+
+use super::harness::*;
+use crate::election::*;
+
+#[test]
+fn an_ended_claim_whose_release_is_unknown_is_taken_over_at_once() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.run_cut_off(at(19), &Outcome::Unknown);
+    assert_eq!(a.role(), Role::Follower);
+    assert!(stored.lease().holder.is_some(), "no release has landed");
+    a.run(at(22), &mut stored);
+    // Not 24 s later, as for a stranger.
+    assert!(a.leads(at(22)), "{:?}", a.sent);
+    assert_eq!(
+        (a.count("take_over"), a.token()),
+        (1, token(2)),
+        "a claim leads at most once"
+    );
+}
+
+#[test]
+fn an_event_with_an_unanswered_renewals_revision_is_no_news() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.tick(at(3));
+    let (id, operation) = a.take_call();
+    assert_eq!(operation.as_str(), "renew");
+    let outcome = stored.apply(&identity("a"), &operation);
+    a.event(at(3), &stored);
+    assert_eq!(a.waiting(), [""; 0], "the answer will tell");
+    a.reply(at(4), id, outcome);
+    assert_eq!(a.valid_until(), at(21));
+}
+
+#[test]
+fn a_read_with_ones_own_revision_hurries_nothing() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::Watch(Watch::Unclear));
+    a.serve(at(1), &mut stored);
+    assert_eq!(a.count("renew"), 0);
+    // With another revision it renews at once: only a rejection can tell.
+    stored.lease_mut().revision = Revision::from_bytes([9; 16]);
+    a.input(at(2), Input::Watch(Watch::Unclear));
+    a.serve(at(2), &mut stored);
+    assert_eq!((a.count("renew"), a.leads(at(2))), (1, false));
+}

@@ -1,0 +1,39 @@
+//! Candidates without a change stream: only reads tell them what others do.
+
+use super::harness::*;
+use crate::election::*;
+
+#[test]
+fn i10_without_a_stream_a_successor_is_noticed_while_staying_out() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::Watch(Watch::Lost));
+    a.serve(at(1), &mut stored);
+    a.input(at(2), Input::StepDown);
+    a.input(at(2), Input::Demoted { shown: true });
+    a.serve(at(2), &mut stored);
+    assert_eq!(stored.lease().holder, None);
+
+    let mut b = Node::start("b", at(2));
+    b.serve(at(2), &mut stored);
+    assert!(b.leads(at(2)));
+    // b dies at once: a must have seen its claim by then, not first when it may
+    // contend again itself.
+    a.run(at(26), &mut stored);
+    assert!(!a.leads(at(26)));
+    a.run(at(28), &mut stored);
+    assert!(a.leads(at(28)));
+}
+
+#[test]
+fn a_follower_without_a_stream_goes_on_reading() {
+    let mut stored = Stored::default();
+    let mut a = Node::start("a", at(0));
+    a.serve(at(0), &mut stored);
+    let mut b = Node::start("b", at(0));
+    b.serve(at(0), &mut stored);
+    assert_eq!(b.role(), Role::Follower);
+    b.run(at(10), &mut stored);
+    // One at the start, then one a second, give or take the jitter.
+    let reads = b.count("read");
+    assert!((9..=13).contains(&reads), "{reads} reads");
+}

@@ -1,0 +1,219 @@
+//! A store that loses its memory, or seems to (I3, I11).
+
+use super::harness::*;
+use crate::election::*;
+
+#[test]
+fn a_reply_of_a_deposed_primary_alone_is_not_believed() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::Watch(Watch::Unclear));
+    let (read, _) = a.take_call();
+    a.reply(at(1), read, Outcome::Applied(Found::Missing));
+    assert!(a.leads(at(1)));
+    let (confirm, operation) = a.take_call();
+    assert_eq!(operation, Operation::Read { confirm: true });
+    let outcome = stored.apply(&a.identity, &operation);
+    a.reply(at(1), confirm, outcome);
+    a.run(at(30), &mut stored);
+    assert!(a.leads(at(30)));
+    assert_eq!(a.notices, []);
+}
+
+#[test]
+fn i3_a_deleted_document_makes_the_leader_step_down_and_its_tokens_go_on() {
+    let (mut a, mut stored) = leader("a", at(0));
+    stored.document = None;
+    a.input(at(1), Input::Watch(Watch::Unclear));
+    a.serve(at(1), &mut stored);
+    assert!(!a.leads(at(1)));
+    assert_eq!(a.reason(), Some(Reason::StoreWentBack));
+    let notice = Notice::StoreWentBack {
+        seen: token(1),
+        found: None,
+        wait: seconds(24),
+    };
+    assert_eq!(a.notices, [notice]);
+    a.run(at(25) - millis(1), &mut stored);
+    assert_eq!(
+        a.count("create"),
+        1,
+        "no writes while others may still believe"
+    );
+    a.run(at(26), &mut stored);
+    assert_eq!((a.leads(at(26)), a.token()), (true, token(2)));
+}
+
+#[test]
+fn i3_a_restored_document_makes_the_leader_step_down_and_its_tokens_go_on() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let old = stored.clone();
+    for _ in 0..3 {
+        a.input(a.election.status_time() + seconds(1), Input::StepDown);
+        a.input(a.election.status_time(), Input::Demoted { shown: true });
+        a.serve(a.election.status_time(), &mut stored);
+        a.run(a.election.status_time() + seconds(24), &mut stored);
+    }
+    assert_eq!(a.token(), token(4));
+    stored = old;
+    let now = a.election.status_time();
+    a.run(now + seconds(4), &mut stored);
+    assert_ne!(a.role(), Role::Leader);
+    assert_eq!(a.reason(), Some(Reason::StoreWentBack));
+    a.run(now + seconds(60), &mut stored);
+    assert_eq!(a.token(), token(5));
+}
+
+#[test]
+fn a_follower_waits_for_the_longest_duration_it_has_seen() {
+    let long = TimingSettings {
+        lease_duration: seconds(100),
+        ..TimingSettings::default()
+    };
+    let long = Tunables {
+        timings: Timings::new(long).expect("legal"),
+        ..tunables()
+    };
+    let (_, mut stored) = leader_with("a", at(0), long);
+    let mut b = follower("b", at(0), &mut stored);
+    stored.document = None;
+    b.input(at(1), Input::Watch(Watch::Unclear));
+    b.serve(at(1), &mut stored);
+    b.run(at(101) - millis(1), &mut stored);
+    assert_eq!(b.count("create"), 0);
+    b.run(at(102), &mut stored);
+    assert_eq!(b.token(), token(2));
+}
+
+#[test]
+fn the_status_directorys_memory_tells_that_the_store_went_back() {
+    let mut stored = Stored::default();
+    let mut a = Node::start_with("a", at(0), tunables(), token(40), None);
+    a.serve(at(0), &mut stored);
+    assert_eq!(a.reason(), Some(Reason::StoreWentBack));
+    a.run(at(25), &mut stored);
+    assert_eq!(a.token(), token(41));
+}
+
+#[test]
+fn i11_a_document_that_turns_foreign_under_a_leader_ends_its_leadership() {
+    let (mut a, _) = leader("a", at(0));
+    a.tick(at(3));
+    let (renew, _) = a.take_call();
+    a.reply(at(3), renew, Outcome::Rejected);
+    let (read, _) = a.take_call();
+    a.reply(
+        at(3),
+        read,
+        Outcome::Applied(Found::Foreign("newer".to_owned())),
+    );
+    assert_eq!(
+        (a.role(), a.reason()),
+        (Role::Follower, Some(Reason::Rejected))
+    );
+    let writes = a.sent.len() - a.count("read");
+    for _ in 0..5 {
+        let next = a.election.next_wakeup().expect("it keeps looking");
+        a.tick(next);
+        let (read, _) = a.take_call();
+        a.reply(
+            next,
+            read,
+            Outcome::Applied(Found::Foreign("newer".to_owned())),
+        );
+    }
+    assert_eq!(a.sent.len() - a.count("read"), writes);
+}
+
+#[test]
+fn a_store_that_was_not_read_for_a_lease_duration_makes_the_role_unknown() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = Node::start("b", at(0));
+    assert_eq!(b.role(), Role::Unknown);
+    b.serve(at(0), &mut stored);
+    assert_eq!(b.role(), Role::Follower);
+    b.run_cut_off(at(24) - millis(1), &Outcome::Failed);
+    assert_eq!(b.role(), Role::Follower);
+    b.run_cut_off(at(25), &Outcome::Failed);
+    assert_eq!(
+        (b.role(), b.election.status().holder.clone()),
+        (Role::Unknown, None)
+    );
+}
+
+#[test]
+fn an_idle_stream_is_contact_enough() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.serve(at(1), &mut stored);
+    stored.lease_mut().paused = true;
+    a.event(at(2), &stored);
+    for second in [10, 20, 30, 40, 50] {
+        a.input(at(second), Input::Watch(Watch::Alive));
+        assert_eq!(a.role(), Role::Paused);
+    }
+    a.run(at(100), &mut stored);
+    assert_eq!(a.role(), Role::Unknown);
+}
+
+#[test]
+fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() {
+    let mut stored = Stored::default();
+    let mut b = Node::start("b", at(0));
+    b.serve_reads(at(0), &mut stored);
+    assert_eq!(b.waiting(), ["create"]);
+    // While the insert is under way, a creates the document and leads.
+    let mut a = Node::start("a", at(0));
+    a.serve(at(0), &mut stored);
+    assert!(a.leads(at(0)));
+    b.input(at(1), Input::Watch(Watch::Opened));
+    let read = b.calls.pop_back().expect("a read");
+    let outcome = stored.apply(&identity("b"), &read.1);
+    b.reply(at(1), read.0, outcome);
+    // Then somebody deletes it, and the insert lands.
+    stored.document = None;
+    b.serve(at(2), &mut stored);
+    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    b.run(at(25), &mut stored);
+    assert_eq!(b.count("acquire"), 0, "a may still lead");
+}
+
+#[test]
+fn a_token_that_was_never_stored_is_not_remembered_as_seen() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    b.tick(at(24));
+    // The take-over is lost and the process dies.
+    assert_eq!(b.waiting(), ["take_over"]);
+    let (claim, remembered) = *b.remembered.last().expect("it remembers");
+    assert_eq!(remembered, token(1));
+    let mut b = Node::start_with("b", at(25), tunables(), remembered, claim);
+    b.serve(at(25), &mut stored);
+    assert_eq!((b.role(), b.notices.len()), (Role::Follower, 0));
+}
+
+#[test]
+fn a_rejected_claim_is_no_proof_of_a_death_any_more() {
+    let (mut a, mut stored) = leader("a", at(0));
+    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    a.tick(at(3));
+    a.serve(at(3), &mut stored);
+    assert_eq!(a.reason(), Some(Reason::Duplicate));
+    assert_eq!(a.remembered.last().map(|(claim, _)| *claim), Some(None));
+}
+
+#[test]
+fn a_document_made_by_oneself_after_a_higher_token_was_seen_went_back_too() {
+    let (_, stored) = leader("a", at(0));
+    let mut b = Node::start("b", at(0));
+    let (read, _) = b.take_call();
+    b.reply(at(0), read, Outcome::Applied(Found::Missing));
+    let (create, operation) = b.take_call();
+    assert_eq!(operation.as_str(), "create");
+    b.event(at(1), &stored);
+    let mut gone = Stored::default();
+    let outcome = gone.apply(&b.identity, &operation);
+    b.reply(at(1), create, outcome);
+    b.serve(at(1), &mut gone);
+    assert!(matches!(b.notices[..], [Notice::StoreWentBack { .. }]));
+}

@@ -1,0 +1,61 @@
+//! Instants of CLOCK_BOOTTIME, the only time in which anything is decided.
+//!
+//! This module reads no clock: an instant is always told.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// An instant of CLOCK_BOOTTIME: nanoseconds since the machine started,
+/// counting on while it is suspended.
+///
+/// CLOCK_MONOTONIC stands still during a suspend, so a deadline in it would
+/// come late by the length of the sleep; wall clocks can be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BootTime(u64);
+
+impl BootTime {
+    /// The instant `nanos` nanoseconds after boot.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since boot.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time since `earlier`, zero if `earlier` lies ahead.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for BootTime {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+}
+
+impl Sub<Duration> for BootTime {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
+}
+
+impl fmt::Display for BootTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}.{:09}s",
+            self.0 / 1_000_000_000,
+            self.0 % 1_000_000_000
+        )
+    }
+}

@@ -1,0 +1,255 @@
+//! The durations of an election and the relations that make it safe.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The shortest lease duration that a valid holder declares.
+pub const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
+/// The longest lease duration that a valid holder declares.
+pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
+/// The shortest interval: below this the store would see more load than use.
+pub const INTERVAL_MIN: Duration = Duration::from_millis(50);
+/// Retries are spread by this much on either side, so that candidates that
+/// failed together do not come back together.
+pub const JITTER_PERCENT: u32 = 20;
+
+/// How long a MongoDB set with default settings was measured to accept no
+/// write after its primary was killed (10.1–12.1 s: the upper end).
+const DEFAULT_ELECTION_GAP: Duration = Duration::from_millis(12_100);
+
+/// Durations as configured, not yet checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimingSettings {
+    /// How long contenders wait, from the reply that first showed them a
+    /// revision, before they may take over from a silent holder.
+    pub lease_duration: Duration,
+    /// How long authority lasts, from before the last acknowledged renewal was sent.
+    pub renew_deadline: Duration,
+    /// From the send of one renewal to the send of the next.
+    pub renew_interval: Duration,
+    /// From a failed call to the next attempt, and between polls.
+    pub retry_interval: Duration,
+    /// After this long without an answer a call's outcome counts as unknown.
+    pub operation_timeout: Duration,
+    /// From the deadline to the SIGKILL of a workload that lost its leader.
+    pub loss_grace: Duration,
+}
+
+impl Default for TimingSettings {
+    /// The defaults ride out a MongoDB election at its default settings.
+    fn default() -> Self {
+        Self {
+            lease_duration: Duration::from_secs(24),
+            renew_deadline: Duration::from_secs(18),
+            renew_interval: Duration::from_secs(3),
+            retry_interval: Duration::from_secs(1),
+            operation_timeout: Duration::from_secs(3),
+            loss_grace: Duration::from_secs(3),
+        }
+    }
+}
+
+/// Checked durations. A claim keeps those it was acquired with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Timings(TimingSettings);
+
+/// One broken relation between durations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimingError {
+    /// The key that is best changed, without its section.
+    pub key: &'static str,
+    /// What is wrong, with all values and what would be accepted.
+    pub message: String,
+}
+
+impl fmt::Display for TimingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+impl std::error::Error for TimingError {}
+
+impl Timings {
+    /// Checks the relations of the durations; reports all that are broken.
+    ///
+    /// # Errors
+    /// One [`TimingError`] for each broken relation.
+    pub fn new(settings: TimingSettings) -> Result<Self, Vec<TimingError>> {
+        let s = settings;
+        let mut errors = Vec::new();
+        let mut broken = |key, message| errors.push(TimingError { key, message });
+
+        for (key, value) in [
+            ("renew_interval", s.renew_interval),
+            ("retry_interval", s.retry_interval),
+            ("operation_timeout", s.operation_timeout),
+        ] {
+            if value < INTERVAL_MIN {
+                broken(key, format!("{value:?} is shorter than {INTERVAL_MIN:?}"));
+            }
+        }
+        if s.lease_duration < LEASE_DURATION_MIN || s.lease_duration > LEASE_DURATION_MAX {
+            broken(
+                "lease_duration",
+                format!("{:?} is not between 1s and 1h", s.lease_duration),
+            );
+        }
+        let needed = renewal_budget(&s);
+        if needed > s.renew_deadline {
+            broken(
+                "renew_deadline",
+                format!(
+                    "{:?} leaves no room for a second attempt: 1.2 × (renew_interval {:?} + \
+                     retry_interval {:?}) + 2 × operation_timeout {:?} is {needed:?}; set it to at \
+                     least {needed:?} or shorten the others",
+                    s.renew_deadline, s.renew_interval, s.retry_interval, s.operation_timeout,
+                ),
+            );
+        }
+        let needed = (s.renew_deadline.saturating_add(s.loss_grace)).saturating_mul(11) / 10
+            + Duration::from_millis(500);
+        if needed > s.lease_duration {
+            broken(
+                "lease_duration",
+                format!(
+                    "{:?} could end while the old leader's workload still runs: (renew_deadline \
+                     {:?} + loss_grace {:?}) × 1.1 + 500ms is {needed:?}; set it to at least \
+                     {needed:?} or shorten the others",
+                    s.lease_duration, s.renew_deadline, s.loss_grace,
+                ),
+            );
+        }
+        if errors.is_empty() {
+            Ok(Self(s))
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// What to warn of: a default MongoDB election would cost the leadership.
+    pub fn election_gap_warning(&self) -> Option<String> {
+        let s = &self.0;
+        let needed = DEFAULT_ELECTION_GAP
+            + s.operation_timeout
+            + s.retry_interval * (100 + JITTER_PERCENT) / 100
+            + Duration::from_millis(500);
+        (needed > s.renew_deadline).then(|| {
+            format!(
+                "renew_deadline {:?} is shorter than {needed:?}: the election of a new MongoDB \
+                 primary at default settings (up to {DEFAULT_ELECTION_GAP:?} without writes) would \
+                 cost the leadership; lower the set's electionTimeoutMillis or raise renew_deadline",
+                s.renew_deadline,
+            )
+        })
+    }
+
+    /// The durations, to be changed and checked again.
+    pub fn settings(&self) -> TimingSettings {
+        self.0
+    }
+
+    /// See [`TimingSettings::lease_duration`].
+    pub fn lease_duration(&self) -> Duration {
+        self.0.lease_duration
+    }
+
+    /// See [`TimingSettings::renew_deadline`].
+    pub fn renew_deadline(&self) -> Duration {
+        self.0.renew_deadline
+    }
+
+    /// See [`TimingSettings::renew_interval`].
+    pub fn renew_interval(&self) -> Duration {
+        self.0.renew_interval
+    }
+
+    /// See [`TimingSettings::retry_interval`].
+    pub fn retry_interval(&self) -> Duration {
+        self.0.retry_interval
+    }
+
+    /// See [`TimingSettings::operation_timeout`].
+    pub fn operation_timeout(&self) -> Duration {
+        self.0.operation_timeout
+    }
+
+    /// See [`TimingSettings::loss_grace`].
+    pub fn loss_grace(&self) -> Duration {
+        self.0.loss_grace
+    }
+}
+
+/// The longest that a renewal and its first retry can take to be judged.
+fn renewal_budget(s: &TimingSettings) -> Duration {
+    let attempts = s.renew_interval.saturating_add(s.retry_interval);
+    (attempts.saturating_mul(100 + JITTER_PERCENT) / 100)
+        .saturating_add(s.operation_timeout.saturating_mul(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    #[test]
+    fn the_defaults_keep_their_own_rules() {
+        assert_eq!(
+            Timings::new(TimingSettings::default()),
+            Ok(Timings::default())
+        );
+        assert_eq!(Timings::default().election_gap_warning(), None);
+    }
+
+    #[test]
+    fn kubernetes_timings_are_accepted_with_a_warning() {
+        let settings = TimingSettings {
+            lease_duration: seconds(15),
+            renew_deadline: seconds(10),
+            renew_interval: seconds(2),
+            retry_interval: seconds(1),
+            operation_timeout: seconds(3),
+            loss_grace: seconds(3),
+        };
+        let timings = Timings::new(settings).expect("15/10/2 keeps the rules");
+        let warning = timings
+            .election_gap_warning()
+            .expect("it does not ride out an election");
+        assert!(warning.contains("renew_deadline 10s"), "{warning}");
+    }
+
+    #[test]
+    fn every_broken_relation_is_reported_with_its_values() {
+        let settings = TimingSettings {
+            lease_duration: seconds(10),
+            renew_deadline: seconds(9),
+            renew_interval: seconds(8),
+            retry_interval: Duration::from_millis(10),
+            ..TimingSettings::default()
+        };
+        let errors = Timings::new(settings).expect_err("three relations are broken");
+        let keys: Vec<_> = errors.iter().map(|e| e.key).collect();
+        assert_eq!(keys, ["retry_interval", "renew_deadline", "lease_duration"]);
+        assert!(
+            errors[1].message.contains("renew_interval 8s"),
+            "{}",
+            errors[1]
+        );
+        assert!(errors[2].message.contains("loss_grace 3s"), "{}", errors[2]);
+    }
+
+    #[test]
+    fn absurd_durations_do_not_overflow() {
+        let settings = TimingSettings {
+            lease_duration: Duration::MAX / 20,
+            renew_deadline: Duration::MAX / 20,
+            renew_interval: Duration::MAX / 20,
+            operation_timeout: Duration::MAX,
+            ..TimingSettings::default()
+        };
+        assert!(Timings::new(settings).is_err());
+    }
+}

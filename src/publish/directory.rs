@@ -1,0 +1,471 @@
+//! The status directory: its lock, and the claim record that outlives a kill.
+//!
+//! It does not say who leads; [`super::file`] writes that. Whoever gets the
+//! lock and finds in the record the claim that the document names knows that
+//! the process which made that claim is gone (local proof of death), and
+//! everything that shared its lock with it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, FlockOperation, OFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::election::{Claim, LeaseName, Token};
+
+/// Where status directories are by default.
+pub const RUN_ROOT: &str = "/run/leasehold";
+/// The file that is locked and holds the claim record.
+pub const CLAIM_FILE: &str = "claim";
+/// The length of the claim record: the longest one has 218 bytes (two UUIDs
+/// and three 20-digit numbers with their names), and the next power of two
+/// stays inside one page of the page cache, so that a kill cannot tear it.
+pub const RECORD_LENGTH: usize = 256;
+/// How often the claim file may be exchanged under us before we give up; each
+/// time takes an operator who deletes it between our open and our lock.
+const OPEN_ATTEMPTS_MAX: u32 = 8;
+
+/// A locked status directory. The lock lasts as long as the value, and as long
+/// as any handle from [`StatusDirectory::lock_handle`].
+#[derive(Debug)]
+pub struct StatusDirectory {
+    path: PathBuf,
+    claim: File,
+    boot_id: Option<String>,
+    inode: u64,
+    device: u64,
+}
+
+/// What the record of an earlier process tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// The claim of a process that is proven gone; `None` without that proof.
+    pub claim: Option<Claim>,
+    /// The highest token that process had seen.
+    pub token: Token,
+    /// Whether a record was there that could not be read: worth a warning,
+    /// since the token that it held is forgotten.
+    pub damaged: bool,
+}
+
+/// A status directory that cannot be used: a configuration error (exit 78).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// The directory cannot be made.
+    #[error(
+        "make status directory {}: set status.directory to a place where this user may write",
+        path.display()
+    )]
+    Make {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file in the directory cannot be written.
+    #[error(
+        "write in status directory {}: this user must be able to create files there",
+        path.display()
+    )]
+    Write {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Another process has the directory.
+    #[error(
+        "lock status directory {}: another leasehold uses it; stop that one, or give each \
+         daemon a status.directory of its own",
+        path.display()
+    )]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+/// The record in the claim file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    schema: u32,
+    claim: Option<String>,
+    token: i64,
+    boot_id: Option<String>,
+    inode: u64,
+    device: u64,
+}
+
+impl StatusDirectory {
+    /// Makes the directory if it is missing, locks it, and reads what an
+    /// earlier process left.
+    ///
+    /// # Errors
+    /// [`DirectoryError`] if it cannot be made or written or is in use.
+    pub fn open(path: &Path) -> Result<(Self, Memory), DirectoryError> {
+        let write_error = |source| DirectoryError::Write {
+            path: path.to_owned(),
+            source,
+        };
+        make(path).map_err(|source| DirectoryError::Make {
+            path: path.to_owned(),
+            source,
+        })?;
+        let claim = lock(path)?;
+        let metadata = claim.metadata().map_err(write_error)?;
+        let directory = Self {
+            path: path.to_owned(),
+            claim,
+            boot_id: clock::boot_id(),
+            inode: metadata.ino(),
+            device: metadata.dev(),
+        };
+        let mut memory = directory.read().map_err(write_error)?;
+        // A successor leads at once with another token. Where the files of the
+        // dead process cannot be taken away, it waits like anyone else.
+        memory.claim = memory.claim.filter(|_| directory.clear().is_ok());
+        // Written at once: from here on the file has its full length, and
+        // later records need no room on a disk that has filled up.
+        // The proof is kept until the caller has used it.
+        directory
+            .record(memory.claim, memory.token)
+            .map_err(write_error)?;
+        directory.probe().map_err(write_error)?;
+        Ok((directory, memory))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Another handle on the lock: the directory stays locked until both are
+    /// closed. For the guard of a workload, whose life must count as ours.
+    ///
+    /// # Errors
+    /// When no file descriptor is left.
+    pub fn lock_handle(&self) -> io::Result<OwnedFd> {
+        Ok(self.claim.try_clone()?.into())
+    }
+
+    /// Writes the record: one write in place, of fixed length. It needs no
+    /// room on the disk and cannot be torn by a kill. It is not synced: it
+    /// proves nothing after a crash of the machine anyway (another boot).
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn record(&self, claim: Option<Claim>, token: Token) -> io::Result<()> {
+        let record = Record {
+            schema: 1,
+            claim: claim.map(|c| c.to_string()),
+            token: token.get(),
+            boot_id: self.boot_id.clone(),
+            inode: self.inode,
+            device: self.device,
+        };
+        let text = serde_json::to_string(&record).map_err(io::Error::other)?;
+        let mut bytes = [b' '; RECORD_LENGTH];
+        bytes[RECORD_LENGTH - 1] = b'\n';
+        let place = bytes
+            .get_mut(..text.len())
+            .filter(|place| place.len() < RECORD_LENGTH)
+            .ok_or_else(|| io::Error::other("claim record is too long"))?;
+        place.copy_from_slice(text.as_bytes());
+        match self.claim.write_at(&bytes, 0)? {
+            RECORD_LENGTH => Ok(()),
+            _ => Err(ErrorKind::WriteZero.into()),
+        }
+    }
+
+    fn read(&self) -> io::Result<Memory> {
+        let mut bytes = [0; RECORD_LENGTH];
+        let length = self.claim.read_at(&mut bytes, 0)?;
+        let Some(text) = bytes.get(..length).filter(|text| !text.is_empty()) else {
+            return Ok(Memory::default());
+        };
+        let damaged = Memory {
+            damaged: true,
+            ..Memory::default()
+        };
+        let Ok(record) = serde_json::from_slice::<Record>(text) else {
+            return Ok(damaged);
+        };
+        let Some(token) = Token::new(record.token).filter(|_| record.schema == 1) else {
+            return Ok(damaged);
+        };
+        // A copied directory has another inode, a restored image another boot:
+        // neither proves that the process of this claim is gone. A boot that
+        // cannot be read matches nothing.
+        let proven = self.boot_id.is_some()
+            && record.boot_id == self.boot_id
+            && record.inode == self.inode
+            && record.device == self.device;
+        let claim = record.claim.as_deref().filter(|_| proven);
+        Ok(Memory {
+            claim: claim.and_then(parse_claim),
+            token,
+            damaged: claim.is_some_and(|c| parse_claim(c).is_none()),
+        })
+    }
+
+    /// Takes away what a dead process said: its files may name a deadline ahead.
+    fn clear(&self) -> io::Result<()> {
+        for name in [super::file::JSON_FILE, super::file::ENV_FILE] {
+            match fs::remove_file(self.path.join(name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether new files can be made: a directory that turned read-only around
+    /// a writable claim file is a configuration error, a full disk is not.
+    fn probe(&self) -> io::Result<()> {
+        let probe = self.path.join(".probe");
+        match File::create(&probe) {
+            Ok(_) => fs::remove_file(&probe),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+                ) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The directory for `lease`: `configured`, else `/run/leasehold/<lease>`, else
+/// `$XDG_RUNTIME_DIR/leasehold/<lease>` where the former cannot be made.
+pub fn default_directory(lease: &LeaseName, configured: Option<&Path>) -> PathBuf {
+    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    choose(lease, configured, Path::new(RUN_ROOT), user.as_deref())
+}
+
+/// Where a reader finds the directories of running daemons, in the order in
+/// which a daemon chooses them.
+pub fn roots() -> Vec<PathBuf> {
+    let user = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("leasehold"));
+    std::iter::once(PathBuf::from(RUN_ROOT))
+        .chain(user)
+        .collect()
+}
+
+fn choose(
+    lease: &LeaseName,
+    configured: Option<&Path>,
+    run_root: &Path,
+    user_root: Option<&Path>,
+) -> PathBuf {
+    if let Some(configured) = configured {
+        return configured.to_owned();
+    }
+    let first = run_root.join(lease.as_str());
+    let usable = || make(&first).is_ok() && rustix::fs::access(&first, Access::WRITE_OK).is_ok();
+    match user_root {
+        Some(user) if !usable() => user.join("leasehold").join(lease.as_str()),
+        Some(_) | None => first,
+    }
+}
+
+/// Makes a directory that a workload of another user can read, whatever the umask.
+fn make(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o755))
+}
+
+fn lock(directory: &Path) -> Result<File, DirectoryError> {
+    let path = directory.join(CLAIM_FILE);
+    let error = |source: io::Error| DirectoryError::Write {
+        path: directory.to_owned(),
+        source,
+    };
+    for _ in 0..OPEN_ATTEMPTS_MAX {
+        // The standard library sets O_CLOEXEC, so no hook or workload inherits
+        // the lock and outlives us with it.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(&path)
+            .map_err(error)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(DirectoryError::Locked {
+                    path: directory.to_owned(),
+                });
+            }
+            Err(errno) => return Err(error(errno.into())),
+        }
+        // A lock on a file that was deleted in between excludes nobody.
+        let locked = file.metadata().map_err(error)?;
+        match fs::symlink_metadata(&path) {
+            Ok(named) if (named.ino(), named.dev()) == (locked.ino(), locked.dev()) => {
+                return Ok(file);
+            }
+            Ok(_) => {}
+            Err(source) if source.kind() == ErrorKind::NotFound => {}
+            Err(source) => return Err(error(source)),
+        }
+    }
+    Err(error(io::Error::other(
+        "the claim file keeps being replaced",
+    )))
+}
+
+fn parse_claim(text: &str) -> Option<Claim> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok()?;
+    let claim = Claim::from_bytes(number.to_be_bytes());
+    (claim.to_string() == text).then_some(claim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim() -> Claim {
+        Claim::from_bytes([0x5a; 16])
+    }
+
+    fn token(n: i64) -> Token {
+        Token::new(n).unwrap()
+    }
+
+    #[test]
+    fn a_new_directory_remembers_nothing_and_has_room_for_the_record() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a/b");
+        let (directory, memory) = StatusDirectory::open(&path).unwrap();
+        assert_eq!(memory, Memory::default());
+        assert_eq!(directory.path(), path);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
+        let file = fs::metadata(path.join(CLAIM_FILE)).unwrap();
+        assert_eq!((file.len(), file.mode() & 0o777), (256, 0o600));
+    }
+
+    #[test]
+    fn the_longest_record_fits() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut directory, _) = StatusDirectory::open(place.path()).unwrap();
+        (directory.inode, directory.device) = (u64::MAX, u64::MAX);
+        directory.boot_id = Some("01234567-0123-0123-0123-0123456789ab".to_owned());
+        directory.record(Some(claim()), token(i64::MAX)).unwrap();
+    }
+
+    #[test]
+    fn a_second_daemon_is_refused_until_the_first_and_its_guard_are_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let (first, _) = StatusDirectory::open(place.path()).unwrap();
+        let refused = StatusDirectory::open(place.path()).unwrap_err();
+        assert!(matches!(refused, DirectoryError::Locked { .. }));
+        let text = refused.to_string();
+        assert!(text.contains(place.path().to_str().unwrap()), "{text}");
+        assert!(text.contains("status.directory"), "{text}");
+
+        let guard = first.lock_handle().unwrap();
+        drop(first);
+        assert!(StatusDirectory::open(place.path()).is_err());
+        drop(guard);
+        assert!(StatusDirectory::open(place.path()).is_ok());
+    }
+
+    #[test]
+    fn the_claim_is_proof_in_this_file_of_this_boot_only() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("one");
+        let (directory, _) = StatusDirectory::open(&path).unwrap();
+        directory.record(Some(claim()), token(7)).unwrap();
+        drop(directory);
+
+        let (directory, memory) = StatusDirectory::open(&path).unwrap();
+        assert_eq!((memory.claim, memory.token), (Some(claim()), token(7)));
+        drop(directory);
+        // The proof survives a process that died before it could use it.
+        let (_, memory) = StatusDirectory::open(&path).unwrap();
+        assert_eq!(memory.claim, Some(claim()));
+
+        let copy = place.path().join("copy");
+        fs::create_dir(&copy).unwrap();
+        fs::copy(path.join(CLAIM_FILE), copy.join(CLAIM_FILE)).unwrap();
+        let (_, memory) = StatusDirectory::open(&copy).unwrap();
+        assert_eq!((memory.claim, memory.token), (None, token(7)));
+
+        let text = fs::read_to_string(path.join(CLAIM_FILE)).unwrap();
+        let boot = clock::boot_id().unwrap();
+        fs::write(path.join(CLAIM_FILE), text.replace(&boot, "another boot")).unwrap();
+        let (_, memory) = StatusDirectory::open(&path).unwrap();
+        assert_eq!((memory.claim, memory.token), (None, token(7)));
+        assert!(!memory.damaged);
+    }
+
+    #[test]
+    fn garbage_is_told_and_proves_nothing() {
+        for garbage in ["{", "\0\0\0", r#"{"schema":2}"#, "null"] {
+            let place = tempfile::tempdir().unwrap();
+            fs::write(place.path().join(CLAIM_FILE), garbage).unwrap();
+            let (_, memory) = StatusDirectory::open(place.path()).unwrap();
+            assert_eq!(
+                (memory.claim, memory.token),
+                (None, Token::ZERO),
+                "{garbage}"
+            );
+            assert!(memory.damaged, "{garbage}");
+            let (_, memory) = StatusDirectory::open(place.path()).unwrap();
+            assert!(!memory.damaged, "the garbage was replaced");
+        }
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_directory_is_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        fs::write(&path, "").unwrap();
+        let error = StatusDirectory::open(&path).unwrap_err();
+        assert!(matches!(error, DirectoryError::Make { .. }), "{error}");
+        assert!(StatusDirectory::open(&path.join("below")).is_err());
+    }
+
+    #[test]
+    fn a_claim_file_that_is_a_link_is_not_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("target");
+        fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, place.path().join(CLAIM_FILE)).unwrap();
+        assert!(StatusDirectory::open(place.path()).is_err());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+    }
+
+    #[test]
+    fn the_runtime_directory_of_the_user_is_the_second_choice() {
+        let place = tempfile::tempdir().unwrap();
+        let lease = LeaseName::new("orders").unwrap();
+        let run = place.path().join("run");
+        let user = place.path().join("user");
+        let chosen = choose(&lease, None, &run, Some(&user));
+        assert_eq!(chosen, run.join("orders"));
+
+        let blocked = place.path().join("blocked");
+        fs::write(&blocked, "").unwrap();
+        let chosen = choose(&lease, None, &blocked, Some(&user));
+        assert_eq!(chosen, user.join("leasehold/orders"));
+        assert_eq!(choose(&lease, None, &blocked, None), blocked.join("orders"));
+        let configured = Path::new("/elsewhere");
+        assert_eq!(choose(&lease, Some(configured), &run, None), configured);
+    }
+}

@@ -1,0 +1,370 @@
+//! Keeps `status.json` and `status.env` true, on a thread of its own.
+//!
+//! It is not on the event loop: a write to a disk that hangs would stall
+//! renewals, and a step-down would wait for it. The thread takes the newest
+//! status whenever it comes round, so a slow disk skips states and no queue grows.
+
+mod replace;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tracing::{info, warn};
+
+use self::replace::Files;
+use super::directory::StatusDirectory;
+use super::metrics::Metrics;
+use super::render::{Identification, Moment, authority_at, render, same_words};
+use super::{Surface, directory::CLAIM_FILE};
+use crate::clock::boot_now;
+use crate::election::{BootTime, Claim, Identity, LeaseName, Role, Status, Token};
+
+/// The status for programs.
+pub const JSON_FILE: &str = "status.json";
+/// The status for shells.
+pub const ENV_FILE: &str = "status.env";
+
+/// How many calls wait for the thread at most. A wake-up that finds no room is
+/// not lost, since every call in the queue makes the thread look at the newest
+/// status; only flushes need a place each, and a step-down makes one.
+const QUEUE_LENGTH_MAX: usize = 16;
+
+/// Who is described in the files, and how often they are rewritten.
+#[derive(Debug, Clone)]
+pub struct FileOptions {
+    /// The lease contended for.
+    pub lease: LeaseName,
+    /// This candidate.
+    pub identity: Identity,
+    /// The running boot.
+    pub boot_id: Option<String>,
+    /// The longest time between two rewrites by a follower: the renew_interval.
+    /// A leader's files are rewritten at its renewals, and when those fail to
+    /// come for half as long again.
+    pub refresh: Duration,
+}
+
+/// The answer to [`StatusFileHandle::flush`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flushed {
+    /// The files show at least what the channel held at the call. Where that
+    /// said "not leader" and could not be written: no file says "leader" any more.
+    Shown,
+    /// They show something older.
+    Failed,
+}
+
+/// Starts the thread.
+#[derive(Debug)]
+pub struct StatusFile;
+
+/// The event loop's end of the thread. When it is dropped the thread writes
+/// that this candidate does not lead, gives the directory up, and ends.
+#[derive(Debug)]
+pub struct StatusFileHandle {
+    calls: SyncSender<Call>,
+    record: watch::Sender<Option<Remembered>>,
+    ended: oneshot::Receiver<Flushed>,
+}
+
+#[derive(Debug)]
+enum Call {
+    Wake,
+    Flush(oneshot::Sender<Flushed>),
+}
+
+/// What the claim record should hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Remembered {
+    claim: Option<Claim>,
+    token: Token,
+}
+
+impl StatusFile {
+    /// Starts the thread, which writes the files at once.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub fn spawn(
+        directory: StatusDirectory,
+        status: watch::Receiver<Status>,
+        options: FileOptions,
+        metrics: Metrics,
+    ) -> io::Result<StatusFileHandle> {
+        let (calls, queue) = sync_channel(QUEUE_LENGTH_MAX);
+        let (record, remembered) = watch::channel(None);
+        let (end, ended) = oneshot::channel();
+        let FileOptions {
+            lease,
+            identity,
+            boot_id,
+            refresh,
+        } = options;
+        let mut writer = Writer {
+            files: Files::new(directory.path()),
+            directory,
+            status,
+            remembered,
+            recorded: None,
+            who: Identification {
+                lease,
+                identity,
+                boot_id,
+            },
+            refresh,
+            metrics,
+            shown: None,
+            says_leader: true,
+            rewrite_at: BootTime::default(),
+            file_trouble: Trouble::default(),
+            record_trouble: Trouble::default(),
+        };
+        thread::Builder::new()
+            .name("status-file".to_owned())
+            .spawn(move || {
+                writer.run(&queue);
+                let last = writer.end();
+                // The lock goes before the answer, so that who waits for it
+                // can start a successor on the same directory.
+                drop(writer);
+                let _ = end.send(last);
+            })?;
+        Ok(StatusFileHandle {
+            calls,
+            record,
+            ended,
+        })
+    }
+}
+
+impl StatusFileHandle {
+    /// Says that the channel has a new status. Never blocks.
+    pub fn wake(&self) {
+        // Full: the thread has calls left and will see the status with them.
+        let _ = self.calls.try_send(Call::Wake);
+    }
+
+    /// Asks for an answer when the files show what the channel holds now.
+    /// Never blocks. The receiver fails if the thread is gone.
+    pub fn flush(&self) -> oneshot::Receiver<Flushed> {
+        let (answer, answered) = oneshot::channel();
+        if let Err(error) = self.calls.try_send(Call::Flush(answer)) {
+            use std::sync::mpsc::TrySendError::{Disconnected, Full};
+            let (Full(call) | Disconnected(call)) = error;
+            if let Call::Flush(answer) = call {
+                let _ = answer.send(Flushed::Failed);
+            }
+        }
+        answered
+    }
+
+    /// Puts the claim and the highest token into the claim record, soon. Only
+    /// the newest call counts. Never blocks.
+    pub fn record(&self, claim: Option<Claim>, token: Token) {
+        self.record.send_replace(Some(Remembered { claim, token }));
+        self.wake();
+    }
+
+    /// Ends the thread: it writes that this candidate does not lead and gives
+    /// up the directory. The caller bounds how long it waits for the answer.
+    pub fn close(self) -> oneshot::Receiver<Flushed> {
+        let Self {
+            calls,
+            record,
+            ended,
+        } = self;
+        drop(record);
+        drop(calls);
+        ended
+    }
+}
+
+struct Writer {
+    files: Files,
+    directory: StatusDirectory,
+    status: watch::Receiver<Status>,
+    remembered: watch::Receiver<Option<Remembered>>,
+    recorded: Option<Remembered>,
+    who: Identification,
+    refresh: Duration,
+    metrics: Metrics,
+    /// What the files say; `None` if that is not known, as at the start.
+    shown: Option<Status>,
+    /// Whether one of them may say "leader": also a predecessor's, and one of
+    /// the two where only the other could be written.
+    says_leader: bool,
+    rewrite_at: BootTime,
+    file_trouble: Trouble,
+    record_trouble: Trouble,
+}
+
+impl Writer {
+    fn run(&mut self, queue: &Receiver<Call>) {
+        loop {
+            self.record();
+            self.show_if_due();
+            let call = match queue.recv_timeout(self.wait()) {
+                Ok(call) => call,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            // All that waits is answered by one look at the newest status.
+            let calls = std::iter::once(call).chain(queue.try_iter().take(QUEUE_LENGTH_MAX));
+            let flushes: Vec<_> = calls.filter_map(Call::into_flush).collect();
+            if flushes.is_empty() {
+                continue;
+            }
+            self.record();
+            let flushed = self.show_if_due();
+            for flush in flushes {
+                let _ = flush.send(flushed);
+            }
+        }
+    }
+
+    /// Until the next rewrite, or until the files would say "leader" past the
+    /// deadline. A reader checks that deadline anyway; this is for those that
+    /// look only at the bare field.
+    fn wait(&self) -> Duration {
+        let now = boot_now();
+        let refresh = self.rewrite_at.since(now);
+        match self.shown.as_ref().and_then(|s| authority_at(s, now)) {
+            Some(authority) => refresh.min(authority.valid_until.since(now)),
+            None => refresh,
+        }
+    }
+
+    fn show_if_due(&mut self) -> Flushed {
+        let now = boot_now();
+        let truth = self.status.borrow_and_update().at(now);
+        let shown = self.shown.as_ref();
+        if now < self.rewrite_at && shown.is_some_and(|shown| same_words(shown, &truth)) {
+            return Flushed::Shown;
+        }
+        // A leader's next renewal is expected just when the refresh is due: a
+        // refresh of its own would write the same files twice.
+        let refresh = match truth.authority {
+            Some(_) => self.refresh * 3 / 2,
+            None => self.refresh,
+        };
+        self.rewrite_at = now + refresh;
+        self.show(truth)
+    }
+
+    fn show(&mut self, truth: Status) -> Flushed {
+        let leads = authority_at(&truth, boot_now()).is_some();
+        self.says_leader |= leads;
+        if let Err(error) = self.write(&truth) {
+            self.shown = None;
+            self.metrics.publish_failed(Surface::File);
+            self.file_trouble.goes_on(self.directory.path(), &error);
+            if leads {
+                // The files keep an earlier deadline, or none: readers stop
+                // trusting them too early, never too late.
+                return Flushed::Failed;
+            }
+            if !self.says_leader {
+                return Flushed::Shown;
+            }
+            // "Leader" must not stay on a full disk. Removing the files needs
+            // no room and makes some, so one more attempt may succeed.
+            let removed = self.files.remove();
+            self.says_leader = removed.is_err();
+            if self.write(&truth).is_err() {
+                return match removed {
+                    Ok(()) => Flushed::Shown,
+                    Err(_) => Flushed::Failed,
+                };
+            }
+        }
+        self.says_leader = leads;
+        self.shown = Some(truth);
+        self.file_trouble.over(self.directory.path());
+        Flushed::Shown
+    }
+
+    fn write(&self, truth: &Status) -> io::Result<()> {
+        let (json, env) = render(truth, &self.who, Moment::now());
+        self.files.replace(&json, &env)
+    }
+
+    fn record(&mut self) {
+        let newest = *self.remembered.borrow_and_update();
+        let Some(remembered) = newest.filter(|_| newest != self.recorded) else {
+            return;
+        };
+        match self.directory.record(remembered.claim, remembered.token) {
+            Ok(()) => {
+                self.recorded = newest;
+                let path = self.directory.path().join(CLAIM_FILE);
+                self.record_trouble.over(&path);
+            }
+            Err(error) => {
+                self.metrics.publish_failed(Surface::File);
+                let path = self.directory.path().join(CLAIM_FILE);
+                self.record_trouble.goes_on(&path, &error);
+            }
+        }
+    }
+
+    /// The last state: nobody looks at the store any more, so no holder is
+    /// known, and whoever led here does not.
+    fn end(&mut self) -> Flushed {
+        self.record();
+        let mut last = self.status.borrow().at(boot_now());
+        if last.role == Role::Leader {
+            last.role = Role::Stopping;
+        }
+        last.authority = None;
+        last.holder = None;
+        self.show(last)
+    }
+}
+
+impl Call {
+    fn into_flush(self) -> Option<oneshot::Sender<Flushed>> {
+        match self {
+            Self::Wake => None,
+            Self::Flush(answer) => Some(answer),
+        }
+    }
+}
+
+/// A failure that lasts: told when it begins and when it ends, not each time.
+#[derive(Debug, Default)]
+struct Trouble {
+    failures: u64,
+}
+
+impl Trouble {
+    fn goes_on(&mut self, path: &Path, error: &io::Error) {
+        self.failures += 1;
+        if self.failures == 1 {
+            warn!(
+                surface = Surface::File.as_str(),
+                path = %path.display(),
+                kind = %error.kind(),
+                code = error.raw_os_error(),
+                "status file cannot be written, will retry"
+            );
+        }
+    }
+
+    fn over(&mut self, path: &Path) {
+        let failures = std::mem::take(&mut self.failures);
+        if failures > 0 {
+            info!(
+                surface = Surface::File.as_str(),
+                path = %path.display(),
+                failures,
+                "status file is written again"
+            );
+        }
+    }
+}

@@ -1,0 +1,250 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use super::*;
+use crate::clock;
+use crate::election::{Authority, HolderView, Session};
+use crate::publish::directory::Memory;
+use crate::publish::render::Document;
+
+const REFRESH: Duration = Duration::from_millis(100);
+
+fn status(token: i64, left: Duration) -> Status {
+    let token = Token::new(token).unwrap();
+    Status {
+        role: Role::Leader,
+        authority: Some(Authority {
+            token,
+            valid_until: boot_now() + left,
+        }),
+        token_highest: token,
+        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
+    }
+}
+
+fn follower() -> Status {
+    Status {
+        role: Role::Follower,
+        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
+    }
+}
+
+struct Place {
+    directory: tempfile::TempDir,
+    status: watch::Sender<Status>,
+    metrics: Metrics,
+    handle: StatusFileHandle,
+}
+
+fn start(first: Status) -> Place {
+    start_with(first, REFRESH)
+}
+
+fn start_with(first: Status, refresh: Duration) -> Place {
+    let directory = tempfile::tempdir().unwrap();
+    let (locked, _) = StatusDirectory::open(directory.path()).unwrap();
+    let (sender, status) = watch::channel(first);
+    let (_, store) = watch::channel(None);
+    let options = FileOptions {
+        lease: LeaseName::new("orders").unwrap(),
+        identity: Identity::new("me").unwrap(),
+        boot_id: clock::boot_id(),
+        refresh,
+    };
+    let who = Identification {
+        lease: options.lease.clone(),
+        identity: options.identity.clone(),
+        boot_id: None,
+    };
+    let metrics = Metrics::new(&who, status.clone(), store).unwrap();
+    let handle = StatusFile::spawn(locked, status, options, metrics.clone()).unwrap();
+    Place {
+        directory,
+        status: sender,
+        metrics,
+        handle,
+    }
+}
+
+fn read(directory: &Path) -> Document {
+    serde_json::from_str(&fs::read_to_string(directory.join(JSON_FILE)).unwrap()).unwrap()
+}
+
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let limit = boot_now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(boot_now() < limit, "{what}: not within 10 s");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Stops every rewrite of a file: a directory in the place of its temporary
+/// file. Tried again while the writer has that file in its hands.
+fn obstruct(path: &Path, name: &str) {
+    let temporary = path.join(format!(".{name}.tmp"));
+    eventually("obstructed", || fs::create_dir(&temporary).is_ok());
+}
+
+#[test]
+fn a_flush_answers_when_the_newest_status_is_in_the_files() {
+    let place = start(follower());
+    for token in 1..50 {
+        place
+            .status
+            .send_replace(status(token, Duration::from_secs(60)));
+        place.handle.wake();
+        let flushed = place.handle.flush().blocking_recv();
+        assert_eq!(flushed, Ok(Flushed::Shown));
+        assert_eq!(read(place.directory.path()).token, Some(token));
+    }
+    let env = place.directory.path().join(ENV_FILE);
+    let text = fs::read_to_string(&env).unwrap();
+    assert!(text.contains("LEASEHOLD_LEADER='true'\n"), "{text}");
+    let mode = fs::metadata(&env).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+}
+
+#[test]
+fn files_that_would_read_the_same_are_not_rewritten_before_the_refresh() {
+    let seen = |seconds| Status {
+        holder: Some(HolderView {
+            identity: Identity::new("other").unwrap(),
+            token: Token::new(4).unwrap(),
+            until: boot_now() + Duration::from_secs(seconds),
+        }),
+        ..follower()
+    };
+    let first = seen(60);
+    let place = start_with(first.clone(), Duration::from_secs(60));
+    let flush = || place.handle.flush().blocking_recv();
+    assert_eq!(flush(), Ok(Flushed::Shown));
+    let inode = || {
+        fs::metadata(place.directory.path().join(JSON_FILE))
+            .unwrap()
+            .ino()
+    };
+    let before = inode();
+    // The holder has renewed.
+    let holder = seen(90).holder;
+    place.status.send_replace(Status {
+        holder,
+        ..first.clone()
+    });
+    assert_eq!((flush(), inode()), (Ok(Flushed::Shown), before));
+    // The holder has released: that can be read.
+    place.status.send_replace(Status {
+        holder: None,
+        ..first
+    });
+    assert_eq!(flush(), Ok(Flushed::Shown));
+    assert_ne!(inode(), before);
+    assert_eq!(read(place.directory.path()).holder, None);
+}
+
+#[test]
+fn a_wake_up_is_enough_and_the_files_are_refreshed_without_one() {
+    let place = start(follower());
+    place
+        .status
+        .send_replace(status(3, Duration::from_secs(60)));
+    place.handle.wake();
+    let path = place.directory.path();
+    eventually("token 3", || {
+        path.join(JSON_FILE).exists() && read(path).token == Some(3)
+    });
+    let before = read(path).updated_at;
+    eventually("refresh", || read(path).updated_at != before);
+}
+
+#[test]
+fn i4_the_bare_field_falls_at_the_deadline_too() {
+    // No refresh comes to help.
+    let first = status(3, Duration::from_millis(50));
+    let place = start_with(first, Duration::from_secs(3600));
+    let path = place.directory.path();
+    eventually("not leader", || {
+        path.join(JSON_FILE).exists() && read(path).reason.as_deref() == Some("deadline")
+    });
+    assert!(!read(path).leader);
+}
+
+#[test]
+fn closing_says_not_leader_and_gives_the_directory_up() {
+    let place = start(status(3, Duration::from_secs(60)));
+    let claim = Claim::from_bytes([9; 16]);
+    place.handle.record(Some(claim), Token::new(3).unwrap());
+    let ended = place.handle.close().blocking_recv();
+    assert_eq!(ended, Ok(Flushed::Shown));
+    let last = read(place.directory.path());
+    assert_eq!((last.role.as_str(), last.leader), ("stopping", false));
+    assert_eq!((last.valid_until_boottime_ns, last.holder), (None, None));
+    let (_, memory) = StatusDirectory::open(place.directory.path()).unwrap();
+    let expected = Memory {
+        claim: Some(claim),
+        token: Token::new(3).unwrap(),
+        damaged: false,
+    };
+    assert_eq!(
+        memory, expected,
+        "the last record is written before the end"
+    );
+}
+
+#[test]
+fn dropping_the_handle_ends_the_thread_as_well() {
+    let place = start(status(3, Duration::from_secs(60)));
+    drop(place.handle);
+    let path = place.directory.path();
+    eventually("the lock is free", || StatusDirectory::open(path).is_ok());
+    assert!(!read(path).leader);
+}
+
+#[test]
+fn a_leader_that_cannot_be_written_down_is_told_and_counted() {
+    let place = start(follower());
+    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+    obstruct(place.directory.path(), JSON_FILE);
+    place
+        .status
+        .send_replace(status(3, Duration::from_secs(60)));
+    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Failed));
+    assert!(place.metrics.publish_failures(Surface::File) > 0);
+    assert!(!read(place.directory.path()).leader);
+
+    fs::remove_dir(place.directory.path().join(".status.json.tmp")).unwrap();
+    let path = place.directory.path();
+    eventually("retried by itself", || read(path).leader);
+}
+
+#[test]
+fn a_leader_that_cannot_be_taken_back_is_removed() {
+    let place = start(status(3, Duration::from_secs(60)));
+    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+    let path = place.directory.path();
+    assert!(read(path).leader);
+    obstruct(path, JSON_FILE);
+    obstruct(path, ENV_FILE);
+    place.status.send_replace(follower());
+    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+    assert!(!path.join(JSON_FILE).exists());
+    assert!(!path.join(ENV_FILE).exists());
+}
+
+#[test]
+fn a_leader_in_only_one_of_the_files_is_removed_too() {
+    let place = start(follower());
+    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+    let path = place.directory.path();
+    obstruct(path, ENV_FILE);
+    place
+        .status
+        .send_replace(status(3, Duration::from_secs(60)));
+    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Failed));
+    assert!(read(path).leader, "the first of the two could be written");
+
+    obstruct(path, JSON_FILE);
+    place.status.send_replace(follower());
+    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+    assert!(!path.join(JSON_FILE).exists());
+}

@@ -1,0 +1,387 @@
+//! What Prometheus sees.
+//!
+//! No gauge about leadership is stored: they are computed from the deadline at
+//! the time of the scrape, so a daemon that was frozen past its deadline never
+//! says that it leads.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prometheus::core::{Collector, Desc};
+use prometheus::process_collector::ProcessCollector;
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder,
+};
+use tokio::sync::watch;
+
+use super::render::{Identification, Moment, authority_at, leader_name_at};
+use super::{StoreInfo, Surface};
+use crate::election::{BootTime, Reason, Role, Status};
+
+/// The content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
+
+/// All values of the label `operation`.
+pub const OPERATIONS: [&str; 7] = [
+    "create",
+    "acquire",
+    "take_over",
+    "renew",
+    "release",
+    "read",
+    "watch",
+];
+
+/// All values of the label `outcome`.
+pub const OUTCOMES: [&str; 4] = ["applied", "rejected", "failed", "unknown"];
+
+/// Upper bounds of the durations: a renewal takes 2–4 ms on a healthy set, a
+/// call waits 3 s (`operation_timeout`) by default, and 30 s is the driver's
+/// own longest wait.
+const DURATION_BUCKETS: [f64; 12] = [
+    0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0,
+];
+
+/// The changes of role that a candidate can make. They exist with 0 from the
+/// first scrape, so that `rate()` sees the first of them; the rest of the
+/// 5 roles × 13 reasons cannot occur, and 40 series that are always 0 would
+/// only cost.
+const TRANSITIONS: [(Role, &[Reason]); 4] = [
+    (
+        Role::Leader,
+        &[Reason::Acquired, Reason::TookOver, Reason::Renewed],
+    ),
+    (
+        Role::Stopping,
+        &[
+            Reason::Requested,
+            Reason::Transferred,
+            Reason::Paused,
+            Reason::Unhealthy,
+            Reason::WorkloadExit,
+            Reason::Shutdown,
+            Reason::StoreWentBack,
+            Reason::Duplicate,
+        ],
+    ),
+    (
+        Role::Follower,
+        &[
+            Reason::Deadline,
+            Reason::Rejected,
+            Reason::Requested,
+            Reason::Transferred,
+            Reason::Unhealthy,
+            Reason::WorkloadExit,
+            Reason::StoreWentBack,
+            Reason::Duplicate,
+        ],
+    ),
+    (Role::Paused, &[Reason::Paused]),
+];
+
+/// The registry of one candidate, and the counters that others increment.
+/// Clones share them.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Registry,
+    transitions: IntCounterVec,
+    store_operations: IntCounterVec,
+    store_durations: HistogramVec,
+    publish_failures: IntCounterVec,
+    watch_connected: IntGauge,
+}
+
+impl Metrics {
+    /// Registers everything for one lease.
+    ///
+    /// # Errors
+    /// When two metrics collide: a bug, never a configuration.
+    pub fn new(
+        who: &Identification,
+        status: watch::Receiver<Status>,
+        store: watch::Receiver<Option<StoreInfo>>,
+    ) -> Result<Self, prometheus::Error> {
+        let lease = who.lease.as_str();
+        let opts = |name: &str, help: &str| Opts::new(name, help).const_label("lease", lease);
+        let metrics = Self {
+            registry: Registry::new(),
+            transitions: IntCounterVec::new(
+                opts(
+                    "leasehold_transitions_total",
+                    "Changes of role since the start.",
+                ),
+                &["to", "reason"],
+            )?,
+            store_operations: IntCounterVec::new(
+                opts(
+                    "leasehold_store_operations_total",
+                    "Calls of the store by what is known of their effect; unknown means \
+                     that the write may or may not have been applied.",
+                ),
+                &["operation", "outcome"],
+            )?,
+            store_durations: HistogramVec::new(
+                HistogramOpts::new(
+                    "leasehold_store_operation_duration_seconds",
+                    "Time from the send of a call to its answer or time-out.",
+                )
+                .const_label("lease", lease)
+                .buckets(DURATION_BUCKETS.to_vec()),
+                &["operation"],
+            )?,
+            publish_failures: IntCounterVec::new(
+                opts(
+                    "leasehold_publish_failures_total",
+                    "Failed attempts to show the status on a surface; each is retried.",
+                ),
+                &["surface"],
+            )?,
+            watch_connected: IntGauge::with_opts(opts(
+                "leasehold_watch_connected",
+                "1 while a change stream is open; without one the store is polled.",
+            ))?,
+        };
+        metrics.register(who, status, store)?;
+        metrics.create_series();
+        Ok(metrics)
+    }
+
+    /// Counts a change of role. Without a reason (before the first read) the
+    /// label is empty.
+    pub fn transition(&self, to: Role, reason: Option<Reason>) {
+        let reason = reason.map_or("", Reason::as_str);
+        self.transitions
+            .with_label_values(&[to.as_str(), reason])
+            .inc();
+    }
+
+    /// Counts a call of the store. `operation` is one of [`OPERATIONS`],
+    /// `outcome` one of [`OUTCOMES`].
+    pub fn store_operation(&self, operation: &'static str, outcome: &'static str, took: Duration) {
+        self.store_operations
+            .with_label_values(&[operation, outcome])
+            .inc();
+        self.store_durations
+            .with_label_values(&[operation])
+            .observe(took.as_secs_f64());
+    }
+
+    /// Counts a failed attempt to show the status.
+    pub fn publish_failed(&self, surface: Surface) {
+        self.publish_failures
+            .with_label_values(&[surface.as_str()])
+            .inc();
+    }
+
+    /// Failed attempts so far.
+    pub fn publish_failures(&self, surface: Surface) -> u64 {
+        self.publish_failures
+            .with_label_values(&[surface.as_str()])
+            .get()
+    }
+
+    /// Notes whether a change stream is open.
+    pub fn watch_connected(&self, connected: bool) {
+        let outcome = if connected { "applied" } else { "failed" };
+        self.store_operations
+            .with_label_values(&["watch", outcome])
+            .inc();
+        self.watch_connected.set(i64::from(connected));
+    }
+
+    /// Where other modules register metrics of their own.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Everything in the text format of Prometheus, computed now.
+    ///
+    /// # Errors
+    /// When a registered collector gives an ill-formed metric: a bug.
+    pub fn text(&self) -> Result<String, prometheus::Error> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+
+    fn register(
+        &self,
+        who: &Identification,
+        status: watch::Receiver<Status>,
+        store: watch::Receiver<Option<StoreInfo>>,
+    ) -> Result<(), prometheus::Error> {
+        let build = GaugeVec::new(
+            Opts::new("leasehold_build_info", "1, with what is running."),
+            &["version", "revision"],
+        )?;
+        build
+            .with_label_values(&[
+                env!("CARGO_PKG_VERSION"),
+                option_env!("LEASEHOLD_REVISION").unwrap_or("unknown"),
+            ])
+            .set(1.0);
+        let collectors: [Box<dyn Collector>; 8] = [
+            Box::new(self.transitions.clone()),
+            Box::new(self.store_operations.clone()),
+            Box::new(self.store_durations.clone()),
+            Box::new(self.publish_failures.clone()),
+            Box::new(self.watch_connected.clone()),
+            Box::new(build),
+            Box::new(ProcessCollector::for_self()),
+            Box::new(Truth::new(who, status, store)?),
+        ];
+        for collector in collectors {
+            self.registry.register(collector)?;
+        }
+        Ok(())
+    }
+
+    fn create_series(&self) {
+        for (to, reasons) in TRANSITIONS {
+            for reason in reasons {
+                self.transitions
+                    .with_label_values(&[to.as_str(), reason.as_str()]);
+            }
+        }
+        for operation in OPERATIONS {
+            for outcome in OUTCOMES {
+                self.store_operations
+                    .with_label_values(&[operation, outcome]);
+            }
+            self.store_durations.with_label_values(&[operation]);
+        }
+        for surface in Surface::ALL {
+            self.publish_failures.with_label_values(&[surface.as_str()]);
+        }
+    }
+}
+
+/// The gauges that are computed from the status at each scrape. They are
+/// gauges of the client library only for the shape: nobody else has them, and
+/// each scrape sets them before it reads them.
+#[derive(Debug)]
+struct Truth {
+    who: Identification,
+    status: watch::Receiver<Status>,
+    store: watch::Receiver<Option<StoreInfo>>,
+    leader: Gauge,
+    leader_alias: Gauge,
+    authority_seconds: Gauge,
+    token: Gauge,
+    last_renewal: Gauge,
+    holder_info: GaugeVec,
+    store_info: GaugeVec,
+}
+
+impl Truth {
+    fn new(
+        who: &Identification,
+        status: watch::Receiver<Status>,
+        store: watch::Receiver<Option<StoreInfo>>,
+    ) -> Result<Self, prometheus::Error> {
+        let lease = who.lease.as_str();
+        let opts = |name: &str, help: &str| Opts::new(name, help).const_label("lease", lease);
+        Ok(Self {
+            who: who.clone(),
+            status,
+            store,
+            leader: Gauge::with_opts(opts(
+                "leasehold_leader",
+                "1 if this candidate leads at the time of the scrape, else 0.",
+            ))?,
+            leader_alias: Gauge::with_opts(
+                Opts::new(
+                    "leader_election_master_status",
+                    "The same as leasehold_leader, under the name that Kubernetes dashboards know.",
+                )
+                .const_label("name", lease),
+            )?,
+            authority_seconds: Gauge::with_opts(opts(
+                "leasehold_authority_seconds",
+                "How long the authority of this candidate still lasts, 0 without any.",
+            ))?,
+            token: Gauge::with_opts(opts(
+                "leasehold_token",
+                "The highest fencing token that this candidate has seen.",
+            ))?,
+            last_renewal: Gauge::with_opts(opts(
+                "leasehold_last_renewal_timestamp_seconds",
+                "When the last acknowledged renewal was sent, 0 before the first.",
+            ))?,
+            holder_info: GaugeVec::new(
+                opts(
+                    "leasehold_holder_info",
+                    "1, with the identity of the leader; absent while none is known.",
+                ),
+                &["identity"],
+            )?,
+            store_info: GaugeVec::new(
+                opts(
+                    "leasehold_store_info",
+                    "1, with the store that is contended on; absent until it was reached.",
+                ),
+                &["set", "database", "collection"],
+            )?,
+        })
+    }
+
+    fn compute(&self, moment: Moment) {
+        let status = self.status.borrow().clone();
+        let authority = authority_at(&status, moment.boot);
+        let leads = if authority.is_some() { 1.0 } else { 0.0 };
+        self.leader.set(leads);
+        self.leader_alias.set(leads);
+        let left = authority.map(|a| a.valid_until.since(moment.boot));
+        self.authority_seconds
+            .set(left.unwrap_or_default().as_secs_f64());
+        // Exact up to 2^53, which a lease that changes hands each millisecond
+        // reaches after 285,000 years.
+        self.token.set(status.token_highest.get() as f64);
+        let renewed = status.renewed_at.map(|at| timestamp_seconds(at, moment));
+        self.last_renewal.set(renewed.unwrap_or(0.0));
+
+        self.holder_info.reset();
+        if let Some(name) = leader_name_at(&status, &self.who.identity, moment.boot) {
+            self.holder_info.with_label_values(&[name]).set(1.0);
+        }
+        self.store_info.reset();
+        if let Some(store) = self.store.borrow().as_ref() {
+            let set = store.set.as_deref().unwrap_or_default();
+            self.store_info
+                .with_label_values(&[set, &store.database, &store.collection])
+                .set(1.0);
+        }
+    }
+
+    fn collectors(&self) -> [&dyn Collector; 7] {
+        [
+            &self.leader,
+            &self.leader_alias,
+            &self.authority_seconds,
+            &self.token,
+            &self.last_renewal,
+            &self.holder_info,
+            &self.store_info,
+        ]
+    }
+}
+
+impl Collector for Truth {
+    fn desc(&self) -> Vec<&Desc> {
+        self.collectors().iter().flat_map(|c| c.desc()).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.compute(Moment::now());
+        self.collectors().iter().flat_map(|c| c.collect()).collect()
+    }
+}
+
+fn timestamp_seconds(at: BootTime, moment: Moment) -> f64 {
+    let wall: SystemTime = moment.wall;
+    let now = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(moment.boot.since(at)).as_secs_f64()
+}

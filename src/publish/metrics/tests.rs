@@ -1,0 +1,140 @@
+use super::*;
+use crate::clock::boot_now;
+use crate::election::{Authority, HolderView, Identity, LeaseName, Session, Token};
+
+fn who() -> Identification {
+    Identification {
+        lease: LeaseName::new("orders").unwrap(),
+        identity: Identity::new("me").unwrap(),
+        boot_id: None,
+    }
+}
+
+fn value(text: &str, series: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .find_map(|l| l.strip_prefix(series)?.strip_prefix(' '));
+    line.map(|v| v.parse().unwrap())
+}
+
+fn leader(left: Duration) -> Status {
+    let token = Token::new(7).unwrap();
+    let until = boot_now() + left;
+    Status {
+        role: Role::Leader,
+        authority: Some(Authority {
+            token,
+            valid_until: until,
+        }),
+        holder: Some(HolderView {
+            identity: who().identity,
+            token,
+            until,
+        }),
+        token_highest: token,
+        renewed_at: Some(boot_now()),
+        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
+    }
+}
+
+#[test]
+fn all_series_of_closed_lists_are_there_from_the_first_scrape() {
+    let status = Status::initial(Session::from_bytes([1; 16]), boot_now());
+    let (_status, rx) = watch::channel(status);
+    let (_store, store) = watch::channel(None);
+    let text = Metrics::new(&who(), rx, store).unwrap().text().unwrap();
+    for zero in [
+        r#"leasehold_leader{lease="orders"}"#,
+        r#"leader_election_master_status{name="orders"}"#,
+        r#"leasehold_authority_seconds{lease="orders"}"#,
+        r#"leasehold_token{lease="orders"}"#,
+        r#"leasehold_last_renewal_timestamp_seconds{lease="orders"}"#,
+        r#"leasehold_watch_connected{lease="orders"}"#,
+        r#"leasehold_transitions_total{lease="orders",reason="acquired",to="leader"}"#,
+        r#"leasehold_transitions_total{lease="orders",reason="shutdown",to="stopping"}"#,
+    ] {
+        assert_eq!(value(&text, zero), Some(0.0), "{zero}\n{text}");
+    }
+    for operation in OPERATIONS {
+        for outcome in OUTCOMES {
+            let series = format!(
+                "leasehold_store_operations_total\
+                 {{lease=\"orders\",operation=\"{operation}\",outcome=\"{outcome}\"}}"
+            );
+            assert_eq!(value(&text, &series), Some(0.0), "{series}");
+        }
+    }
+    for surface in Surface::ALL.map(Surface::as_str) {
+        let series =
+            format!("leasehold_publish_failures_total{{lease=\"orders\",surface=\"{surface}\"}}");
+        assert_eq!(value(&text, &series), Some(0.0), "{series}");
+    }
+    assert!(text.contains("\nleasehold_build_info{revision="));
+    assert!(text.contains("\nprocess_resident_memory_bytes "));
+    assert!(!text.contains("leasehold_holder_info{"));
+}
+
+#[test]
+fn i4_the_leader_gauge_falls_at_the_deadline_without_any_event() {
+    let (sender, rx) = watch::channel(leader(Duration::from_secs(60)));
+    let store = StoreInfo {
+        set: Some("rs0".to_owned()),
+        database: "leasehold".to_owned(),
+        collection: "leases".to_owned(),
+    };
+    let (_store, store) = watch::channel(Some(store));
+    let metrics = Metrics::new(&who(), rx, store).unwrap();
+    let text = metrics.text().unwrap();
+    assert_eq!(
+        value(&text, r#"leasehold_leader{lease="orders"}"#),
+        Some(1.0)
+    );
+    let left = value(&text, r#"leasehold_authority_seconds{lease="orders"}"#);
+    assert!(left.is_some_and(|l| l > 50.0 && l <= 60.0), "{left:?}");
+    let info = r#"leasehold_holder_info{identity="me",lease="orders"}"#;
+    assert_eq!(value(&text, info), Some(1.0), "{text}");
+    let info = r#"leasehold_store_info{collection="leases",database="leasehold",lease="orders",set="rs0"}"#;
+    assert_eq!(value(&text, info), Some(1.0), "{text}");
+
+    sender.send_replace(leader(Duration::ZERO));
+    let text = metrics.text().unwrap();
+    assert_eq!(
+        value(&text, r#"leasehold_leader{lease="orders"}"#),
+        Some(0.0)
+    );
+    let alias = r#"leader_election_master_status{name="orders"}"#;
+    assert_eq!(value(&text, alias), Some(0.0));
+    assert!(!text.contains("leasehold_holder_info{"), "{text}");
+    assert_eq!(
+        value(&text, r#"leasehold_token{lease="orders"}"#),
+        Some(7.0)
+    );
+}
+
+#[test]
+fn calls_and_failures_are_counted() {
+    let (_status, rx) = watch::channel(leader(Duration::ZERO));
+    let (_store, store) = watch::channel(None);
+    let metrics = Metrics::new(&who(), rx, store).unwrap();
+    metrics.store_operation("renew", "unknown", Duration::from_millis(3));
+    metrics.transition(Role::Leader, Some(Reason::TookOver));
+    metrics.publish_failed(Surface::File);
+    assert_eq!(metrics.publish_failures(Surface::File), 1);
+    let text = metrics.text().unwrap();
+    for (series, expected) in [
+        (
+            r#"leasehold_store_operations_total{lease="orders",operation="renew",outcome="unknown"}"#,
+            1.0,
+        ),
+        (
+            r#"leasehold_store_operation_duration_seconds_bucket{lease="orders",operation="renew",le="0.005"}"#,
+            1.0,
+        ),
+        (
+            r#"leasehold_transitions_total{lease="orders",reason="took_over",to="leader"}"#,
+            1.0,
+        ),
+    ] {
+        assert_eq!(value(&text, series), Some(expected), "{series}\n{text}");
+    }
+}

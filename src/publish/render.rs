@@ -1,0 +1,404 @@
+//! What a status looks like in `status.json` and `status.env`.
+//!
+//! Pure: no clock is read and no file is touched, so that file, HTTP and the
+//! tests' golden text come from the same function.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::election::{Authority, BootTime, HolderView, Identity, LeaseName, Role, Status};
+
+/// The version of `status.json`; it changes only with the meaning of a field.
+pub const SCHEMA: u32 = 1;
+
+/// The last second of the year 9999, the last that RFC 3339 can write.
+const DATE_LAST: Duration = Duration::from_secs(253_402_300_799);
+
+/// Who publishes: the same for every status of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identification {
+    /// The lease contended for.
+    pub lease: LeaseName,
+    /// This candidate's name.
+    pub identity: Identity,
+    /// The running boot; `None` where it cannot be read.
+    pub boot_id: Option<String>,
+}
+
+/// One instant on both clocks: the boot clock, by which a status is judged, and
+/// the wall clock, in which people read dates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// CLOCK_BOOTTIME.
+    pub boot: BootTime,
+    /// The wall clock, for display.
+    pub wall: SystemTime,
+}
+
+impl Moment {
+    /// This instant.
+    pub fn now() -> Self {
+        Self {
+            boot: clock::boot_now(),
+            wall: clock::wall_now(),
+        }
+    }
+
+    /// The date of `instant` in RFC 3339 with milliseconds.
+    ///
+    /// Dates outside 1970–9999 are drawn to those ends: a machine whose clock
+    /// was never set would otherwise end the daemon with a panic over a date
+    /// that only people read.
+    pub fn date(&self, instant: BootTime) -> String {
+        let wall = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let date = if instant >= self.boot {
+            wall.saturating_add(instant.since(self.boot))
+        } else {
+            wall.saturating_sub(self.boot.since(instant))
+        };
+        humantime::format_rfc3339_millis(UNIX_EPOCH + date.min(DATE_LAST)).to_string()
+    }
+}
+
+/// `status.json`, field by field in the order of the contract.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The lease.
+    pub lease: String,
+    /// This candidate.
+    pub identity: String,
+    /// This start of this candidate.
+    pub session: String,
+    /// One of [`Role::ALL`], as a word.
+    pub role: String,
+    /// Whether the role is `leader`. A reader trusts it only before the deadline.
+    pub leader: bool,
+    /// The own fencing token; null unless leader.
+    pub token: Option<i64>,
+    /// The deadline for people; null unless leader.
+    pub valid_until: Option<String>,
+    /// The deadline on CLOCK_BOOTTIME, in nanoseconds; null unless leader.
+    pub valid_until_boottime_ns: Option<u64>,
+    /// The boot in which the deadline means something.
+    pub boot_id: Option<String>,
+    /// Who leads; null when free or expired as observed.
+    pub holder: Option<DocumentHolder>,
+    /// How often this process changed its role.
+    pub transitions: u64,
+    /// When the role began.
+    pub since: String,
+    /// Why the role is what it is; null before the first read.
+    pub reason: Option<String>,
+    /// When this was written or, over HTTP, asked.
+    pub updated_at: String,
+}
+
+/// The holder in [`Document`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentHolder {
+    /// Its name.
+    pub identity: String,
+    /// Its fencing token.
+    pub token: i64,
+}
+
+/// The authority of a candidate at `now`: only of one whose role is leader.
+pub fn authority_at(status: &Status, now: BootTime) -> Option<Authority> {
+    let status = status.at(now);
+    status.authority.filter(|_| status.role == Role::Leader)
+}
+
+/// Who leads, for those who compare the name with their own (`GET /` and
+/// `leasehold_holder_info`): never an expired holder, and this candidate only
+/// while it has authority, whatever the document says.
+pub fn leader_name_at<'a>(status: &'a Status, me: &Identity, now: BootTime) -> Option<&'a str> {
+    let leads = authority_at(status, now).is_some();
+    let holder = status.holder.as_ref().filter(|h| h.until > now)?;
+    (leads || holder.identity != *me).then(|| holder.identity.as_str())
+}
+
+/// Whether two truths read the same, but for the date of writing. A follower's
+/// status changes with every renewal of the holder, in what is not written.
+pub fn same_words(one: &Status, other: &Status) -> bool {
+    let written = |status: &Status| {
+        let Status {
+            role,
+            authority,
+            holder,
+            session,
+            transitions,
+            since,
+            reason,
+            token_highest: _,
+            renewed_at: _,
+            store_reached: _,
+            stepping_down: _,
+        } = status;
+        let holder = holder.as_ref().map(
+            |HolderView {
+                 identity,
+                 token,
+                 until: _,
+             }| { (identity.clone(), *token) },
+        );
+        (
+            *role,
+            *authority,
+            holder,
+            *session,
+            *transitions,
+            *since,
+            *reason,
+        )
+    };
+    written(one) == written(other)
+}
+
+impl Document {
+    /// The truth about `status` at `moment`.
+    pub fn new(status: &Status, who: &Identification, moment: Moment) -> Self {
+        let authority = authority_at(status, moment.boot);
+        let status = status.at(moment.boot);
+        Self {
+            schema: SCHEMA,
+            lease: who.lease.to_string(),
+            identity: who.identity.to_string(),
+            session: status.session.to_string(),
+            role: status.role.to_string(),
+            leader: authority.is_some(),
+            token: authority.map(|a| a.token.get()),
+            valid_until: authority.map(|a| moment.date(a.valid_until)),
+            valid_until_boottime_ns: authority.map(|a| a.valid_until.as_nanos()),
+            boot_id: who.boot_id.clone(),
+            holder: status.holder.map(|h| DocumentHolder {
+                identity: h.identity.to_string(),
+                token: h.token.get(),
+            }),
+            transitions: status.transitions,
+            since: moment.date(status.since),
+            reason: status.reason.map(|r| r.to_string()),
+            updated_at: moment.date(moment.boot),
+        }
+    }
+
+    /// The text of `status.json`: one line.
+    pub fn to_json(&self) -> String {
+        let mut json = serde_json::to_string(self)
+            .expect("strings, numbers and nulls can always be written as JSON");
+        json.push('\n');
+        json
+    }
+
+    /// The text of `status.env`: assignments that a shell can source.
+    pub fn to_env(&self) -> String {
+        let number = |n: Option<String>| n.unwrap_or_default();
+        let lines = [
+            ("LEASE", self.lease.clone()),
+            ("IDENTITY", self.identity.clone()),
+            ("ROLE", self.role.clone()),
+            ("LEADER", self.leader.to_string()),
+            ("TOKEN", number(self.token.map(|t| t.to_string()))),
+            (
+                "VALID_UNTIL_BOOTTIME_NS",
+                number(self.valid_until_boottime_ns.map(|n| n.to_string())),
+            ),
+            ("BOOT_ID", self.boot_id.clone().unwrap_or_default()),
+            (
+                "HOLDER",
+                self.holder
+                    .as_ref()
+                    .map(|h| h.identity.clone())
+                    .unwrap_or_default(),
+            ),
+        ];
+        lines
+            .iter()
+            .map(|(key, value)| format!("LEASEHOLD_{key}={}\n", shell_quoted(value)))
+            .collect()
+    }
+}
+
+/// The texts of `status.json` and `status.env` for `status` at `moment`.
+pub fn render(status: &Status, who: &Identification, moment: Moment) -> (String, String) {
+    let document = Document::new(status, who, moment);
+    (document.to_json(), document.to_env())
+}
+
+/// One word for a POSIX shell: inside single quotes only the quote itself is special.
+fn shell_quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::{HolderView, Reason, Session, Token};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn who() -> Identification {
+        Identification {
+            lease: LeaseName::new("orders").unwrap(),
+            identity: Identity::new("o'hara").unwrap(),
+            boot_id: Some("b007".to_owned()),
+        }
+    }
+
+    fn leader() -> Status {
+        let token = Token::new(7).unwrap();
+        let until = BootTime::from_nanos(118 * SECOND);
+        Status {
+            role: Role::Leader,
+            authority: Some(Authority {
+                token,
+                valid_until: until,
+            }),
+            holder: Some(HolderView {
+                identity: who().identity,
+                token,
+                until,
+            }),
+            transitions: 3,
+            since: BootTime::from_nanos(90 * SECOND),
+            reason: Some(Reason::Renewed),
+            token_highest: token,
+            store_reached: true,
+            ..Status::initial(Session::from_bytes([0xab; 16]), BootTime::default())
+        }
+    }
+
+    fn moment(seconds: u64) -> Moment {
+        Moment {
+            boot: BootTime::from_nanos(seconds * SECOND),
+            wall: UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds),
+        }
+    }
+
+    #[test]
+    fn a_leader_is_rendered_as_in_the_contract() {
+        let (json, env) = render(&leader(), &who(), moment(100));
+        assert_eq!(
+            json,
+            concat!(
+                r#"{"schema":1,"lease":"orders","identity":"o'hara","#,
+                r#""session":"abababab-abab-abab-abab-abababababab","role":"leader","#,
+                r#""leader":true,"token":7,"valid_until":"2027-01-15T08:01:58.000Z","#,
+                r#""valid_until_boottime_ns":118000000000,"boot_id":"b007","#,
+                r#""holder":{"identity":"o'hara","token":7},"transitions":3,"#,
+                r#""since":"2027-01-15T08:01:30.000Z","reason":"renewed","#,
+                r#""updated_at":"2027-01-15T08:01:40.000Z"}"#,
+                "\n"
+            )
+        );
+        assert_eq!(
+            env,
+            concat!(
+                "LEASEHOLD_LEASE='orders'\n",
+                r"LEASEHOLD_IDENTITY='o'\''hara'",
+                "\nLEASEHOLD_ROLE='leader'\n",
+                "LEASEHOLD_LEADER='true'\n",
+                "LEASEHOLD_TOKEN='7'\n",
+                "LEASEHOLD_VALID_UNTIL_BOOTTIME_NS='118000000000'\n",
+                "LEASEHOLD_BOOT_ID='b007'\n",
+                r"LEASEHOLD_HOLDER='o'\''hara'",
+                "\n",
+            )
+        );
+    }
+
+    #[test]
+    fn i4_a_leader_past_its_deadline_is_rendered_as_a_follower() {
+        let (json, env) = render(&leader(), &who(), moment(118));
+        assert_eq!(
+            json,
+            concat!(
+                r#"{"schema":1,"lease":"orders","identity":"o'hara","#,
+                r#""session":"abababab-abab-abab-abab-abababababab","role":"follower","#,
+                r#""leader":false,"token":null,"valid_until":null,"#,
+                r#""valid_until_boottime_ns":null,"boot_id":"b007","#,
+                r#""holder":null,"transitions":4,"#,
+                r#""since":"2027-01-15T08:01:58.000Z","reason":"deadline","#,
+                r#""updated_at":"2027-01-15T08:01:58.000Z"}"#,
+                "\n"
+            )
+        );
+        assert_eq!(
+            env,
+            concat!(
+                "LEASEHOLD_LEASE='orders'\n",
+                r"LEASEHOLD_IDENTITY='o'\''hara'",
+                "\nLEASEHOLD_ROLE='follower'\n",
+                "LEASEHOLD_LEADER='false'\n",
+                "LEASEHOLD_TOKEN=''\n",
+                "LEASEHOLD_VALID_UNTIL_BOOTTIME_NS=''\n",
+                "LEASEHOLD_BOOT_ID='b007'\n",
+                "LEASEHOLD_HOLDER=''\n",
+            )
+        );
+    }
+
+    #[test]
+    fn a_start_has_nulls() {
+        let status = Status::initial(Session::from_bytes([0; 16]), BootTime::default());
+        let who = Identification {
+            boot_id: None,
+            ..who()
+        };
+        let document = Document::new(&status, &who, moment(0));
+        assert_eq!(
+            (document.role.as_str(), document.leader),
+            ("unknown", false)
+        );
+        assert_eq!((document.reason, document.boot_id), (None, None));
+    }
+
+    #[test]
+    fn authority_without_the_role_is_not_shown() {
+        let status = Status {
+            role: Role::Stopping,
+            ..leader()
+        };
+        let document = Document::new(&status, &who(), moment(100));
+        assert_eq!((document.leader, document.token), (false, None));
+    }
+
+    #[test]
+    fn the_leader_name_is_never_mine_without_authority_nor_expired() {
+        let me = who().identity;
+        let now = moment(100).boot;
+        assert_eq!(leader_name_at(&leader(), &me, now), Some("o'hara"));
+        let stopping = Status {
+            role: Role::Stopping,
+            authority: None,
+            ..leader()
+        };
+        assert_eq!(leader_name_at(&stopping, &me, now), None);
+        let other = Identity::new("other").unwrap();
+        assert_eq!(leader_name_at(&stopping, &other, now), Some("o'hara"));
+        assert_eq!(leader_name_at(&stopping, &other, moment(118).boot), None);
+    }
+
+    #[test]
+    fn dates_outside_the_calendar_do_not_panic() {
+        let early = Moment {
+            boot: BootTime::from_nanos(50 * SECOND),
+            wall: UNIX_EPOCH + Duration::from_secs(2),
+        };
+        assert_eq!(early.date(BootTime::default()), "1970-01-01T00:00:00.000Z");
+        let late = Moment {
+            boot: BootTime::default(),
+            wall: UNIX_EPOCH + DATE_LAST,
+        };
+        let end = BootTime::from_nanos(u64::MAX);
+        assert_eq!(late.date(end), "9999-12-31T23:59:59.000Z");
+        let before = Moment {
+            boot: BootTime::default(),
+            wall: UNIX_EPOCH - Duration::from_secs(5),
+        };
+        assert_eq!(before.date(before.boot), "1970-01-01T00:00:00.000Z");
+    }
+}

@@ -1,0 +1,259 @@
+//! Tells systemd that the daemon is ready, what it is, and that it lives.
+//!
+//! Does nothing where there is no NOTIFY_SOCKET. The messages are those of the
+//! crate sd-notify; the socket is our own, because that crate's blocks, and a
+//! service manager that does not read would then stall the event loop.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tracing::warn;
+
+use super::render::{authority_at, leader_name_at};
+use crate::election::{BootTime, Identity, LeaseName, Role, Status};
+
+/// The variable that names systemd's socket.
+const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+
+/// The line to systemd. The watchdog is pinged by the event loop, so that a
+/// loop that is stuck stops pinging and systemd restarts the service.
+#[derive(Debug)]
+pub struct Systemd {
+    channel: Option<Channel>,
+    watchdog: Option<Duration>,
+    line: String,
+    failing: bool,
+}
+
+#[derive(Debug)]
+struct Channel {
+    socket: UnixDatagram,
+    manager: SocketAddr,
+}
+
+impl Systemd {
+    /// As the environment says: silent without NOTIFY_SOCKET, or with one that
+    /// cannot be used (which is logged).
+    pub fn from_environment() -> Self {
+        let address = std::env::var_os(NOTIFY_SOCKET).filter(|a| !a.is_empty());
+        Self::new(address, sd_notify::watchdog_enabled())
+    }
+
+    /// Speaks to the socket at `address`: a path, or `@` and an abstract name.
+    /// `watchdog` is how long systemd waits for a ping.
+    pub fn new(address: Option<OsString>, watchdog: Option<Duration>) -> Self {
+        let channel = address.and_then(|address| match Channel::open(&address) {
+            Ok(channel) => Some(channel),
+            Err(error) => {
+                warn!(kind = %error.kind(), code = error.raw_os_error(), "systemd cannot be notified");
+                None
+            }
+        });
+        Self {
+            watchdog: watchdog.filter(|_| channel.is_some()),
+            channel,
+            line: String::new(),
+            failing: false,
+        }
+    }
+
+    /// The service is up: the store has been reached.
+    pub fn ready(&mut self) {
+        self.send(&[NotifyState::Ready]);
+    }
+
+    /// Shows what this candidate is in `systemctl status`; sends only changes.
+    pub fn show(&mut self, status: &Status, lease: &LeaseName, me: &Identity, now: BootTime) {
+        let line = describe(status, lease, me, now);
+        if line != self.line {
+            self.send(&[NotifyState::Status(&line)]);
+            self.line = line;
+        }
+    }
+
+    /// How often [`Systemd::ping`] is wanted: half of systemd's patience, as
+    /// sd_watchdog_enabled(3) advises. `None` without a watchdog.
+    pub fn ping_interval(&self) -> Option<Duration> {
+        self.watchdog.map(|patience| patience / 2)
+    }
+
+    /// Says that the event loop turns.
+    pub fn ping(&mut self) {
+        if self.watchdog.is_some() {
+            self.send(&[NotifyState::Watchdog]);
+        }
+    }
+
+    /// The service is about to exit.
+    pub fn stopping(&mut self) {
+        self.send(&[NotifyState::Stopping]);
+    }
+
+    fn send(&mut self, states: &[NotifyState<'_>]) {
+        let Some(channel) = &self.channel else { return };
+        let message: String = states.iter().map(|s| format!("{s}\n")).collect();
+        // To the address each time, not connected: the socket may be made anew
+        // when the manager is restarted.
+        let sent = channel
+            .socket
+            .send_to_addr(message.as_bytes(), &channel.manager);
+        match sent {
+            Ok(_) => self.failing = false,
+            Err(error) if !self.failing => {
+                self.failing = true;
+                warn!(kind = %error.kind(), code = error.raw_os_error(), "systemd cannot be notified");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Channel {
+    fn open(address: &OsStr) -> io::Result<Self> {
+        let manager = match address.as_bytes().strip_prefix(b"@") {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(address)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, manager })
+    }
+}
+
+/// One line for people. It has no time left in it: it would change all the time.
+fn describe(status: &Status, lease: &LeaseName, me: &Identity, now: BootTime) -> String {
+    if let Some(authority) = authority_at(status, now) {
+        return format!("leader of {lease}, token {}", authority.token);
+    }
+    let role = status.at(now).role;
+    match (role, leader_name_at(status, me, now)) {
+        (Role::Follower | Role::Leader, Some(name)) => format!("follower of {lease}, {name} leads"),
+        (Role::Follower | Role::Leader, None) => format!("follower of {lease}, nobody leads"),
+        (Role::Paused, _) => format!("{lease} is paused, nobody leads"),
+        (Role::Stopping, _) => format!("stepping down from {lease}"),
+        (Role::Unknown, _) => format!("waiting for the store of {lease}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::{Authority, HolderView, Session, Token};
+
+    fn names() -> (LeaseName, Identity) {
+        (
+            LeaseName::new("orders").unwrap(),
+            Identity::new("me").unwrap(),
+        )
+    }
+
+    fn receive(socket: &UnixDatagram) -> String {
+        let mut buffer = [0; 512];
+        socket
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    }
+
+    fn at(seconds: u64) -> BootTime {
+        BootTime::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn leader() -> Status {
+        let token = Token::new(7).unwrap();
+        Status {
+            role: Role::Leader,
+            authority: Some(Authority {
+                token,
+                valid_until: at(10),
+            }),
+            ..Status::initial(Session::from_bytes([1; 16]), at(0))
+        }
+    }
+
+    #[test]
+    fn systemd_hears_ready_each_change_of_role_pings_and_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let (lease, me) = names();
+        let mut systemd = Systemd::new(Some(path.into()), Some(Duration::from_secs(3)));
+        assert_eq!(systemd.ping_interval(), Some(Duration::from_millis(1500)));
+
+        systemd.ready();
+        assert_eq!(receive(&manager), "READY=1\n");
+        systemd.show(&leader(), &lease, &me, at(1));
+        systemd.show(&leader(), &lease, &me, at(2));
+        systemd.ping();
+        assert_eq!(receive(&manager), "STATUS=leader of orders, token 7\n");
+        assert_eq!(receive(&manager), "WATCHDOG=1\n", "no second STATUS");
+        systemd.show(&leader(), &lease, &me, at(10));
+        let line = receive(&manager);
+        assert_eq!(line, "STATUS=follower of orders, nobody leads\n");
+        systemd.stopping();
+        assert_eq!(receive(&manager), "STOPPING=1\n");
+    }
+
+    #[test]
+    fn an_abstract_socket_works() {
+        let name = format!("leasehold-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        let manager = UnixDatagram::bind_addr(&address).unwrap();
+        let mut systemd = Systemd::new(Some(format!("@{name}").into()), None);
+        assert_eq!(systemd.ping_interval(), None);
+        systemd.ping();
+        systemd.stopping();
+        assert_eq!(receive(&manager), "STOPPING=1\n", "no ping was asked for");
+    }
+
+    #[test]
+    fn a_manager_that_does_not_read_blocks_nobody() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("notify");
+        let _manager = UnixDatagram::bind(&path).unwrap();
+        let mut systemd = Systemd::new(Some(path.into()), Some(Duration::from_secs(1)));
+        for _ in 0..10_000 {
+            systemd.ping();
+        }
+        assert!(systemd.failing);
+    }
+
+    #[test]
+    fn without_a_socket_nothing_happens() {
+        let mut systemd = Systemd::new(None, Some(Duration::from_secs(1)));
+        assert_eq!(systemd.ping_interval(), None);
+        systemd.ready();
+        let mut systemd = Systemd::new(Some("/nonexistent/notify".into()), None);
+        systemd.ready();
+        assert!(systemd.failing);
+    }
+
+    #[test]
+    fn every_role_has_a_line() {
+        let (lease, me) = names();
+        let status = |role| Status {
+            role,
+            ..Status::initial(Session::from_bytes([1; 16]), at(0))
+        };
+        let line = |role| describe(&status(role), &lease, &me, at(1));
+        assert_eq!(line(Role::Paused), "orders is paused, nobody leads");
+        assert_eq!(line(Role::Stopping), "stepping down from orders");
+        assert_eq!(line(Role::Unknown), "waiting for the store of orders");
+        let follower = Status {
+            holder: Some(HolderView {
+                identity: Identity::new("other").unwrap(),
+                token: Token::new(8).unwrap(),
+                until: at(5),
+            }),
+            ..status(Role::Follower)
+        };
+        let line = describe(&follower, &lease, &me, at(1));
+        assert_eq!(line, "follower of orders, other leads");
+    }
+}

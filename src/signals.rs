@@ -1,0 +1,72 @@
+//! The signals of a daemon, as a stream: registered before any work starts.
+
+use std::io;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::task::Poll;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::low_level::pipe;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::UnixStream;
+
+/// What a signal asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// TERM or INT: step down and exit; the second one exits at once.
+    Stop,
+    /// HUP: read the configuration again.
+    Reload,
+    /// USR1: step down and stay out for one lease duration.
+    StepDown,
+    /// USR2: log a full status.
+    Report,
+}
+
+/// All signals that the daemon listens to.
+#[derive(Debug)]
+pub struct Signals {
+    pipes: Vec<(Signal, UnixStream)>,
+}
+
+impl Signals {
+    /// Registers the handlers. To be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn register() -> io::Result<Self> {
+        let listen = |signal, number| {
+            // A byte per signal, written by the handler; no thread is needed.
+            let (reader, writer) = StdUnixStream::pair()?;
+            reader.set_nonblocking(true)?;
+            pipe::register(number, writer)?;
+            Ok((signal, UnixStream::from_std(reader)?))
+        };
+        let pipes: io::Result<Vec<_>> = [
+            (Signal::Stop, SIGTERM),
+            (Signal::Stop, SIGINT),
+            (Signal::Reload, SIGHUP),
+            (Signal::StepDown, SIGUSR1),
+            (Signal::Report, SIGUSR2),
+        ]
+        .into_iter()
+        .map(|(signal, number)| listen(signal, number))
+        .collect();
+        Ok(Self { pipes: pipes? })
+    }
+
+    /// The next signal. Signals that arrive while nobody waits are kept.
+    pub async fn next(&mut self) -> Signal {
+        std::future::poll_fn(|context| {
+            for (signal, stream) in &mut self.pipes {
+                let mut byte = [0; 1];
+                let mut buffer = ReadBuf::new(&mut byte);
+                let read = std::pin::Pin::new(stream).poll_read(context, &mut buffer);
+                if matches!(read, Poll::Ready(Ok(()))) && !buffer.filled().is_empty() {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}

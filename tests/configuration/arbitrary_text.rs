@@ -1,0 +1,85 @@
+//! Goal: no text in any layer panics, and none gets a connection string shown.
+//! Method: random files, variables and values, some of them with mistakes
+//! beside a connection string. A failure prints the smallest input found.
+
+use leasehold::config::{KEYS, Sources, check_uri};
+use proptest::prelude::*;
+
+use crate::setup::{Files, sources};
+
+const SECRET: &str = "zq9secretzq9";
+
+/// Everything that these sources get shown.
+fn shown(sources: &Sources) -> String {
+    let loaded = format!("{sources:?}\n{:?}", sources.load());
+    let config = match sources.load().config() {
+        Ok(config) => format!("{config:?}"),
+        Err(error) => format!("{error}\n{error:?}"),
+    };
+    let settings = match sources.load().settings() {
+        Ok(settings) => format!("{settings:?}"),
+        Err(error) => format!("{error}\n{error:?}"),
+    };
+    [loaded, config, settings].join("\n")
+}
+
+/// Fragments of configuration files, put together in any order.
+fn fragments() -> impl Strategy<Value = String> {
+    let fragment = prop_oneof![
+        Just("[lease]\n".to_owned()),
+        Just("[mongodb]\n".to_owned()),
+        Just("mongodb:\n".to_owned()),
+        Just("name = \"a\"\n".to_owned()),
+        Just("  uri: ".to_owned()),
+        Just("uri = ".to_owned()),
+        Just("= [{\"'#\n".to_owned()),
+        Just("\"\"\"".to_owned()),
+        Just(format!("mongodb://u:{SECRET}@h")),
+        Just(format!("\"mongodb+srv://u:{SECRET}@h/?x\"\n")),
+        ".{0,12}",
+        "[-a-z0-9:=\\[\\]{}\"'&*!|> \n\t.#]{0,24}",
+    ];
+    proptest::collection::vec(fragment, 0..8).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_files_neither_panic_nor_show_a_secret(content in fragments()) {
+        let files = Files::new();
+        for name in ["a.toml", "a.yaml"] {
+            let shown = shown(&sources(&[files.write(name, &content)], &[], &[]));
+            prop_assert!(!shown.contains(SECRET), "{}: {}", name, shown);
+        }
+    }
+
+    #[test]
+    fn arbitrary_values_neither_panic_nor_show_a_secret(
+        index in 0..KEYS.len(),
+        before in ".{0,10}",
+        scheme in "(mongodb|mongodb\\+srv|MongoDB|postgres|https)",
+        after in ".{0,10}",
+    ) {
+        let value = format!("{before}{scheme}://u:{SECRET}@h{after}");
+        let key = &KEYS[index];
+        let variable = (key.variable(), value.clone());
+        let variables = [(variable.0.as_str(), variable.1.as_str())];
+        let shown_variable = shown(&sources(&[], &variables, &[]));
+        prop_assert!(!shown_variable.contains(SECRET), "{}", shown_variable);
+        let shown_flag = shown(&sources(&[], &[], &[(&key.path(), &value)]));
+        prop_assert!(!shown_flag.contains(SECRET), "{}", shown_flag);
+    }
+
+    #[test]
+    fn arbitrary_texts_are_values_or_refused(index in 0..KEYS.len(), value in "\\PC{0,40}|[0-9.]{0,30}[a-z]{0,6} ?[0-9]{0,30}[a-zµ]{0,3}") {
+        let path = KEYS[index].path();
+        let _ = shown(&sources(&[], &[], &[(&path, &value)]));
+    }
+
+    #[test]
+    fn arbitrary_connection_strings_are_judged_without_a_panic(rest in ".{0,60}|[-a-z0-9.:@/?&=%,\\[\\]+]{0,60}") {
+        let _ = check_uri(&format!("mongodb://{rest}"));
+        let _ = check_uri(&format!("mongodb+srv://{rest}"));
+    }
+}

@@ -1,0 +1,185 @@
+//! Goal: scripts can tell the kinds of failure apart, and read the answers.
+
+use config::{File, FileFormat, Source};
+
+use crate::setup::{Files, URI, leasehold};
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for arguments in [
+        &["--help"][..],
+        &["-h"],
+        &["run", "--help"],
+        &["help", "status"],
+    ] {
+        let answer = leasehold(arguments, &[]);
+        assert_eq!(answer.code, 0, "{arguments:?}");
+        assert!(answer.stdout.contains("Examples:"), "{}", answer.stdout);
+        assert_eq!(answer.stderr, "");
+    }
+    let version = leasehold(&["--version"], &[]);
+    assert_eq!(version.code, 0);
+    assert!(version.stdout.starts_with(concat!(
+        "leasehold ",
+        env!("CARGO_PKG_VERSION"),
+        " (revision "
+    )));
+}
+
+#[test]
+fn a_wrong_command_line_exits_64() {
+    for arguments in [
+        &[][..],
+        &["nonsense"],
+        &["run", "--nonsense"],
+        &["run", "--lease"],
+        &["run", "--lease", "a", "--lease", "b"],
+        &["status", "--lease", "a", "--directory", "b"],
+        &["config", "--output", "xml"],
+        &["completions", "nonsense"],
+    ] {
+        let answer = leasehold(arguments, &[]);
+        assert_eq!(answer.code, 64, "{arguments:?}: {}", answer.stderr);
+        assert_eq!(answer.stdout, "", "{arguments:?}");
+        assert!(
+            !answer.stderr.contains('\u{1b}'),
+            "no colour where there is no terminal"
+        );
+    }
+}
+
+#[test]
+fn a_command_to_supervise_exits_64_and_says_what_to_do() {
+    let answer = leasehold(&["run", "--lease", "a", "--", "sleep", "1"], &[]);
+    assert_eq!(answer.code, 64);
+    assert!(
+        answer.stderr.contains("not available in this version"),
+        "{}",
+        answer.stderr
+    );
+    assert!(answer.stderr.contains("status file"), "{}", answer.stderr);
+}
+
+#[test]
+fn a_wrong_configuration_exits_78_with_everything_on_standard_error() {
+    let files = Files::new();
+    let file = files.write("a.toml", "[lease]\nnmae = \"a\"\n");
+    let file = file.to_str().expect("text");
+    for command in ["run", "config"] {
+        let arguments = [
+            command,
+            "--config",
+            file,
+            "--log-level",
+            "loud",
+            "--lease-retry-interval=0",
+        ];
+        let answer = leasehold(&arguments, &[("LEASEHOLD_HTTP__LISTEN", "x")]);
+        assert_eq!(answer.code, 78, "{}", answer.stderr);
+        assert_eq!(answer.stdout, "");
+        for expected in [
+            "leasehold: configuration refused",
+            "lease.nmae",
+            "--log-level",
+            "--lease-retry-interval",
+            "LEASEHOLD_HTTP__LISTEN",
+        ] {
+            assert!(
+                answer.stderr.contains(expected),
+                "{expected}\nnot in\n{}",
+                answer.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn an_absent_uri_file_exits_78_for_run_only() {
+    let arguments = |command| {
+        [
+            command,
+            "--lease",
+            "a",
+            "--mongodb-uri-file",
+            "/nonexistent/uri",
+        ]
+    };
+    let run = leasehold(&arguments("run"), &[]);
+    assert_eq!(run.code, 78);
+    assert!(
+        run.stderr
+            .contains("/nonexistent/uri: there is no such file; create it"),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(leasehold(&arguments("config"), &[]).code, 0);
+}
+
+#[test]
+fn the_effective_configuration_is_valid_toml_with_origins() {
+    let files = Files::new();
+    let file = files.write(
+        "a.toml",
+        "[identity]\nname = \"a \\\"quoted\\\" \\\\ name\"\n",
+    );
+    let path = file.to_str().expect("text");
+    let variables = [
+        ("LEASEHOLD_LEASE__RENEW_INTERVAL", "2s"),
+        ("LEASEHOLD_MONGODB__URI", URI),
+    ];
+    let arguments = [
+        "config",
+        "--config",
+        path,
+        "--lease",
+        "orders",
+        "--workload-ends-first",
+    ];
+    let answer = leasehold(&arguments, &variables);
+    assert_eq!(answer.code, 0, "{}", answer.stderr);
+    for line in [
+        "[lease]",
+        "name = \"orders\" # flag --lease-name",
+        "renew_interval = \"2s\" # environment variable LEASEHOLD_LEASE__RENEW_INTERVAL",
+        "renew_deadline = \"18s\" # default",
+        "uri = \"***\" # environment variable LEASEHOLD_MONGODB__URI",
+        "ends_first = true # flag --workload-ends-first",
+        &format!("name = \"a \\\"quoted\\\" \\\\ name\" # {path}"),
+    ] {
+        assert!(
+            answer.stdout.lines().any(|l| l == line),
+            "{line}\nnot in\n{}",
+            answer.stdout
+        );
+    }
+    let read = File::from_str(&answer.stdout, FileFormat::Toml)
+        .collect()
+        .expect("valid TOML");
+    let identity = read["identity"].clone().into_table().expect("a section");
+    assert_eq!(identity["name"].to_string(), "a \"quoted\" \\ name");
+}
+
+#[test]
+fn the_effective_configuration_is_json_with_sources() {
+    let answer = leasehold(
+        &["config", "--output", "json", "--lease", "orders"],
+        &[("LEASEHOLD_MONGODB__URI", URI)],
+    );
+    assert_eq!(answer.code, 0, "{}", answer.stderr);
+    let json: serde_json::Value = serde_json::from_str(&answer.stdout).expect("valid JSON");
+    assert_eq!(json["lease.name"]["value"], "orders");
+    assert_eq!(json["lease.name"]["source"], "flag --lease-name");
+    assert_eq!(json["mongodb.uri"]["value"], "***");
+    assert_eq!(json["workload.ends_first"]["value"], false);
+    let keys = json.as_object().expect("an object").len();
+    assert_eq!(keys, leasehold::config::KEYS.len());
+}
+
+#[test]
+fn every_shell_has_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let answer = leasehold(&["completions", shell], &[]);
+        assert_eq!(answer.code, 0, "{shell}");
+        assert!(answer.stdout.contains("lease-renew-deadline"), "{shell}");
+    }
+}

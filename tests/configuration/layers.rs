@@ -1,0 +1,231 @@
+//! Goal: the strongest layer wins, and nothing but configuration is read as it.
+
+use std::time::Duration;
+
+use leasehold::config::{LogFormat, LogLevel, Origin, ReadyWhen, Sources, UriSource};
+
+use crate::setup::{Files, REQUIRED, refusal, sources};
+
+/// The value in effect for a key, and where it came from.
+fn effective(sources: &Sources, path: &str) -> (String, Origin) {
+    let settings = sources.load().settings().expect("valid");
+    let setting = settings
+        .into_iter()
+        .find(|setting| setting.key.path() == path)
+        .expect("a key");
+    (setting.shown().to_owned(), setting.origin)
+}
+
+#[test]
+fn later_layers_win_and_say_so() {
+    let files = Files::new();
+    let weak = files.write(
+        "weak.toml",
+        "[lease]\nname = \"weak\"\nhandoff_delay = \"1s\"\n",
+    );
+    let strong = files.write("strong.toml", "[lease]\nname = \"strong\"\n");
+    let both = [weak.clone(), strong.clone()];
+    let variable = [("LEASEHOLD_LEASE__NAME", "variable")];
+    let flag = [("lease.name", "flag")];
+
+    let name = |sources: &Sources| effective(sources, "lease.name");
+    let of = |name: &str, origin| (name.to_owned(), origin);
+    assert_eq!(name(&sources(&[], &[], &[])), of("", Origin::Default));
+    assert_eq!(
+        name(&sources(&both, &[], &[])),
+        of("strong", Origin::File(strong))
+    );
+    let with_variable = name(&sources(&both, &variable, &[]));
+    assert_eq!(
+        with_variable,
+        of(
+            "variable",
+            Origin::Variable("LEASEHOLD_LEASE__NAME".to_owned())
+        )
+    );
+    let with_flag = name(&sources(&both, &variable, &flag));
+    assert_eq!(with_flag, of("flag", Origin::Flag("lease-name".to_owned())));
+    assert_eq!(
+        effective(&sources(&both, &variable, &flag), "lease.handoff_delay"),
+        of("1s", Origin::File(weak))
+    );
+}
+
+#[test]
+fn the_defaults_make_a_configuration() {
+    let config = sources(&[], &[], &REQUIRED).load().config().expect("valid");
+    assert_eq!(config.lease.name.as_str(), "orders");
+    assert_eq!(
+        config.lease.timings,
+        leasehold::election::Timings::default()
+    );
+    assert_eq!(config.lease.handoff_delay, Duration::from_secs(2));
+    assert_eq!(config.identity.as_str(), "me");
+    assert_eq!(config.address, None);
+    assert_eq!(config.mongodb.database, "leasehold");
+    assert_eq!(config.mongodb.collection, "leases");
+    assert_eq!(config.mongodb.heartbeat, Duration::from_secs(10));
+    assert_eq!(config.status_directory, None);
+    let listen = "127.0.0.1:9402".parse().expect("an address");
+    assert_eq!(config.http.listen, Some(listen));
+    assert_eq!(config.http.ready_when, ReadyWhen::Connected);
+    assert!(!config.workload.ends_first);
+    assert_eq!(config.log.level, LogLevel::Info);
+    assert_eq!(config.log.format, LogFormat::Auto);
+}
+
+#[test]
+fn every_value_of_a_file_arrives() {
+    let files = Files::new();
+    let uri = files.write("uri", "mongodb://localhost\n");
+    let file = files.write(
+        "all.toml",
+        &format!(
+            "[lease]\nname = \"007\"\nlease_duration = \"15s\"\nrenew_deadline = \"10s\"\n\
+             renew_interval = \"2s\"\nretry_interval = \"500ms\"\nhandoff_delay = \"0s\"\n\
+             [identity]\nname = \"a\"\naddress = \"10.0.0.1:80\"\n\
+             [mongodb]\nuri_file = {uri:?}\ndatabase = \"d\"\ncollection = \"c\"\n\
+             operation_timeout = \"1s\"\nheartbeat = \"500ms\"\n\
+             [status]\ndirectory = \"/tmp/s\"\n[http]\nlisten = \"\"\nready_when = \"leader\"\n\
+             [workload]\nloss_grace = \"1s\"\nends_first = true\n\
+             [log]\nlevel = \"trace\"\nformat = \"json\"\n"
+        ),
+    );
+    let config = sources(&[file], &[], &[]).load().config().expect("valid");
+    assert_eq!(config.lease.name.as_str(), "007");
+    assert_eq!(config.lease.handoff_delay, Duration::ZERO);
+    let timings = config.lease.timings;
+    assert_eq!(timings.lease_duration(), Duration::from_secs(15));
+    assert_eq!(timings.renew_deadline(), Duration::from_secs(10));
+    assert_eq!(timings.renew_interval(), Duration::from_secs(2));
+    assert_eq!(timings.retry_interval(), Duration::from_millis(500));
+    assert_eq!(timings.operation_timeout(), Duration::from_secs(1));
+    assert_eq!(timings.loss_grace(), Duration::from_secs(1));
+    assert_eq!(config.address.as_deref(), Some("10.0.0.1:80"));
+    assert_eq!(config.mongodb.uri, UriSource::File(uri));
+    assert_eq!(config.mongodb.database, "d");
+    assert_eq!(config.mongodb.collection, "c");
+    assert_eq!(config.mongodb.heartbeat, Duration::from_millis(500));
+    assert_eq!(config.status_directory.as_deref(), Some("/tmp/s".as_ref()));
+    assert_eq!(config.http.listen, None);
+    assert_eq!(config.http.ready_when, ReadyWhen::Leader);
+    assert!(config.workload.ends_first);
+    assert_eq!(config.log.level, LogLevel::Trace);
+    assert_eq!(config.log.format, LogFormat::Json);
+}
+
+#[test]
+fn yaml_is_read_by_its_name() {
+    let files = Files::new();
+    let content = "# comment\nlease:\n  name: orders\n  handoff_delay: 0s\nworkload:\n  ends_first: true\nlog:\n";
+    for name in ["a.yaml", "a.yml", "A.YML"] {
+        let file = files.write(name, content);
+        let config = sources(&[file], &[], &REQUIRED[1..])
+            .load()
+            .config()
+            .expect("valid");
+        assert_eq!(config.lease.name.as_str(), "orders");
+        assert_eq!(config.lease.handoff_delay, Duration::ZERO);
+        assert!(config.workload.ends_first);
+    }
+    let file = files.write("number.yaml", "lease:\n  name: 007\n");
+    let refused = refusal(&sources(&[file], &[], &REQUIRED[1..]));
+    assert!(
+        refused.contains("lease.name = 7") && refused.contains("in quotes"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn other_variables_are_no_configuration() {
+    let noise = [
+        ("LEASEHOLD_LEASE", "other"),
+        ("LEASEHOLD_TOKEN", "7"),
+        ("LEASEHOLD_HTTP_PORT", "tcp://10.0.0.1:80"),
+        ("LEASEHOLD_PORT_9402_TCP__ADDR", "10.0.0.1"),
+        ("LEASEHOLD_KUBERNETES__ENABLED", "nonsense"),
+        ("LEASEHOLD__NAME", "other"),
+        ("LEASEHOLD_", ""),
+        ("leasehold_lease__name", "other"),
+        ("XLEASEHOLD_LEASE__NAME", "other"),
+    ];
+    let config = sources(&[], &noise, &REQUIRED)
+        .load()
+        .config()
+        .expect("noise is ignored");
+    assert_eq!(config.lease.name.as_str(), "orders");
+
+    for (wrong, meant) in [
+        (
+            "LEASEHOLD_LEASE__NAM",
+            "did you mean LEASEHOLD_LEASE__NAME?",
+        ),
+        (
+            "LEASEHOLD_LEASE__name",
+            "did you mean LEASEHOLD_LEASE__NAME?",
+        ),
+        (
+            "LEASEHOLD_LEASE__COLOUR",
+            "the keys of [lease] are name, lease_duration",
+        ),
+    ] {
+        let refused = refusal(&sources(&[], &[(wrong, "x")], &REQUIRED));
+        assert!(
+            refused.contains(wrong) && refused.contains(meant),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn a_pod_is_the_default_identity_and_then_the_host() {
+    let without = [REQUIRED[0], REQUIRED[2]];
+    let identity = |variables: &[(&str, &str)], flags: &[(&str, &str)]| {
+        let config = sources(&[], variables, flags)
+            .load()
+            .config()
+            .expect("valid");
+        config.identity.as_str().to_owned()
+    };
+    let pod = [("POD_NAME", "orders-0")];
+    assert_eq!(identity(&pod, &without), "orders-0");
+    assert_eq!(identity(&pod, &REQUIRED), "me");
+    let process = format!("-{}", std::process::id());
+    for variables in [&[][..], &[("POD_NAME", "")]] {
+        let host = identity(variables, &without);
+        assert!(
+            host.ends_with(&process) && host.len() > process.len(),
+            "{host}"
+        );
+    }
+    let refused = refusal(&sources(&[], &[("POD_NAME", "a\nb")], &without));
+    assert!(
+        refused.contains("identity.name = \"a\\nb\" (environment variable POD_NAME)"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn an_empty_text_unsets_what_a_weaker_layer_set() {
+    let files = Files::new();
+    let uri = files.write("uri", "mongodb://localhost");
+    let file = files.write("a.toml", &format!("[mongodb]\nuri_file = {uri:?}\n"));
+    let unset = [("LEASEHOLD_MONGODB__URI_FILE", "")];
+    let config = sources(&[file], &unset, &REQUIRED)
+        .load()
+        .config()
+        .expect("only uri is set");
+    assert!(matches!(config.mongodb.uri, UriSource::Inline(_)));
+}
+
+#[test]
+fn files_are_read_again_by_a_reload() {
+    let files = Files::new();
+    let file = files.write("a.toml", "[log]\nlevel = \"info\"\n");
+    let sources = sources(&[file], &[], &REQUIRED);
+    let old = sources.load().config().expect("valid");
+    files.write("a.toml", "[log]\nlevel = \"debug\"\n");
+    let new = sources.load().config().expect("valid");
+    let changed: Vec<_> = old.differences(&new).iter().map(|d| d.key.path()).collect();
+    assert_eq!(changed, ["log.level"]);
+}

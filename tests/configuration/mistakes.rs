@@ -1,0 +1,200 @@
+//! Goal: an operator sees every mistake at once, each with its key, value,
+//! origin and what would be accepted.
+
+use crate::setup::{Files, REQUIRED, refusal, sources};
+
+#[test]
+fn all_mistakes_of_all_layers_are_reported_at_once() {
+    let files = Files::new();
+    let file = files.write(
+        "bad.toml",
+        "[lease]\nname = \"-a\"\nrenew_dedline = \"5s\"\nhandoff_delay = 2\n\
+         [hooks]\non_lead = \"x\"\n[monogdb]\n[workload]\nends_first = \"yes\"\n",
+    );
+    let origin = file.display().to_string();
+    let variables = [
+        ("LEASEHOLD_HTTP__LISTEN", ":80"),
+        ("LEASEHOLD_LOG__COLOUR", "1"),
+    ];
+    let flags = [("mongodb.heartbeat", "100ms"), ("log.level", "INFO")];
+    let refused = refusal(&sources(&[file], &variables, &flags));
+    for expected in [
+        "11 problems".to_owned(),
+        format!("lease.name = \"-a\" ({origin}): expected 1 to 63 characters"),
+        format!("lease.renew_dedline ({origin}): there is no such key; did you mean lease.renew_deadline?"),
+        format!("lease.handoff_delay = 2 ({origin}): expected a duration with its unit: write \"2s\""),
+        format!("[hooks] ({origin}): there is no such section; the sections are lease, identity,"),
+        format!("[monogdb] ({origin}): there is no such section; did you mean mongodb?"),
+        format!("workload.ends_first = \"yes\" ({origin}): expected true or false"),
+        "http.listen = \":80\" (environment variable LEASEHOLD_HTTP__LISTEN): expected an IP".to_owned(),
+        "log.colour (environment variable LEASEHOLD_LOG__COLOUR): there is no such key".to_owned(),
+        "mongodb.heartbeat = \"100ms\" (flag --mongodb-heartbeat): expected a duration between 500ms and 1h".to_owned(),
+        "mongodb.uri_file or mongodb.uri: required".to_owned(),
+        "log.level = \"INFO\" (flag --log-level): expected one of \"error\", \"warn\"".to_owned(),
+    ] {
+        assert!(refused.contains(&expected), "{expected}\nnot in\n{refused}");
+    }
+    // What is refused is given: it is not missing too. The connection string is.
+    assert!(!refused.contains("lease.name: required"), "{refused}");
+}
+
+#[test]
+fn what_is_required_and_not_given_is_reported_together() {
+    let refused = refusal(&sources(&[], &[], &[]));
+    assert!(refused.contains("2 problems"), "{refused}");
+    assert!(
+        refused.contains("lease.name: required; give it by --lease NAME"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("mongodb.uri_file or mongodb.uri: required"),
+        "{refused}"
+    );
+    let settings = sources(&[], &[], &[]).load().settings();
+    assert!(
+        settings.is_ok(),
+        "nothing is required to show the configuration"
+    );
+}
+
+#[test]
+fn broken_relations_name_the_keys_with_their_sections_and_origin() {
+    let flags = [
+        &REQUIRED[..],
+        &[
+            ("lease.renew_deadline", "9s"),
+            ("lease.renew_interval", "8s"),
+        ],
+    ]
+    .concat();
+    let variables = [("LEASEHOLD_LEASE__LEASE_DURATION", "10s")];
+    let refused = refusal(&sources(&[], &variables, &flags));
+    for expected in [
+        "lease.renew_deadline = \"9s\" (flag --lease-renew-deadline)",
+        "lease.renew_interval 8s",
+        "2 × mongodb.operation_timeout 3s",
+        "lease.lease_duration = \"10s\" (environment variable LEASEHOLD_LEASE__LEASE_DURATION)",
+        "workload.loss_grace 3s",
+    ] {
+        assert!(refused.contains(expected), "{expected}\nnot in\n{refused}");
+    }
+}
+
+#[test]
+fn a_value_that_a_stronger_layer_hides_is_checked_too() {
+    let variables = [("LEASEHOLD_LEASE__NAME", "not legal")];
+    let refused = refusal(&sources(&[], &variables, &REQUIRED));
+    assert!(refused.contains("LEASEHOLD_LEASE__NAME"), "{refused}");
+}
+
+#[test]
+fn a_syntax_error_names_file_and_line() {
+    let files = Files::new();
+    for (name, content, place) in [
+        (
+            "a.toml",
+            "[lease]\nname = \"a\"\nname = = 1\n",
+            "line 3, column 8",
+        ),
+        (
+            "b.toml",
+            "[lease]\nname = \"a\"\nname = \"b\"\n",
+            "line 3, column 1: this is not TOML: duplicate key",
+        ),
+        ("c.yaml", "lease:\n  name: [a\n", "line 3"),
+        ("d.yaml", "- a\n- b\n", "a table of sections"),
+        (
+            "e.toml",
+            "[lease]\nname = 99999999999999999999\n",
+            "a table of sections",
+        ),
+    ] {
+        let file = files.write(name, content);
+        let refused = refusal(&sources(std::slice::from_ref(&file), &[], &[]));
+        assert!(
+            refused.contains(&format!("{}: ", file.display())),
+            "{refused}"
+        );
+        assert!(refused.contains(place), "{place}: {refused}");
+        // The lease's name may be in the file that could not be read.
+        assert!(!refused.contains("required"), "{refused}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named_with_the_reason() {
+    let files = Files::new();
+    let absent = files.path().join("absent.toml");
+    let binary = files.path().join("binary.toml");
+    std::fs::write(&binary, [0xff, 0x00]).expect("written");
+    let endless = "/dev/zero".into();
+    let nested = files.write("nested.yaml", &"- ".repeat(100_000));
+    let list = [absent, binary, files.path().to_owned(), endless, nested];
+    let refused = refusal(&sources(&list, &[], &[]));
+    for expected in [
+        "absent.toml: there is no such file",
+        "binary.toml: it is not UTF-8 text",
+        "is a directory",
+        "/dev/zero: it is not a regular file",
+        "nested.yaml: it has a line longer than 4096 bytes",
+    ] {
+        assert!(refused.contains(expected), "{expected}\nnot in\n{refused}");
+    }
+}
+
+#[test]
+fn values_of_another_type_are_refused_and_not_converted() {
+    let files = Files::new();
+    for (line, expected) in [
+        ("lease = 1", "lease = 1"),
+        ("[lease]\nname = true", "lease.name = true"),
+        ("[lease]\nname = [\"a\"]", "lease.name = (a list)"),
+        ("[lease.name]\nx = 1", "lease.name = (a table)"),
+        ("[lease]\nlease_duration = 24", "write \"24s\""),
+        ("[lease]\nlease_duration = 24.5", "write \"24.5s\""),
+        ("[mongodb]\noperation_timeout = 0", "between 50ms and 1h"),
+        (
+            "[workload]\nends_first = 1",
+            "true or false, without quotes",
+        ),
+    ] {
+        let file = files.write("a.toml", line);
+        let refused = refusal(&sources(&[file], &[], &REQUIRED[1..]));
+        assert!(refused.contains(expected), "{expected}\nnot in\n{refused}");
+    }
+    let file = files.write("a.yaml", "lease:\n  name:\n");
+    let refused = refusal(&sources(&[file], &[], &REQUIRED[1..]));
+    assert!(refused.contains("lease.name = (nothing)"), "{refused}");
+}
+
+#[test]
+fn both_ways_to_give_the_connection_string_are_refused() {
+    let flags = [&REQUIRED[..], &[("mongodb.uri_file", "/etc/uri")]].concat();
+    let refused = refusal(&sources(&[], &[], &flags));
+    assert!(
+        refused.contains("mongodb.uri_file = \"/etc/uri\""),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("mongodb.uri is set too (flag --mongodb-uri)"),
+        "{refused}"
+    );
+    assert!(sources(&[], &[], &flags).load().settings().is_err());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_not_text_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+
+    let mut sources = sources(&[], &[], &REQUIRED);
+    let value = std::ffi::OsString::from_vec(vec![0xff]);
+    sources
+        .environment
+        .push(("LEASEHOLD_LOG__LEVEL".into(), value));
+    let refused = refusal(&sources);
+    assert!(
+        refused.contains("LEASEHOLD_LOG__LEVEL): expected UTF-8 text"),
+        "{refused}"
+    );
+}

@@ -1,0 +1,97 @@
+//! Configuration files, sources and the real binary without the surroundings'
+//! own configuration.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use leasehold::config::{Sources, find};
+use tempfile::TempDir;
+
+/// A connection string whose password must never be seen.
+pub(crate) const URI: &str = "mongodb://operator:hunter2@db.example.net:27017/?replicaSet=rs0";
+/// The password in it.
+pub(crate) const PASSWORD: &str = "hunter2";
+
+/// A directory of configuration files.
+pub(crate) struct Files(TempDir);
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(TempDir::new().expect("a temporary directory"))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, content).expect("written");
+        path
+    }
+}
+
+/// Sources with these files, variables and flags, and nothing of the process.
+pub(crate) fn sources(
+    files: &[PathBuf],
+    variables: &[(&str, &str)],
+    flags: &[(&str, &str)],
+) -> Sources {
+    Sources {
+        files: files.to_vec(),
+        environment: variables
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+            .collect(),
+        flags: flags
+            .iter()
+            .map(|(path, value)| (find(path).expect("a key"), (*value).to_owned()))
+            .collect(),
+    }
+}
+
+/// The flags without which no daemon starts.
+pub(crate) const REQUIRED: [(&str, &str); 3] = [
+    ("lease.name", "orders"),
+    ("identity.name", "me"),
+    ("mongodb.uri", "mongodb://localhost"),
+];
+
+/// The text of everything that is wrong.
+pub(crate) fn refusal(sources: &Sources) -> String {
+    sources.load().config().expect_err("refused").to_string()
+}
+
+/// The real binary, with nothing in its environment that configures it.
+pub(crate) fn leasehold(arguments: &[&str], variables: &[(&str, &str)]) -> Answer {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LEASEHOLD_") || name == "POD_NAME" {
+            command.env_remove(name);
+        }
+    }
+    let output = command
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .output()
+        .expect("it runs");
+    Answer::from(output)
+}
+
+/// What the binary said.
+pub(crate) struct Answer {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Answer {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("it ended by itself"),
+            stdout: String::from_utf8(output.stdout).expect("it is text"),
+            stderr: String::from_utf8(output.stderr).expect("it is text"),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Goal: TERM ends a daemon soon and with 0 although MongoDB does not answer,
+//! and a release that cannot be sent costs no more than the lease's end.
+
+use std::time::Duration;
+
+use leasehold_testbed::DaemonTimings;
+
+use crate::contest::{Contest, LONG, wait_follows};
+
+/// The lease would last 24 s, the call that hangs may last 3 s.
+const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
+const EXIT_MAX: Duration = Duration::from_secs(12);
+
+#[tokio::test]
+async fn term_is_bounded_for_a_leader_whose_store_does_not_answer() {
+    let contest = Contest::new("stalled-leader").await;
+    let proxy = contest.set().proxy();
+    let daemon = contest
+        .candidate_with("a", TIMINGS, "0s")
+        .uri(&contest.set().proxied_uri(&proxy))
+        .start();
+    daemon.wait_leads(LONG).await;
+    proxy.stall();
+    daemon.term();
+    assert_eq!(daemon.wait_exit(EXIT_MAX).await, 0);
+    let last = daemon.status();
+    assert_eq!(last["leader"], false, "{last}");
+    assert_eq!(last["reason"], "shutdown", "{last}");
+}
+
+#[tokio::test]
+async fn term_is_bounded_for_a_follower_whose_store_is_cut_off() {
+    let contest = Contest::new("cut-follower").await;
+    let leader = contest.candidate("leader").start();
+    leader.wait_leads(LONG).await;
+    let proxy = contest.set().proxy();
+    let daemon = contest
+        .candidate_with("a", TIMINGS, "0s")
+        .uri(&contest.set().proxied_uri(&proxy))
+        .start();
+    wait_follows(&daemon, "leader").await;
+    proxy.cut();
+    daemon.term();
+    assert_eq!(daemon.wait_exit(EXIT_MAX).await, 0);
+}

@@ -1,0 +1,75 @@
+//! The binary as a command that ends by itself.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use leasehold_testbed::{Launch, Scratch, process};
+
+use crate::contest::{LONG, PROGRAM};
+
+/// What a command said.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs a command that only reads local files.
+pub(crate) fn leasehold(arguments: &[&str], environment: &[(&str, &str)]) -> Answer {
+    let output = Command::new(PROGRAM)
+        .args(arguments)
+        .env_clear()
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Answer {
+        code: process::exit_code(output.status),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A `leasehold run` that has to refuse to start.
+pub(crate) async fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> Answer {
+    let scratch = Scratch::new();
+    let log = scratch.path().join("log");
+    let mut launch = Launch::new(PROGRAM)
+        .argument("run")
+        .arguments(arguments.iter().copied())
+        .stderr(&log);
+    for (name, value) in environment {
+        launch = launch.env(*name, *value);
+    }
+    let process = launch.start().unwrap();
+    let ended = process.wait(LONG).await;
+    let stderr = std::fs::read_to_string(&log).unwrap();
+    let code = ended.map(process::exit_code);
+    Answer {
+        code: code.unwrap_or_else(|| panic!("it still runs: {stderr}")),
+        stdout: String::new(),
+        stderr,
+    }
+}
+
+/// Files of a test, gone with the value.
+pub(crate) struct Files(Scratch);
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(Scratch::new())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &str) -> String {
+        let path = self.path(name);
+        let mut file = std::fs::File::create(&path).unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}

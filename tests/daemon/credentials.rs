@@ -1,0 +1,118 @@
+//! Goal: no credential is seen on any surface, whether it works or not (I12).
+
+use std::time::Duration;
+
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet};
+use mongodb::bson::doc;
+use rustix::process::Signal;
+
+use crate::command::leasehold;
+use crate::contest::{LONG, PROGRAM, eventually};
+
+/// As the testbed chooses it, and as it stands in a connection string.
+const PASSWORD: [&str; 2] = ["p@ss/word:%", "p%40ss%2Fword%3A%25"];
+const WRONG: &str = "correct-horse";
+
+#[tokio::test]
+async fn i12_no_credential_is_seen_on_any_surface() {
+    let set = ReplicaSet::builder().standalone().auth().start().await;
+    let role = doc! { "role": "readWrite", "db": "leasehold" };
+    let user = set.add_user("operator", vec![role.into()]).await;
+    let uri = set.uri_for(&user);
+    assert!(uri.contains(PASSWORD[1]), "the test knows the password");
+    let start = |identity: &str, uri: &str| {
+        Daemon::builder(PROGRAM)
+            .lease("secret")
+            .identity(identity)
+            .uri(uri)
+            .timings(DaemonTimings::SHORT)
+            .flag("--log-level=trace")
+            .flag("--lease-handoff-delay=0s")
+            .start()
+    };
+    let right = start("right", &uri);
+    let wrong = start("wrong", &uri.replace(PASSWORD[1], WRONG));
+    right.wait_leads(LONG).await;
+    eventually("the wrong password is told", async || {
+        wrong.logs().contains("store call failed")
+    })
+    .await;
+    assert_eq!(wrong.status()["role"], "unknown");
+    for daemon in [&right, &wrong] {
+        daemon.signal(Signal::USR2);
+        daemon.signal(Signal::HUP);
+        for path in ["/", "/status", "/metrics", "/leader", "/readyz"] {
+            let (_, body) = daemon.http(path).await.unwrap();
+            assert_secret(path, &body);
+        }
+        eventually("it reloaded", async || daemon.logs().contains("reloaded")).await;
+        daemon.term();
+        assert_eq!(daemon.wait_exit(LONG).await, 0);
+        assert_secret("log", &daemon.logs());
+        for file in ["status.json", "status.env", "claim"] {
+            let path = daemon.status_directory().join(file);
+            assert_secret(file, &std::fs::read_to_string(path).unwrap());
+        }
+    }
+    // While it ran, its arguments were seen by every user of the machine.
+    for output in ["toml", "json"] {
+        let arguments = ["config", "--lease=a", "--output", output];
+        let answer = leasehold(&arguments, &[("LEASEHOLD_MONGODB__URI", &uri)]);
+        assert_eq!(answer.code, 0, "{}", answer.stderr);
+        assert!(answer.stdout.contains("uri"), "{}", answer.stdout);
+        assert_secret("leasehold config", &answer.stdout);
+        assert_secret("leasehold config", &answer.stderr);
+    }
+}
+
+/// A role with these four actions on the one collection is all it takes.
+#[tokio::test]
+async fn four_actions_on_one_collection_suffice_and_none_is_told_of_more() {
+    let set = ReplicaSet::builder().auth().start().await;
+    let actions = ["find", "insert", "update", "changeStream"];
+    let user = set
+        .add_user_with_actions("least", "leasehold", "leases", &actions)
+        .await;
+    let start = |identity: &str| {
+        Daemon::builder(PROGRAM)
+            .identity(identity)
+            .uri(&set.uri_for(&user))
+            .timings(DaemonTimings::DEMO)
+            .flag("--lease-handoff-delay=0s")
+            .start()
+    };
+    let old = start("old");
+    old.wait_leads(LONG).await;
+    let new = start("new");
+    crate::contest::wait_follows(&new, "old").await;
+    eventually("change streams work", async || {
+        new.metric("leasehold_watch_connected").await == 1.0
+    })
+    .await;
+    old.term();
+    assert_eq!(old.wait_exit(LONG).await, 0);
+    let leading = new.wait_leads(LONG).await;
+    assert_eq!(leading["token"], 2);
+
+    let nobody = set.add_user_with_actions("nobody", "leasehold", "other", &["find"]);
+    let nobody = nobody.await;
+    let refused = Daemon::builder(PROGRAM)
+        .identity("refused")
+        .uri(&set.uri_for(&nobody))
+        .timings(DaemonTimings::DEMO)
+        .start();
+    eventually("it says that it has no right", async || {
+        refused.logs().contains("store call failed")
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(refused.exit_code(), None, "rights can be granted");
+    assert_eq!(refused.status()["role"], "unknown");
+    assert!(refused.logs().contains("13"), "{}", refused.logs());
+}
+
+fn assert_secret(place: &str, text: &str) {
+    for secret in PASSWORD.iter().chain(&[WRONG]) {
+        assert!(!text.contains(secret), "{place} shows {secret}: {text}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Goal: a daemon is one process with at most three threads, and leaves none.
+
+use std::path::PathBuf;
+
+use leasehold_testbed::Daemon;
+
+use crate::contest::{Contest, LONG, wait_follows};
+
+#[tokio::test]
+async fn leader_and_follower_have_three_threads_at_most_and_no_children() {
+    let contest = Contest::new("footprint").await;
+    let leader = contest.candidate("leader").start();
+    leader.wait_leads(LONG).await;
+    let follower = contest.candidate("follower").start();
+    wait_follows(&follower, "leader").await;
+    for daemon in [&leader, &follower] {
+        // After a name was looked up, a page was scraped and a file written.
+        daemon.http("/metrics").await.unwrap();
+        let status = std::fs::read_to_string(process(daemon).join("status")).unwrap();
+        let threads = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Threads:"));
+        let threads: u32 = threads.unwrap().trim().parse().unwrap();
+        assert!((1..=3).contains(&threads), "{threads} threads");
+        assert_eq!(children(daemon), "", "it starts no process");
+    }
+    leader.term();
+    assert_eq!(leader.wait_exit(LONG).await, 0);
+    assert!(!process(&leader).exists(), "nothing is left of it");
+}
+
+fn process(daemon: &Daemon) -> PathBuf {
+    PathBuf::from(format!("/proc/{}", daemon.pid()))
+}
+
+fn children(daemon: &Daemon) -> String {
+    let threads = std::fs::read_dir(process(daemon).join("task")).unwrap();
+    let children = threads.map(|thread| {
+        let file = thread.unwrap().path().join("children");
+        std::fs::read_to_string(file).unwrap_or_default()
+    });
+    children.collect()
+}

@@ -1,0 +1,215 @@
+//! Goal: a leader that was frozen past its deadline never says "leader" again
+//! before it has acquired the lease anew (I4), not even to a request that
+//! waited in its sockets while it was frozen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{Daemon, DaemonTimings};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::contest::{Contest, LONG, eventually, sent_ns, token, wait_follows};
+use crate::lookout::{Lookout, Sighting, assert_one_after_the_other};
+
+const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
+
+#[tokio::test]
+async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
+    let contest = Contest::new("frozen").await;
+    let start = |identity| Arc::new(contest.candidate_with(identity, TIMINGS, "0s").start());
+    let old = start("old");
+    old.wait_leads(LONG).await;
+    let new = start("new");
+    wait_follows(&new, "old").await;
+
+    let lookouts = [Lookout::on(&old), Lookout::on(&new)];
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    freeze(&old).await;
+    let frozen_ns = boottime_ns();
+    let waiting = Lookout::on(&old);
+    let frozen = old.status();
+    let leading = new.wait_leads(LONG).await;
+    assert!(sent_ns(&leading, TIMINGS) >= sent_ns(&frozen, TIMINGS) + 3_000_000_000);
+    let continued_ns = boottime_ns();
+    old.cont();
+    let after = wait_follows(&old, "new").await;
+    assert_eq!(
+        (&after["leader"], &after["token"]),
+        (&false.into(), &().into())
+    );
+    // For some renew_intervals it has every chance to be wrong.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let [old_seen, new_seen] = lookouts;
+    let freeze = Freeze {
+        frozen_ns,
+        lost_ns: frozen["valid_until_boottime_ns"].as_u64().unwrap(),
+        continued_ns,
+    };
+    let waiting = waiting.end().await;
+    freeze.assert_requests_waited(&waiting);
+    freeze.assert_nothing_after(&waiting, |_| true);
+    let (old_seen, new_seen) = (old_seen.end().await, new_seen.end().await);
+    freeze.assert_nothing_after(&old_seen, |_| true);
+    assert_one_after_the_other(&old_seen, &new_seen);
+}
+
+#[tokio::test]
+async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
+    let contest = Contest::new("frozen-alone").await;
+    let daemon = Arc::new(contest.candidate_with("a", TIMINGS, "0s").start());
+    daemon.wait_leads(LONG).await;
+    freeze(&daemon).await;
+    let frozen_ns = boottime_ns();
+    let lookout = Lookout::on(&daemon);
+    let frozen = daemon.status();
+    let lost_ns = frozen["valid_until_boottime_ns"].as_u64().unwrap();
+    eventually("its deadline passed", async || boottime_ns() > lost_ns).await;
+    let continued_ns = boottime_ns();
+    daemon.cont();
+    let again = daemon
+        .wait_until(
+            |status| status["leader"] == true && token(status) > token(&frozen),
+            LONG,
+        )
+        .await;
+    let acquired = sent_ns(&again, TIMINGS);
+    assert!(acquired > lost_ns, "acquired anew (I2)");
+    let freeze = Freeze {
+        frozen_ns,
+        lost_ns,
+        continued_ns,
+    };
+    // The metric has no token: what it says is bounded by the acquisition.
+    let seen = lookout.end().await;
+    freeze.assert_requests_waited(&seen);
+    freeze.assert_nothing_after(&seen, |look| {
+        look.token == Some(token(&frozen)) || look.ended_ns < acquired
+    });
+    let reasons: Vec<_> = daemon
+        .log_records()
+        .into_iter()
+        .filter(|line| line["message"] == "role changed" && line["from"] == "leader")
+        .map(|line| line["reason"].clone())
+        .collect();
+    assert_eq!(reasons, ["deadline"]);
+}
+
+/// A request on a connection that was served before is read by the daemon
+/// before anything else, since it arrived before the deadline did.
+#[tokio::test]
+async fn i4_a_request_that_waits_in_a_frozen_leader_is_answered_as_of_then() {
+    let contest = Contest::new("frozen-request").await;
+    let daemon = contest.candidate_with("a", TIMINGS, "0s").start();
+    daemon.wait_leads(LONG).await;
+    let mut connections = Vec::new();
+    for _ in 0..4 {
+        let mut connection = TcpStream::connect(("127.0.0.1", daemon.port()))
+            .await
+            .unwrap();
+        let (leader, _) = ask(&mut connection, "/leader").await;
+        assert!(leader.contains("200 OK"), "{leader}");
+        connections.push(connection);
+    }
+    freeze(&daemon).await;
+    let paths = ["/leader", "/status", "/", "/metrics"];
+    for (connection, path) in connections.iter_mut().zip(paths) {
+        send(connection, path).await;
+    }
+    let frozen = daemon.status();
+    let lost = frozen["valid_until_boottime_ns"].as_u64().unwrap();
+    eventually("its deadline passed", async || boottime_ns() > lost).await;
+    daemon.cont();
+    let mut answers = Vec::new();
+    for connection in &mut connections {
+        answers.push(receive(connection).await);
+    }
+    let json = |index: usize| -> Value {
+        let (_, body): &(String, String) = &answers[index];
+        serde_json::from_str(body).unwrap()
+    };
+    // Where it had the time to lead again it says so with the new token.
+    let old = &frozen["token"];
+    assert!(json(0)["token"] != *old, "{answers:?}");
+    assert_eq!(json(0)["leader"], answers[0].0.contains("200 OK"));
+    assert!(json(1)["token"] != *old, "{answers:?}");
+    if json(1)["leader"] == false {
+        assert_eq!(json(0)["leader"], false, "{answers:?}");
+        assert_eq!(json(1)["role"], "follower", "{answers:?}");
+    }
+    let again = daemon.wait_leads(LONG).await;
+    assert_eq!(token(&again), token(&frozen) + 1);
+}
+
+async fn ask(connection: &mut TcpStream, path: &str) -> (String, String) {
+    send(connection, path).await;
+    receive(connection).await
+}
+
+async fn send(connection: &mut TcpStream, path: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+}
+
+/// The head and the body of an answer that tells its length.
+async fn receive(connection: &mut TcpStream) -> (String, String) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let byte = tokio::time::timeout(LONG, connection.read_u8()).await;
+        head.push(byte.expect("an answer comes").unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.unwrap().parse().unwrap()];
+    connection.read_exact(&mut body).await.unwrap();
+    (head, String::from_utf8(body).unwrap())
+}
+
+/// Returns when no thread of it runs any more.
+async fn freeze(daemon: &Daemon) {
+    daemon.stop();
+    let path = format!("/proc/{}/stat", daemon.pid());
+    eventually("it is stopped", async || {
+        let stat = std::fs::read_to_string(&path).unwrap();
+        stat.contains(") T ")
+    })
+    .await;
+}
+
+/// When a daemon was frozen, lost its authority, and was let go on.
+struct Freeze {
+    frozen_ns: u64,
+    lost_ns: u64,
+    continued_ns: u64,
+}
+
+impl Freeze {
+    /// No look whose answer was certainly computed after the deadline saw the
+    /// leader, among those that `counts` picks. A request that was sent before
+    /// the freeze may have been answered before it too, and held by it on its
+    /// way out: that answer was true at an instant between request and reply.
+    fn assert_nothing_after(&self, seen: &[Sighting], counts: impl Fn(&Sighting) -> bool) {
+        let late = |look: &&Sighting| {
+            look.started_ns > self.lost_ns
+                || (look.started_ns > self.frozen_ns && look.ended_ns > self.continued_ns)
+        };
+        let wrong = seen
+            .iter()
+            .filter(late)
+            .find(|look| look.leader && counts(look));
+        assert!(wrong.is_none(), "lost at {}: {wrong:?}", self.lost_ns);
+    }
+
+    /// `/leader` and the metric were asked while nobody answered.
+    fn assert_requests_waited(&self, seen: &[Sighting]) {
+        let waited = |look: &&Sighting| {
+            let asked = self.frozen_ns..self.lost_ns;
+            asked.contains(&look.started_ns) && look.ended_ns > self.continued_ns
+        };
+        assert_eq!(seen.iter().filter(waited).count(), 2);
+    }
+}

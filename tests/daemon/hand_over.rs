@@ -1,0 +1,71 @@
+//! Goal: TERM and INT hand the lease over: the old leader says "not leader"
+//! everywhere before the new one leads, says why in the history, and exits 0.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{Daemon, DaemonTimings};
+use rustix::process::Signal;
+
+use crate::contest::{Contest, LONG, nanos, sent_ns, token, wait_follows};
+use crate::lookout::{Lookout, assert_one_after_the_other};
+
+#[tokio::test]
+async fn i4_term_hands_over_only_after_the_old_leader_says_not_leader() {
+    hands_over("term", Signal::TERM, Duration::from_millis(300)).await;
+}
+
+#[tokio::test]
+async fn i4_int_hands_over_without_a_delay_in_the_same_order() {
+    hands_over("int", Signal::INT, Duration::ZERO).await;
+}
+
+async fn hands_over(lease: &str, signal: Signal, delay: Duration) {
+    let contest = Contest::new(lease).await;
+    let handoff_delay = format!("{}ms", delay.as_millis());
+    let start = |identity| -> Arc<Daemon> {
+        let timings = DaemonTimings::DEMO;
+        Arc::new(
+            contest
+                .candidate_with(identity, timings, &handoff_delay)
+                .start(),
+        )
+    };
+    let old = start("old");
+    let led = old.wait_leads(LONG).await;
+    let new = start("new");
+    wait_follows(&new, "old").await;
+
+    let lookouts = [Lookout::on(&old), Lookout::on(&new)];
+    // Each surface is seen at least once before.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let signalled = boottime_ns();
+    old.signal(signal);
+    let stopping = old
+        .wait_until(|status| status["role"] == "stopping", LONG)
+        .await;
+    assert_eq!(stopping["leader"], false);
+    assert_eq!(stopping["reason"], "shutdown");
+    let leading = new.wait_leads(LONG).await;
+    assert_eq!(old.wait_exit(LONG).await, 0);
+    let [old_seen, new_seen] = lookouts;
+    assert_one_after_the_other(&old_seen.end().await, &new_seen.end().await);
+
+    assert_eq!(token(&leading), token(&led) + 1);
+    let acquired = sent_ns(&leading, DaemonTimings::DEMO);
+    assert!(
+        acquired >= signalled + nanos(delay),
+        "released before the workload's time was up"
+    );
+    assert!(
+        acquired < signalled + nanos(DaemonTimings::DEMO.lease_duration),
+        "released, not expired"
+    );
+    let ended = contest.last_ended().await;
+    assert_eq!(ended.reason, "shutdown");
+    assert_eq!(ended.identity, "old");
+    assert_eq!(ended.token, token(&led));
+    let last = old.status();
+    assert_eq!(last["leader"], false, "{last}");
+}

@@ -1,0 +1,143 @@
+//! Looks at what a daemon says of itself, all the time and on every surface.
+//!
+//! A look is a span on CLOCK_BOOTTIME, not an instant: what it saw was so at
+//! some instant inside. Overlap is claimed only where it is certain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_testbed::Daemon;
+use leasehold_testbed::daemon::{boottime_ns, leads, sample};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Fine against a hand-off, which takes some 5 ms; three tasks for each daemon
+/// must leave the processor to others.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What one look saw.
+#[derive(Debug, Clone)]
+pub(crate) struct Sighting {
+    pub(crate) surface: &'static str,
+    pub(crate) started_ns: u64,
+    pub(crate) ended_ns: u64,
+    pub(crate) leader: bool,
+    /// Of the leader, on surfaces that tell.
+    pub(crate) token: Option<i64>,
+}
+
+/// Looks until it is told to end.
+pub(crate) struct Lookout {
+    ends: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<Vec<Sighting>>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Surface {
+    File,
+    Leader,
+    Metric,
+}
+
+impl Lookout {
+    /// On the status file (as a reader who checks its deadline), `/leader` and
+    /// the metric.
+    pub(crate) fn on(daemon: &Arc<Daemon>) -> Self {
+        let (ends, end) = watch::channel(false);
+        let surfaces = [Surface::File, Surface::Leader, Surface::Metric];
+        let tasks = surfaces.map(|surface| {
+            let (daemon, end) = (Arc::clone(daemon), end.clone());
+            tokio::spawn(look(daemon, surface, end))
+        });
+        Self {
+            ends,
+            tasks: tasks.into(),
+        }
+    }
+
+    /// Everything seen, each surface in its order.
+    pub(crate) async fn end(self) -> Vec<Sighting> {
+        self.ends.send_replace(true);
+        let mut sightings = Vec::new();
+        for task in self.tasks {
+            sightings.extend(task.await.unwrap());
+        }
+        sightings
+    }
+}
+
+/// I1, I4: once `new` was seen to lead, no later look saw `old` lead.
+pub(crate) fn assert_one_after_the_other(old: &[Sighting], new: &[Sighting]) {
+    let first = new.iter().filter(|sighting| sighting.leader);
+    let first = first.min_by_key(|sighting| sighting.ended_ns);
+    let first = first.expect("the new leader was seen");
+    for surface in ["file", "/leader", "metric"] {
+        let mut seen = old.iter().filter(|look| look.surface == surface);
+        assert!(seen.any(|look| look.leader), "{surface}: old never led");
+    }
+    let both = old
+        .iter()
+        .find(|look| look.leader && look.started_ns > first.ended_ns);
+    assert!(
+        both.is_none(),
+        "{both:?} although the other led at {first:?}"
+    );
+}
+
+async fn look(
+    daemon: Arc<Daemon>,
+    surface: Surface,
+    mut end: watch::Receiver<bool>,
+) -> Vec<Sighting> {
+    let mut sightings = Vec::new();
+    while !*end.borrow_and_update() {
+        let started_ns = boottime_ns();
+        let seen = match surface {
+            Surface::File => file(&daemon),
+            Surface::Leader => http_leader(&daemon).await,
+            Surface::Metric => metric(&daemon).await,
+        };
+        // A daemon that has ended answers nothing, which is "not leader".
+        let (leader, token) = seen.unwrap_or((false, None));
+        sightings.push(Sighting {
+            surface: surface.name(),
+            started_ns,
+            ended_ns: boottime_ns(),
+            leader,
+            token,
+        });
+        let _ = tokio::time::timeout(PAUSE, end.changed()).await;
+    }
+    sightings
+}
+
+fn file(daemon: &Daemon) -> Option<(bool, Option<i64>)> {
+    let status = daemon.try_status()?;
+    Some((leads(&status), status["token"].as_i64()))
+}
+
+async fn http_leader(daemon: &Daemon) -> Option<(bool, Option<i64>)> {
+    let (code, body) = daemon.http("/leader").await.ok()?;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(code == 200, body["leader"] == true, "{code} {body}");
+    Some((code == 200, body["token"].as_i64()))
+}
+
+async fn metric(daemon: &Daemon) -> Option<(bool, Option<i64>)> {
+    let (_, page) = daemon.http("/metrics").await.ok()?;
+    let leader = sample(&page, "leasehold_leader").unwrap();
+    let alias = sample(&page, "leader_election_master_status").unwrap();
+    assert!(leader == alias, "the alias says the same");
+    Some((leader == 1.0, None))
+}
+
+impl Surface {
+    fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Leader => "/leader",
+            Self::Metric => "metric",
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Goal: HUP takes over what can change, says what waits and what cannot, and
+//! a mistake changes nothing.
+
+use std::path::PathBuf;
+
+use leasehold_testbed::{Daemon, Scratch};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::contest::{Contest, LONG, PROGRAM, eventually, token};
+
+/// Everything that the tests change.
+struct Settings {
+    lease_duration: &'static str,
+    level: &'static str,
+    collection: &'static str,
+}
+
+const FIRST: Settings = Settings {
+    lease_duration: "3s",
+    level: "info",
+    collection: "leases",
+};
+
+struct Reloaded {
+    contest: Contest,
+    daemon: Daemon,
+    file: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Settings {
+    fn text(&self) -> String {
+        let Self {
+            lease_duration,
+            level,
+            collection,
+        } = self;
+        format!(
+            "[lease]\nlease_duration = \"{lease_duration}\"\nrenew_deadline = \"2s\"\n\
+             renew_interval = \"300ms\"\nretry_interval = \"200ms\"\nhandoff_delay = \"0s\"\n\
+             [mongodb]\noperation_timeout = \"500ms\"\ncollection = \"{collection}\"\n\
+             [workload]\nloss_grace = \"200ms\"\n[log]\nlevel = \"{level}\"\n"
+        )
+    }
+}
+
+impl Reloaded {
+    async fn start(lease: &str) -> Self {
+        let contest = Contest::new(lease).await;
+        let scratch = Scratch::new();
+        let file = scratch.path().join("leasehold.toml");
+        std::fs::write(&file, FIRST.text()).unwrap();
+        let daemon = Daemon::builder(PROGRAM)
+            .lease(lease)
+            .uri(&contest.set().uri())
+            .flag(&format!("--config={}", file.display()))
+            .start();
+        daemon.wait_leads(LONG).await;
+        Self {
+            contest,
+            daemon,
+            file,
+            _scratch: scratch,
+        }
+    }
+
+    fn reload(&self, text: &str) {
+        std::fs::write(&self.file, text).unwrap();
+        self.daemon.signal(Signal::HUP);
+    }
+
+    /// Waits for the line about `key`.
+    async fn said(&self, message: &str, key: &str) {
+        let found = |line: &Value| line["message"] == message && line["key"] == key;
+        eventually(message, async || {
+            self.daemon.log_records().iter().any(found)
+        })
+        .await;
+    }
+
+    async fn declared_ms(&self) -> i64 {
+        let document = self.contest.document().await;
+        let holder = document.get_document("holder").unwrap();
+        holder.get_i64("lease_duration_ms").unwrap()
+    }
+}
+
+#[tokio::test]
+async fn durations_count_from_the_next_claim_on() {
+    let reloaded = Reloaded::start("reload-durations").await;
+    reloaded.reload(
+        &Settings {
+            lease_duration: "4s",
+            ..FIRST
+        }
+        .text(),
+    );
+    let message = "reloaded: counts from the next claim on";
+    reloaded.said(message, "lease.lease_duration").await;
+    let daemon = &reloaded.daemon;
+    let before = daemon.status();
+    daemon
+        .wait_until(
+            |status| {
+                status["valid_until_boottime_ns"].as_u64()
+                    > before["valid_until_boottime_ns"].as_u64()
+            },
+            LONG,
+        )
+        .await;
+    assert_eq!(
+        reloaded.declared_ms().await,
+        3_000,
+        "this claim keeps its own"
+    );
+    daemon.signal(Signal::USR1);
+    daemon
+        .wait_until(
+            |status| status["leader"] == true && token(status) == 2,
+            LONG,
+        )
+        .await;
+    assert_eq!(reloaded.declared_ms().await, 4_000);
+}
+
+#[tokio::test]
+async fn the_log_level_changes_at_once() {
+    let reloaded = Reloaded::start("reload-level").await;
+    let debug = || {
+        let records = reloaded.daemon.log_records();
+        records.iter().filter(|l| l["level"] == "DEBUG").count()
+    };
+    assert_eq!(debug(), 0);
+    reloaded.reload(
+        &Settings {
+            level: "debug",
+            ..FIRST
+        }
+        .text(),
+    );
+    reloaded.said("reloaded", "log.level").await;
+    eventually("renewals are logged", async || debug() > 2).await;
+    reloaded.reload(&FIRST.text());
+    eventually("it was read again", async || {
+        let records = reloaded.daemon.log_records();
+        let reloads = records.iter().filter(|line| line["key"] == "log.level");
+        reloads.count() == 2
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_mistake_changes_nothing_and_is_told() {
+    let reloaded = Reloaded::start("reload-mistake").await;
+    let daemon = &reloaded.daemon;
+    let mistaken = Settings {
+        lease_duration: "5s",
+        level: "loud",
+        ..FIRST
+    };
+    reloaded.reload(&mistaken.text());
+    let refusals = || {
+        let mut records = daemon.log_records();
+        records.retain(|line| {
+            let message = line["message"].as_str().unwrap_or_default();
+            message.starts_with("reload refused")
+        });
+        records
+    };
+    eventually("it is told", async || !refusals().is_empty()).await;
+    let [line] = &refusals()[..] else {
+        panic!("one mistake, one line: {:?}", refusals());
+    };
+    assert_eq!(line["level"], "ERROR");
+    let problem = line["problem"].as_str().unwrap();
+    for part in ["log.level", "loud", "leasehold.toml"] {
+        assert!(problem.contains(part), "{problem}");
+    }
+    // The other value of that file is not taken over either.
+    daemon.signal(Signal::USR1);
+    daemon
+        .wait_until(
+            |status| status["leader"] == true && token(status) == 2,
+            LONG,
+        )
+        .await;
+    assert_eq!(reloaded.declared_ms().await, 3_000);
+    reloaded.reload("[lease\n");
+    eventually("a syntax error is told", async || refusals().len() == 2).await;
+    assert!(daemon.leads());
+}
+
+#[tokio::test]
+async fn a_key_that_takes_a_restart_is_named() {
+    let reloaded = Reloaded::start("reload-restart").await;
+    reloaded.reload(
+        &Settings {
+            collection: "elsewhere",
+            ..FIRST
+        }
+        .text(),
+    );
+    let message = "not reloaded: takes a restart";
+    reloaded.said(message, "mongodb.collection").await;
+    let (_, body) = reloaded.daemon.http("/status").await.unwrap();
+    let status: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(status["store"]["collection"], "leases");
+    assert!(reloaded.daemon.leads());
+}
+
+#[tokio::test]
+async fn a_new_connection_string_is_used_for_the_next_connection() {
+    let contest = Contest::new("reload-uri").await;
+    let scratch = Scratch::new();
+    let file = scratch.path().join("leasehold.toml");
+    let settings = |uri: &str| {
+        let text = FIRST.text();
+        text.replace("[mongodb]\n", &format!("[mongodb]\nuri = \"{uri}\"\n"))
+    };
+    std::fs::write(&file, settings("mongodb://127.0.0.1:1/")).unwrap();
+    let daemon = Daemon::builder(PROGRAM)
+        .lease("reload-uri")
+        .flag(&format!("--config={}", file.display()))
+        .start();
+    eventually("it has failed", async || {
+        daemon.logs().contains("store call failed")
+    })
+    .await;
+    std::fs::write(&file, settings(&contest.set().uri())).unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.wait_leads(LONG).await;
+    assert!(
+        !daemon.logs().contains("takes a restart"),
+        "{}",
+        daemon.logs()
+    );
+}

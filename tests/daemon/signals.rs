@@ -1,0 +1,98 @@
+//! Goal: a second TERM, USR1 and USR2 do what operators are told they do.
+
+use leasehold_testbed::DaemonTimings;
+use leasehold_testbed::daemon::boottime_ns;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::contest::{Contest, LONG, eventually, nanos, sent_ns, token, wait_follows};
+
+const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
+
+#[tokio::test]
+async fn a_second_term_exits_at_once_and_leaves_no_file_that_says_leader() {
+    let contest = Contest::new("impatient").await;
+    let daemon = contest
+        .candidate_with("a", DaemonTimings::DEFAULT, "60s")
+        .start();
+    daemon.wait_leads(LONG).await;
+    daemon.term();
+    daemon
+        .wait_until(|status| status["role"] == "stopping", LONG)
+        .await;
+    daemon.term();
+    // Long before the hand-off delay that the first signal began is over.
+    assert_eq!(daemon.wait_exit(LONG).await, 1);
+    let last = daemon.status();
+    assert_eq!(last["leader"], false, "{last}");
+    let environment = std::fs::read_to_string(daemon.status_directory().join("status.env"));
+    assert!(environment.unwrap().contains("LEASEHOLD_LEADER='false'"));
+    let document = contest.document().await;
+    assert!(document.get_document("holder").is_ok(), "not released");
+}
+
+#[tokio::test]
+async fn a_second_term_right_behind_the_first_exits_not_leading() {
+    let contest = Contest::new("twice").await;
+    let daemon = contest
+        .candidate_with("a", DaemonTimings::DEFAULT, "60s")
+        .start();
+    daemon.wait_leads(LONG).await;
+    daemon.term();
+    daemon.signal(Signal::INT);
+    assert_eq!(daemon.wait_exit(LONG).await, 1);
+    let last = daemon.status();
+    assert_eq!(last["leader"], false, "{last}");
+}
+
+#[tokio::test]
+async fn usr1_lets_another_follower_lead() {
+    let contest = Contest::new("usr1").await;
+    let old = contest.candidate("old").start();
+    let led = old.wait_leads(LONG).await;
+    let new = contest.candidate("new").start();
+    wait_follows(&new, "old").await;
+    old.signal(Signal::USR1);
+    let leading = new.wait_leads(LONG).await;
+    assert_eq!(token(&leading), token(&led) + 1);
+    wait_follows(&old, "new").await;
+    let ended = contest.last_ended().await;
+    assert_eq!(ended.reason, "requested");
+}
+
+#[tokio::test]
+async fn usr1_keeps_a_lone_candidate_out_for_a_lease_duration() {
+    let contest = Contest::new("usr1-alone").await;
+    let daemon = contest.candidate_with("a", TIMINGS, "0s").start();
+    let led = daemon.wait_leads(LONG).await;
+    let signalled = boottime_ns();
+    daemon.signal(Signal::USR1);
+    daemon
+        .wait_until(|status| status["role"] == "follower", LONG)
+        .await;
+    let again = daemon.wait_leads(LONG).await;
+    let stayed_out = sent_ns(&again, TIMINGS) - signalled;
+    assert!(
+        stayed_out >= nanos(TIMINGS.lease_duration),
+        "only {stayed_out} ns"
+    );
+    assert_eq!(token(&again), token(&led) + 1, "I3");
+}
+
+#[tokio::test]
+async fn usr2_logs_a_full_status() {
+    let contest = Contest::new("usr2").await;
+    let daemon = contest.candidate("a").start();
+    daemon.wait_leads(LONG).await;
+    daemon.signal(Signal::USR2);
+    let reported = || {
+        let records = daemon.log_records();
+        let line = records.into_iter().find(|line| line["message"] == "status");
+        line.map(|line| line["status"].as_str().unwrap().to_owned())
+    };
+    eventually("the status is logged", async || reported().is_some()).await;
+    let status: Value = serde_json::from_str(&reported().unwrap()).unwrap();
+    assert_eq!(status["leader"], true, "{status}");
+    assert_eq!(status["identity"], "a", "{status}");
+    assert!(status["valid_until_boottime_ns"].is_u64(), "{status}");
+}

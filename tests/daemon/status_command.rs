@@ -1,0 +1,175 @@
+//! Goal: `leasehold status` answers from a real daemon's files, by exit code,
+//! also when that daemon was killed.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+
+use leasehold_testbed::DaemonTimings;
+use leasehold_testbed::daemon::boottime_ns;
+use serde_json::Value;
+
+use crate::command::{Answer, Files, leasehold};
+use crate::contest::{Contest, LONG, PROGRAM, eventually, wait_follows};
+
+fn status(directory: &Path) -> Answer {
+    let directory = directory.to_str().unwrap();
+    leasehold(&["status", "--directory", directory], &[])
+}
+
+fn status_json(directory: &Path) -> (i32, Value) {
+    let directory = directory.to_str().unwrap();
+    let arguments = ["status", "--directory", directory, "--output", "json"];
+    let answer = leasehold(&arguments, &[]);
+    assert_eq!(answer.stderr, "");
+    (answer.code, serde_json::from_str(&answer.stdout).unwrap())
+}
+
+#[tokio::test]
+async fn i4_status_answers_by_exit_code_also_after_a_kill() {
+    let contest = Contest::new("asked").await;
+    let timings = DaemonTimings::SHORT;
+    let leader = contest.candidate_with("a", timings, "0s").start();
+    leader.wait_leads(LONG).await;
+    let follower = contest.candidate_with("b", timings, "0s").start();
+    wait_follows(&follower, "a").await;
+
+    let answer = status(leader.status_directory());
+    assert_eq!(answer.code, 0, "{answer:?}");
+    assert!(answer.stdout.contains("leader"), "{answer:?}");
+    let (code, json) = status_json(leader.status_directory());
+    assert_eq!((code, &json["leader"]), (0, &true.into()));
+    assert_eq!(json["fresh"], true);
+    assert_eq!(json["token"], 1);
+
+    let answer = status(follower.status_directory());
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(answer.stdout.contains("a (token 1)"), "{answer:?}");
+    let (code, json) = status_json(follower.status_directory());
+    assert_eq!((code, &json["leader"]), (1, &false.into()));
+    assert_eq!(json["holder"]["identity"], "a");
+
+    let answer = status(&leader.directory().join("nowhere"));
+    assert_eq!(answer.code, 2, "{answer:?}");
+
+    follower.kill();
+    leader.kill();
+    let deadline = leader.status()["valid_until_boottime_ns"].as_u64().unwrap();
+    loop {
+        let before = boottime_ns();
+        let (code, json) = status_json(leader.status_directory());
+        if before > deadline {
+            assert_eq!(code, 1, "{json}");
+            assert_eq!(json["fresh"], false, "{json}");
+            assert_eq!(json["leader"], false, "{json}");
+            break;
+        }
+        assert!(code == 0 || boottime_ns() > deadline, "{code} {json}");
+    }
+    let answer = status(leader.status_directory());
+    assert_eq!(answer.code, 1);
+    assert!(answer.stdout.contains("stale"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn status_finds_a_daemon_by_its_lease() {
+    let contest = Contest::new("found-by-lease").await;
+    let files = Files::new();
+    let root = files.path("run");
+    let daemon = contest
+        .candidate("a")
+        .status_directory(&root.join("leasehold/found-by-lease"))
+        .start();
+    daemon.wait_leads(LONG).await;
+    let environment = [("XDG_RUNTIME_DIR", root.to_str().unwrap())];
+    let ask = |lease| leasehold(&["status", "--lease", lease], &environment);
+    let answer = ask("found-by-lease");
+    assert_eq!(answer.code, 0, "{answer:?}");
+    assert_eq!(ask("no-such-lease").code, 2);
+    assert_eq!(ask("not a name").code, 64);
+}
+
+#[tokio::test]
+async fn the_console_block_of_the_documentation_works() {
+    let contest = Contest::new("documented").await;
+    let leader = contest.candidate("a").start();
+    leader.wait_leads(LONG).await;
+    let follower = contest.candidate("b").start();
+    wait_follows(&follower, "a").await;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, block) = page.split_once("```console\n$ ").unwrap();
+    let (command, _) = block.split_once("\n```").unwrap();
+    assert!(command.contains("/run/leasehold/orders"), "{command}");
+    for (daemon, expected) in [(&leader, true), (&follower, false)] {
+        let directory = daemon.status_directory().to_str().unwrap();
+        let command = command.replace("/run/leasehold/orders", directory);
+        let output = Command::new("/bin/sh")
+            .args(["-c", &command])
+            .env("PATH", Path::new(PROGRAM).parent().unwrap())
+            .output()
+            .unwrap();
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.success(), expected, "{stdout}");
+        assert_eq!(stdout.contains("I lead"), expected, "{stdout}");
+    }
+}
+
+#[tokio::test]
+async fn watch_prints_a_line_for_each_change() {
+    let contest = Contest::new("watched").await;
+    let daemon = contest.candidate("a").start();
+    daemon.wait_leads(LONG).await;
+    let (watch, lines) = Watch::start(daemon.status_directory());
+    let mut seen: Vec<String> = Vec::new();
+    let mut wait_for = async |part: &str| {
+        eventually(part, async || {
+            seen.extend(lines.try_iter());
+            seen.last().is_some_and(|line| line.contains(part))
+        })
+        .await;
+        seen.clone()
+    };
+    wait_for("watched: leader, token 1").await;
+    daemon.term();
+    assert_eq!(daemon.wait_exit(LONG).await, 0);
+    let seen = wait_for("nobody leads, reason shutdown").await;
+    assert!(
+        (2..=3).contains(&seen.len()),
+        "renewals are no change: {seen:?}"
+    );
+    drop(watch);
+}
+
+/// `leasehold status --watch`, ended with the value.
+struct Watch(Child);
+
+impl Watch {
+    fn start(directory: &Path) -> (Self, mpsc::Receiver<String>) {
+        let mut child = Command::new(PROGRAM)
+            .args(["status", "--watch", "--directory"])
+            .arg(directory)
+            .env_clear()
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        (Self(child), lines)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,142 @@
+//! Goal: a daemon that cannot reach MongoDB waits, says so without a flood,
+//! is alive and not ready, and leads as soon as it can.
+
+use leasehold_testbed::{Daemon, DaemonTimings};
+use serde_json::Value;
+
+use crate::contest::{Contest, LONG, PROGRAM, eventually};
+
+/// At the retry_interval of 200 ms these take 5 s at least: lines after 0, 2
+/// and 6 s are what a lasting trouble is allowed.
+const FAILURES: f64 = 25.0;
+/// Those, and one for each further kind of failure.
+const LINES_MAX: usize = 6;
+
+#[tokio::test]
+async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
+    let daemon = Daemon::builder(PROGRAM)
+        .uri("mongodb://no-such-host.invalid/?replicaSet=rs0")
+        .timings(DaemonTimings::SHORT)
+        .start();
+    failed_often(&daemon).await;
+    is_alive_and_not_ready(&daemon).await;
+    let messages = [
+        "store call failed; trying again",
+        "no change stream; polling",
+    ];
+    for message in messages {
+        let lines = lines(&daemon, message);
+        assert!(!lines.is_empty(), "{message}: never said");
+        assert!(lines.len() <= LINES_MAX, "{message}: {}", daemon.logs());
+        assert_eq!(lines[0]["level"], "WARN");
+    }
+    let said = lines(&daemon, messages[0]);
+    let failures: Vec<u64> = said
+        .iter()
+        .map(|line| line["failures"].as_u64().unwrap())
+        .collect();
+    assert_eq!(failures[0], 1, "the first failure is told at once");
+    assert!(
+        daemon.logs().lines().count() <= 2 * LINES_MAX + 2,
+        "{}",
+        daemon.logs()
+    );
+    daemon.term();
+    assert_eq!(daemon.wait_exit(LONG).await, 0);
+}
+
+#[tokio::test]
+async fn a_store_that_comes_later_is_contended_on_at_once() {
+    let contest = Contest::new("later").await;
+    let proxy = contest.set().proxy();
+    proxy.cut();
+    let daemon = contest
+        .candidate_with("a", DaemonTimings::SHORT, "0s")
+        .uri(&contest.set().proxied_uri(&proxy))
+        .start();
+    eventually("it has failed", async || {
+        !lines(&daemon, "store call failed; trying again").is_empty()
+    })
+    .await;
+    is_alive_and_not_ready(&daemon).await;
+    proxy.resume();
+    daemon.wait_leads(LONG).await;
+    assert_eq!(daemon.http("/readyz").await.unwrap().0, 200);
+    let answers_again = lines(&daemon, "the store answers again");
+    assert_eq!(answers_again.len(), 1, "{}", daemon.logs());
+}
+
+#[tokio::test]
+async fn i4_a_leader_that_loses_the_store_says_so_in_two_lines_and_leads_again() {
+    let contest = Contest::new("lost-store").await;
+    let proxy = contest.set().proxy();
+    let daemon = contest
+        .candidate_with("a", DaemonTimings::SHORT, "0s")
+        .uri(&contest.set().proxied_uri(&proxy))
+        .start();
+    daemon.wait_leads(LONG).await;
+    proxy.cut();
+    let lost = daemon
+        .wait_until(|status| status["role"] != "leader", LONG)
+        .await;
+    assert_eq!(lost["reason"], "deadline");
+    assert_eq!(
+        daemon.http("/readyz").await.unwrap().0,
+        200,
+        "it was reached"
+    );
+    // Unknown once nothing has been read for a lease_duration.
+    daemon
+        .wait_until(|status| status["role"] == "unknown", LONG)
+        .await;
+    proxy.resume();
+    let again = daemon.wait_leads(LONG).await;
+    assert_eq!(again["token"], 2);
+    let warned = lines(&daemon, "store call failed; trying again");
+    assert!(warned.len() <= LINES_MAX, "{}", daemon.logs());
+    let changes = lines(&daemon, "role changed");
+    let lost: Vec<&Value> = changes
+        .iter()
+        .filter(|line| line["from"] == "leader")
+        .collect();
+    let [line] = lost[..] else {
+        panic!("leadership was lost once: {changes:?}");
+    };
+    assert_eq!(line["level"], "WARN");
+    assert_eq!(line["reason"], "deadline");
+}
+
+async fn is_alive_and_not_ready(daemon: &Daemon) {
+    assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
+    assert_eq!(daemon.http("/readyz").await.unwrap().0, 503);
+    assert_eq!(daemon.http("/leader").await.unwrap().0, 503);
+    let status = daemon.status();
+    assert_eq!(status["role"], "unknown", "{status}");
+    assert_eq!(status["leader"], false, "{status}");
+    assert_eq!(status["holder"], Value::Null, "{status}");
+    assert_eq!(daemon.exit_code(), None);
+}
+
+async fn failed_often(daemon: &Daemon) {
+    daemon
+        .wait_until(|status| status["role"] == "unknown", LONG)
+        .await;
+    eventually("it has tried often", async || {
+        let read = "operation=\"read\"";
+        let mut tried = 0.0;
+        for outcome in ["failed", "unknown"] {
+            let series = format!(
+                "leasehold_store_operations_total{{lease=\"orders\",{read},outcome=\"{outcome}\"}}"
+            );
+            tried += daemon.metric(&series).await;
+        }
+        tried >= FAILURES
+    })
+    .await;
+}
+
+fn lines(daemon: &Daemon, message: &str) -> Vec<Value> {
+    let mut records = daemon.log_records();
+    records.retain(|line| line["message"] == message);
+    records
+}

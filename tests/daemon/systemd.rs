@@ -1,0 +1,108 @@
+//! Goal: systemd is told when the daemon is ready, what it is, that it lives
+//! and that it stops. Method: a datagram socket in systemd's place.
+
+use std::os::unix::net::UnixDatagram;
+
+use leasehold_testbed::DaemonTimings;
+
+use crate::command::Files;
+use crate::contest::{Contest, LONG, eventually};
+
+/// Reads what was sent, in order.
+struct Manager {
+    socket: UnixDatagram,
+    messages: Vec<String>,
+}
+
+impl Manager {
+    fn listen(files: &Files) -> Self {
+        let socket = UnixDatagram::bind(files.path("notify")).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self {
+            socket,
+            messages: Vec::new(),
+        }
+    }
+
+    fn heard(&mut self) -> &[String] {
+        let mut buffer = [0; 4096];
+        while let Ok(length) = self.socket.recv(&mut buffer) {
+            let text = String::from_utf8(buffer[..length].to_vec()).unwrap();
+            self.messages.extend(text.lines().map(str::to_owned));
+        }
+        &self.messages
+    }
+
+    fn count(&mut self, message: &str) -> usize {
+        self.heard().iter().filter(|m| *m == message).count()
+    }
+}
+
+#[tokio::test]
+async fn systemd_is_told_ready_status_watchdog_and_stopping() {
+    let contest = Contest::new("systemd").await;
+    let proxy = contest.set().proxy();
+    proxy.cut();
+    let files = Files::new();
+    let mut manager = Manager::listen(&files);
+    let daemon = contest
+        .candidate_with("a", DaemonTimings::DEMO, "0s")
+        .uri(&contest.set().proxied_uri(&proxy))
+        .env("NOTIFY_SOCKET", files.path("notify"))
+        .env("WATCHDOG_USEC", "200000")
+        .start();
+    eventually("it pings while it waits", async || {
+        manager.count("WATCHDOG=1") >= 5
+    })
+    .await;
+    assert_eq!(manager.count("READY=1"), 0, "the store was not reached");
+    proxy.resume();
+    daemon.wait_leads(LONG).await;
+    eventually("its status is told", async || {
+        manager.count("STATUS=leader of systemd, token 1") == 1
+    })
+    .await;
+    assert_eq!(manager.count("READY=1"), 1);
+    let pings = manager.count("WATCHDOG=1");
+    eventually("it goes on pinging", async || {
+        manager.count("WATCHDOG=1") >= pings + 5
+    })
+    .await;
+    assert_eq!(
+        manager.count("STATUS=leader of systemd, token 1"),
+        1,
+        "renewals change nothing"
+    );
+    daemon.term();
+    assert_eq!(daemon.wait_exit(LONG).await, 0);
+    assert_eq!(manager.count("STOPPING=1"), 1);
+    assert_eq!(manager.count("READY=1"), 1);
+    let order: Vec<_> = manager
+        .heard()
+        .iter()
+        .filter(|m| *m == "READY=1" || *m == "STOPPING=1")
+        .collect();
+    assert_eq!(order, ["READY=1", "STOPPING=1"]);
+}
+
+#[tokio::test]
+async fn a_frozen_daemon_does_not_ping() {
+    let contest = Contest::new("watchdog").await;
+    let files = Files::new();
+    let mut manager = Manager::listen(&files);
+    let daemon = contest
+        .candidate("a")
+        .env("NOTIFY_SOCKET", files.path("notify"))
+        .env("WATCHDOG_USEC", "200000")
+        .start();
+    daemon.wait_leads(LONG).await;
+    daemon.stop();
+    let stat = format!("/proc/{}/stat", daemon.pid());
+    eventually("it is stopped", async || {
+        std::fs::read_to_string(&stat).unwrap().contains(") T ")
+    })
+    .await;
+    let pings = manager.count("WATCHDOG=1");
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(manager.count("WATCHDOG=1"), pings);
+}

@@ -1,0 +1,211 @@
+//! Goal: whatever becomes of the status directory, leadership goes on, the
+//! trouble is counted and told once, and a step-down is neither delayed nor
+//! hidden behind a file that says "leader" (I4).
+
+#![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
+use serde_json::Value;
+
+use crate::contest::{Contest, LONG, eventually, sent_ns, wait_follows};
+use crate::lookout::{Lookout, assert_one_after_the_other};
+
+const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
+const FAILURES: &str = "leasehold_publish_failures_total";
+
+#[tokio::test]
+async fn a_full_disk_costs_neither_leadership_nor_time() {
+    let Some(disk) = Mounted::new(&["-t", "tmpfs", "-o", "size=64k", "leasehold-test"]) else {
+        return;
+    };
+    let contest = Contest::new("full-disk").await;
+    let (old, new) = leader_on(&contest, &disk.path().join("status")).await;
+    eventually("the disk is full", async || {
+        disk.fill();
+        file_failures(&old).await > 0.0
+    })
+    .await;
+    goes_on_leading_and_steps_down(&contest, &old, &new).await;
+}
+
+#[tokio::test]
+async fn a_deleted_status_directory_costs_neither_leadership_nor_time() {
+    let contest = Contest::new("deleted-directory").await;
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("status");
+    let (old, new) = leader_on(&contest, &directory).await;
+    fs::remove_dir_all(&directory).unwrap();
+    goes_on_leading_and_steps_down(&contest, &old, &new).await;
+}
+
+#[tokio::test]
+async fn a_status_directory_that_comes_back_is_written_again() {
+    let contest = Contest::new("directory-again").await;
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("status");
+    let daemon = contest.candidate("a").status_directory(&directory).start();
+    daemon.wait_leads(LONG).await;
+    fs::remove_dir_all(&directory).unwrap();
+    eventually("a write failed", async || {
+        file_failures(&daemon).await > 0.0
+    })
+    .await;
+    fs::create_dir(&directory).unwrap();
+    let again = daemon.wait_leads(LONG).await;
+    assert_eq!(again["token"], 1, "the same leadership");
+    eventually("it is said", async || {
+        lines(&daemon, "status file is written again").len() == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() {
+    let contest = Contest::new("stuck-file").await;
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("status");
+    let (old, new) = leader_on(&contest, &directory).await;
+    let lookouts = [Lookout::on(&old), Lookout::on(&new)];
+    let place = directory.to_str().unwrap();
+    let Some(_bound) = Mounted::read_only(place) else {
+        return;
+    };
+    let stuck = old.status();
+    eventually("a write failed", async || file_failures(&old).await > 0.0).await;
+    old.term();
+    // It does not wait for the readers of the file: the lease does.
+    assert_eq!(old.wait_exit(LONG).await, 0);
+    assert_eq!(old.status(), stuck, "nothing could be written");
+    assert!(old.leads(), "to a reader of the file");
+    let leading = new.wait_leads(LONG).await;
+    let said_until = stuck["valid_until_boottime_ns"].as_u64().unwrap();
+    assert!(sent_ns(&leading, TIMINGS) > said_until);
+    let [old_seen, new_seen] = lookouts;
+    assert_one_after_the_other(&old_seen.end().await, &new_seen.end().await);
+    let left = lines(
+        &old,
+        "exiting without a release, since the status files still say leader: the lease expires \
+         by itself",
+    );
+    assert_eq!(left.len(), 1, "{}", old.logs());
+}
+
+/// A leader on `directory` and its follower.
+async fn leader_on(contest: &Contest, directory: &Path) -> (Arc<Daemon>, Arc<Daemon>) {
+    let old = contest.candidate("old").status_directory(directory).start();
+    old.wait_leads(LONG).await;
+    let new = contest.candidate("new").start();
+    wait_follows(&new, "old").await;
+    (Arc::new(old), Arc::new(new))
+}
+
+async fn goes_on_leading_and_steps_down(contest: &Contest, old: &Daemon, new: &Daemon) {
+    let begun = boottime_ns();
+    let lease_ns = u64::try_from(TIMINGS.lease_duration.as_nanos()).unwrap();
+    eventually("a lease has gone by", async || {
+        let (code, body) = old.http("/leader").await.unwrap();
+        assert_eq!(code, 200, "it leads all the time: {body}\n{}", old.logs());
+        boottime_ns() > begun + lease_ns
+    })
+    .await;
+    assert!(file_failures(old).await >= 3.0, "every failure is counted");
+    let warned = lines(old, "status file cannot be written, will retry");
+    assert_eq!(warned.len(), 1, "{}", old.logs());
+    assert_eq!(warned[0]["level"], "WARN");
+
+    let told = boottime_ns();
+    old.term();
+    assert_eq!(old.wait_exit(LONG).await, 0);
+    assert!(!old.leads(), "no file says leader");
+    let leading = new.wait_leads(LONG).await;
+    assert!(
+        sent_ns(&leading, TIMINGS) < told + lease_ns / 2,
+        "released at once, not expired"
+    );
+    let ended = contest.last_ended().await;
+    assert_eq!(ended.reason, "shutdown");
+}
+
+async fn file_failures(daemon: &Daemon) -> f64 {
+    let (_, page) = daemon.http("/metrics").await.unwrap();
+    let mut failures = page.lines().filter_map(|line| {
+        let line = line.strip_prefix(FAILURES)?;
+        let (_, value) = line.split_once("surface=\"file\"} ")?;
+        value.parse().ok()
+    });
+    failures.next().expect("the counter exists from the start")
+}
+
+fn lines(daemon: &Daemon, message: &str) -> Vec<Value> {
+    let mut records = daemon.log_records();
+    records.retain(|line| line["message"] == message);
+    records
+}
+
+/// A mount, gone with the value.
+struct Mounted {
+    path: PathBuf,
+    _scratch: Option<Scratch>,
+}
+
+impl Mounted {
+    /// On a new directory. `None`, with a word, where this user may not mount.
+    fn new(arguments: &[&str]) -> Option<Self> {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("disk");
+        fs::create_dir(&path).unwrap();
+        mount(&[arguments, &[path.to_str().unwrap()]].concat()).then_some(Self {
+            path,
+            _scratch: Some(scratch),
+        })
+    }
+
+    /// Over `place`, which from then on lets nothing be written or removed.
+    fn read_only(place: &str) -> Option<Self> {
+        let mounted = mount(&["--bind", place, place]).then(|| Self {
+            path: PathBuf::from(place),
+            _scratch: None,
+        })?;
+        assert!(mount(&["-o", "remount,ro,bind", place]));
+        Some(mounted)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the last free byte.
+    fn fill(&self) {
+        let filler = self.path.join("filler");
+        let mut filler = File::options()
+            .append(true)
+            .create(true)
+            .open(filler)
+            .unwrap();
+        while filler.write_all(&[0; 512]).is_ok() {}
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(&self.path).status();
+        assert!(std::thread::panicking() || unmounted.is_ok_and(|s| s.success()));
+    }
+}
+
+fn mount(arguments: &[&str]) -> bool {
+    let mounted = Command::new("mount").args(arguments).output();
+    if mounted.is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "mounting needs root");
+    eprintln!("skipped: needs root, to mount");
+    false
+}

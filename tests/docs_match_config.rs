@@ -1,0 +1,136 @@
+//! Goal: whoever reads `docs/configuration.md`, `config/default.toml` or
+//! `leasehold run --help` reads of the same keys with the same defaults.
+//! Method: each of them is compared with the table of keys.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use leasehold::config::{DEFAULT_TOML, KEYS, Key, Kind, Reload};
+
+const DOCUMENT: &str = include_str!("../docs/configuration.md");
+
+/// The cells of the rows that begin with a key.
+fn rows() -> Vec<Vec<&'static str>> {
+    let sections: BTreeSet<_> = KEYS.iter().map(|key| key.section).collect();
+    DOCUMENT
+        .lines()
+        .skip_while(|line| *line != "## Keys")
+        .filter_map(|line| {
+            let cells: Vec<_> = line.strip_prefix("| `")?.split(" | ").collect();
+            let section = cells[0].split('.').next()?;
+            assert!(sections.contains(section), "row of an unknown key: {line}");
+            Some(cells)
+        })
+        .collect()
+}
+
+#[test]
+fn the_document_has_one_row_for_each_key_in_the_same_order() {
+    let documented: Vec<_> = rows()
+        .iter()
+        .map(|cells| cells[0].trim_end_matches('`').to_owned())
+        .collect();
+    let known: Vec<_> = KEYS.iter().map(Key::path).collect();
+    assert_eq!(documented, known);
+}
+
+#[test]
+fn the_document_has_the_defaults_and_what_a_reload_does() {
+    for (cells, key) in rows().iter().zip(KEYS) {
+        let path = key.path();
+        let [_, value, default, range, reload, effect] = cells.as_slice() else {
+            panic!("{path}: a row has six cells: {cells:?}");
+        };
+        match key.default() {
+            "" => assert!(default.starts_with("not set"), "{path}: {default}"),
+            expected => assert_eq!(*default, format!("`{expected}`"), "{path}"),
+        }
+        let expected = match key.reload {
+            Reload::Now => "now",
+            Reload::NextClaim => "next claim",
+            Reload::Restart => "restart",
+        };
+        assert_eq!(*reload, expected, "{path}");
+        assert_eq!(value.contains("secret"), key.secret, "{path}: {value}");
+        if let Kind::Duration { min, max } = key.kind {
+            let compact = |d| humantime::format_duration(d).to_string();
+            let expected = format!("{}–{}", compact(min), compact(max));
+            assert!(range.starts_with(&expected), "{path}: {range}");
+        }
+        if let Kind::OneOf(words) = key.kind {
+            for word in words {
+                assert!(range.contains(&format!("`{word}`")), "{path}: {range}");
+            }
+        }
+        assert!(effect.len() > 10, "{path}: {effect}");
+    }
+}
+
+#[test]
+fn default_toml_has_a_comment_on_each_key_that_says_what_a_reload_does() {
+    let lines: Vec<_> = DEFAULT_TOML.lines().collect();
+    let mut section = "";
+    let mut documented = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        } else if let Some((name, value)) =
+            line.split_once(" = ").filter(|_| !line.starts_with('#'))
+        {
+            let comment: Vec<_> = lines[..index]
+                .iter()
+                .rev()
+                .take_while(|line| line.starts_with('#'))
+                .map(|line| line.trim_start_matches('#').trim())
+                .collect();
+            let comment = comment.into_iter().rev().collect::<Vec<_>>().join(" ");
+            documented.push((
+                format!("{section}.{name}"),
+                value.trim_matches('"'),
+                comment,
+            ));
+        }
+    }
+    assert_eq!(documented.len(), KEYS.len());
+    for ((path, value, comment), key) in documented.iter().zip(KEYS) {
+        assert_eq!(*path, key.path());
+        assert_eq!(*value, key.default(), "{path}");
+        let expected = match key.reload {
+            Reload::Now => "Holds at once",
+            Reload::NextClaim => "Holds from the next claim on",
+            Reload::Restart => "Needs a restart",
+        };
+        assert!(comment.contains(expected), "{path}: {comment}");
+    }
+}
+
+#[test]
+fn help_has_a_flag_for_each_key_with_its_default() {
+    let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .args(["run", "--help"])
+        .output()
+        .expect("it runs");
+    assert!(output.status.success());
+    let help = String::from_utf8(output.stdout).expect("it is text");
+    // Line breaks depend on the width of the terminal.
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for key in KEYS {
+        let start = format!("--{} <", key.flag());
+        let valued = format!("--{}[=<", key.flag());
+        let at = help
+            .find(&start)
+            .or_else(|| help.find(&valued))
+            .unwrap_or_else(|| panic!("no flag for {}", key.path()));
+        let (_, described) = help[at..].split_once('>').expect("every flag has a value");
+        let described = described.trim_start_matches(']').trim_start();
+        let expected = match key.default() {
+            "" => key.help.to_owned(),
+            default => format!("{} [default: {default}]", key.help),
+        };
+        assert!(described.starts_with(&expected), "{expected}: {described}");
+    }
+    assert!(
+        help.contains("[alias: --lease]") || help.contains("[aliases: --lease]"),
+        "{help}"
+    );
+}

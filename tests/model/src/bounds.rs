@@ -1,0 +1,89 @@
+//! What one exploration covers, and the durations that all of them use.
+
+use std::time::Duration;
+
+use crate::election::{TimingSettings, Timings, Tunables};
+
+/// The bounds of one exploration. Time is not among them: states are compared
+/// with their clocks taken relative to now, so runs of any length are covered.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// How far each candidate's clock advances in a tick, in milliseconds;
+    /// one for each candidate.
+    pub milliseconds_per_tick: Vec<u64>,
+    /// Faults in one run, of any kind.
+    pub faults: u8,
+    /// Which kinds of faults there are.
+    pub kinds: Kinds,
+    /// Requests to step down or to shut down in one run.
+    pub requests: u8,
+    /// Candidates follow a change stream instead of polling.
+    pub streams: bool,
+    /// Ticks without a fault after which somebody must lead (I10).
+    pub quiet_ticks_max: u8,
+}
+
+/// Kinds of faults.
+#[derive(Debug, Clone, Copy)]
+pub struct Kinds {
+    /// Calls, replies and events are delayed, reordered and lost.
+    pub delays: bool,
+    /// A call lands twice.
+    pub duplicates: bool,
+    /// A call is provably never sent.
+    pub refusals: bool,
+    /// A write is applied before a majority has it, and may be rolled back.
+    pub rollbacks: bool,
+    /// A deposed primary answers a majority read.
+    pub stale_reads: bool,
+    /// Processes die, and start again with or without their status directory.
+    pub crashes: bool,
+    /// Processes do not run for a while.
+    pub freezes: bool,
+    /// Somebody deletes the document while every candidate has seen it.
+    pub deletions: bool,
+}
+
+impl Kinds {
+    /// None.
+    pub const NONE: Self = Self {
+        delays: false,
+        duplicates: false,
+        refusals: false,
+        rollbacks: false,
+        stale_reads: false,
+        crashes: false,
+        freezes: false,
+        deletions: false,
+    };
+    /// All but deletions, which void what a candidate without memory promises.
+    pub const ALL: Self = Self {
+        delays: true,
+        duplicates: true,
+        refusals: true,
+        rollbacks: true,
+        stale_reads: true,
+        crashes: true,
+        freezes: true,
+        deletions: false,
+    };
+}
+
+/// Short durations in the shipped relations: authority lasts 3 s, others wait
+/// 4 s, so the bound on the clocks' rates is 4/3 as with the defaults. A tick
+/// is a second at most, so a renewal has one retry before the deadline.
+pub fn tunables() -> Tunables {
+    let timings = Timings::new(TimingSettings {
+        lease_duration: Duration::from_secs(4),
+        renew_deadline: Duration::from_secs(3),
+        renew_interval: Duration::from_secs(1),
+        retry_interval: Duration::from_millis(100),
+        operation_timeout: Duration::from_millis(800),
+        loss_grace: Duration::ZERO,
+    });
+    Tunables {
+        timings: timings.expect("the relations hold"),
+        handoff_delay: Duration::ZERO,
+        workload_ends_first: false,
+    }
+}

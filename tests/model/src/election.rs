@@ -1,0 +1,1 @@
+../../../src/election.rs

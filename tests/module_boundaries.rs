@@ -1,0 +1,157 @@
+//! What a module must not know (docs/architecture.md), held by reading the sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A part of the sources, and the words that must not stand in it.
+struct Rule {
+    part: &'static [&'static str],
+    forbidden: &'static [&'static str],
+    why: &'static str,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        part: &["src/election.rs", "src/election"],
+        forbidden: &[
+            "tokio",
+            "mongodb",
+            "tracing",
+            "prometheus",
+            "serde",
+            "crate::clock",
+            "crate::store",
+            "crate::publish",
+            "crate::runner",
+            "crate::config",
+            "crate::cli",
+            "Instant::now",
+            "SystemTime",
+            "getrandom",
+            "rustix",
+        ],
+        why: "the election is told time and outcomes, and nothing else",
+    },
+    Rule {
+        part: &["src/store.rs", "src/store"],
+        forbidden: &[
+            "crate::publish",
+            "crate::admin",
+            "crate::config",
+            "crate::cli",
+            "crate::runner",
+            "crate::elector",
+            "Election",
+        ],
+        why: "a store decides nothing and knows nobody",
+    },
+    Rule {
+        part: &["src/runner.rs"],
+        forbidden: &[
+            "mongo",
+            "crate::publish",
+            "crate::admin",
+            "crate::config",
+            "crate::cli",
+            "tracing",
+        ],
+        why: "the runner joins contracts, not adapters",
+    },
+    Rule {
+        part: &["src/publish.rs", "src/publish", "src/admin.rs", "src/admin"],
+        forbidden: &[
+            "mongodb::",
+            "crate::config",
+            "crate::cli",
+            "crate::runner",
+            "crate::elector",
+            "Election",
+        ],
+        why: "a surface shows a status and does not know how it comes about",
+    },
+    Rule {
+        part: &["src/config.rs", "src/config"],
+        forbidden: &[
+            "crate::store",
+            "crate::publish",
+            "crate::admin",
+            "crate::runner",
+            "crate::elector",
+            "crate::cli",
+            "tokio",
+        ],
+        why: "the configuration reaches nothing",
+    },
+    Rule {
+        part: &["src"],
+        forbidden: &[
+            "mod util",
+            "mod helpers",
+            "mod common",
+            "mod misc",
+            "mod types",
+        ],
+        why: "an item lives with the concept that it serves",
+    },
+];
+
+/// The longest file that can still be read in one go.
+const LINES_MAX: usize = 520;
+
+fn rust_files(path: &Path, into: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).expect("a readable directory") {
+            rust_files(&entry.expect("a readable entry").path(), into);
+        }
+    } else if path.extension().is_some_and(|e| e == "rs") {
+        into.push(path.to_owned());
+    }
+}
+
+fn sources(parts: &[&str]) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for part in parts {
+        rust_files(&root.join(part), &mut files);
+    }
+    assert!(!files.is_empty(), "no sources under {parts:?}");
+    files
+        .into_iter()
+        .map(|file| (file.clone(), fs::read_to_string(file).expect("text")))
+        .collect()
+}
+
+/// The code of a line, without comments.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
+
+#[test]
+fn no_module_knows_what_it_must_not() {
+    let mut broken = Vec::new();
+    for rule in RULES {
+        for (file, text) in sources(rule.part) {
+            for (number, line) in text.lines().enumerate() {
+                for word in rule
+                    .forbidden
+                    .iter()
+                    .filter(|word| code(line).contains(**word))
+                {
+                    let line = number + 1;
+                    broken.push(format!("{}:{line}: {word}: {}", file.display(), rule.why));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn no_file_is_too_long_to_be_read() {
+    let long: Vec<_> = sources(&["src", "tests", "benches"])
+        .into_iter()
+        .map(|(file, text)| (file, text.lines().count()))
+        .filter(|(_, lines)| *lines > LINES_MAX)
+        .collect();
+    assert_eq!(long, [], "files with two reasons to change");
+}

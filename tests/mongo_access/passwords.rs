@@ -1,0 +1,112 @@
+//! Goal: a password (SCRAM) lets in; a wrong one is named as the cause, with
+//! the remedy, and tried on; a rotated one is taken from the file without a
+//! restart.
+
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Witness, run};
+use mongodb::bson::doc;
+
+use crate::entrance::{LONG, eventually, keeps_secrets, says, stage, stays_out};
+
+#[test]
+fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
+    run(async {
+        let stage = stage().await;
+        let set = stage.set();
+        let user = set.add_user("forgetful", vec!["root".into()]).await;
+        let right = set.uri_for(&user);
+        let wrong = right.replace("p%40ss", "wr0ng-Secret");
+        assert_ne!(right, wrong);
+        let a = stage.candidate("a").uri(&wrong).start();
+        says(&a, "authentication failed").await;
+        says(&a, "check user name, password or certificate").await;
+        stays_out(&a, "failed").await;
+        keeps_secrets(&a, &["wr0ng-Secret"]).await;
+
+        std::fs::write(a.directory().join("uri"), &right).expect("the file can be written");
+        a.wait_leads(LONG).await;
+        let (ready, _) = a.http("/readyz").await.expect("an answer");
+        assert_eq!(ready, 200);
+        keeps_secrets(&a, &["wr0ng-Secret"]).await;
+    });
+}
+
+#[test]
+fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadership() {
+    run(async {
+        let stage = stage().await.timings(DaemonTimings::DEMO);
+        let set = stage.set();
+        let user = set.add_user("rotating", vec!["root".into()]).await;
+        let before = set.uri_for(&user);
+        let a = stage.candidate("rotated").uri(&before).start();
+        a.wait_leads(LONG).await;
+        let pid = a.pid();
+        let witness = Witness::of([&a]);
+
+        // The server has the new password first; then the file has it first.
+        let file = a.directory().join("uri");
+        let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
+        change_password(set, "n3w-Secret").await;
+        close_a_connection(set).await;
+        says(&a, "authentication failed").await;
+        std::fs::write(&file, uri_with("n3w-Secret")).expect("the file can be written");
+        renews(&a).await;
+        std::fs::write(&file, uri_with("n3wer-Secret")).expect("the file can be written");
+        change_password(set, "n3wer-Secret").await;
+        let unknown = a.logs().matches("\"unknown\"").count();
+        close_a_connection(set).await;
+        eventually(
+            "the connection is closed",
+            async || a.logs().matches("\"unknown\"").count() > unknown,
+            &a,
+        )
+        .await;
+        renews(&a).await;
+        assert_eq!(a.pid(), pid);
+        assert_eq!(witness.leaders(), ["rotated"]);
+        keeps_secrets(&a, &["n3w-Secret", "n3wer-Secret"]).await;
+    });
+}
+
+async fn change_password(set: &ReplicaSet, password: &str) {
+    let change = doc! { "updateUser": "rotating", "pwd": password };
+    let changed = set.client().database("admin").run_command(change).await;
+    changed.unwrap_or_else(|error| panic!("change the password: {error}"));
+}
+
+/// Connections that are open stay so: the next one needs the password.
+async fn close_a_connection(set: &ReplicaSet) {
+    let data = doc! {
+        "failCommands": ["findAndModify"], "closeConnection": true,
+        "appName": "leasehold/rotated",
+    };
+    let primary = set.primary().await;
+    set.fail_command(primary, doc! { "mode": { "times": 1 }, "data": data })
+        .await;
+}
+
+async fn renews(daemon: &Daemon) {
+    let until = daemon.status()["valid_until_boottime_ns"].as_u64();
+    let later = |status: &serde_json::Value| status["valid_until_boottime_ns"].as_u64() > until;
+    daemon.wait_until(later, LONG).await;
+}
+
+#[test]
+fn a_user_whom_the_server_does_not_know_is_told_apart_from_a_server_that_is_away() {
+    run(async {
+        let stage = stage().await;
+        let stranger = leasehold_testbed::User::with_password("stranger", "p@ss/word:%");
+        let uri = stage.set().uri_for(&stranger);
+        let a = stage.candidate("a").uri(&uri).start();
+        says(&a, "authentication failed").await;
+        stays_out(&a, "failed").await;
+        // A line at first and then at growing intervals, not one per attempt.
+        let logs = a.logs();
+        let warnings = logs
+            .lines()
+            .filter(|line| line.contains("\"WARN\""))
+            .count();
+        let attempts = crate::entrance::reads(&a, "failed").await;
+        assert!(warnings <= 10, "{warnings} after {attempts}:\n{logs}");
+        keeps_secrets(&a, &[]).await;
+    });
+}

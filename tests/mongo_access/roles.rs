@@ -1,0 +1,118 @@
+//! Goal: find, insert, update and changeStream on the one collection suffice
+//! for everything; what is missing is named, and without changeStream alone
+//! the daemon polls.
+
+use leasehold_testbed::{Daemon, Stage, User, Witness, run};
+use mongodb::bson::{DateTime, doc};
+
+use crate::entrance::{LONG, eventually, keeps_secrets, says, stage, stays_out};
+
+const SUFFICIENT: [&str; 4] = ["find", "insert", "update", "changeStream"];
+
+async fn user_who_may(stage: &Stage, name: &str, actions: &[&str]) -> User {
+    let (database, collection) = (stage.database(), stage.collection());
+    let set = stage.set();
+    set.add_user_with_actions(name, database, collection, actions)
+        .await
+}
+
+async fn connected(daemon: &Daemon) {
+    eventually(
+        "it follows by a change stream",
+        async || daemon.metric("leasehold_watch_connected").await == 1.0,
+        daemon,
+    )
+    .await;
+}
+
+#[test]
+fn a_role_with_find_insert_update_and_change_stream_suffices_for_everything() {
+    run(async {
+        let stage = stage().await;
+        let user = user_who_may(&stage, "modest", &SUFFICIENT).await;
+        let uri = stage.set().uri_for(&user);
+        let a = stage.candidate("a").uri(&uri).start();
+        // Elect: this creates collection and document.
+        a.wait_leads(LONG).await;
+        let b = stage.candidate("b").uri(&uri).start();
+        says(&b, "role changed").await;
+        connected(&a).await;
+        connected(&b).await;
+        let witness = Witness::of([&a, &b]);
+        // Hand over.
+        let request = doc! {
+            "kind": "transfer", "token": 1_i64, "to": "b", "at": DateTime::now(),
+        };
+        let stored = stage.stored();
+        stored.set(doc! { "request": request }).await;
+        b.wait_leads(LONG).await;
+        // Take over.
+        b.kill();
+        a.wait_leads(LONG).await;
+        // Confirm by a linearizable read that the store went back, and create anew.
+        stored.delete().await;
+        a.wait_until(|status| status["leader"] == false, LONG).await;
+        a.wait_leads(LONG).await;
+        assert!(a.logs().contains("store went back"), "{}", a.logs());
+        assert_eq!(witness.leaders(), ["a", "b", "a", "a"]);
+        assert!(!a.logs().contains("not authorized"), "{}", a.logs());
+        keeps_secrets(&a, &[]).await;
+    });
+}
+
+#[test]
+fn a_user_without_rights_is_told_which_are_needed() {
+    run(async {
+        let stage = stage().await;
+        let user = stage.set().add_user("powerless", Vec::new()).await;
+        let a = stage
+            .candidate("a")
+            .uri(&stage.set().uri_for(&user))
+            .start();
+        says(&a, "not authorized").await;
+        says(&a, "find, insert, update and changeStream").await;
+        stays_out(&a, "unknown").await;
+        keeps_secrets(&a, &[]).await;
+    });
+}
+
+#[test]
+fn a_user_who_may_only_read_follows_and_is_told_what_is_needed_to_lead() {
+    run(async {
+        let stage = stage().await;
+        let user = user_who_may(&stage, "reader", &["find", "changeStream"]).await;
+        let uri = stage.set().uri_for(&user);
+        let a = stage.candidate("a").uri(&uri).start();
+        says(&a, "not authorized").await;
+        assert!(!a.leads());
+        let root = stage.candidate("root").start();
+        root.wait_leads(LONG).await;
+        let follows = |status: &serde_json::Value| {
+            status["role"] == "follower" && status["holder"]["identity"] == "root"
+        };
+        a.wait_until(follows, LONG).await;
+        keeps_secrets(&a, &[]).await;
+    });
+}
+
+#[test]
+fn without_the_right_to_change_streams_a_candidate_warns_and_polls() {
+    run(async {
+        let stage = stage().await;
+        let user = user_who_may(&stage, "poller", &["find", "insert", "update"]).await;
+        let uri = stage.set().uri_for(&user);
+        let a = stage.candidate("a").uri(&uri).start();
+        a.wait_leads(LONG).await;
+        let b = stage.candidate("b").uri(&uri).start();
+        for daemon in [&a, &b] {
+            says(daemon, "no change stream; polling").await;
+            says(daemon, "changeStream").await;
+        }
+        let witness = Witness::of([&a, &b]);
+        a.term();
+        b.wait_leads(LONG).await;
+        assert_eq!(b.metric("leasehold_watch_connected").await, 0.0);
+        assert_eq!(witness.leaders(), ["a", "b"]);
+        keeps_secrets(&b, &[]).await;
+    });
+}

@@ -1,0 +1,360 @@
+//! Goal: a status file never keeps saying "leader" to a reader that checks the
+//! deadline (I4), whatever the disk does, and no disk delays the election.
+//! Method: the real writer on a real small tmpfs that is filled up, on a
+//! read-only one, and with a file that hangs when it is opened.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+#![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::cli::status::{Verdict, look};
+use leasehold::clock::{boot_id, boot_now};
+use leasehold::election::{Authority, Claim, Identity, LeaseName, Role, Session, Status, Token};
+use leasehold::publish::Surface;
+use leasehold::publish::directory::{DirectoryError, StatusDirectory};
+use leasehold::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
+use leasehold::publish::metrics::Metrics;
+use leasehold::publish::render::Identification;
+use tokio::sync::{oneshot, watch};
+
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// A file system of its own for one test, gone with the value.
+struct Tmpfs {
+    place: tempfile::TempDir,
+}
+
+impl Tmpfs {
+    /// `None`, with a word, where this user may not mount.
+    fn mount(options: &str) -> Option<Self> {
+        let place = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "leasehold-test"])
+            .arg(place.path())
+            .output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self { place });
+        }
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "mounting a tmpfs needs root"
+        );
+        eprintln!("skipped: needs root, to mount a tmpfs");
+        None
+    }
+
+    fn path(&self) -> PathBuf {
+        self.place.path().join("status")
+    }
+
+    /// Takes the last free byte.
+    fn fill(&self) {
+        let path = self.place.path().join("filler");
+        let filler = File::options().append(true).create(true).open(path);
+        let mut filler = filler.unwrap();
+        while filler.write_all(&[0; 512]).is_ok() {}
+    }
+
+    /// Takes it, and what the writer had in its hands meanwhile, until the
+    /// writer fails.
+    fn fill_beside(&self, published: &Published) {
+        let failures = || published.metrics.publish_failures(Surface::File);
+        let before = failures();
+        eventually("the disk is full", || {
+            self.fill();
+            failures() > before
+        });
+    }
+
+    fn empty(&self) {
+        fs::remove_file(self.place.path().join("filler")).unwrap();
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount")
+            .arg("-l")
+            .arg(self.place.path())
+            .status();
+        assert!(thread::panicking() || unmounted.is_ok_and(|s| s.success()));
+    }
+}
+
+struct Published {
+    status: watch::Sender<Status>,
+    handle: StatusFileHandle,
+    metrics: Metrics,
+}
+
+fn publish(path: &Path, first: Status) -> Published {
+    let (directory, _) = StatusDirectory::open(path).unwrap();
+    let (sender, status) = watch::channel(first);
+    let (_, store) = watch::channel(None);
+    let options = FileOptions {
+        lease: LeaseName::new("orders").unwrap(),
+        identity: Identity::new("me").unwrap(),
+        boot_id: boot_id(),
+        refresh: REFRESH,
+    };
+    let who = Identification {
+        lease: options.lease.clone(),
+        identity: options.identity.clone(),
+        boot_id: options.boot_id.clone(),
+    };
+    let metrics = Metrics::new(&who, status.clone(), store).unwrap();
+    let handle = StatusFile::spawn(directory, status, options, metrics.clone()).unwrap();
+    Published {
+        status: sender,
+        handle,
+        metrics,
+    }
+}
+
+impl Published {
+    fn say(&self, status: Status) -> Flushed {
+        self.status.send_replace(status);
+        let answer = self.handle.flush();
+        within("flush", answer)
+    }
+}
+
+/// The answer, which must come within 5 s.
+fn within(what: &str, mut answer: oneshot::Receiver<Flushed>) -> Flushed {
+    let limit = boot_now() + Duration::from_secs(5);
+    loop {
+        match answer.try_recv() {
+            Ok(flushed) => return flushed,
+            Err(oneshot::error::TryRecvError::Closed) => panic!("{what}: the thread is gone"),
+            Err(oneshot::error::TryRecvError::Empty) => {}
+        }
+        assert!(boot_now() < limit, "{what}: no answer within 5 s");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let limit = boot_now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(boot_now() < limit, "{what}: not within 10 s");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn follower() -> Status {
+    Status {
+        role: Role::Follower,
+        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
+    }
+}
+
+fn leader(token: i64) -> Status {
+    let token = Token::new(token).unwrap();
+    Status {
+        role: Role::Leader,
+        authority: Some(Authority {
+            token,
+            valid_until: boot_now() + Duration::from_secs(60),
+        }),
+        ..follower()
+    }
+}
+
+fn verdict(path: &Path) -> Verdict {
+    look(path, Some("orders")).verdict
+}
+
+/// The log of this whole process: other tests here log too, so a line counts
+/// only if it names the directory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn count(&self, path: &Path, part: &str) -> usize {
+        let path = path.to_str().unwrap();
+        let log = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        log.lines()
+            .filter(|line| line.contains(path) && line.contains(part))
+            .count()
+    }
+}
+
+#[test]
+fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
+    let Some(disk) = Tmpfs::mount("size=64k") else {
+        return;
+    };
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .init();
+    let path = disk.path();
+    let published = publish(&path, follower());
+    assert_eq!(published.say(follower()), Flushed::Shown);
+
+    // Full, and made leader: that cannot be written, the claim record can.
+    disk.fill_beside(&published);
+    assert_eq!(published.say(leader(3)), Flushed::Failed);
+    assert_eq!(verdict(&path), Verdict::NotLeader);
+    let claim = Claim::from_bytes([9; 16]);
+    published.handle.record(Some(claim), Token::new(3).unwrap());
+    let failures = published.metrics.publish_failures(Surface::File);
+    eventually("retries at each refresh", || {
+        published.metrics.publish_failures(Surface::File) >= failures + 5
+    });
+    assert_eq!(log.count(&path, "status file cannot be written"), 1);
+    let record = fs::read_to_string(path.join("claim")).unwrap();
+    assert!(record.contains(&claim.to_string()), "{record}");
+
+    disk.empty();
+    eventually("recovered by itself", || verdict(&path) == Verdict::Leader);
+    eventually("told", || {
+        log.count(&path, "status file is written again") == 1
+    });
+    assert_eq!(log.count(&path, "failures="), 1);
+
+    // Full, and no leader any more: the files must not go on saying so.
+    disk.fill_beside(&published);
+    assert_eq!(published.say(follower()), Flushed::Shown);
+    assert_ne!(verdict(&path), Verdict::Leader);
+    let left = fs::read_to_string(path.join("status.json")).unwrap_or_default();
+    assert!(!left.contains("\"leader\":true"), "{left}");
+    let left = fs::read_to_string(path.join("status.env")).unwrap_or_default();
+    assert!(!left.contains("LEADER='true'"), "{left}");
+
+    assert_eq!(within("close", published.handle.close()), Flushed::Shown);
+    let (_, memory) = StatusDirectory::open(&path).unwrap();
+    assert_eq!(memory.claim, Some(claim));
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_refused_unless_the_record_is_there() {
+    let Some(disk) = Tmpfs::mount("size=64k") else {
+        return;
+    };
+    fs::create_dir(disk.path()).unwrap();
+    disk.fill();
+    let error = StatusDirectory::open(&disk.path()).unwrap_err();
+    assert!(matches!(error, DirectoryError::Write { .. }), "{error}");
+    disk.empty();
+    // The kernel counts the free pages of so small a disk for each processor,
+    // and may be late to see that there are some again.
+    eventually("room again", || StatusDirectory::open(&disk.path()).is_ok());
+    disk.fill();
+    assert!(StatusDirectory::open(&disk.path()).is_ok());
+}
+
+#[test]
+fn a_read_only_directory_is_a_typed_error() {
+    let Some(disk) = Tmpfs::mount("size=64k") else {
+        return;
+    };
+    drop(StatusDirectory::open(&disk.path()).unwrap());
+    let remounted = Command::new("mount")
+        .args(["-o", "remount,ro"])
+        .arg(disk.place.path())
+        .status();
+    assert!(remounted.unwrap().success());
+    let error = StatusDirectory::open(&disk.path()).unwrap_err();
+    assert!(matches!(error, DirectoryError::Write { .. }), "{error}");
+    let error = StatusDirectory::open(&disk.path().join("new")).unwrap_err();
+    assert!(matches!(error, DirectoryError::Make { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(disk.path().to_str().unwrap()), "{text}");
+    assert!(text.contains("status.directory"), "{text}");
+}
+
+#[test]
+fn a_disk_that_hangs_delays_nobody_and_catches_up() {
+    let place = tempfile::tempdir().unwrap();
+    let published = publish(place.path(), follower());
+    assert_eq!(published.say(follower()), Flushed::Shown);
+    // Opening a FIFO for writing hangs until somebody reads from it.
+    let fifo = place.path().join(".status.json.tmp");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    published.status.send_replace(leader(3));
+    published.handle.wake();
+
+    let started = boot_now();
+    let mut answers = Vec::new();
+    for token in 4..1_000 {
+        published.status.send_replace(leader(token));
+        published.handle.wake();
+        published.handle.record(None, Token::new(token).unwrap());
+        answers.push(published.handle.flush());
+    }
+    let took = boot_now().since(started);
+    assert!(took < Duration::from_secs(1), "calls took {took:?}");
+    // Those that found no place in the queue know at once.
+    assert_eq!(answers.pop().unwrap().blocking_recv(), Ok(Flushed::Failed));
+    assert_ne!(verdict(place.path()), Verdict::Leader);
+
+    // The disk answers again. It did hold one write: the FIFO becomes the
+    // file for a moment, and the next rewrite replaces it.
+    let reader = thread::spawn(move || File::open(fifo).map(|f| io::read_to_string(f).unwrap()));
+    eventually("the newest status is shown", || {
+        let is_file = fs::symlink_metadata(place.path().join("status.json"))
+            .is_ok_and(|metadata| metadata.is_file());
+        is_file && look(place.path(), None).document.and_then(|d| d.token) == Some(999)
+    });
+    reader.join().unwrap().unwrap();
+}
+
+#[test]
+fn readers_never_see_half_a_file() {
+    let place = tempfile::tempdir().unwrap();
+    let published = publish(place.path(), leader(1));
+    assert_eq!(published.say(leader(1)), Flushed::Shown);
+    let path = place.path().to_owned();
+    let reader = thread::spawn(move || {
+        for _ in 0..5_000 {
+            let judgement = look(&path, Some("orders"));
+            assert_eq!(judgement.verdict, Verdict::Leader, "{:?}", judgement.why);
+        }
+    });
+    let mut token = 1;
+    while !reader.is_finished() {
+        token += 1;
+        published.status.send_replace(leader(token));
+        published.handle.wake();
+        thread::yield_now();
+    }
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_file_of_another_lease_or_boot_tells_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let published = publish(place.path(), leader(3));
+    assert_eq!(published.say(leader(3)), Flushed::Shown);
+    assert_eq!(look(place.path(), None).verdict, Verdict::Leader);
+    assert_eq!(
+        look(place.path(), Some("other")).verdict,
+        Verdict::CannotTell
+    );
+    drop(published);
+}

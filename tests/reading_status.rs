@@ -1,0 +1,198 @@
+//! Goal: the programs of docs/reading-status.md, which people copy, believe a
+//! status file exactly as long as it may be believed. Method: each is taken
+//! from the page and run on directories that are leading, stale, of another
+//! boot, following, torn, and absent.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+#![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold::cli::status::look;
+use leasehold::clock;
+use leasehold::election::{
+    Authority, HolderView, Identity, LeaseName, Role, Session, Status, Token,
+};
+use leasehold::publish::render::{Identification, Moment, render};
+
+/// The code block of a language on the page.
+fn block(language: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
+    let page = fs::read_to_string(page).unwrap();
+    let fence = format!("```{language}\n");
+    let mut blocks = page.split(&fence).skip(1);
+    let block = blocks.next().unwrap().split("```").next().unwrap();
+    assert!(blocks.next().is_none(), "one block of {language}");
+    block.to_owned()
+}
+
+struct Case {
+    name: &'static str,
+    directory: PathBuf,
+    /// What `leasehold status` exits with; the programs say 1 instead of 2.
+    exit_code: u8,
+}
+
+/// Directories in every state that a reader can find.
+fn cases(place: &Path) -> Vec<Case> {
+    let who = |boot_id: Option<String>| Identification {
+        lease: LeaseName::new("orders").unwrap(),
+        // The quotes must survive the shell, and must not run.
+        identity: Identity::new("it's $(exit 3) \"me\"").unwrap(),
+        boot_id,
+    };
+    let now = Moment::now();
+    let hour = Duration::from_secs(3600);
+    let token = Token::new(7).unwrap();
+    let until = now.boot + hour;
+    let leader = Status {
+        role: Role::Leader,
+        authority: Some(Authority {
+            token,
+            valid_until: until,
+        }),
+        holder: Some(HolderView {
+            identity: who(None).identity,
+            token,
+            until,
+        }),
+        ..Status::initial(Session::from_bytes([1; 16]), now.boot)
+    };
+    let stale = Status {
+        authority: Some(Authority {
+            token,
+            valid_until: now.boot,
+        }),
+        ..leader.clone()
+    };
+    let follower = Status {
+        role: Role::Follower,
+        authority: None,
+        ..leader.clone()
+    };
+    // Written before the deadline, read after it: what a frozen daemon leaves.
+    let before = Moment {
+        boot: now.boot - Duration::from_secs(5),
+        ..now
+    };
+    let ours = clock::boot_id();
+    let other = Some("00000000-0000-0000-0000-000000000000".to_owned());
+    let rendered = [
+        ("leading", 0, render(&leader, &who(ours.clone()), now)),
+        (
+            "leading, boot not readable",
+            0,
+            render(&leader, &who(None), now),
+        ),
+        ("stale", 1, render(&stale, &who(ours.clone()), before)),
+        ("another boot", 2, render(&leader, &who(other), now)),
+        ("following", 1, render(&follower, &who(ours), now)),
+        ("empty files", 2, (String::new(), String::new())),
+    ];
+    let absent = Case {
+        name: "absent",
+        directory: place.join("absent"),
+        exit_code: 2,
+    };
+    let written = rendered.into_iter().map(|(name, exit_code, (json, env))| {
+        let directory = place.join(name);
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("status.json"), json).unwrap();
+        fs::write(directory.join("status.env"), env).unwrap();
+        Case {
+            name,
+            directory,
+            exit_code,
+        }
+    });
+    written.chain([absent]).collect()
+}
+
+/// Runs a program on every case.
+fn answers_right(program: &[&str]) {
+    let place = tempfile::tempdir().unwrap();
+    for case in cases(place.path()) {
+        let output = Command::new(program[0])
+            .args(&program[1..])
+            .arg(&case.directory)
+            .output()
+            .unwrap();
+        let (expected, says) = match case.exit_code {
+            0 => (0, "leader, token 7\n"),
+            _ => (1, ""),
+        };
+        let context = format!("{}: {output:?}", case.name);
+        assert_eq!(output.status.code(), Some(expected), "{context}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), says, "{context}");
+        assert!(output.stderr.is_empty(), "{context}");
+    }
+}
+
+#[test]
+fn the_shell_program_answers_right() {
+    let place = tempfile::tempdir().unwrap();
+    let script = place.path().join("leads.sh");
+    fs::write(&script, block("sh")).unwrap();
+    answers_right(&["sh", script.to_str().unwrap()]);
+}
+
+#[test]
+fn the_python_program_answers_right() {
+    let place = tempfile::tempdir().unwrap();
+    let script = place.path().join("leads.py");
+    fs::write(&script, block("python")).unwrap();
+    answers_right(&["python3", script.to_str().unwrap()]);
+}
+
+#[test]
+fn the_go_program_answers_right() {
+    if Command::new("go").arg("version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "go is not installed");
+        eprintln!("skipped: go is not installed");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let source = place.path().join("leads.go");
+    let program = place.path().join("leads");
+    fs::write(&source, block("go")).unwrap();
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &source])
+        .env("CGO_ENABLED", "0")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    answers_right(&[program.to_str().unwrap()]);
+}
+
+#[test]
+fn the_rust_program_answers_right() {
+    let place = tempfile::tempdir().unwrap();
+    let source = place.path().join("leads.rs");
+    let program = place.path().join("leads");
+    fs::write(&source, block("rust")).unwrap();
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let built = Command::new(rustc)
+        .args(["--edition", "2024", "-D", "warnings", "-o"])
+        .args([&program, &source])
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    answers_right(&[program.to_str().unwrap()]);
+}
+
+#[test]
+fn leasehold_status_answers_right() {
+    let place = tempfile::tempdir().unwrap();
+    for case in cases(place.path()) {
+        let judgement = look(&case.directory, Some("orders"));
+        let code = judgement.verdict.exit_code();
+        assert_eq!(code, case.exit_code, "{}: {:?}", case.name, judgement.why);
+    }
+}

@@ -1,0 +1,370 @@
+//! Brings what the onlooker knows to the invariants.
+
+use super::cluster::{Forked, World};
+use super::invariants::authority_from_acknowledged_writes::{self as earned, Authority};
+use super::invariants::followers_write_with_cause as followers;
+use super::invariants::one_leader::{self, Leading};
+use super::invariants::surfaces_have_deadlines::{self as surfaces, Surface};
+use super::invariants::{
+    Violation, bounds, claims_lead_once, draining_is_renewed, notices_are_true,
+    release_after_the_workload, tokens_grow, unknown_grants_nothing,
+};
+use super::process::{CALLS_MAX, LEASE_MAX};
+use super::replica_set::{Committed, Document, HISTORY_MAX, Writer};
+use crate::election::mutation::planted;
+use crate::election::{BootTime, CallId, Claim, Input, Notice, Operation};
+
+/// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
+const CHAIN_MAX: usize = 257;
+
+impl World {
+    pub(super) fn found(&mut self, violation: Option<Violation>) {
+        if let (None, Some(violation)) = (&self.violation, violation) {
+            self.note(|| format!("!! {violation:?}"));
+            self.violation = Some(violation);
+        }
+    }
+
+    /// All decisions of a run go into one number.
+    pub(super) fn decide(&mut self, process: usize, operation: &Operation) {
+        let (digest, count) = &mut self.decisions;
+        let name = operation.as_str().len() as u64;
+        for part in [self.now, process as u64, name] {
+            *digest = (*digest ^ part).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        *count += 1;
+    }
+
+    pub(super) fn before_turn(&mut self, process: usize, now: BootTime, input: &Input) {
+        let p = &mut self.processes[process];
+        if let Some((_, revision)) = p.facts.told(now, input, &p.tunables) {
+            let durable = self.set.durable.contains(&revision);
+            self.found(earned::check_durable(durable));
+        }
+        if let Input::Reply { outcome, .. } = input {
+            self.coverage.hit("outcome", outcome.as_str());
+        }
+    }
+
+    pub(super) fn after_turn(
+        &mut self,
+        process: usize,
+        now: BootTime,
+        before: Option<BootTime>,
+        after: Option<BootTime>,
+        acknowledgement: bool,
+    ) {
+        self.found(unknown_grants_nothing::check(
+            unknown_grants_nothing::Turn {
+                before,
+                after,
+                acknowledgement,
+            },
+        ));
+        let p = &mut self.processes[process];
+        let status = p.election.status();
+        let drained = p.facts.drain;
+        if now.since(p.facts.decided) > std::time::Duration::from_secs(4) {
+            p.facts.awake_since = now;
+        }
+        p.facts.decided = now;
+        p.facts.holds = after.is_some() || status.stepping_down.is_some();
+        p.facts
+            .says(now, status.stepping_down, status.reason, &p.tunables);
+        if let (Some(token), Some(drain)) = (status.stepping_down, drained)
+            && drain.token == token
+            && let Some(claim) = p.facts.of_token(token)
+        {
+            let t = claim.timings;
+            let awake = drain.since.max(p.facts.awake_since);
+            let draining = draining_is_renewed::Draining {
+                idle: now.since(claim.renewal_sent.max(awake)),
+                idle_max: t.renew_interval()
+                    + p.operation_timeout * 2
+                    + p.tunables.timings.retry_interval() * 3
+                    + std::time::Duration::from_secs(1),
+            };
+            self.found(draining_is_renewed::check(draining));
+        }
+    }
+
+    pub(super) fn noticed(&mut self, process: usize, notice: &Notice) {
+        self.note(|| format!("p{process} says {notice:?}"));
+        self.coverage.notice(notice);
+        self.found(notices_are_true::check(notices_are_true::Said {
+            store_went_back: matches!(notice, Notice::StoreWentBack { .. }),
+            duplicate: matches!(notice, Notice::Duplicate { .. }),
+            damaged: !self.damages.is_empty(),
+            forked_or_edited: self.edited || !self.forks.is_empty(),
+        }));
+    }
+
+    /// A call is handed to the driver.
+    pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
+        let p = &self.processes[process];
+        let decided = p.facts.decided;
+        let mut found = None;
+        let mut chain_length = 0;
+        match operation {
+            Operation::Acquire(new) => found = self.check_write(process, new.expected),
+            Operation::TakeOver { acquisition, .. } => {
+                found = self.check_write(process, acquisition.expected);
+            }
+            Operation::Renew { claim, chain, .. } => {
+                chain_length = chain.len();
+                found = claims_lead_once::check(claims_lead_once::Use {
+                    // As it was when this was decided: it may be sent after a freeze.
+                    ended: p.facts.claim(*claim).is_none_or(|c| {
+                        c.released || (c.led && c.until.is_some_and(|until| until <= decided))
+                    }),
+                    leads: false,
+                    renews: true,
+                });
+            }
+            Operation::Release { claim, chain, .. } => {
+                chain_length = chain.len();
+                found = self.check_release(process, *claim);
+            }
+            Operation::Create { .. } | Operation::Read { .. } => {}
+        }
+        self.found(found);
+        self.found(bounds::check(bounds::Sizes {
+            calls: self.processes[process].driver.len(),
+            calls_max: CALLS_MAX,
+            chain: chain_length,
+            chain_max: CHAIN_MAX,
+            history: 0,
+            history_max: HISTORY_MAX,
+        }));
+        self.coverage.hit("operation", operation.as_str());
+        self.excuse_a_restarted_twin(process, operation);
+        // What a directory remembers is a token: how long its holder's lease
+        // was is known only to who saw it.
+        let known = self.processes[process].facts.known_here;
+        let ignorant = self
+            .damages
+            .iter()
+            .filter(|d| known < d.token)
+            .map(|d| d.until);
+        let excused_until = ignorant.max().unwrap_or(0);
+        if matches!(operation, Operation::Create { .. }) {
+            // What it makes has the highest token that its maker knew: to who
+            // was frozen meanwhile it looks as if nothing had happened.
+            for damage in &mut self.damages {
+                damage.token = crate::election::Token::MAX;
+            }
+        }
+        let p = &mut self.processes[process];
+        let timings = p.tunables.timings;
+        p.facts
+            .calls(decided, call, operation, timings, excused_until);
+    }
+
+    /// A forked machine's process that is started again before it noticed finds
+    /// its record in order: the twin's authority overlaps once more, up to its deadline.
+    fn excuse_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
+        let p = &self.processes[process];
+        let Operation::TakeOver { acquisition, .. } = operation else {
+            return;
+        };
+        let holder = p
+            .facts
+            .sight(acquisition.expected)
+            .and_then(|s| s.lease.holder.as_ref());
+        let dead = holder.map(|h| h.claim).filter(|c| p.facts.dead == Some(*c));
+        let Some(claim) = dead else { return };
+        self.coverage.hit("path", "proven dead");
+        // Whoever was told that its claim is another's has forgotten the record.
+        let forked = self.forks.iter().any(|f| f.claims.contains(&claim));
+        if forked {
+            let until = self.now + self.stretched(p.machine, LEASE_MAX);
+            let claims = vec![claim];
+            self.forks.push(Forked { claims, until });
+        }
+    }
+
+    fn check_write(
+        &self,
+        process: usize,
+        expected: crate::election::Revision,
+    ) -> Option<Violation> {
+        let p = &self.processes[process];
+        let (facts, now) = (&p.facts, p.facts.decided);
+        let sight = facts.sight(expected);
+        let holder = sight.and_then(|s| s.lease.holder.as_ref()).map(|h| h.claim);
+        let stays_out = facts.stay_out.is_some_and(|(until, _)| now < until);
+        followers::check(followers::Write {
+            now,
+            me: &self.machines[p.machine].identity,
+            shown: sight.map(|s| (&s.lease, s.first)),
+            own: holder.is_some_and(|h| facts.claim(h).is_some_and(|c| c.ended || !c.led)),
+            dead: holder.is_some() && holder == facts.dead,
+            foreign: facts.foreign,
+            stays_out,
+        })
+    }
+
+    fn check_release(&mut self, process: usize, claim: Claim) -> Option<Violation> {
+        let clock = self.clock(process);
+        let p = &mut self.processes[process];
+        let now = p.facts.decided;
+        let drained = p.facts.drain.is_some_and(|d| d.confirmed || now >= d.until);
+        let http_says_leader = p.published.leads_at(clock)
+            && p.published
+                .authority
+                .and_then(|a| p.facts.of_token(a.token))
+                .is_some_and(|c| c.claim == claim);
+        let boot = self.machines[p.machine].boot;
+        let file_says_leader = self.directories[p.directory]
+            .files
+            .iter()
+            .flatten()
+            .any(|says| says.claim == claim && says.until > clock && says.boot == boot);
+        let Some(facts) = p.facts.claim_mut(claim) else {
+            return claims_lead_once::check(claims_lead_once::Use {
+                ended: true,
+                leads: false,
+                renews: true,
+            });
+        };
+        let release = release_after_the_workload::Release {
+            never_led: !facts.led,
+            expired: facts.until.is_some_and(|until| until <= now),
+            repeated: facts.released,
+            drained,
+            http_says_leader,
+            file_says_leader,
+        };
+        facts.released = true;
+        facts.ended = true;
+        release_after_the_workload::check(release)
+    }
+
+    /// A write has reached a majority.
+    pub(super) fn check_commit(&mut self, committed: &Committed) {
+        let Committed { before, after, by } = committed;
+        let was_missing = before.document == Document::Missing;
+        self.found(bounds::check_change(bounds::Change {
+            by_a_person: *by == Writer::Operator,
+            was_foreign: before.document == Document::Foreign,
+            was_missing,
+            is_free_lease: after.lease().is_some_and(|l| l.holder.is_none()),
+        }));
+        let (Some(lease), Writer::Process(process)) = (after.lease(), *by) else {
+            return;
+        };
+        let claim = |l: &crate::election::Lease| l.holder.as_ref().map(|h| h.claim);
+        let before_token = before
+            .lease()
+            .map_or(crate::election::Token::ZERO, |l| l.token);
+        if claim(lease).is_some() && claim(lease) != before.lease().and_then(claim) {
+            let known = self.processes[process]
+                .facts
+                .claim(claim(lease).expect("held"));
+            let known = known.map_or(crate::election::Token::ZERO, |c| c.known);
+            let highest = self.damages.is_empty().then_some(self.token_highest);
+            self.found(tokens_grow::check(tokens_grow::Acquired {
+                token: lease.token,
+                before: before_token,
+                known,
+                highest,
+            }));
+            self.token_highest = self.token_highest.max(lease.token);
+        }
+    }
+
+    /// After every step: who says "leader", and with what right.
+    pub(super) fn check(&mut self) {
+        let mut leading = Vec::new();
+        let mut found = None;
+        for process in self.live.iter().copied() {
+            let now = self.clock(process);
+            let p = &mut self.processes[process];
+            let http = p.published.authority.filter(|a| a.valid_until > now);
+            let token = http.map(|a| a.token);
+            let published = p.published.authority.map(|a| a.token);
+            for facts in p
+                .facts
+                .claims
+                .iter_mut()
+                .filter(|c| c.until.is_some())
+                .rev()
+                .take(3)
+            {
+                let leads = token == Some(facts.token);
+                found = found.or(claims_lead_once::check(claims_lead_once::Use {
+                    ended: facts.ended,
+                    leads,
+                    renews: false,
+                }));
+                // A process that was frozen between an acknowledgement and its
+                // publication shows less than it has: the claim goes on.
+                let unpublished =
+                    published == Some(facts.token) && facts.until.is_some_and(|until| until > now);
+                facts.ended |= facts.led && !leads && !unpublished;
+                facts.led |= leads;
+            }
+            let Some(authority) = http else {
+                if planted!(GaugeStored) && p.gauge {
+                    let (name, earned) = ("gauge", None);
+                    found = found.or(surfaces::check(Surface { name, now, earned }));
+                }
+                continue;
+            };
+            let facts = p.facts.of_token(authority.token);
+            let earned = facts.and_then(|f| f.until);
+            let says = authority.valid_until;
+            found = found.or(earned::check(Authority { says, earned }));
+            found = found.or(surfaces::check(Surface {
+                name: "http",
+                now,
+                earned,
+            }));
+            if let Some(facts) = facts {
+                leading.push(Leading {
+                    process,
+                    surface: "http",
+                    claim: facts.claim,
+                    token: facts.token,
+                    excused: facts.excused_until > self.now,
+                });
+            }
+        }
+        for directory in &self.directories {
+            for says in directory.files.iter().flatten() {
+                let writer = &self.processes[says.process];
+                let leads = writer.leads_now && writer.alive;
+                let now = self.machine_clock(directory.machine, leads);
+                if says.until <= now || says.boot != self.machines[directory.machine].boot {
+                    continue;
+                }
+                let facts = writer.facts.claim(says.claim);
+                let earned = facts.and_then(|f| f.until);
+                found = found.or(surfaces::check(Surface {
+                    name: "file",
+                    now,
+                    earned,
+                }));
+                leading.push(Leading {
+                    process: says.process,
+                    surface: "file",
+                    claim: says.claim,
+                    token: says.token,
+                    excused: facts.is_some_and(|f| f.excused_until > self.now),
+                });
+            }
+        }
+        for leading in &mut leading {
+            let of = |f: &Forked| f.until > self.now && f.claims.contains(&leading.claim);
+            leading.excused |= self.forks.iter().any(of);
+        }
+        found = found.or(one_leader::check(&leading));
+        self.found(found);
+    }
+
+    /// How many lead now.
+    pub(super) fn leaders(&self) -> usize {
+        let leads = |p: &&usize| self.processes[**p].published.leads_at(self.clock(**p));
+        self.live.iter().filter(leads).count()
+    }
+}

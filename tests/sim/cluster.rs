@@ -1,0 +1,443 @@
+//! The machines, their clocks, and the loop that brings what happens in the
+//! order of true time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::coverage::Coverage;
+use super::dice::Dice;
+use super::faults::{Fault, Faults, Planned, plan};
+use super::files::{Directory, Health};
+use super::invariants::Violation;
+use super::process::{Class, Process, tunables};
+use super::replica_set::ReplicaSet;
+use super::{MS, RUN, SECOND};
+use crate::election::mutation::planted;
+use crate::election::{BootTime, CallId, Identity, Input, Operation, Outcome, Watch};
+
+/// Many times what a run of ten minutes takes.
+const STEPS_MAX: u64 = 1_000_000;
+
+/// What is under way.
+#[derive(Debug, Clone)]
+pub(super) enum Event {
+    Land {
+        process: usize,
+        call: CallId,
+        operation: Box<Operation>,
+        answered: bool,
+    },
+    Commit(u64),
+    Answer {
+        process: usize,
+        call: CallId,
+        outcome: Outcome,
+    },
+    TimeUp {
+        process: usize,
+        call: CallId,
+    },
+    StreamOpens {
+        process: usize,
+        opening: u64,
+    },
+    StreamSays {
+        process: usize,
+        opening: u64,
+        watch: Box<Watch>,
+    },
+    StreamBeats {
+        process: usize,
+        opening: u64,
+    },
+    StreamSilent {
+        process: usize,
+        opening: u64,
+    },
+    Input {
+        process: usize,
+        class: Class,
+        input: Box<Input>,
+    },
+    Written {
+        process: usize,
+    },
+    Start {
+        machine: usize,
+        directory: usize,
+    },
+    Kill {
+        process: usize,
+    },
+    Exited {
+        process: usize,
+    },
+    PrimaryElected,
+    DeposedLearns,
+    Mend {
+        directory: usize,
+    },
+    Unpause,
+    TakeForeignAway(Box<super::replica_set::Document>),
+}
+
+#[derive(Clone)]
+pub(super) struct Machine {
+    pub(super) identity: Identity,
+    /// Local nanoseconds per thousand true ones.
+    rate: u64,
+    /// What the clock shows at true zero.
+    base: i64,
+    pub(super) boot: u64,
+    pub(super) asleep_until: u64,
+    /// How long it has slept, in its own time.
+    pub(super) slept: u64,
+    pub(super) wall_skew: i64,
+    pub(super) cut_until: u64,
+    /// Its driver still talks to the deposed primary.
+    pub(super) stale: bool,
+    pub(super) streams: bool,
+    /// A workload here confirms within so much; `None`: never.
+    pub(super) confirms_within: Option<u64>,
+    pub(super) tunables: crate::election::Tunables,
+}
+
+/// A forked machine: what its claims may do until when.
+#[derive(Debug, Clone)]
+pub(super) struct Forked {
+    pub(super) claims: Vec<crate::election::Claim>,
+    pub(super) until: u64,
+}
+
+/// A damaged document: who knows less than this may lead until then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Damage {
+    pub(super) until: u64,
+    pub(super) token: crate::election::Token,
+}
+
+pub(super) struct World {
+    pub(super) now: u64,
+    pub(super) faults: Faults,
+    pub(super) calm: bool,
+    pub(super) net: Dice,
+    pub(super) chance: Dice,
+    starts: Dice,
+    events: BTreeMap<(u64, u64), Event>,
+    serial: u64,
+    steps: u64,
+    plan: Vec<Planned>,
+    pub(super) planned: usize,
+    pub(super) machines: Vec<Machine>,
+    pub(super) directories: Vec<Directory>,
+    pub(super) processes: Vec<Process>,
+    pub(super) live: Vec<usize>,
+    pub(super) set: ReplicaSet,
+    pub(super) forks: Vec<Forked>,
+    pub(super) damages: Vec<Damage>,
+    pub(super) edited: bool,
+    /// Calls that were reported as never sent: nothing of them may land.
+    pub(super) never_sent: std::collections::BTreeSet<(usize, CallId)>,
+    pub(super) token_highest: crate::election::Token,
+    pub(super) coverage: Coverage,
+    pub(super) violation: Option<Violation>,
+    /// The last lines of what happened, if they are wanted.
+    pub(super) trace: Option<Vec<String>>,
+    /// All decisions, condensed, and how many.
+    pub(super) decisions: (u64, u64),
+    pub(super) skewed: bool,
+}
+
+impl Machine {
+    fn local(&self, now: u64) -> i64 {
+        self.base + i64::try_from(now / 1000 * self.rate).expect("a run is short")
+    }
+}
+
+impl World {
+    /// Clocks run at rates from `slowest` to 1000 per mille.
+    pub(super) fn new(seed: u64, faults: Option<Faults>, slowest: u64) -> Self {
+        let mut build = Dice::new(seed, 1);
+        let drawn = Faults::drawn(&mut build);
+        let faults = faults.unwrap_or(drawn);
+        let plan = plan(&mut Dice::new(seed, 2), faults, RUN);
+        let mut world = Self {
+            now: 0,
+            faults,
+            calm: false,
+            net: Dice::new(seed, 3),
+            chance: Dice::new(seed, 4),
+            starts: Dice::new(seed, 5),
+            events: BTreeMap::new(),
+            serial: 0,
+            steps: 0,
+            plan,
+            planned: 0,
+            machines: Vec::new(),
+            directories: Vec::new(),
+            processes: Vec::new(),
+            live: Vec::new(),
+            set: ReplicaSet::new(),
+            forks: Vec::new(),
+            damages: Vec::new(),
+            edited: false,
+            never_sent: std::collections::BTreeSet::new(),
+            token_highest: crate::election::Token::ZERO,
+            coverage: Coverage::default(),
+            violation: None,
+            trace: None,
+            decisions: (0xcbf2_9ce4_8422_2325, 0),
+            skewed: true,
+        };
+        let count = build.between(2, 5);
+        for index in 0..count {
+            world.add_machine(index, slowest, &mut build);
+        }
+        world
+    }
+
+    fn add_machine(&mut self, index: u64, slowest: u64, build: &mut Dice) {
+        let drawn = slowest + build.below(1001 - slowest);
+        let drifts = self.faults.has(Fault::Drift);
+        let uptime = i64::try_from(build.between(20_000, 400_000) * SECOND).expect("small");
+        let silent = build.one_in(3);
+        let confirms = build.between(1, 3_000) * MS;
+        let streams = !build.one_in(3);
+        let name = char::from(b'a' + u8::try_from(index).expect("few machines"));
+        self.machines.push(Machine {
+            identity: Identity::new(name.to_string()).expect("legal"),
+            rate: if drifts { drawn } else { 1000 },
+            base: uptime,
+            boot: index,
+            asleep_until: 0,
+            slept: 0,
+            wall_skew: 0,
+            cut_until: 0,
+            stale: false,
+            streams: streams || !self.faults.has(Fault::NoStreams),
+            confirms_within: (!silent || !self.faults.has(Fault::WorkloadSilent))
+                .then_some(confirms),
+            tunables: tunables(build),
+        });
+        let machine = self.machines.len() - 1;
+        let directory = self.add_directory(machine);
+        let at = build.below(3_000) * MS;
+        self.at(at, Event::Start { machine, directory });
+    }
+
+    /// A machine like another one, from now on by itself.
+    pub(super) fn clone_machine(&mut self, machine: usize) -> usize {
+        self.machines.push(self.machines[machine].clone());
+        self.machines.len() - 1
+    }
+
+    pub(super) fn add_directory(&mut self, machine: usize) -> usize {
+        let inode = self.directories.len() as u64;
+        self.directories.push(Directory::new(machine, inode));
+        self.directories.len() - 1
+    }
+
+    pub(super) fn at(&mut self, time: u64, event: Event) {
+        self.serial += 1;
+        self.events.insert((time, self.serial), event);
+    }
+
+    /// What a process on this machine reads from its clock.
+    pub(super) fn machine_clock(&self, machine: usize, leads: bool) -> BootTime {
+        let m = &self.machines[machine];
+        let local = m.local(self.now);
+        let shown = if planted!(MonotonicClock) {
+            local - i64::try_from(m.slept).expect("short")
+        } else if planted!(WallClock) {
+            local + m.wall_skew
+        } else if planted!(ServerClock) && !leads {
+            local + self.set.clock_skew
+        } else {
+            local
+        };
+        BootTime::from_nanos(u64::try_from(shown).unwrap_or(0))
+    }
+
+    pub(super) fn clock(&self, process: usize) -> BootTime {
+        let p = &self.processes[process];
+        self.machine_clock(p.machine, p.leads_now)
+    }
+
+    /// The true time at which the process's clock shows `at`.
+    fn true_time(&self, process: usize, at: BootTime) -> u64 {
+        let machine = &self.machines[self.processes[process].machine];
+        let ahead = at.since(self.clock(process)).as_nanos();
+        let ahead = u64::try_from(ahead).unwrap_or(u64::MAX / 2_000);
+        // The clock counts whole thousands of true nanoseconds.
+        (self.now / 1000 + ahead.div_ceil(machine.rate)) * 1000 + u64::from(ahead > 0) * 1000
+    }
+
+    /// `duration` on the clock of a machine, in true nanoseconds.
+    pub(super) fn stretched(&self, machine: usize, duration: Duration) -> u64 {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2_000);
+        nanos / self.machines[machine].rate * 1000
+    }
+
+    pub(super) fn is_frozen(&self, process: usize) -> bool {
+        self.thaws_at(process) > self.now
+    }
+
+    pub(super) fn thaws_at(&self, process: usize) -> u64 {
+        let p = &self.processes[process];
+        p.frozen_until.max(self.machines[p.machine].asleep_until)
+    }
+
+    /// The process is started unless another one has the directory's lock.
+    pub(super) fn start(&mut self, machine: usize, directory: usize) {
+        let boot = self.machines[machine].boot;
+        if self.directories[directory].locked_by.is_some() {
+            self.coverage.hit("path", "directory is locked");
+            let again = self.now + 5 * SECOND;
+            self.at(again, Event::Start { machine, directory });
+            return;
+        }
+        let random = Dice::new(self.starts.roll(), self.processes.len() as u64);
+        let mut memory = self.directories[directory].memory(boot);
+        let record = memory;
+        // As `cli/run.rs`: the proof counts once the files of the dead process
+        // say nothing any more.
+        let dir = &mut self.directories[directory];
+        if matches!(dir.health, Health::Hangs | Health::ReadOnly) {
+            memory.0 = memory.0.filter(|_| planted!(ProofBesideOldFiles));
+        } else {
+            dir.files = [None; 2];
+        }
+        let m = &self.machines[machine];
+        let now = self.machine_clock(machine, false);
+        let process = self.processes.len();
+        self.processes.push(Process::start(
+            machine,
+            directory,
+            m.identity.clone(),
+            m.tunables,
+            memory,
+            now,
+            random,
+            m.streams,
+        ));
+        let inode = self.directories[directory].inode;
+        let dir = &mut self.directories[directory];
+        dir.locked_by = Some(process);
+        dir.record = Some(super::files::Record {
+            claim: record.0,
+            token: record.1,
+            boot,
+            inode,
+        });
+        self.live.push(process);
+        self.note(|| format!("p{process} starts on m{machine} d{directory} with {memory:?}"));
+        if self.machines[machine].streams {
+            let at = self.now + self.chance.between(1, 40) * MS;
+            self.at(
+                at,
+                Event::StreamOpens {
+                    process,
+                    opening: 0,
+                },
+            );
+        } else {
+            self.input(process, Class::News, Input::Watch(Watch::Lost));
+        }
+        self.pump(process);
+    }
+
+    pub(super) fn kill(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        if std::mem::replace(&mut p.alive, false) {
+            let directory = p.directory;
+            self.directories[directory].locked_by = None;
+            self.live.retain(|id| *id != process);
+            self.note(|| format!("p{process} is gone"));
+        }
+    }
+
+    pub(super) fn freeze(&mut self, process: usize, until: u64) {
+        let p = &mut self.processes[process];
+        p.frozen_until = p.frozen_until.max(until);
+        self.note(|| format!("p{process} frozen until {} ms", until / MS));
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>9.3} s  {}", self.now as f64 / 1e9, line()));
+        }
+    }
+
+    /// Brings an input to a process; it waits there while the process does not run.
+    pub(super) fn input(&mut self, process: usize, class: Class, input: Input) {
+        if self.processes[process].alive {
+            self.processes[process].deliver(class, input);
+            self.pump(process);
+        }
+    }
+
+    /// The next instant at which something happens, at most `until`.
+    fn next(&self, until: u64) -> u64 {
+        let event = self.events.first_key_value().map(|((time, _), _)| *time);
+        let planned = self.plan.get(self.planned).map(|p| p.at);
+        let wakes = self.live.iter().filter_map(|id| {
+            let p = &self.processes[*id];
+            let at = [p.files.next_look(), p.election.next_wakeup()];
+            let at = at.into_iter().flatten().min()?;
+            let due = self.true_time(*id, at).max(self.thaws_at(*id));
+            (!p.exiting).then_some(due.max(self.now))
+        });
+        wakes
+            .chain(event)
+            .chain(planned)
+            .min()
+            .unwrap_or(until)
+            .min(until)
+    }
+
+    pub(super) fn step(&mut self, until: u64) {
+        self.now = self.next(until).max(self.now);
+        if let Some(planned) = self.plan.get(self.planned).copied()
+            && planned.at <= self.now
+        {
+            self.planned += 1;
+            self.disturb(planned);
+        }
+        self.steps += 1;
+        assert!(self.steps < STEPS_MAX, "a run does not come to its end");
+        while let Some(entry) = self.events.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let event = entry.remove();
+            self.happen(event);
+        }
+        for index in 0..self.live.len() {
+            if let Some(process) = self.live.get(index).copied() {
+                self.pump(process);
+            }
+        }
+        self.check();
+    }
+
+    /// Ends every trouble: what is under way arrives soon or not at all.
+    pub(super) fn forget_the_late(&mut self) {
+        let foreign = |event: &Event| matches!(event, Event::TakeForeignAway(_));
+        let owners: Vec<_> = self
+            .events
+            .extract_if(.., |_, event| foreign(event))
+            .collect();
+        for (_, event) in owners {
+            self.happen(event);
+        }
+        let soon = self.now + SECOND;
+        let late = |event: &Event| {
+            matches!(
+                event,
+                Event::Land { .. } | Event::Input { .. } | Event::Kill { .. }
+            )
+        };
+        self.events
+            .retain(|(time, _), event| *time <= soon || !late(event));
+        self.plan.clear();
+    }
+}

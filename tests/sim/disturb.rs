@@ -1,0 +1,392 @@
+//! What each planned fault does when its time has come, and what is under way.
+
+use super::MS;
+use super::cluster::{Damage, Event, Forked, World};
+use super::dice::Dice;
+use super::faults::{Fault, Planned};
+use super::files::Health;
+use super::process::{Class, Cut, LEASE_MAX, timings};
+use super::replica_set::Document;
+use crate::election::mutation::planted;
+use crate::election::{
+    Declared, Input, Request, RequestKind, Reservation, Revision, Token, Tunables,
+};
+
+impl World {
+    pub(super) fn disturb(&mut self, planned: Planned) {
+        let mut dice = Dice::new(planned.chance, 6);
+        if self.live.is_empty() {
+            return;
+        }
+        // Half of all troubles meet the leader.
+        let leader = self
+            .live
+            .iter()
+            .copied()
+            .find(|p| self.processes[*p].leads_now);
+        let process = match leader.filter(|_| dice.one_in(2)) {
+            Some(leader) => leader,
+            None => self.live[dice.index(self.live.len())],
+        };
+        self.note(|| format!("-- {:?} (p{process})", planned.fault));
+        self.coverage.fault(planned.fault);
+        let machine = self.processes[process].machine;
+        match planned.fault {
+            Fault::Freeze => self.freeze(process, self.now + dice.between(100, 60_000) * MS),
+            Fault::Stall => {
+                let cut = if dice.one_in(2) {
+                    Cut::BeforePublish
+                } else {
+                    Cut::BeforeEffects
+                };
+                let length = dice.between(100, 45_000) * MS;
+                self.processes[process].stall_next = Some((cut, length));
+            }
+            Fault::Suspend => {
+                let length = dice.between(1_000, 60_000) * MS;
+                let m = &mut self.machines[machine];
+                m.asleep_until = m.asleep_until.max(self.now + length);
+                m.slept += length;
+            }
+            Fault::WallJump => {
+                if self.skewed {
+                    let jump = i64::try_from(dice.below(7_200_000 * MS)).expect("short");
+                    self.machines[machine].wall_skew = jump - 3_600_000_000_000;
+                }
+            }
+            Fault::Failover | Fault::Deposed => self.fail_over(planned.fault, &mut dice),
+            Fault::MajorityLost => {
+                self.set.no_majority_until = self.now + dice.between(500, 30_000) * MS;
+            }
+            Fault::Partition => {
+                self.machines[machine].cut_until = self.now + dice.between(500, 45_000) * MS;
+                for other in self.live.clone() {
+                    if self.processes[other].machine == machine {
+                        self.stream_falls_silent(other);
+                    }
+                }
+            }
+            Fault::StreamSilent => self.stream_falls_silent(process),
+            Fault::StreamLost => self.stream_ends(process),
+            Fault::PrimaryChanged => self.input(process, Class::News, Input::PrimaryChanged),
+            Fault::Restart
+            | Fault::RestartWiped
+            | Fault::RestartCopied
+            | Fault::Reboot
+            | Fault::Replaced
+            | Fault::Fork
+            | Fault::Shutdown => self.disturb_process(planned.fault, process, &mut dice),
+            Fault::Delete
+            | Fault::Restore
+            | Fault::Foreign
+            | Fault::EditDuration
+            | Fault::EditRevision => self.disturb_document(planned.fault, &mut dice),
+            Fault::Pause | Fault::StepDownRequest | Fault::Transfer | Fault::StaleRequest => {
+                self.operate(planned.fault, &mut dice);
+            }
+            Fault::Signal => self.input(process, Class::Machine, Input::StepDown),
+            Fault::Reconfigure => {
+                let tunables = Tunables {
+                    timings: timings(dice.roll()),
+                    ..self.machines[machine].tunables
+                };
+                self.machines[machine].tunables = tunables;
+                self.input(process, Class::Machine, Input::Reconfigure(tunables));
+            }
+            Fault::DiskSlow | Fault::DiskFull | Fault::DiskReadOnly | Fault::DiskHangs => {
+                let directory = self.processes[process].directory;
+                self.directories[directory].health = match planned.fault {
+                    Fault::DiskSlow => Health::Slow,
+                    Fault::DiskFull => Health::Full,
+                    Fault::DiskReadOnly => Health::ReadOnly,
+                    _ => Health::Hangs,
+                };
+                let until = self.now + dice.between(500, 40_000) * MS;
+                self.at(until, Event::Mend { directory });
+            }
+            Fault::Slow
+            | Fault::LostBefore
+            | Fault::LostAfter
+            | Fault::Duplicate
+            | Fault::Late
+            | Fault::Drift
+            | Fault::StreamStale
+            | Fault::NoStreams
+            | Fault::WorkloadSilent => {}
+        }
+    }
+
+    fn fail_over(&mut self, fault: Fault, dice: &mut Dice) {
+        let open = self.set.open_writes();
+        if open > 0 {
+            self.coverage.hit("path", "a failover with open writes");
+        }
+        let kept = dice.index(open + 1);
+        let deposed = fault == Fault::Deposed;
+        let (waiting, replicate) = self.set.fail_over(kept, deposed);
+        let gap = if deposed {
+            dice.between(1, 2_000)
+        } else {
+            dice.between(500, 12_000)
+        };
+        self.set.no_primary_until = self.now + gap * MS;
+        self.set.no_majority_until = 0;
+        let hour = 3_600_000_000_000;
+        let skew = [0, hour, -hour][dice.index(3)];
+        if self.skewed {
+            self.set.clock_skew = skew;
+        }
+        self.at(self.set.no_primary_until, Event::PrimaryElected);
+        if let Some(seq) = replicate {
+            self.at(self.set.no_primary_until + MS, Event::Commit(seq));
+        }
+        for waiting in waiting {
+            let outcome = crate::election::Outcome::Unknown;
+            let (process, call) = (waiting.process, waiting.call);
+            let at = self.now + dice.between(1, 5_000) * MS;
+            self.at(
+                at,
+                Event::Answer {
+                    process,
+                    call,
+                    outcome,
+                },
+            );
+        }
+        if deposed {
+            for machine in &mut self.machines {
+                machine.stale = dice.one_in(2);
+            }
+            self.at(
+                self.now + dice.between(2_000, 20_000) * MS,
+                Event::DeposedLearns,
+            );
+        }
+        for process in self.live.clone() {
+            if !self.machines[self.processes[process].machine].stale {
+                self.stream_ends(process);
+            }
+        }
+    }
+
+    fn disturb_process(&mut self, fault: Fault, process: usize, dice: &mut Dice) {
+        let (machine, old) = (
+            self.processes[process].machine,
+            self.processes[process].directory,
+        );
+        let later = self.now + dice.between(5, 8_000) * MS;
+        match fault {
+            Fault::Restart => {
+                self.kill(process);
+                self.at(
+                    later,
+                    Event::Start {
+                        machine,
+                        directory: old,
+                    },
+                );
+            }
+            Fault::RestartWiped => {
+                self.kill(process);
+                self.directories[old].files = [None; 2];
+                let directory = self.add_directory(machine);
+                self.at(later, Event::Start { machine, directory });
+            }
+            Fault::RestartCopied => {
+                self.kill(process);
+                let directory = self.add_directory(machine);
+                self.directories[directory].record = self.directories[old].record;
+                self.directories[old].files = [None; 2];
+                self.at(later, Event::Start { machine, directory });
+            }
+            Fault::Reboot => {
+                self.machines[machine].boot += 1_000;
+                for other in self.live.clone() {
+                    if self.processes[other].machine == machine {
+                        self.kill(other);
+                    }
+                }
+                self.at(
+                    later,
+                    Event::Start {
+                        machine,
+                        directory: old,
+                    },
+                );
+            }
+            Fault::Replaced => {
+                // A container is replaced while its process hangs, or somebody
+                // starts a second one beside it.
+                self.freeze(process, self.now + dice.between(5_000, 60_000) * MS);
+                let directory = if dice.one_in(2) {
+                    self.add_directory(machine)
+                } else {
+                    old
+                };
+                self.at(later, Event::Start { machine, directory });
+                let end = later + dice.between(20_000, 90_000) * MS;
+                self.at(end, Event::Kill { process });
+            }
+            Fault::Fork => self.fork(process, dice),
+            _ => {
+                self.input(process, Class::Machine, Input::Shutdown);
+                let back = self.now + dice.between(1_000, 20_000) * MS;
+                self.at(
+                    back,
+                    Event::Start {
+                        machine,
+                        directory: old,
+                    },
+                );
+            }
+        }
+    }
+
+    /// A machine is cloned while it runs: same claims, same clock, same boot,
+    /// a directory with the same inode. Its connections are dead.
+    fn fork(&mut self, process: usize, dice: &mut Dice) {
+        let machine = self.clone_machine(self.processes[process].machine);
+        let mut directory = self.directories[self.processes[process].directory].clone();
+        let mut twin = self.processes[process].clone();
+        let id = self.processes.len();
+        directory.machine = machine;
+        directory.locked_by = Some(id);
+        twin.machine = machine;
+        twin.directory = self.directories.len();
+        twin.random = Dice::new(dice.roll(), 7);
+        twin.stream.open = false;
+        let opening = twin.stream.opening;
+        let claims = twin.facts.claims.iter().map(|c| c.claim).collect();
+        let calls: Vec<_> = twin.driver.iter().map(|d| d.call).collect();
+        self.directories.push(directory);
+        self.processes.push(twin);
+        self.live.push(id);
+        for call in calls {
+            let at = self.now + dice.between(10, 3_000) * MS;
+            let outcome = crate::election::Outcome::Unknown;
+            self.at(
+                at,
+                Event::Answer {
+                    process: id,
+                    call,
+                    outcome,
+                },
+            );
+            self.at(at, Event::TimeUp { process: id, call });
+        }
+        self.at(
+            self.now + MS,
+            Event::StreamOpens {
+                process: id,
+                opening,
+            },
+        );
+        // Each twin knows the other's claims for as long as they can lead
+        // without another renewal.
+        let until = self.now + self.stretched(machine, LEASE_MAX);
+        self.forks.push(Forked { claims, until });
+        if dice.one_in(2) {
+            let end = self.now + dice.between(1_000, 120_000) * MS;
+            self.at(end, Event::Kill { process: id });
+        }
+    }
+
+    fn disturb_document(&mut self, fault: Fault, dice: &mut Dice) {
+        let token = self.token_highest;
+        let until = self.now + LEASE_MAX.as_nanos() as u64 * 2;
+        let damage = Damage { until, token };
+        let backup = match self.set.backups.len() {
+            0 => None,
+            n => Some(self.set.backups[dice.index(n)].clone()),
+        };
+        let revision = Revision::random(dice);
+        let before = self.set.primary().document.clone();
+        let seq = self.set.edit(|stored| match fault {
+            Fault::Delete => stored.document = Document::Missing,
+            Fault::Restore => {
+                if let Some(backup) = backup {
+                    *stored = backup;
+                }
+            }
+            Fault::Foreign => stored.document = Document::Foreign,
+            Fault::EditDuration => {
+                if let Some(holder) = stored.lease_mut().and_then(|l| l.holder.as_mut()) {
+                    let millis = [0, -1, 20, i64::MAX][dice.index(4)];
+                    holder.lease_duration = Declared { millis };
+                }
+            }
+            _ => {
+                if let Some(lease) = stored.lease_mut() {
+                    lease.revision = revision;
+                }
+            }
+        });
+        match fault {
+            Fault::Delete | Fault::Restore => self.damages.push(damage),
+            Fault::EditRevision => self.edited = true,
+            Fault::Foreign if before != Document::Foreign => {
+                let event = Event::TakeForeignAway(Box::new(before));
+                self.at(self.now + dice.between(1_000, 30_000) * MS, event);
+            }
+            _ => {}
+        }
+        self.replicate(seq);
+    }
+
+    pub(super) fn replicate(&mut self, seq: Option<u64>) {
+        if let Some(seq) = seq {
+            self.at(self.now + 2 * MS, Event::Commit(seq));
+        }
+    }
+
+    fn operate(&mut self, fault: Fault, dice: &mut Dice) {
+        let names: Vec<_> = self.machines.iter().map(|m| m.identity.clone()).collect();
+        let to = names[dice.index(names.len())].clone();
+        let revision = Revision::random(dice);
+        let seq = self.set.edit(|stored| {
+            let Some(lease) = stored.lease_mut() else {
+                return;
+            };
+            let token = lease.token;
+            match fault {
+                Fault::Pause => {
+                    lease.paused = true;
+                    return;
+                }
+                Fault::StepDownRequest => {
+                    let kind = RequestKind::StepDown;
+                    lease.request = Some(Request { kind, token });
+                }
+                Fault::Transfer => {
+                    let duration = std::time::Duration::from_secs(5);
+                    let kind = RequestKind::Transfer(Reservation {
+                        identity: to,
+                        duration,
+                    });
+                    lease.request = Some(Request { kind, token });
+                }
+                _ => {
+                    let token = Token::new((token.get() - 1).max(0)).unwrap_or(token);
+                    let kind = RequestKind::StepDown;
+                    lease.request = Some(Request { kind, token });
+                }
+            }
+            if planted!(RequestChangesRevision) {
+                lease.revision = revision;
+            }
+        });
+        if fault == Fault::Pause {
+            self.at(self.now + dice.between(1_000, 40_000) * MS, Event::Unpause);
+        }
+        self.replicate(seq);
+    }
+
+    pub(super) fn unpause(&mut self) {
+        let seq = self.set.edit(|stored| {
+            if let Some(lease) = stored.lease_mut() {
+                lease.paused = false;
+            }
+        });
+        self.replicate(seq);
+    }
+}

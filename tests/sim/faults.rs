@@ -1,0 +1,230 @@
+//! What can go wrong, by name: the plan of a run is drawn from these before
+//! it begins, so that a failure can be shown with the fewest of them.
+
+use super::dice::Dice;
+use super::{MS, SECOND};
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One kind of trouble.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(super) enum Fault {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Fault {
+            pub(super) const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+    };
+}
+
+faults! {
+    /// A call takes up to 40 s.
+    Slow,
+    /// A call never reaches the store.
+    LostBefore,
+    /// A call is applied and its answer is lost.
+    LostAfter,
+    /// A call reaches the store twice, the second time late.
+    Duplicate,
+    /// A call is answered by an error although it lands, now or later.
+    Late,
+    /// A process does not run for a while, often for longer than its lease.
+    Freeze,
+    /// A process stops between a decision and its effects.
+    Stall,
+    /// Clocks run at different rates, within the ratio.
+    Drift,
+    /// A machine sleeps: boottime goes on, CLOCK_MONOTONIC does not.
+    Suspend,
+    /// A wall clock is set.
+    WallJump,
+    /// The primary dies; what no majority has is lost, or kept by chance.
+    Failover,
+    /// The primary is deposed and goes on answering some clients for a while.
+    Deposed,
+    /// Nothing is acknowledged for a while.
+    MajorityLost,
+    /// A machine cannot reach the store.
+    Partition,
+    /// A change stream says nothing any more, not even that it is closed.
+    StreamSilent,
+    /// Old, repeated and mixed events.
+    StreamStale,
+    /// A change stream breaks.
+    StreamLost,
+    /// A candidate without the right to change streams.
+    NoStreams,
+    /// The driver tells of a new primary without need.
+    PrimaryChanged,
+    /// A process is killed and starts again on its directory.
+    Restart,
+    /// A process is killed and starts again without its directory.
+    RestartWiped,
+    /// A process is killed and starts again on a copy of its directory.
+    RestartCopied,
+    /// A machine starts again.
+    Reboot,
+    /// A second process starts while the first is frozen and has the lock.
+    Replaced,
+    /// A machine is cloned while it runs.
+    Fork,
+    /// The document is deleted.
+    Delete,
+    /// The document is restored to an older state.
+    Restore,
+    /// Something that is not a lease lies under the name for a while.
+    Foreign,
+    /// Somebody edits the holder's declared duration.
+    EditDuration,
+    /// Somebody edits the revision.
+    EditRevision,
+    /// An operator pauses and resumes.
+    Pause,
+    /// An operator asks the holder to step down.
+    StepDownRequest,
+    /// An operator asks for a transfer.
+    Transfer,
+    /// An operator's request names a token that is not the holder's.
+    StaleRequest,
+    /// SIGUSR1.
+    Signal,
+    /// SIGTERM; later it is started again.
+    Shutdown,
+    /// SIGHUP with other durations.
+    Reconfigure,
+    /// A disk takes up to two seconds for a write.
+    DiskSlow,
+    /// A disk is full.
+    DiskFull,
+    /// A disk is read-only.
+    DiskReadOnly,
+    /// A disk does not answer.
+    DiskHangs,
+    /// A workload that never confirms.
+    WorkloadSilent,
+}
+
+/// A set of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Faults(u64);
+
+impl Faults {
+    pub(super) const NONE: Self = Self(0);
+
+    /// Two thirds of them, those that damage the store or fork a machine more
+    /// rarely: they excuse more, and hide what happens without them.
+    pub(super) fn drawn(dice: &mut Dice) -> Self {
+        let mut faults = Self::NONE;
+        for fault in Fault::ALL {
+            let hit = match fault {
+                Fault::Fork | Fault::Delete | Fault::Restore | Fault::EditRevision => {
+                    dice.one_in(6)
+                }
+                Fault::Foreign | Fault::EditDuration | Fault::NoStreams => dice.one_in(4),
+                _ => !dice.one_in(3),
+            };
+            if hit {
+                faults = faults.with(*fault);
+            }
+        }
+        faults
+    }
+
+    pub(super) fn has(self, fault: Fault) -> bool {
+        self.0 & (1 << fault as u64) != 0
+    }
+
+    pub(super) fn with(self, fault: Fault) -> Self {
+        Self(self.0 | (1 << fault as u64))
+    }
+
+    pub(super) fn without(self, fault: Fault) -> Self {
+        Self(self.0 & !(1 << fault as u64))
+    }
+
+    pub(super) fn list(self) -> Vec<Fault> {
+        let has = |f: &&Fault| self.has(**f);
+        Fault::ALL.iter().filter(has).copied().collect()
+    }
+}
+
+/// One trouble at one time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planned {
+    pub(super) at: u64,
+    pub(super) fault: Fault,
+    /// Decides the details.
+    pub(super) chance: u64,
+}
+
+/// How often each kind comes, where it comes at instants of its own.
+const WEIGHTS: &[(Fault, u64)] = &[
+    (Fault::Freeze, 5),
+    (Fault::Stall, 3),
+    (Fault::Suspend, 2),
+    (Fault::WallJump, 1),
+    (Fault::Failover, 4),
+    (Fault::Deposed, 3),
+    (Fault::MajorityLost, 2),
+    (Fault::Partition, 4),
+    (Fault::StreamSilent, 2),
+    (Fault::StreamLost, 2),
+    (Fault::PrimaryChanged, 2),
+    (Fault::Restart, 4),
+    (Fault::RestartWiped, 2),
+    (Fault::RestartCopied, 1),
+    (Fault::Reboot, 1),
+    (Fault::Replaced, 2),
+    (Fault::Fork, 2),
+    (Fault::Delete, 1),
+    (Fault::Restore, 2),
+    (Fault::Foreign, 1),
+    (Fault::EditDuration, 1),
+    (Fault::EditRevision, 1),
+    (Fault::Pause, 2),
+    (Fault::StepDownRequest, 3),
+    (Fault::Transfer, 3),
+    (Fault::StaleRequest, 1),
+    (Fault::Signal, 2),
+    (Fault::Shutdown, 3),
+    (Fault::Reconfigure, 2),
+    (Fault::DiskSlow, 2),
+    (Fault::DiskFull, 2),
+    (Fault::DiskReadOnly, 2),
+    (Fault::DiskHangs, 2),
+];
+
+/// The plan of a run of `length`, drawn whole: a kind that is switched off
+/// only leaves its places empty.
+pub(super) fn plan(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned> {
+    let total: u64 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
+    let mut plan = Vec::new();
+    let mut at = 0;
+    loop {
+        // Most come alone; some come together, which is when it gets interesting.
+        at += match dice.below(4) {
+            0 => dice.between(1, 300) * MS,
+            _ => dice.between(1_000, 12_000) * MS,
+        };
+        if at > length.saturating_sub(SECOND) {
+            return plan;
+        }
+        let mut pick = dice.below(total);
+        let chance = dice.roll();
+        let drawn = WEIGHTS.iter().find(|(_, weight)| {
+            let hit = pick < *weight;
+            pick = pick.saturating_sub(*weight);
+            hit
+        });
+        if let Some((fault, _)) = drawn
+            && faults.has(*fault)
+        {
+            plan.push(Planned {
+                at,
+                fault: *fault,
+                chance,
+            });
+        }
+    }
+}

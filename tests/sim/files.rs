@@ -1,0 +1,212 @@
+//! A status directory and the thread that writes it, as `publish/file.rs` and
+//! `publish/directory.rs` do: newest status first, one write at a time, a
+//! flush answered by a look that began after it was asked for.
+
+use crate::election::mutation::planted;
+use crate::election::{BootTime, Claim, Role, Status, Token};
+
+/// What the disk does to a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Health {
+    Good,
+    Slow,
+    /// Nothing can be written, but files can be removed.
+    Full,
+    /// Files can be neither written nor removed.
+    ReadOnly,
+    /// A write never comes back while this lasts.
+    Hangs,
+}
+
+/// A file that says "leader": what a reader of it believes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Says {
+    pub(super) process: usize,
+    pub(super) claim: Claim,
+    pub(super) token: Token,
+    pub(super) until: BootTime,
+    pub(super) boot: u64,
+}
+
+/// The record that outlives a kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) claim: Option<Claim>,
+    pub(super) token: Token,
+    pub(super) boot: u64,
+    pub(super) inode: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Directory {
+    pub(super) machine: usize,
+    pub(super) inode: u64,
+    pub(super) record: Option<Record>,
+    /// `status.json` and `status.env`.
+    pub(super) files: [Option<Says>; 2],
+    pub(super) health: Health,
+    /// The process that has the lock.
+    pub(super) locked_by: Option<usize>,
+}
+
+impl Directory {
+    pub(super) fn new(machine: usize, inode: u64) -> Self {
+        Self {
+            machine,
+            inode,
+            record: None,
+            files: [None; 2],
+            health: Health::Good,
+            locked_by: None,
+        }
+    }
+
+    /// What a new process learns from the record.
+    pub(super) fn memory(&self, boot: u64) -> (Option<Claim>, Token) {
+        let Some(record) = self.record else {
+            return (None, Token::ZERO);
+        };
+        let proven =
+            (record.boot == boot && record.inode == self.inode) || planted!(RecordBelievedAnywhere);
+        (record.claim.filter(|_| proven), record.token)
+    }
+}
+
+/// The thread of one process.
+#[derive(Debug, Clone)]
+pub(super) struct FileThread {
+    /// What is being written.
+    writing: Option<Writing>,
+    /// Somebody called since the last look.
+    called: bool,
+    /// Flushes that wait for the next look.
+    flushes: usize,
+    shown: Option<Status>,
+    says_leader: bool,
+    pub(super) rewrite_at: BootTime,
+    pub(super) remember: Option<(Option<Claim>, Token)>,
+}
+
+#[derive(Debug, Clone)]
+struct Writing {
+    truth: Status,
+    says: Option<Says>,
+    flushes: usize,
+}
+
+/// What came of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Nothing to do.
+    Idle,
+    /// A write begins.
+    Writes,
+    /// The files showed it already: so many flushes are answered.
+    Shown(usize),
+}
+
+impl FileThread {
+    pub(super) fn new() -> Self {
+        Self {
+            writing: None,
+            called: true,
+            flushes: 0,
+            shown: None,
+            says_leader: true,
+            rewrite_at: BootTime::default(),
+            remember: None,
+        }
+    }
+
+    pub(super) fn wake(&mut self) {
+        self.called = true;
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.called = true;
+        self.flushes += 1;
+    }
+
+    /// When it looks again by itself; not while the disk has it.
+    pub(super) fn next_look(&self) -> Option<BootTime> {
+        self.writing.is_none().then(|| self.look_at())
+    }
+
+    fn look_at(&self) -> BootTime {
+        match self.shown.as_ref().and_then(|s| s.authority) {
+            Some(authority) => self.rewrite_at.min(authority.valid_until),
+            None => self.rewrite_at,
+        }
+    }
+
+    /// Looks at the newest status.
+    pub(super) fn look(
+        &mut self,
+        status: &Status,
+        now: BootTime,
+        refresh: std::time::Duration,
+        says: impl FnOnce(&Status) -> Option<Says>,
+    ) -> Round {
+        if self.writing.is_some() || !(self.called || now >= self.look_at()) {
+            return Round::Idle;
+        }
+        self.called = false;
+        let truth = status.at(now);
+        let flushes = std::mem::take(&mut self.flushes);
+        if self.shown.as_ref() == Some(&truth) && now < self.rewrite_at {
+            return Round::Shown(flushes);
+        }
+        self.rewrite_at = now + refresh;
+        let says = says(&truth).filter(|s| s.until > now && truth.role == Role::Leader);
+        self.says_leader |= says.is_some();
+        self.writing = Some(Writing {
+            truth,
+            says,
+            flushes,
+        });
+        Round::Writes
+    }
+
+    /// The write comes back: how many flushes are answered, and how.
+    /// `second_chance` decides whether a write has room after a removal.
+    pub(super) fn written(
+        &mut self,
+        directory: &mut Directory,
+        half: bool,
+        second_chance: bool,
+    ) -> (usize, bool) {
+        let Some(Writing {
+            truth,
+            says,
+            flushes,
+        }) = self.writing.take()
+        else {
+            return (0, false);
+        };
+        let failed = matches!(directory.health, Health::Full | Health::ReadOnly);
+        if failed {
+            self.shown = None;
+            if half {
+                directory.files[0] = says;
+            }
+            if says.is_some() {
+                return (flushes, false);
+            }
+            if !self.says_leader {
+                return (flushes, true);
+            }
+            if directory.health == Health::ReadOnly {
+                return (flushes, false);
+            }
+            directory.files = [None; 2];
+            self.says_leader = false;
+            if !second_chance {
+                return (flushes, true);
+            }
+        }
+        directory.files = [says; 2];
+        self.says_leader = says.is_some();
+        self.shown = Some(truth);
+        (flushes, true)
+    }
+}

@@ -1,0 +1,183 @@
+//! What is under way arrives, and everything is well again at the end.
+
+use super::cluster::{Damage, Event, World};
+use super::files::Health;
+use super::process::{Class, LEASE_MAX};
+use super::replica_set::Document;
+use super::{MS, SECOND};
+use crate::election::{Declared, Input};
+
+impl World {
+    pub(super) fn happen(&mut self, event: Event) {
+        match event {
+            Event::Land {
+                process,
+                call,
+                operation,
+                answered,
+            } => self.land(process, call, operation, answered),
+            Event::Commit(seq) => self.commit(seq),
+            Event::Answer {
+                process,
+                call,
+                outcome,
+            } => self.answer(process, call, outcome),
+            Event::TimeUp { process, call } => self.time_up(process, call),
+            Event::StreamOpens { process, opening } => self.stream_opens(process, opening),
+            Event::StreamSays {
+                process,
+                opening,
+                watch,
+            } => self.stream_says(process, opening, *watch),
+            Event::StreamBeats { process, opening } => self.stream_beats(process, opening),
+            Event::StreamSilent { process, opening } => {
+                let stream = &self.processes[process].stream;
+                if stream.opening == opening && stream.silent {
+                    self.stream_ends(process);
+                }
+            }
+            Event::Input {
+                process,
+                class,
+                input,
+            } => self.input(process, class, *input),
+            Event::Written { process } => self.written(process),
+            Event::Start { machine, directory } => self.start(machine, directory),
+            Event::Kill { process } => self.kill(process),
+            Event::Exited { process } => self.exited(process),
+            Event::PrimaryElected => {
+                for process in self.live.clone() {
+                    self.input(process, Class::News, Input::PrimaryChanged);
+                }
+            }
+            Event::DeposedLearns => {
+                self.set.deposed_learns();
+                for machine in &mut self.machines {
+                    machine.stale = false;
+                }
+                for process in self.live.clone() {
+                    self.stream_ends(process);
+                    self.input(process, Class::News, Input::PrimaryChanged);
+                }
+            }
+            Event::Mend { directory } => self.directories[directory].health = Health::Good,
+            Event::Unpause => self.unpause(),
+            Event::TakeForeignAway(before) => {
+                let seq = self.set.edit(|stored| {
+                    if stored.document == Document::Foreign {
+                        stored.document = *before;
+                    }
+                });
+                // What stood there may have gone on meanwhile, by a failover.
+                let token = self.token_highest;
+                let until = self.now + LEASE_MAX.as_nanos() as u64 * 2;
+                if self.set.primary().lease().is_none_or(|l| l.token < token) && seq.is_some() {
+                    self.damages.push(Damage { until, token });
+                }
+                self.replicate(seq);
+            }
+        }
+    }
+
+    /// The disk comes back to the thread that writes the files.
+    fn written(&mut self, process: usize) {
+        let directory = self.processes[process].directory;
+        if !self.processes[process].alive {
+            return;
+        }
+        if self.is_frozen(process) {
+            let at = self.thaws_at(process);
+            return self.at(at, Event::Written { process });
+        }
+        if self.directories[directory].health == Health::Hangs {
+            return self.at(self.now + 300 * MS, Event::Written { process });
+        }
+        let (half, second) = (self.chance.one_in(2), self.chance.one_in(2));
+        let p = &mut self.processes[process];
+        let (flushes, shown) = p
+            .files
+            .written(&mut self.directories[directory], half, second);
+        if flushes > 0 {
+            self.coverage
+                .hit("files", if shown { "shown" } else { "stuck" });
+        }
+        self.flushed(process, flushes, shown);
+        self.pump(process);
+    }
+
+    /// The last moment of a process that ends by itself: its thread writes
+    /// that it does not lead, if the disk lets it.
+    fn exited(&mut self, process: usize) {
+        if self.is_frozen(process) {
+            let at = self.thaws_at(process);
+            return self.at(at, Event::Exited { process });
+        }
+        let directory = &mut self.directories[self.processes[process].directory];
+        if matches!(directory.health, Health::Good | Health::Full) {
+            directory.files = [None; 2];
+        }
+        self.kill(process);
+    }
+
+    /// Everything is well again, for the healing period.
+    pub(super) fn heal(&mut self) {
+        self.calm = true;
+        self.note(|| "== peace".to_owned());
+        self.forget_the_late();
+        self.set.no_majority_until = self.set.no_majority_until.min(self.now);
+        if self.set.no_primary_until > self.now {
+            self.set.no_primary_until = self.now;
+            self.happen(Event::PrimaryElected);
+        }
+        for directory in &mut self.directories {
+            directory.health = Health::Good;
+        }
+        for machine in &mut self.machines {
+            machine.asleep_until = self.now.min(machine.asleep_until);
+            machine.cut_until = self.now.min(machine.cut_until);
+        }
+        self.happen(Event::DeposedLearns);
+        // No holder here declares a longer one: to repair with less than it
+        // declared would let others take over from it while it leads.
+        let default = Declared { millis: 40_000 };
+        let (until, token) = (
+            self.now + LEASE_MAX.as_nanos() as u64 * 2,
+            self.token_highest,
+        );
+        if self.set.primary().document == Document::Foreign {
+            self.damages.push(Damage { until, token });
+        }
+        let seq = self.set.edit(|stored| {
+            if stored.document == Document::Foreign {
+                stored.document = Document::Missing;
+            }
+            if let Some(lease) = stored.lease_mut() {
+                lease.paused = false;
+                lease.request = None;
+                if let Some(holder) = &mut lease.holder
+                    && holder.lease_duration.valid().is_none()
+                {
+                    holder.lease_duration = default;
+                }
+            }
+        });
+        self.replicate(seq);
+        for process in self.live.clone() {
+            let p = &mut self.processes[process];
+            p.frozen_until = p.frozen_until.min(self.now);
+            p.stall_next = None;
+            self.pump(process);
+        }
+        let started = SECOND;
+        for machine in 0..self.machines.len() {
+            if !self
+                .live
+                .iter()
+                .any(|p| self.processes[*p].machine == machine)
+            {
+                let directory = self.add_directory(machine);
+                self.at(self.now + started, Event::Start { machine, directory });
+            }
+        }
+    }
+}

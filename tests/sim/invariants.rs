@@ -1,0 +1,31 @@
+//! What must hold after every step: one small pure function a file, with
+//! tests of its own on views made by hand. Numbers as in `docs/protocol.md`.
+
+pub(super) mod authority_from_acknowledged_writes;
+pub(super) mod bounds;
+pub(super) mod claims_lead_once;
+pub(super) mod draining_is_renewed;
+pub(super) mod followers_write_with_cause;
+pub(super) mod healing;
+pub(super) mod notices_are_true;
+pub(super) mod one_leader;
+pub(super) mod release_after_the_workload;
+pub(super) mod surfaces_have_deadlines;
+pub(super) mod tokens_grow;
+pub(super) mod unknown_grants_nothing;
+pub(super) mod wall_clocks_decide_nothing;
+
+/// What was broken, with the evidence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Violation {
+    /// As `I1` in `docs/protocol.md`, or a name.
+    pub(super) invariant: &'static str,
+    pub(super) evidence: String,
+}
+
+pub(super) fn violation(invariant: &'static str, evidence: String) -> Option<Violation> {
+    Some(Violation {
+        invariant,
+        evidence,
+    })
+}

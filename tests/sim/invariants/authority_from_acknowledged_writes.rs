@@ -1,0 +1,58 @@
+//! I2: authority comes only from a write that a majority acknowledged, and
+//! counts from before it was sent.
+
+use super::{Violation, violation};
+use crate::election::BootTime;
+
+/// What a process says of its authority, and what the onlooker knows of it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Authority {
+    pub(in crate::sim) says: BootTime,
+    /// By the writes whose acknowledgement has arrived.
+    pub(in crate::sim) earned: Option<BootTime>,
+}
+
+pub(in crate::sim) fn check(authority: Authority) -> Option<Violation> {
+    let earned = authority
+        .earned
+        .is_some_and(|until| authority.says <= until);
+    if earned {
+        None
+    } else {
+        violation("I2", format!("{authority:?}"))
+    }
+}
+
+/// An acknowledgement arrives for a write that no majority has.
+pub(in crate::sim) fn check_durable(durable: bool) -> Option<Violation> {
+    if durable {
+        None
+    } else {
+        violation("I2", "acknowledged without a majority".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> BootTime {
+        BootTime::from_nanos(nanos)
+    }
+
+    #[test]
+    fn authority_up_to_the_deadline_is_earned() {
+        let (says, earned) = (at(5), Some(at(5)));
+        assert_eq!(check(Authority { says, earned }), None);
+        assert_eq!(check_durable(true), None);
+    }
+
+    #[test]
+    fn more_than_was_acknowledged_is_not_earned() {
+        for earned in [None, Some(at(4))] {
+            let says = at(5);
+            assert!(check(Authority { says, earned }).is_some());
+        }
+        assert!(check_durable(false).is_some());
+    }
+}

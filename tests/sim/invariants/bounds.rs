@@ -1,0 +1,95 @@
+//! I11: every queue is bounded, and so is what is sent; a foreign document is
+//! left alone, and only a creation makes one.
+
+use super::{Violation, violation};
+
+/// The sizes after a turn.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::sim) struct Sizes {
+    pub(in crate::sim) calls: usize,
+    pub(in crate::sim) calls_max: usize,
+    pub(in crate::sim) chain: usize,
+    pub(in crate::sim) chain_max: usize,
+    pub(in crate::sim) history: usize,
+    pub(in crate::sim) history_max: usize,
+}
+
+pub(in crate::sim) fn check(sizes: Sizes) -> Option<Violation> {
+    let Sizes {
+        calls,
+        calls_max,
+        chain,
+        chain_max,
+        history,
+        history_max,
+    } = sizes;
+    if calls <= calls_max && chain <= chain_max && history <= history_max {
+        None
+    } else {
+        violation("I11", format!("{sizes:?}"))
+    }
+}
+
+/// How a document came about or went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sim) struct Change {
+    pub(in crate::sim) by_a_person: bool,
+    pub(in crate::sim) was_foreign: bool,
+    pub(in crate::sim) was_missing: bool,
+    /// What stands there after a candidate's write on nothing is a free lease.
+    pub(in crate::sim) is_free_lease: bool,
+}
+
+pub(in crate::sim) fn check_change(change: Change) -> Option<Violation> {
+    let made = !change.was_missing || change.is_free_lease;
+    if change.by_a_person || (!change.was_foreign && made) {
+        None
+    } else {
+        violation("I11", format!("{change:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_within_their_bounds_are_in_order() {
+        assert_eq!(check(Sizes::default()), None);
+        let calls = Sizes {
+            calls: 17,
+            calls_max: 16,
+            ..Sizes::default()
+        };
+        assert!(check(calls).is_some());
+    }
+
+    #[test]
+    fn a_candidate_changes_no_foreign_document_and_makes_none_but_a_free_one() {
+        let change = Change {
+            by_a_person: false,
+            was_foreign: false,
+            was_missing: true,
+            is_free_lease: true,
+        };
+        assert_eq!(check_change(change), None);
+        for wrong in [
+            Change {
+                was_foreign: true,
+                was_missing: false,
+                ..change
+            },
+            Change {
+                is_free_lease: false,
+                ..change
+            },
+        ] {
+            assert!(check_change(wrong).is_some());
+            let person = Change {
+                by_a_person: true,
+                ..wrong
+            };
+            assert_eq!(check_change(person), None);
+        }
+    }
+}

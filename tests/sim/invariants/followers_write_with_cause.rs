@@ -1,0 +1,152 @@
+//! I8: a follower writes only when the lease is free, expired as it observed
+//! it, its own ended claim's, or a proven dead process's; not while paused,
+//! reserved for another, asked to stay out, or where the document is foreign.
+
+use super::{Violation, violation};
+use crate::election::{BootTime, Identity, Lease, RESERVATION_MAX};
+
+/// An acquire or a take-over as it is sent, and what its sender was shown.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Write<'a> {
+    pub(in crate::sim) now: BootTime,
+    pub(in crate::sim) me: &'a Identity,
+    /// The document as last shown with the revision that the write expects,
+    /// and when that revision was first shown.
+    pub(in crate::sim) shown: Option<(&'a Lease, BootTime)>,
+    /// The holder's claim was made by this process and does not lead.
+    pub(in crate::sim) own: bool,
+    /// The holder's claim is that of a process that is proven dead.
+    pub(in crate::sim) dead: bool,
+    pub(in crate::sim) foreign: bool,
+    /// It was asked to step down, and neither time nor another's lead excuses it.
+    pub(in crate::sim) stays_out: bool,
+}
+
+pub(in crate::sim) fn check(write: Write<'_>) -> Option<Violation> {
+    let because = |why: &str| violation("I8", format!("{why}: {write:?}"));
+    let Some((lease, first)) = write.shown else {
+        return because("expects a revision that it was never shown");
+    };
+    if lease.paused {
+        return because("the lease is paused");
+    }
+    if write.foreign {
+        return because("the document is foreign");
+    }
+    if write.stays_out {
+        return because("it was asked to step down");
+    }
+    let waited = write.now.since(first);
+    match &lease.holder {
+        None => {
+            let reserved = lease
+                .reserved_for
+                .as_ref()
+                .filter(|r| r.identity != *write.me);
+            match reserved {
+                Some(r) if waited < r.duration.min(RESERVATION_MAX) => {
+                    because("it is reserved for another")
+                }
+                Some(_) | None => None,
+            }
+        }
+        Some(holder) => {
+            let expired = waited >= holder.lease_duration.duration();
+            if expired || write.own || write.dead {
+                None
+            } else {
+                because("the holder has not expired")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::election::{
+        Claim, Declared, Holder, Reservation, Revision, Session, Token, WallMillis,
+    };
+
+    fn lease(held: bool) -> Lease {
+        let holder = Holder {
+            identity: Identity::new("a").expect("legal"),
+            session: Session::from_bytes([1; 16]),
+            claim: Claim::from_bytes([1; 16]),
+            acquired_at: WallMillis(0),
+            lease_duration: Declared { millis: 24_000 },
+        };
+        Lease {
+            token: Token::ZERO,
+            revision: Revision::from_bytes([1; 16]),
+            holder: held.then_some(holder),
+            paused: false,
+            request: None,
+            reserved_for: None,
+        }
+    }
+
+    fn write<'a>(lease: &'a Lease, me: &'a Identity, seconds: u64) -> Write<'a> {
+        Write {
+            now: BootTime::default() + Duration::from_secs(seconds),
+            me,
+            shown: Some((lease, BootTime::default())),
+            own: false,
+            dead: false,
+            foreign: false,
+            stays_out: false,
+        }
+    }
+
+    #[test]
+    fn a_write_with_a_cause_is_in_order() {
+        let me = Identity::new("b").expect("legal");
+        let (free, held) = (lease(false), lease(true));
+        assert_eq!(check(write(&free, &me, 0)), None);
+        assert_eq!(check(write(&held, &me, 24)), None);
+        for (own, dead) in [(true, false), (false, true)] {
+            let write = write(&held, &me, 0);
+            assert_eq!(check(Write { own, dead, ..write }), None);
+        }
+    }
+
+    #[test]
+    fn a_write_without_one_is_found() {
+        let me = Identity::new("b").expect("legal");
+        let (free, held) = (lease(false), lease(true));
+        assert!(check(write(&held, &me, 23)).is_some());
+        let paused = Lease {
+            paused: true,
+            ..lease(false)
+        };
+        assert!(check(write(&paused, &me, 0)).is_some());
+        let reserved = Lease {
+            reserved_for: Some(Reservation {
+                identity: Identity::new("c").expect("legal"),
+                duration: Duration::from_secs(5),
+            }),
+            ..lease(false)
+        };
+        assert!(check(write(&reserved, &me, 4)).is_some());
+        assert_eq!(check(write(&reserved, &me, 5)), None);
+        let write = write(&free, &me, 0);
+        for wrong in [
+            Write {
+                shown: None,
+                ..write
+            },
+            Write {
+                foreign: true,
+                ..write
+            },
+            Write {
+                stays_out: true,
+                ..write
+            },
+        ] {
+            assert!(check(wrong).is_some());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! I1: at most one claim has authority at any instant, on whatever surface.
+
+use super::{Violation, violation};
+use crate::election::{Claim, Token};
+
+/// A surface that says "leader" at this instant.
+#[allow(dead_code, reason = "what is not compared is the evidence")]
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Leading {
+    pub(in crate::sim) process: usize,
+    pub(in crate::sim) surface: &'static str,
+    pub(in crate::sim) claim: Claim,
+    pub(in crate::sim) token: Token,
+    /// A forked or damaged store excuses this claim at this instant.
+    pub(in crate::sim) excused: bool,
+}
+
+/// Two processes with one claim are two leaders as well: a forked machine.
+pub(in crate::sim) fn check(leading: &[Leading]) -> Option<Violation> {
+    let first = leading.first()?;
+    let other = leading.iter().find(|l| {
+        let same = l.claim == first.claim && l.process == first.process;
+        !same && !l.excused && !first.excused
+    })?;
+    violation("I1", format!("{first:?} beside {other:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leading(process: usize, claim: u8, excused: bool) -> Leading {
+        Leading {
+            process,
+            surface: "http",
+            claim: Claim::from_bytes([claim; 16]),
+            token: Token::ZERO,
+            excused,
+        }
+    }
+
+    #[test]
+    fn one_claim_on_many_surfaces_is_one_leader() {
+        assert_eq!(check(&[]), None);
+        assert_eq!(check(&[leading(0, 1, false), leading(0, 1, false)]), None);
+    }
+
+    #[test]
+    fn two_claims_or_two_processes_are_two_leaders() {
+        assert!(check(&[leading(0, 1, false), leading(1, 2, false)]).is_some());
+        assert!(check(&[leading(0, 1, false), leading(1, 1, false)]).is_some());
+        assert_eq!(check(&[leading(0, 1, false), leading(1, 1, true)]), None);
+    }
+}

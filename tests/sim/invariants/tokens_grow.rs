@@ -1,0 +1,63 @@
+//! I3: the token grows with every acquisition and is never reused, beyond a
+//! loss of data that the acquirer could not know of.
+
+use super::{Violation, violation};
+use crate::election::Token;
+
+/// An acquisition that a majority has got.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Acquired {
+    pub(in crate::sim) token: Token,
+    /// The document's token before.
+    pub(in crate::sim) before: Token,
+    /// The highest that the acquirer was ever shown, or that its directory remembers.
+    pub(in crate::sim) known: Token,
+    /// The highest of any acquisition; `None` once somebody damaged the document.
+    pub(in crate::sim) highest: Option<Token>,
+}
+
+pub(in crate::sim) fn check(acquired: Acquired) -> Option<Violation> {
+    let Acquired {
+        token,
+        before,
+        known,
+        highest,
+    } = acquired;
+    if token > before && token > known && highest.is_none_or(|highest| token > highest) {
+        None
+    } else {
+        violation("I3", format!("{acquired:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acquired(numbers: [i64; 4]) -> Acquired {
+        let [token, before, known, highest] = numbers.map(|n| Token::new(n).expect("positive"));
+        Acquired {
+            token,
+            before,
+            known,
+            highest: Some(highest),
+        }
+    }
+
+    #[test]
+    fn a_higher_token_is_accepted() {
+        assert_eq!(check(acquired([8, 7, 7, 7])), None);
+        let damaged = Acquired {
+            highest: None,
+            ..acquired([2, 1, 1, 9])
+        };
+        assert_eq!(check(damaged), None);
+    }
+
+    #[test]
+    fn a_token_that_was_there_before_is_not() {
+        for numbers in [[7, 7, 6, 6], [7, 6, 7, 6], [7, 6, 6, 7]] {
+            assert!(check(acquired(numbers)).is_some(), "{numbers:?}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! I9: no wall clock decides anything: the same run with every wall clock and
+//! the servers' clocks left alone takes the same decisions.
+
+use super::{Violation, violation};
+
+/// All decisions of a run, condensed, and how many there were.
+pub(in crate::sim) type Decisions = (u64, u64);
+
+pub(in crate::sim) fn check(jumping: Decisions, steady: Decisions) -> Option<Violation> {
+    if jumping == steady {
+        None
+    } else {
+        violation("I9", format!("{jumping:?} with jumps, {steady:?} without"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_equal_decisions_are_accepted() {
+        assert_eq!(check((1, 2), (1, 2)), None);
+        assert!(check((1, 2), (3, 2)).is_some());
+    }
+}

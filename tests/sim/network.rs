@@ -1,0 +1,374 @@
+//! Calls on their way to the store and back, commits, and change streams.
+
+use super::cluster::{Event, World};
+use super::faults::Fault;
+use super::process::{CALLS_MAX, Class, Driven};
+use super::replica_set::{Landed, Stored};
+use super::{MS, SECOND};
+use crate::election::mutation::planted;
+use crate::election::{CallId, Input, Lease, Operation, Outcome, Watch};
+
+/// As in `store/mongo/change_stream.rs`.
+const BEAT: u64 = 10 * SECOND;
+
+impl World {
+    fn faulty(&self, fault: Fault) -> bool {
+        !self.calm && self.faults.has(fault)
+    }
+
+    /// A process hands a call to its driver.
+    pub(super) fn send(&mut self, process: usize, call: CallId, operation: Operation) {
+        self.check_call(process, call, &operation);
+        self.note(|| {
+            format!(
+                "p{process} sends #{call} {}",
+                super::report::operation(&operation)
+            )
+        });
+        self.decide(process, &operation);
+        let p = &mut self.processes[process];
+        if p.driver.len() >= CALLS_MAX {
+            self.coverage.hit("path", "too many calls");
+            let outcome = Outcome::Failed;
+            self.processes[process].deliver(Class::Reply, Input::Reply { call, outcome });
+            return;
+        }
+        p.driver.push(Driven {
+            call,
+            timed_out: false,
+        });
+        let (machine, timeout) = (p.machine, p.operation_timeout);
+        let timeout = self.stretched(machine, timeout);
+        self.at(self.now + timeout, Event::TimeUp { process, call });
+        // All chances are drawn whatever is switched on.
+        let roll = self.net.below(480);
+        let (quick, slow) = (self.net.between(1, 20) * MS, self.net.below(40_000) * MS);
+        let operation = Box::new(operation);
+        let answer = |outcome| Event::Answer {
+            process,
+            call,
+            outcome,
+        };
+        let land = |answered| Event::Land {
+            process,
+            call,
+            operation: operation.clone(),
+            answered,
+        };
+        let cut_until = self.machines[machine].cut_until;
+        if cut_until > self.now {
+            match roll % 4 {
+                0 | 1 => self.at(self.now + timeout * 9 / 10, answer(Outcome::Failed)),
+                2 => self.at(self.now + quick + slow, answer(Outcome::Unknown)),
+                _ => {
+                    // The connection lives, and its packets are sent again.
+                    self.at(cut_until + quick, land(roll % 8 == 3));
+                }
+            }
+            return;
+        }
+        let hit = |world: &mut Self, fault: Fault, from: u64, to: u64| {
+            let hit = world.faulty(fault) && (from..to).contains(&roll);
+            if hit {
+                world.coverage.fault(fault);
+            }
+            hit
+        };
+        if hit(self, Fault::Slow, 0, 40) {
+            self.at(self.now + quick + slow, land(true));
+        } else if hit(self, Fault::LostBefore, 40, 52) {
+            self.at(self.now + quick + slow, answer(Outcome::Unknown));
+        } else if hit(self, Fault::LostAfter, 52, 64) {
+            self.at(self.now + quick, land(false));
+            self.at(self.now + quick + slow, answer(Outcome::Unknown));
+        } else if hit(self, Fault::Duplicate, 64, 76) {
+            self.at(self.now + quick, land(true));
+            self.at(self.now + quick + slow, land(false));
+        } else if hit(self, Fault::Late, 76, 88) {
+            self.at(self.now + quick, answer(Outcome::Unknown));
+            self.at(self.now + quick + slow, land(false));
+        } else {
+            self.at(self.now + quick, land(true));
+        }
+    }
+
+    /// A call reaches the store.
+    pub(super) fn land(
+        &mut self,
+        process: usize,
+        call: CallId,
+        operation: Box<Operation>,
+        answered: bool,
+    ) {
+        let machine = self.processes[process].machine;
+        let stale = self.machines[machine].stale && self.set.is_deposed_up();
+        if self.never_sent.contains(&(process, call)) {
+            return;
+        }
+        if !stale && self.set.no_primary_until > self.now {
+            // Server selection waits for a primary, for a while.
+            let wait = self.set.no_primary_until - self.now;
+            let patience = self.stretched(machine, self.processes[process].operation_timeout);
+            if wait <= patience * 9 / 10 {
+                let event = Event::Land {
+                    process,
+                    call,
+                    operation,
+                    answered,
+                };
+                self.at(self.set.no_primary_until + MS, event);
+            } else if answered {
+                let outcome = Outcome::Failed;
+                self.never_sent.insert((process, call));
+                self.at(
+                    self.now + patience * 9 / 10,
+                    Event::Answer {
+                        process,
+                        call,
+                        outcome,
+                    },
+                );
+            }
+            return;
+        }
+        let identity = self.machines[machine].identity.clone();
+        let wall = self.machines[machine].wall_skew / 1_000_000;
+        let (landed, seq) = self.set.land(process, &identity, wall, &operation, stale);
+        if let Some(seq) = seq {
+            let at = self.now.max(self.set.no_majority_until) + self.net.between(1, 8) * MS;
+            self.at(at, Event::Commit(seq));
+        }
+        let way_back = self.net.between(1, 10) * MS;
+        match landed {
+            Landed::Answered(outcome) if answered => {
+                let event = Event::Answer {
+                    process,
+                    call,
+                    outcome,
+                };
+                self.at(self.now + way_back, event);
+            }
+            Landed::Waits(seq, outcome) if answered => {
+                let waiting = super::replica_set::Waiting {
+                    seq,
+                    process,
+                    call,
+                    outcome,
+                };
+                self.set.waiting.push(waiting);
+                self.acknowledge();
+            }
+            Landed::Silence if answered => {
+                self.coverage.hit("path", "a deposed primary is silent");
+                let event = Event::Answer {
+                    process,
+                    call,
+                    outcome: Outcome::Unknown,
+                };
+                self.at(self.now + way_back + 15 * SECOND, event);
+            }
+            Landed::Answered(_) | Landed::Waits(..) | Landed::Silence => {}
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        if self.set.no_majority_until > self.now {
+            return;
+        }
+        for waiting in self.set.acknowledged() {
+            let event = Event::Answer {
+                process: waiting.process,
+                call: waiting.call,
+                outcome: waiting.outcome,
+            };
+            let way_back = self.net.between(1, 10) * MS;
+            self.at(self.now + way_back, event);
+        }
+    }
+
+    /// A majority has got everything up to `seq`.
+    pub(super) fn commit(&mut self, seq: u64) {
+        let possible_at = self.set.no_majority_until.max(self.set.no_primary_until);
+        if possible_at > self.now {
+            self.at(possible_at + MS, Event::Commit(seq));
+            return;
+        }
+        for committed in self.set.commit(seq) {
+            self.check_commit(&committed);
+            self.tell_streams(&committed.after);
+        }
+        self.acknowledge();
+    }
+
+    /// An answer comes back to the driver.
+    pub(super) fn answer(&mut self, process: usize, call: CallId, outcome: Outcome) {
+        let machine = &self.machines[self.processes[process].machine];
+        if machine.cut_until > self.now && outcome != Outcome::Failed {
+            let at = machine.cut_until + MS;
+            let outcome = if self.net.one_in(2) {
+                outcome
+            } else {
+                Outcome::Unknown
+            };
+            self.at(
+                at,
+                Event::Answer {
+                    process,
+                    call,
+                    outcome,
+                },
+            );
+            return;
+        }
+        if let Some(driven) = self.processes[process].returned(call) {
+            if driven.timed_out {
+                self.coverage.hit("late", outcome.as_str());
+            }
+            self.input(process, Class::Reply, Input::Reply { call, outcome });
+        }
+    }
+
+    pub(super) fn time_up(&mut self, process: usize, call: CallId) {
+        if self.is_frozen(process) && self.net.one_in(2) {
+            // After a thaw, what arrived meanwhile may be looked at first.
+            let at = self.thaws_at(process) + MS;
+            self.at(at, Event::TimeUp { process, call });
+            return;
+        }
+        if self.processes[process].timed_out(call) {
+            let outcome = Outcome::Unknown;
+            self.input(process, Class::Reply, Input::Reply { call, outcome });
+        }
+    }
+
+    /// Everybody whose stream is open hears of a committed change.
+    fn tell_streams(&mut self, state: &Stored) {
+        for index in 0..self.live.len() {
+            let process = self.live[index];
+            let stream = &self.processes[process].stream;
+            if !stream.open || stream.silent {
+                continue;
+            }
+            let watch = match state.lease() {
+                Some(lease) => Watch::Changed(lease.clone()),
+                None => Watch::Unclear,
+            };
+            self.tell(process, watch);
+            let roll = self.net.below(60);
+            let late = self.net.below(20_000) * MS;
+            if self.faulty(Fault::StreamStale)
+                && roll < 6
+                && let Some(lease) = self.old_or_mixed(roll, state)
+            {
+                self.coverage.fault(Fault::StreamStale);
+                let opening = self.processes[process].stream.opening;
+                let watch = Box::new(Watch::Changed(lease));
+                self.at(
+                    self.now + late,
+                    Event::StreamSays {
+                        process,
+                        opening,
+                        watch,
+                    },
+                );
+            }
+        }
+    }
+
+    fn old_or_mixed(&mut self, roll: u64, state: &Stored) -> Option<Lease> {
+        let newest = state.lease()?.clone();
+        let count = self.set.backups.len();
+        let old = self.set.backups[self.net.index(count)].lease()?.clone();
+        Some(match roll {
+            0 | 1 => newest,
+            2 | 3 => old,
+            // What an old delta makes of the newest document known.
+            _ => Lease {
+                token: newest.token,
+                paused: newest.paused,
+                request: newest.request,
+                ..old
+            },
+        })
+    }
+
+    pub(super) fn tell(&mut self, process: usize, watch: Watch) {
+        let latency = self.net.between(1, 10) * MS;
+        let stream = &mut self.processes[process].stream;
+        let at = (self.now + latency).max(stream.last_at);
+        stream.last_at = at;
+        let opening = stream.opening;
+        let watch = Box::new(watch);
+        self.at(
+            at,
+            Event::StreamSays {
+                process,
+                opening,
+                watch,
+            },
+        );
+    }
+
+    pub(super) fn stream_opens(&mut self, process: usize, opening: u64) {
+        let p = &self.processes[process];
+        if !p.alive || p.stream.opening != opening {
+            return;
+        }
+        let machine = &self.machines[p.machine];
+        if machine.cut_until > self.now || self.set.no_primary_until > self.now {
+            self.stream_ends(process);
+            return;
+        }
+        let stream = &mut self.processes[process].stream;
+        stream.open = true;
+        stream.silent = false;
+        self.tell(process, Watch::Opened);
+        self.at(self.now + BEAT, Event::StreamBeats { process, opening });
+    }
+
+    pub(super) fn stream_beats(&mut self, process: usize, opening: u64) {
+        let stream = &self.processes[process].stream;
+        if stream.opening == opening && stream.open && !stream.silent {
+            self.tell(process, Watch::Alive);
+            self.at(self.now + BEAT, Event::StreamBeats { process, opening });
+        }
+    }
+
+    /// From now on nothing comes, until the watcher notices.
+    pub(super) fn stream_falls_silent(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        if p.stream.open {
+            p.stream.silent = true;
+            let opening = p.stream.opening;
+            let (machine, timeout) = (p.machine, p.operation_timeout);
+            let at = self.now + BEAT + self.stretched(machine, timeout);
+            self.at(at, Event::StreamSilent { process, opening });
+        }
+    }
+
+    /// The stream breaks; another is opened after a while.
+    pub(super) fn stream_ends(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        if !p.alive || !p.streams {
+            return;
+        }
+        p.stream.opening += 1;
+        p.stream.open = false;
+        p.stream.silent = false;
+        let opening = p.stream.opening;
+        let (machine, retry) = (p.machine, p.tunables.timings.retry_interval());
+        self.input(process, Class::News, Input::Watch(Watch::Lost));
+        let at = self.now + self.stretched(machine, retry);
+        self.at(at, Event::StreamOpens { process, opening });
+    }
+
+    pub(super) fn stream_says(&mut self, process: usize, opening: u64, watch: Watch) {
+        let stream = &self.processes[process].stream;
+        if stream.opening == opening && !stream.silent {
+            if planted!(NoReadAfterOpen) && watch == Watch::Opened {
+                return self.input(process, Class::News, Input::Watch(Watch::Alive));
+            }
+            self.input(process, Class::News, Input::Watch(watch));
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What an onlooker with true time writes down of each process, from its
+//! inputs and effects alone: nothing here asks the state machine.
+
+use crate::election::{
+    BootTime, CallId, Claim, Found, Input, Lease, Operation, Outcome, Reason, Revision, Timings,
+    Token, Tunables, Watch,
+};
+
+/// Revisions of which the first sight is remembered.
+const SIGHTS_MAX: usize = 12;
+
+/// A claim that a process made, and what it may do with it.
+#[derive(Debug, Clone)]
+pub(super) struct ClaimFacts {
+    pub(super) claim: Claim,
+    pub(super) token: Token,
+    pub(super) timings: Timings,
+    /// Writes that, acknowledged, give authority: when each was sent.
+    pub(super) sent: Vec<(CallId, Revision, BootTime)>,
+    /// The end of authority by the writes that were acknowledged in time.
+    pub(super) until: Option<BootTime>,
+    /// It had authority and has none any more.
+    pub(super) ended: bool,
+    pub(super) led: bool,
+    /// True time up to which this claim's leading beside another is excused.
+    pub(super) excused_until: u64,
+    pub(super) renewal_sent: BootTime,
+    /// Its release was sent.
+    pub(super) released: bool,
+    /// The highest token that its maker had been shown when it made it.
+    pub(super) known: Token,
+}
+
+/// When a revision was first shown, and the document as last shown with it.
+#[derive(Debug, Clone)]
+pub(super) struct Sight {
+    pub(super) first: BootTime,
+    pub(super) lease: Lease,
+}
+
+/// A leadership that is being given up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drain {
+    pub(super) token: Token,
+    pub(super) since: BootTime,
+    pub(super) until: BootTime,
+    pub(super) confirmed: bool,
+}
+
+/// All that is known of one process.
+#[derive(Debug, Clone)]
+pub(super) struct Facts {
+    pub(super) claims: Vec<ClaimFacts>,
+    pub(super) sights: Vec<Sight>,
+    /// The document as last read is none of ours.
+    pub(super) foreign: bool,
+    pub(super) known: Token,
+    /// The highest token that it was shown with its holder, in this life.
+    pub(super) known_here: Token,
+    pub(super) dead: Option<Claim>,
+    pub(super) drain: Option<Drain>,
+    pub(super) shutdown: bool,
+    /// Asked to step down: not before this instant, unless another with a higher token led.
+    pub(super) stay_out: Option<(BootTime, Token)>,
+    pub(super) last_read: Option<CallId>,
+    /// It leads or drains.
+    pub(super) holds: bool,
+    /// When the last turn was taken.
+    pub(super) decided: BootTime,
+    /// It has taken its turns in time since then.
+    pub(super) awake_since: BootTime,
+}
+
+impl Facts {
+    pub(super) fn new((dead, known): (Option<Claim>, Token)) -> Self {
+        Self {
+            claims: Vec::new(),
+            sights: Vec::new(),
+            foreign: false,
+            known,
+            known_here: Token::ZERO,
+            dead,
+            drain: None,
+            shutdown: false,
+            stay_out: None,
+            last_read: None,
+            holds: false,
+            decided: BootTime::default(),
+            awake_since: BootTime::default(),
+        }
+    }
+
+    pub(super) fn claim(&self, claim: Claim) -> Option<&ClaimFacts> {
+        self.claims.iter().rev().find(|c| c.claim == claim)
+    }
+
+    pub(super) fn claim_mut(&mut self, claim: Claim) -> Option<&mut ClaimFacts> {
+        self.claims.iter_mut().rev().find(|c| c.claim == claim)
+    }
+
+    /// The claim of this token that was acknowledged: attempts that never
+    /// were have the same.
+    pub(super) fn of_token(&self, token: Token) -> Option<&ClaimFacts> {
+        let acknowledged = |c: &&ClaimFacts| c.token == token && c.until.is_some();
+        self.claims.iter().rev().find(acknowledged)
+    }
+
+    pub(super) fn sight(&self, revision: Revision) -> Option<&Sight> {
+        self.sights
+            .iter()
+            .rev()
+            .find(|s| s.lease.revision == revision)
+    }
+
+    /// Notes what an input tells, before the process acts on it. Returns the
+    /// claim whose authority an acknowledgement extends, with its revision.
+    pub(super) fn told(
+        &mut self,
+        now: BootTime,
+        input: &Input,
+        tunables: &Tunables,
+    ) -> Option<(Claim, Revision)> {
+        match input {
+            Input::Reply { call, outcome } => {
+                let Outcome::Applied(found) = outcome else {
+                    return None;
+                };
+                let Found::Lease(lease) = found else {
+                    // An older read may be one that nobody waits for any more.
+                    if self.last_read == Some(*call) {
+                        self.shown(now, found);
+                    }
+                    return None;
+                };
+                let paused = self.sight(lease.revision).map(|s| s.lease.paused);
+                self.shown(now, found);
+                // It may be one that nobody waits for any more.
+                if let (Some(false), Some(sight)) = (paused, self.sights.last_mut()) {
+                    sight.lease.paused = false;
+                }
+                return self.acknowledged(*call, found);
+            }
+            Input::Watch(Watch::Changed(lease)) => {
+                let paused = self.sight(lease.revision).map(|s| s.lease.paused);
+                self.saw(now, lease);
+                // A holder takes an event for a hint to read.
+                if let (true, Some(false), Some(sight)) =
+                    (self.holds, paused, self.sights.last_mut())
+                {
+                    sight.lease.paused = false;
+                }
+            }
+            Input::WorkloadDone { token } => {
+                if let Some(drain) = self.drain.as_mut().filter(|d| d.token == *token) {
+                    drain.confirmed = true;
+                }
+            }
+            Input::Shutdown => {
+                self.shutdown = true;
+                if let (Some(drain), true) = (&mut self.drain, tunables.workload_ends_first) {
+                    drain.until = drain.until.min(now);
+                }
+            }
+            Input::Tick
+            | Input::Watch(_)
+            | Input::PrimaryChanged
+            | Input::Demoted { .. }
+            | Input::StepDown => {}
+            // The wait may be a shorter one now.
+            Input::Reconfigure(_) => self.stay_out = None,
+        }
+        None
+    }
+
+    fn shown(&mut self, now: BootTime, found: &Found) {
+        self.foreign = matches!(found, Found::Foreign(_));
+        if let Found::Lease(lease) = found {
+            self.saw(now, lease);
+        }
+    }
+
+    fn saw(&mut self, now: BootTime, lease: &Lease) {
+        self.known = self.known.max(lease.token);
+        if let Some(holder) = &lease.holder
+            && holder.lease_duration.valid().is_some()
+        {
+            self.known_here = self.known_here.max(lease.token);
+        }
+        self.foreign = false;
+        let own = |claim| self.claim(claim).is_some_and(|c| c.led);
+        let mine = lease.holder.as_ref().is_none_or(|h| own(h.claim));
+        if self
+            .stay_out
+            .is_some_and(|(_, token)| !mine && lease.token > token)
+        {
+            self.stay_out = None;
+        }
+        let index = self
+            .sights
+            .iter()
+            .position(|s| s.lease.revision == lease.revision);
+        let before = index.map(|index| self.sights.remove(index));
+        let first = before.as_ref().map_or(now, |sight| sight.first);
+        if self.sights.len() == SIGHTS_MAX {
+            self.sights.remove(0);
+        }
+        let mut lease = lease.clone();
+        // Somebody may have edited what it declares; whichever was believed.
+        if let (Some(holder), Some(old)) = (&mut lease.holder, before.and_then(|s| s.lease.holder))
+        {
+            let (new, old) = (&mut holder.lease_duration, old.lease_duration);
+            *new = if old.duration() < new.duration() {
+                old
+            } else {
+                *new
+            };
+        }
+        self.sights.push(Sight { first, lease });
+    }
+
+    fn acknowledged(&mut self, call: CallId, found: &Found) -> Option<(Claim, Revision)> {
+        let Found::Lease(lease) = found else {
+            return None;
+        };
+        let holder = lease.holder.as_ref()?.claim;
+        let facts = self.claim_mut(holder)?;
+        let (_, revision, sent) = *facts.sent.iter().find(|(id, _, _)| *id == call)?;
+        let until = sent + facts.timings.renew_deadline();
+        facts.until = Some(facts.until.map_or(until, |before| before.max(until)));
+        Some((holder, revision))
+    }
+
+    /// Notes a call that is about to be sent.
+    pub(super) fn calls(
+        &mut self,
+        decided: BootTime,
+        call: CallId,
+        operation: &Operation,
+        timings: Timings,
+        excused_until: u64,
+    ) {
+        match operation {
+            Operation::Acquire(new)
+            | Operation::TakeOver {
+                acquisition: new, ..
+            } => {
+                if self.claims.len() == 64 {
+                    self.claims.remove(0);
+                }
+                self.claims.push(ClaimFacts {
+                    claim: new.claim,
+                    token: new.token,
+                    timings,
+                    sent: vec![(call, new.revision, decided)],
+                    until: None,
+                    ended: false,
+                    led: false,
+                    excused_until,
+                    renewal_sent: decided,
+                    released: false,
+                    known: self.known,
+                });
+            }
+            Operation::Renew {
+                claim, revision, ..
+            } => {
+                if let Some(facts) = self.claim_mut(*claim) {
+                    if facts.sent.len() > 64 {
+                        facts.sent.remove(0);
+                    }
+                    facts.sent.push((call, *revision, decided));
+                    facts.renewal_sent = decided;
+                }
+            }
+            Operation::Read { .. } => self.last_read = Some(call),
+            Operation::Create { .. } | Operation::Release { .. } => {}
+        }
+    }
+
+    /// Notes what the status says after a turn.
+    pub(super) fn says(
+        &mut self,
+        now: BootTime,
+        stopping: Option<Token>,
+        reason: Option<Reason>,
+        tunables: &Tunables,
+    ) {
+        match (stopping, self.drain) {
+            (Some(token), before) if before.is_none_or(|d| d.token != token) => {
+                let ended_first = reason == Some(Reason::Shutdown) && tunables.workload_ends_first;
+                let delay = if ended_first {
+                    std::time::Duration::ZERO
+                } else {
+                    tunables.handoff_delay
+                };
+                self.drain = Some(Drain {
+                    token,
+                    since: now,
+                    until: now + delay,
+                    confirmed: false,
+                });
+                if matches!(reason, Some(Reason::Requested | Reason::Transferred)) {
+                    let until = now + tunables.timings.lease_duration();
+                    self.stay_out = Some((until, token));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The store: a primary, what a majority has, and at times a deposed primary
+//! that does not know yet.
+//!
+//! A write changes the primary at once and is acknowledged when a majority has
+//! it; a failover discards a suffix of what it has not. Filters and updates
+//! are those that the operations stand for (`store/mongo/document.rs`; the
+//! contract suite holds the two together).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::election::mutation::planted;
+use crate::election::{
+    Acquisition, Claim, Found, Holder, Identity, Lease, Operation, Outcome, Revision, WallMillis,
+};
+
+/// As in `store/mongo/document.rs`.
+pub(super) const HISTORY_MAX: usize = 20;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Document {
+    Missing,
+    Lease(Lease),
+    Foreign,
+}
+
+/// The document and what is not told to candidates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) document: Document,
+    pub(super) history: usize,
+}
+
+/// A write that not every member has.
+struct Entry {
+    seq: u64,
+    state: Stored,
+    by: Writer,
+}
+
+/// Who wrote an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writer {
+    Process(usize),
+    /// A person.
+    Operator,
+}
+
+/// Who waits for an acknowledgement.
+#[derive(Debug, Clone)]
+pub(super) struct Waiting {
+    pub(super) seq: u64,
+    pub(super) process: usize,
+    pub(super) call: crate::election::CallId,
+    pub(super) outcome: Outcome,
+}
+
+/// What becomes of a call that reached a member.
+pub(super) enum Landed {
+    /// It is answered at once.
+    Answered(Outcome),
+    /// It is answered when a majority has everything up to this.
+    Waits(u64, Outcome),
+    /// Nobody answers.
+    Silence,
+}
+
+/// A primary that lost the others' votes.
+struct Deposed {
+    state: Stored,
+    committed: Stored,
+}
+
+/// A write that a majority has got.
+pub(super) struct Committed {
+    pub(super) before: Stored,
+    pub(super) after: Stored,
+    pub(super) by: Writer,
+}
+
+pub(super) struct ReplicaSet {
+    primary: Stored,
+    committed: Stored,
+    suffix: VecDeque<Entry>,
+    seq: u64,
+    deposed: Option<Deposed>,
+    pub(super) waiting: Vec<Waiting>,
+    /// Every revision that a majority ever had.
+    pub(super) durable: BTreeSet<Revision>,
+    /// Older states, as backups have them.
+    pub(super) backups: Vec<Stored>,
+    pub(super) no_primary_until: u64,
+    pub(super) no_majority_until: u64,
+    /// What the primary believes the time to be, beside the truth.
+    pub(super) clock_skew: i64,
+}
+
+impl Stored {
+    fn found(&self) -> Found {
+        match &self.document {
+            Document::Missing => Found::Missing,
+            Document::Lease(lease) => Found::Lease(lease.clone()),
+            Document::Foreign => Found::Foreign("somebody else's".to_owned()),
+        }
+    }
+
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        match &self.document {
+            Document::Lease(lease) => Some(lease),
+            Document::Missing | Document::Foreign => None,
+        }
+    }
+
+    pub(super) fn lease_mut(&mut self) -> Option<&mut Lease> {
+        match &mut self.document {
+            Document::Lease(lease) => Some(lease),
+            Document::Missing | Document::Foreign => None,
+        }
+    }
+
+    /// Does what the operation says; tells whether its filter matched.
+    fn write(&mut self, by: &Identity, wall: i64, operation: &Operation) -> bool {
+        match operation {
+            Operation::Read { .. } => false,
+            Operation::Create { revision, token } => {
+                let absent = self.document == Document::Missing;
+                if absent {
+                    self.document = Document::Lease(free(*revision, *token));
+                    self.history = 0;
+                }
+                absent
+            }
+            Operation::Acquire(new) => self.acquire(by, wall, new, true),
+            Operation::TakeOver { acquisition, .. } => {
+                let matched = self.acquire(by, wall, acquisition, false);
+                self.log(matched);
+                matched
+            }
+            Operation::Renew {
+                claim,
+                revision,
+                chain,
+            } => self.mine(*claim, chain, |lease| lease.revision = *revision),
+            Operation::Release {
+                claim,
+                revision,
+                chain,
+                reserved_for,
+                ..
+            } => {
+                let matched = self.mine(*claim, chain, |lease| {
+                    lease.revision = *revision;
+                    lease.holder = None;
+                    lease.reserved_for.clone_from(reserved_for);
+                });
+                self.log(matched);
+                matched
+            }
+        }
+    }
+
+    fn log(&mut self, matched: bool) {
+        self.history = (self.history + usize::from(matched)).min(HISTORY_MAX);
+    }
+
+    fn acquire(&mut self, by: &Identity, wall: i64, new: &Acquisition, only_free: bool) -> bool {
+        if planted!(FollowerUpserts) && self.document == Document::Missing {
+            self.document = Document::Lease(free(new.expected, new.token));
+        }
+        let Some(lease) = self.lease_mut().filter(|l| {
+            l.revision == new.expected
+                && (!l.paused || planted!(PauseIgnored))
+                && (!only_free || l.holder.is_none())
+        }) else {
+            return false;
+        };
+        lease.token = new.token;
+        lease.revision = new.revision;
+        lease.request = None;
+        lease.reserved_for = None;
+        lease.holder = Some(Holder {
+            identity: by.clone(),
+            session: new.session,
+            claim: new.claim,
+            acquired_at: WallMillis(wall),
+            lease_duration: new.lease_duration,
+        });
+        true
+    }
+
+    fn mine(&mut self, claim: Claim, chain: &[Revision], change: impl FnOnce(&mut Lease)) -> bool {
+        let Some(lease) = self.lease_mut().filter(|l| {
+            l.holder.as_ref().is_some_and(|h| h.claim == claim)
+                && (chain.contains(&l.revision) || planted!(NoRevisionChain))
+        }) else {
+            return false;
+        };
+        change(lease);
+        true
+    }
+}
+
+fn free(revision: Revision, token: crate::election::Token) -> Lease {
+    Lease {
+        token,
+        revision,
+        holder: None,
+        paused: false,
+        request: None,
+        reserved_for: None,
+    }
+}
+
+impl ReplicaSet {
+    pub(super) fn new() -> Self {
+        let empty = Stored {
+            document: Document::Missing,
+            history: 0,
+        };
+        Self {
+            primary: empty.clone(),
+            committed: empty,
+            suffix: VecDeque::new(),
+            seq: 0,
+            deposed: None,
+            waiting: Vec::new(),
+            durable: BTreeSet::new(),
+            backups: Vec::new(),
+            no_primary_until: 0,
+            no_majority_until: 0,
+            clock_skew: 0,
+        }
+    }
+
+    pub(super) fn primary(&self) -> &Stored {
+        &self.primary
+    }
+
+    pub(super) fn is_deposed_up(&self) -> bool {
+        self.deposed.is_some()
+    }
+
+    /// A call reaches a member; the answer to a changed document is what
+    /// stands after the write. Returns the sequence number that is to be
+    /// replicated, if there is one.
+    pub(super) fn land(
+        &mut self,
+        process: usize,
+        by: &Identity,
+        wall: i64,
+        operation: &Operation,
+        stale: bool,
+    ) -> (Landed, Option<u64>) {
+        if let (true, Some(deposed)) = (stale, &mut self.deposed) {
+            let landed = match operation {
+                Operation::Read { confirm: false } if planted!(LocalReadConcern) => {
+                    Landed::Answered(Outcome::Applied(deposed.state.found()))
+                }
+                Operation::Read { confirm: false } => {
+                    Landed::Answered(Outcome::Applied(deposed.committed.found()))
+                }
+                Operation::Read { confirm: true } => Landed::Silence,
+                write => {
+                    let matched = deposed.state.write(by, wall, write);
+                    match (planted!(WriteConcernOne), matched) {
+                        (false, _) => Landed::Silence,
+                        (true, true) => Landed::Answered(Outcome::Applied(deposed.state.found())),
+                        (true, false) => Landed::Answered(Outcome::Rejected),
+                    }
+                }
+            };
+            return (landed, None);
+        }
+        match operation {
+            Operation::Read { confirm: false } if planted!(LocalReadConcern) => (
+                Landed::Answered(Outcome::Applied(self.primary.found())),
+                None,
+            ),
+            Operation::Read { confirm: false } => (
+                Landed::Answered(Outcome::Applied(self.committed.found())),
+                None,
+            ),
+            Operation::Read { confirm: true } => {
+                let outcome = Outcome::Applied(self.primary.found());
+                (Landed::Waits(self.seq, outcome), None)
+            }
+            write => {
+                let mut state = self.primary.clone();
+                let matched = state.write(by, wall, write);
+                if !matched {
+                    let landed = match planted!(WriteConcernOne) {
+                        false => Landed::Waits(self.seq, Outcome::Rejected),
+                        true => Landed::Answered(Outcome::Rejected),
+                    };
+                    return (landed, None);
+                }
+                let outcome = Outcome::Applied(state.found());
+                let seq = self.append(state, Writer::Process(process));
+                let landed = match planted!(WriteConcernOne) {
+                    false => Landed::Waits(seq, outcome),
+                    true => Landed::Answered(outcome),
+                };
+                (landed, Some(seq))
+            }
+        }
+    }
+
+    fn append(&mut self, state: Stored, by: Writer) -> u64 {
+        self.seq += 1;
+        self.primary = state.clone();
+        self.suffix.push_back(Entry {
+            seq: self.seq,
+            state,
+            by,
+        });
+        self.seq
+    }
+
+    /// A person changes the document; `None` if nothing changed.
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut Stored)) -> Option<u64> {
+        let mut state = self.primary.clone();
+        change(&mut state);
+        (state != self.primary).then(|| self.append(state, Writer::Operator))
+    }
+
+    /// A majority has everything up to `seq`, unless a failover discarded it.
+    pub(super) fn commit(&mut self, seq: u64) -> Vec<Committed> {
+        let mut all = Vec::new();
+        while self.suffix.front().is_some_and(|entry| entry.seq <= seq) {
+            let Some(Entry { state, by, .. }) = self.suffix.pop_front() else {
+                break;
+            };
+            let before = std::mem::replace(&mut self.committed, state.clone());
+            if let Some(lease) = state.lease() {
+                self.durable.insert(lease.revision);
+            }
+            if self.backups.len() < 64 && state.document != Document::Foreign {
+                self.backups.push(state.clone());
+            }
+            all.push(Committed {
+                before,
+                after: state,
+                by,
+            });
+        }
+        all
+    }
+
+    /// The answers that are due now.
+    pub(super) fn acknowledged(&mut self) -> Vec<Waiting> {
+        let open = self.suffix.front().map_or(u64::MAX, |entry| entry.seq);
+        self.waiting.extract_if(.., |w| w.seq < open).collect()
+    }
+
+    /// Another member becomes primary: it has the first `kept` of what no
+    /// majority had. Returns who waits in vain, and what is still to be replicated.
+    pub(super) fn fail_over(
+        &mut self,
+        kept: usize,
+        deposed_lives: bool,
+    ) -> (Vec<Waiting>, Option<u64>) {
+        self.deposed = deposed_lives.then(|| Deposed {
+            state: self.primary.clone(),
+            committed: self.committed.clone(),
+        });
+        self.suffix.truncate(kept);
+        let newest = self.suffix.back();
+        self.primary = newest.map_or(&self.committed, |e| &e.state).clone();
+        let to_replicate = newest.map(|e| e.seq);
+        (std::mem::take(&mut self.waiting), to_replicate)
+    }
+
+    pub(super) fn open_writes(&self) -> usize {
+        self.suffix.len()
+    }
+
+    pub(super) fn deposed_learns(&mut self) {
+        self.deposed = None;
+    }
+}

@@ -1,0 +1,295 @@
+//! Seeds: one, many, the smallest set of faults that fails, and the tests.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use super::cluster::World;
+use super::coverage::Coverage;
+use super::faults::Faults;
+use super::invariants::healing::{self, Longest};
+use super::invariants::{Violation, wall_clocks_decide_nothing};
+use super::process::LEASE_MAX;
+use super::{RUN, SECOND};
+use crate::election::mutation::{self, Mutation};
+
+/// The slowest clock, per mille of the fastest: 3/4 of it is the bound of the
+/// durations that are drawn.
+pub(super) const SLOWEST: u64 = 760;
+/// Seeds of `make test`.
+const SEEDS: u64 = 20_000;
+/// After this many seeds one is run again with steady wall clocks.
+const STEADY_EVERY: u64 = 50;
+
+/// What a run came to.
+pub(super) struct Ran {
+    pub(super) violation: Option<Violation>,
+    pub(super) coverage: Coverage,
+    pub(super) decisions: (u64, u64),
+    pub(super) faults: Faults,
+    pub(super) trace: Vec<String>,
+}
+
+/// How a run is set up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setup {
+    pub(super) seed: u64,
+    /// `None`: as the seed says.
+    pub(super) faults: Option<Faults>,
+    pub(super) slowest: u64,
+    pub(super) traced: bool,
+    /// Wall clocks and servers' clocks are never set.
+    pub(super) steady: bool,
+}
+
+impl Setup {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            faults: None,
+            slowest: SLOWEST,
+            traced: false,
+            steady: false,
+        }
+    }
+}
+
+/// Ten minutes of faults, then peace until somebody must lead.
+pub(super) fn run(setup: Setup) -> Ran {
+    let mut world = World::new(setup.seed, setup.faults, setup.slowest);
+    world.trace = setup.traced.then(Vec::new);
+    world.skewed = !setup.steady;
+    let end = catch_unwind(AssertUnwindSafe(|| live(&mut world, setup.slowest)));
+    if let Err(panic) = end {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+            .unwrap_or_default();
+        world.found(Some(Violation {
+            invariant: "assertion",
+            evidence: text,
+        }));
+    }
+    Ran {
+        violation: world.violation,
+        coverage: world.coverage,
+        decisions: world.decisions,
+        faults: world.faults,
+        trace: world.trace.unwrap_or_default(),
+    }
+}
+
+fn live(world: &mut World, slowest: u64) {
+    while world.now < RUN && world.violation.is_none() {
+        world.step(RUN);
+    }
+    if world.violation.is_some() {
+        return;
+    }
+    world.heal();
+    let bound = healing::bound(Longest {
+        lease_duration: LEASE_MAX,
+        reservation: Duration::from_secs(5),
+        operation_timeout: Duration::from_secs(3),
+        retry_interval: Duration::from_secs(1),
+        rate: u32::try_from(slowest).expect("per mille"),
+    });
+    // A renewal interval until the holder notices what was done to the document.
+    let bound = bound + Duration::from_secs(5);
+    let calm = world.now + u64::try_from(bound.as_nanos()).expect("short");
+    while world.now < calm && world.violation.is_none() {
+        world.step(calm);
+    }
+    let leaders = world.leaders();
+    world.found(healing::check(leaders, bound));
+}
+
+/// Fewer and fewer kinds of faults, as long as the same invariant breaks.
+pub(super) fn shrink(setup: Setup, invariant: &str) -> Faults {
+    let mut faults = run(setup).faults;
+    for fault in faults.list() {
+        let fewer = faults.without(fault);
+        let again = run(Setup {
+            faults: Some(fewer),
+            ..setup
+        });
+        if again.violation.is_some_and(|v| v.invariant == invariant) {
+            faults = fewer;
+        }
+    }
+    faults
+}
+
+/// What is printed of a failing seed.
+fn explain(setup: Setup, violation: &Violation, lines: usize) -> String {
+    let faults = shrink(setup, violation.invariant);
+    let ran = run(Setup {
+        faults: Some(faults),
+        traced: true,
+        ..setup
+    });
+    let from = ran.trace.len().saturating_sub(lines);
+    format!(
+        "seed {}: {violation:?}\nthe fewest faults with which it fails: {:?}\n{}\n\
+         again: make replay SEED={}",
+        setup.seed,
+        faults.list(),
+        ran.trace[from..].join("\n"),
+        setup.seed,
+    )
+}
+
+/// Runs many seeds on all cores; stops at the first failure.
+pub(super) fn walk(seeds: std::ops::Range<u64>, slowest: u64) -> Result<Coverage, String> {
+    let next = std::sync::atomic::AtomicU64::new(seeds.start);
+    let failed = std::sync::atomic::AtomicBool::new(false);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    let one = || {
+        let mut coverage = Coverage::default();
+        loop {
+            let seed = next.fetch_add(1, order);
+            if seed >= seeds.end || failed.load(order) {
+                return Ok(coverage);
+            }
+            let setup = Setup {
+                slowest,
+                ..Setup::new(seed)
+            };
+            let ran = run(setup);
+            coverage.add(&ran.coverage);
+            let mut violation = ran.violation;
+            if violation.is_none() && seed.is_multiple_of(STEADY_EVERY) {
+                violation = unsteady(setup, ran.decisions);
+            }
+            if let Some(violation) = violation {
+                failed.store(true, order);
+                return Err(explain(setup, &violation, 60));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let walkers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let mut all = Coverage::default();
+        for walker in walkers {
+            all.add(&walker.join().expect("a walker does not panic")?);
+        }
+        Ok(all)
+    })
+}
+
+/// I9: the same seed with steady wall clocks.
+pub(super) fn unsteady(setup: Setup, decisions: (u64, u64)) -> Option<Violation> {
+    let steady = run(Setup {
+        steady: true,
+        ..setup
+    });
+    wall_clocks_decide_nothing::check(decisions, steady.decisions)
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+    )
+}
+
+#[test]
+fn all_invariants_hold_whatever_happens_within_the_ratio() {
+    if let Err(failure) = walk(0..number("SIM_SEEDS").unwrap_or(SEEDS), SLOWEST) {
+        panic!("{failure}");
+    }
+}
+
+/// `SURVEY=N`: which invariants break in the first N seeds, and where first.
+#[test]
+fn survey() {
+    let mut broken = std::collections::BTreeMap::<_, (u64, u64, String)>::new();
+    for seed in 0..number("SURVEY").unwrap_or(0) {
+        if let Some(violation) = run(Setup::new(seed)).violation {
+            let text = violation.evidence;
+            broken
+                .entry(violation.invariant)
+                .or_insert((0, seed, text))
+                .0 += 1;
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// `make soak SEEDS=N`: more seeds, from a place of their own, and what they hit.
+#[test]
+fn soak() {
+    let Some(seeds) = number("SOAK_SEEDS") else {
+        return;
+    };
+    let first = number("SOAK_FIRST").unwrap_or(1 << 32);
+    match walk(first..first + seeds, SLOWEST) {
+        Ok(coverage) => {
+            #[allow(clippy::print_stdout, reason = "what was asked for")]
+            {
+                println!(
+                    "{coverage}{seeds} seeds from {first}, {} simulated hours",
+                    seeds / 6
+                );
+            }
+            assert_eq!(coverage.missing(), Vec::<String>::new(), "never hit");
+        }
+        Err(failure) => panic!("{failure}"),
+    }
+}
+
+/// `make replay SEED=N`: one seed with every line, and the fewest faults.
+#[test]
+fn replay() {
+    let Some(seed) = number("REPLAY_SEED") else {
+        return;
+    };
+    let mutation = std::env::var("REPLAY_MUTATION").ok();
+    let mutation = mutation.map(|name| {
+        let named = |m: &&Mutation| format!("{m:?}") == name;
+        *Mutation::ALL
+            .iter()
+            .find(named)
+            .expect("a mutation of that name")
+    });
+    mutation::with(mutation, || {
+        let setup = Setup::new(seed);
+        let ran = run(setup);
+        let lines = number("REPLAY_LINES").map_or(usize::MAX, |n| n as usize);
+        if let Some(violation) = ran.violation {
+            panic!("{}", explain(setup, &violation, lines));
+        }
+    });
+}
+
+#[test]
+fn a_run_is_decided_by_its_seed() {
+    let traced = |seed| {
+        let ran = run(Setup {
+            traced: true,
+            ..Setup::new(seed)
+        });
+        (ran.decisions, ran.trace, ran.coverage)
+    };
+    for seed in 0..5 {
+        assert_eq!(traced(seed), traced(seed));
+    }
+    assert_ne!(traced(1).0, traced(2).0);
+}
+
+#[test]
+fn i1_breaks_when_clock_rates_differ_too_much_so_the_check_works() {
+    let broken = (0..200).find_map(|seed| {
+        let ran = run(Setup {
+            slowest: 300,
+            ..Setup::new(seed)
+        });
+        ran.violation.filter(|v| v.invariant == "I1").map(|_| seed)
+    });
+    assert!(broken.is_some(), "two hundred seeds without two leaders");
+}
+
+/// The second of the run's parts is as long as the protocol says.
+const _: () = assert!(RUN >= 600 * SECOND);

@@ -1,0 +1,31 @@
+//! A deterministic simulation of the shipped state machine.
+//!
+//! No thread, no clock, no socket: one seed decides everything, and the same
+//! seed gives the same run. What the runner, the file thread, the driver and
+//! the replica set do is modelled; `Election` is the type that ships.
+//! `docs/verification.md` says what is covered, and how to add a piece.
+
+mod check;
+mod cluster;
+mod coverage;
+mod dice;
+mod disturb;
+mod faults;
+mod files;
+mod happen;
+mod invariants;
+mod network;
+mod observer;
+mod planted_bugs;
+mod process;
+mod replica_set;
+mod report;
+mod run;
+mod turn;
+
+/// A millisecond in true nanoseconds.
+const MS: u64 = 1_000_000;
+/// A second.
+const SECOND: u64 = 1_000 * MS;
+/// The part of a run in which there are faults.
+const RUN: u64 = 600 * SECOND;

@@ -1,0 +1,191 @@
+//! One turn of a process, in the order in which `runner.rs` takes its steps.
+
+use super::MS;
+use super::cluster::{Event, World};
+use super::files::{Health, Round, Says};
+use super::process::{Class, Cut};
+use crate::election::mutation::planted;
+use crate::election::{Authority, Effect, Input, Outcome, Status};
+
+impl World {
+    /// Lets a process do all that waits.
+    pub(super) fn pump(&mut self, process: usize) {
+        for _ in 0..10_000 {
+            if !self.processes[process].alive || self.is_frozen(process) {
+                return;
+            }
+            self.look_at_files(process);
+            let now = self.clock(process);
+            let p = &mut self.processes[process];
+            if let Some(cut) = p.cut.take() {
+                self.finish(process, cut);
+                continue;
+            }
+            if p.exiting || self.violation.is_some() {
+                return;
+            }
+            let input = if p.election.next_wakeup().is_some_and(|at| at <= now) {
+                Input::Tick
+            } else if let Some((_, input)) = p.inbox.pop_front() {
+                input
+            } else {
+                return;
+            };
+            self.turn(process, input);
+        }
+        panic!("p{process} does not come to rest");
+    }
+
+    fn turn(&mut self, process: usize, input: Input) {
+        let now = self.clock(process);
+        if self.trace.is_some() && input != Input::Tick {
+            let text = super::report::input(&input);
+            self.note(|| format!("p{process} gets {text}"));
+        }
+        self.before_turn(process, now, &input);
+        let p = &mut self.processes[process];
+        let valid_until = |status: &Status| status.authority.map(|a: Authority| a.valid_until);
+        let before = valid_until(p.election.status());
+        let acknowledgement = matches!(
+            &input,
+            Input::Reply {
+                outcome: Outcome::Applied(_),
+                ..
+            }
+        );
+        if let Input::Reconfigure(tunables) = &input {
+            p.tunables = *tunables;
+        }
+        p.election.handle(now, input, &mut p.random);
+        let after = valid_until(p.election.status());
+        p.leads_now = after.is_some();
+        self.after_turn(process, now, before, after, acknowledgement);
+        match self.processes[process].stall_next.take() {
+            Some((cut, length)) => {
+                if cut == Cut::BeforeEffects {
+                    self.first_half(process);
+                }
+                self.processes[process].cut = Some(cut);
+                self.coverage.hit("path", "cut in a turn");
+                self.freeze(process, self.now + length);
+            }
+            None => self.finish(process, Cut::BeforePublish),
+        }
+    }
+
+    fn finish(&mut self, process: usize, cut: Cut) {
+        if cut == Cut::BeforePublish {
+            self.first_half(process);
+        }
+        if planted!(EffectsBeforeStatus) {
+            self.processes[process].publish();
+        } else {
+            self.carry_out(process);
+        }
+        self.look_at_files(process);
+    }
+
+    /// The status is published before the effects are carried out.
+    fn first_half(&mut self, process: usize) {
+        if planted!(EffectsBeforeStatus) {
+            self.carry_out(process);
+        } else {
+            self.processes[process].publish();
+        }
+    }
+
+    fn carry_out(&mut self, process: usize) {
+        for effect in self.processes[process].effects() {
+            match effect {
+                Effect::Call { id, operation } => self.send(process, id, operation),
+                Effect::Demote => self.processes[process].files.flush(),
+                Effect::Remember { claim, token } => {
+                    self.processes[process].files.remember = Some((claim, token));
+                }
+                Effect::Transition(transition) => {
+                    self.note(|| format!("p{process} {transition:?}"));
+                    self.coverage.transition(&transition);
+                    if let Some(token) = self.processes[process].published.stepping_down {
+                        self.workload_ends(process, token);
+                    }
+                }
+                Effect::Notice(notice) => self.noticed(process, &notice),
+                Effect::Exit => {
+                    self.processes[process].exiting = true;
+                    let at = self.now + 250 * MS;
+                    self.at(at, Event::Exited { process });
+                }
+            }
+        }
+    }
+
+    fn workload_ends(&mut self, process: usize, token: crate::election::Token) {
+        let machine = self.processes[process].machine;
+        if let Some(within) = self.machines[machine].confirms_within {
+            let at = self.now + 1 + self.chance.below(within);
+            let input = Box::new(Input::WorkloadDone { token });
+            let class = Class::Machine;
+            self.at(
+                at,
+                Event::Input {
+                    process,
+                    class,
+                    input,
+                },
+            );
+        }
+    }
+
+    pub(super) fn look_at_files(&mut self, process: usize) {
+        if self.is_frozen(process) || !self.processes[process].alive {
+            return;
+        }
+        let now = self.clock(process);
+        let p = &mut self.processes[process];
+        let boot = self.machines[p.machine].boot;
+        let directory = &mut self.directories[p.directory];
+        if !matches!(directory.health, Health::Hangs | Health::ReadOnly)
+            && let Some((claim, token)) = p.files.remember.take()
+        {
+            let inode = directory.inode;
+            directory.record = Some(super::files::Record {
+                claim,
+                token,
+                boot,
+                inode,
+            });
+        }
+        let facts = &p.facts;
+        let says = |status: &Status| {
+            let authority = status.authority?;
+            let claim = facts.of_token(authority.token)?.claim;
+            Some(Says {
+                process,
+                claim,
+                token: authority.token,
+                until: authority.valid_until,
+                boot,
+            })
+        };
+        let refresh = p.tunables.timings.renew_interval();
+        match p.files.look(&p.published, now, refresh, says) {
+            Round::Idle => {}
+            Round::Writes => {
+                let length = match directory.health {
+                    Health::Slow => self.chance.between(1, 2_000) * MS,
+                    Health::Good | Health::Full | Health::ReadOnly | Health::Hangs => MS / 5,
+                };
+                let at = self.now + length;
+                self.at(at, Event::Written { process });
+            }
+            Round::Shown(flushes) => self.flushed(process, flushes, true),
+        }
+    }
+
+    pub(super) fn flushed(&mut self, process: usize, flushes: usize, shown: bool) {
+        for _ in 0..flushes {
+            let input = Input::Demoted { shown };
+            self.processes[process].deliver(Class::Demoted, input);
+        }
+    }
+}

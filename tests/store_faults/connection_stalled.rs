@@ -1,0 +1,39 @@
+//! Goal: a leader whose own connection hangs says no before anybody else
+//! leads (I1), and what it had sent does no harm when it lands late.
+//! Method: the leader alone is behind a proxy that holds everything.
+
+use leasehold_testbed::{DaemonTimings, Witness, run};
+
+use crate::scene::{LONG, follows, leader_of, shared_stage, token, undisturbed};
+
+#[test]
+fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
+    run(async {
+        let stage = shared_stage().await;
+        let proxy = stage.set().proxy();
+        let uri = stage.set().proxied_uri(&proxy);
+        let a = stage.candidate("a").uri(&uri).start();
+        a.wait_leads(LONG).await;
+        let (b, c) = (stage.candidate("b").start(), stage.candidate("c").start());
+        follows(&b, "a").await;
+        follows(&c, "a").await;
+        let witness = Witness::of([&a, &b, &c]);
+
+        proxy.stall();
+        let next = leader_of(&[&b, &c]).await;
+        assert!(!a.leads());
+        let (code, _) = a.http("/leader").await.expect("an answer");
+        assert_eq!(code, 503);
+        let reigns = witness.reigns();
+        assert!(reigns[0].last_ns < reigns[1].first_ns, "{reigns:?}");
+
+        let claim = stage.stored().claim().await;
+        assert!(proxy.held_requests() > 0);
+        proxy.resume();
+        follows(&a, next.identity()).await;
+        // A lease duration in which late writes would show.
+        undisturbed(&stage, &claim, DaemonTimings::SHORT.lease_duration).await;
+        assert_eq!(token(next), Some(2));
+        assert_eq!(witness.leaders(), ["a", next.identity()]);
+    });
+}

@@ -1,0 +1,127 @@
+//! Goal: two processes with one claim (a forked machine) end in one leader
+//! within a renew_interval, and the one that gives way does not release its
+//! twin's lease. A copied status directory does not even make two.
+//! Method: the test renews in the database with the leader's own claim, and a
+//! second daemon starts with a copy of the first one's status directory.
+//!
+//! Where claims are forked, two leaders overlap for a renew_interval and a
+//! round trip; no lock can prevent that, and the documentation says so.
+
+use std::time::Duration;
+
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{Daemon, DaemonTimings, Scratch, Stage, Witness, run};
+use serde_json::Value;
+
+use crate::scene::{LONG, eventually, renews, said, shared_stage, throughout, token, transitions};
+
+const DUPLICATE: &str = "another process renewed with this one's claim";
+
+/// What a forked machine does: it renews `a`'s claim, for some time, and then
+/// is heard of no more. `a` must give way and must not take the lease from it.
+async fn a_twin_renews(stage: &Stage, a: &Daemon) {
+    let witness = Witness::of([a]);
+    let stored = stage.stored();
+    let claim = stored.claim().await.expect("a claim");
+    let session = a.status()["session"].clone();
+    let forked = boottime_ns();
+    assert!(stored.renew_as(&claim).await);
+    a.wait_until(|status| status["leader"] == false, LONG).await;
+    let lasted = Duration::from_nanos(boottime_ns() - forked);
+    // A renew_interval and a round trip, on a busy machine.
+    let most = DaemonTimings::SHORT.renew_interval + Duration::from_millis(1_500);
+    assert!(lasted < most, "said leader for {lasted:?}");
+
+    let twin_lives = Duration::from_millis(2_000);
+    throughout(twin_lives, "the twin keeps its lease", async || {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        !a.leads() && stored.renew_as(&claim).await
+    })
+    .await;
+    let last = boottime_ns();
+    assert!(transitions(a, "duplicate").await >= 1.0, "{}", a.logs());
+    assert_eq!(said(a, DUPLICATE), 1);
+    assert_ne!(a.status()["session"], session);
+    // The twin is waited for as for anybody: its renewals count.
+    a.wait_leads(LONG).await;
+    assert!(boottime_ns() - last >= 2_500_000_000);
+    assert_eq!(token(a), Some(2));
+    let reasons = stored.reasons().await;
+    assert_eq!(reasons, ["took_over"], "not released");
+    drop(witness);
+}
+
+#[test]
+fn a_twin_that_renews_is_given_way_to_by_the_change_stream() {
+    run(async {
+        let stage = shared_stage().await;
+        let a = stage.candidate("a").start();
+        a.wait_leads(LONG).await;
+        a_twin_renews(&stage, &a).await;
+    });
+}
+
+#[test]
+fn a_twin_that_renews_is_given_way_to_at_the_next_renewal() {
+    run(async {
+        let stage = shared_stage().await;
+        let proxy = stage.set().proxy();
+        proxy.hold_requests_containing("$changeStream");
+        let uri = stage.set().proxied_uri(&proxy);
+        let a = stage.candidate("a").uri(&uri).start();
+        a.wait_leads(LONG).await;
+        a_twin_renews(&stage, &a).await;
+    });
+}
+
+#[test]
+fn with_a_change_stream_a_twin_is_noticed_before_the_next_renewal_is_due() {
+    run(async {
+        // The next renewal is three seconds away.
+        let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+        let a = stage.candidate("a").start();
+        a.wait_leads(LONG).await;
+        renews(&a).await;
+        let stored = stage.stored();
+        let claim = stored.claim().await.expect("a claim");
+        assert!(stored.renew_as(&claim).await);
+        let forked = boottime_ns();
+        a.wait_until(|status| status["leader"] == false, LONG).await;
+        let lasted = Duration::from_nanos(boottime_ns() - forked);
+        assert!(lasted < Duration::from_secs(2), "{lasted:?}");
+        eventually("why is said", async || said(&a, DUPLICATE) == 1).await;
+    });
+}
+
+#[test]
+fn i8_a_copy_of_the_leaders_status_directory_proves_no_death_and_makes_no_second_leader() {
+    run(async {
+        let stage = shared_stage().await;
+        let a = stage.candidate("a").start();
+        a.wait_leads(LONG).await;
+        let scratch = Scratch::new();
+        let copy = scratch.path().join("copy");
+        std::fs::create_dir(&copy).expect("a directory");
+        for entry in std::fs::read_dir(a.status_directory()).expect("a directory") {
+            let from = entry.expect("an entry").path();
+            // A file that is being replaced may be gone.
+            let _ = std::fs::copy(&from, copy.join(from.file_name().expect("a name")));
+        }
+        // The same identity, the same record, and a lock that it gets.
+        let b = stage.candidate("a").status_directory(&copy).start();
+        let follows = |status: &Value| status["role"] == "follower";
+        b.wait_until(follows, LONG).await;
+        // Only now: until it starts, the copied file says what it said of `a`.
+        let witness = Witness::of([&a, &b]);
+        let time = DaemonTimings::SHORT.lease_duration;
+        throughout(time, "the copy follows", async || !b.leads()).await;
+        assert!(a.leads());
+        // The copied memory of the token counts, the copied claim does not.
+        let killed = boottime_ns();
+        a.kill();
+        b.wait_leads(LONG).await;
+        assert!(boottime_ns() - killed >= 2_500_000_000);
+        assert_eq!(token(&b), Some(2));
+        assert_eq!(witness.reigns().len(), 2);
+    });
+}

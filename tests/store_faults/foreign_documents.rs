@@ -1,0 +1,126 @@
+//! Goal: what is not a lease of this version is never written to (I11), the
+//! daemon says so once and does not lead; what a newer version adds to a lease
+//! survives every write.
+//! Method: documents of other shapes under the lease's name, compared byte by
+//! byte; and a schema that changes under a live leader.
+
+use leasehold_testbed::{DaemonTimings, Stage, Witness, run};
+use mongodb::bson::{Document, Uuid, doc};
+
+use crate::scene::{
+    LONG, eventually, follows, pair, renews, said, shared_stage, throughout, token, transitions,
+};
+
+const FOREIGN: &str = "is not a lease of this version";
+
+fn lease(change: Document) -> Document {
+    let mut document = doc! {
+        "_id": "orders", "schema": 1, "kind": "lease", "token": 7_i64, "revision": Uuid::new(),
+        "holder": null, "paused": false, "request": null, "reserved_for": null, "history": [],
+    };
+    document.extend(change);
+    document
+}
+
+/// Not written to for a lease duration and more, named once, led after its removal.
+async fn is_left_alone(document: Document) {
+    let stage = shared_stage().await;
+    let stored = stage.stored();
+    stored.replace(&document).await;
+    let before = stored.bytes().await;
+    let a = stage.candidate("a").start();
+    let b = stage.candidate("b").start();
+    let witness = Witness::of([&a, &b]);
+    for daemon in [&a, &b] {
+        eventually("it says so", async || said(daemon, FOREIGN) == 1).await;
+    }
+    let time = DaemonTimings::SHORT.lease_duration;
+    throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
+    assert_eq!(stored.bytes().await, before, "{document}");
+    for daemon in [&a, &b] {
+        assert_eq!(said(daemon, FOREIGN), 1, "{}", daemon.logs());
+    }
+    assert!(witness.reigns().is_empty());
+    // Nobody knew a token of it, so nothing has to be waited for.
+    stored.delete().await;
+    eventually("somebody leads", async || a.leads() || b.leads()).await;
+    assert_eq!(witness.reigns()[0].token, 1);
+}
+
+#[test]
+fn i11_a_document_of_another_shape_is_left_alone() {
+    run(is_left_alone(doc! { "_id": "orders", "hello": "world" }));
+}
+
+#[test]
+fn i11_a_lock_of_the_same_name_is_left_alone() {
+    run(is_left_alone(lease(doc! { "kind": "lock" })));
+}
+
+#[test]
+fn i11_a_lease_of_a_newer_schema_is_left_alone() {
+    run(is_left_alone(lease(doc! { "schema": 2 })));
+}
+
+#[test]
+fn i11_a_lease_whose_token_is_a_double_is_left_alone() {
+    run(is_left_alone(lease(doc! { "token": 7.0 })));
+}
+
+#[test]
+fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_never_written() {
+    run(async {
+        let stage = shared_stage().await;
+        let (a, b) = pair(&stage).await;
+        let witness = Witness::of([&a, &b]);
+        let stored = stage.stored();
+        stored.set(doc! { "schema": 2 }).await;
+        let before = stored.bytes().await;
+        a.wait_until(|status| status["leader"] == false, LONG).await;
+        assert!(transitions(&a, "rejected").await >= 1.0, "{}", a.logs());
+        for daemon in [&a, &b] {
+            eventually("it says so", async || said(daemon, FOREIGN) == 1).await;
+        }
+        let time = DaemonTimings::SHORT.lease_duration * 2;
+        throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
+        assert_eq!(stored.bytes().await, before);
+        // And back: the old holder has its time, then somebody leads.
+        stored.set(doc! { "schema": 1 }).await;
+        eventually("somebody leads", async || a.leads() || b.leads()).await;
+        assert_eq!(witness.reigns().len(), 2);
+        assert_eq!(witness.reigns()[1].token, 2);
+    });
+}
+
+#[test]
+fn i11_fields_of_a_newer_version_survive_acquire_renew_release_and_takeover() {
+    run(async {
+        let stage = shared_stage().await;
+        let stored = stage.stored();
+        let extra = doc! { "priority": [1, 2], "note": { "by": "v2" } };
+        stored.replace(&lease(extra.clone())).await;
+        let survives = async |stage: &Stage, when: &str| {
+            let document = stage.stored().get().await;
+            for (key, value) in &extra {
+                assert_eq!(document.get(key), Some(value), "{when}: {document}");
+            }
+        };
+        let a = stage.candidate("a").start();
+        a.wait_leads(LONG).await;
+        survives(&stage, "acquired").await;
+        assert_eq!(token(&a), Some(8));
+        renews(&a).await;
+        survives(&stage, "renewed").await;
+        a.term();
+        a.wait_exit(LONG).await;
+        survives(&stage, "released").await;
+        let b = stage.candidate("b").start();
+        b.wait_leads(LONG).await;
+        let c = stage.candidate("c").start();
+        follows(&c, "b").await;
+        b.kill();
+        c.wait_leads(LONG).await;
+        survives(&stage, "taken over").await;
+        assert_eq!(stored.reasons().await, ["shutdown", "took_over"]);
+    });
+}

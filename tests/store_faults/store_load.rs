@@ -1,0 +1,142 @@
+//! Goal: a leader sends one findAndModify per renew_interval; a follower with
+//! a change stream sends nothing but getMore and the driver's own hello. Each
+//! command carries the concerns that the protocol rests on, whatever the
+//! connection string asks for.
+//! Method: the profiler of the primary; for the load over a fixed time, since
+//! it is an absence that is to be proven.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use leasehold_testbed::{DaemonTimings, ReplicaSet, run};
+use mongodb::bson::{Document, doc};
+
+use crate::scene::{LONG, eventually, follows, pair, renews, stage_on};
+
+const OBSERVED: Duration = Duration::from_secs(12);
+
+#[test]
+fn a_leader_sends_one_write_per_interval_and_a_follower_no_command_of_its_own() {
+    run(async {
+        // Of its own: the profiler of `admin` sees all clients.
+        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
+        let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
+        let (a, b) = pair(&stage).await;
+        for daemon in [&a, &b] {
+            eventually("the change stream is open", async || {
+                daemon.metric("leasehold_watch_connected").await == 1.0
+            })
+            .await;
+        }
+        renews(&a).await;
+        let databases = [stage.database(), "admin"];
+        for database in databases {
+            profile(&set, database, 2).await;
+        }
+        tokio::time::sleep(OBSERVED).await;
+        for database in databases {
+            profile(&set, database, 0).await;
+        }
+        let leader = commands(&set, &databases, "leasehold/a").await;
+        let follower = commands(&set, &databases, "leasehold/b").await;
+
+        let writes = leader.get("findAndModify").copied().unwrap_or(0);
+        // 12 s at one write per 3 s, and one more or less at the edges.
+        assert!((3..=5).contains(&writes), "{leader:?}");
+        let own = |counts: &BTreeMap<String, usize>, allowed: &[&str]| {
+            let mut names = counts.keys();
+            names.all(|name| allowed.contains(&name.as_str()))
+        };
+        let idle = ["getMore", "hello", "isMaster", "ismaster"];
+        assert!(own(&follower, &idle), "{follower:?}");
+        assert!(
+            own(&leader, &[&idle[..], &["findAndModify"]].concat()),
+            "{leader:?}"
+        );
+        assert!(follower.contains_key("getMore"), "{follower:?}");
+    });
+}
+
+#[test]
+fn every_read_is_of_a_majority_and_every_write_journalled_by_one_whatever_the_uri_says() {
+    run(async {
+        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
+        let stage = stage_on(&set);
+        profile(&set, stage.database(), 2).await;
+        let weak = "w=1&journal=false&readConcernLevel=local&retryWrites=true&retryReads=true";
+        let uri = format!("{}&{weak}", set.uri());
+        let a = stage.candidate("a").uri(&uri).start();
+        a.wait_leads(LONG).await;
+        let b = stage.candidate("b").uri(&uri).start();
+        follows(&b, "a").await;
+        renews(&a).await;
+        a.kill();
+        b.wait_leads(LONG).await;
+        stage.stored().delete().await;
+        b.wait_until(|status| status["leader"] == false, LONG).await;
+        b.wait_leads(LONG).await;
+        b.term();
+        b.wait_exit(LONG).await;
+        profile(&set, stage.database(), 0).await;
+
+        let mut levels = BTreeSet::new();
+        let mut writes = 0;
+        for app_name in ["leasehold/a", "leasehold/b"] {
+            for entry in entries(&set, stage.database(), app_name).await {
+                let Ok(command) = entry.get_document("command") else {
+                    continue;
+                };
+                let concern = |name| command.get_document(name).cloned().unwrap_or_default();
+                if command.contains_key("find") {
+                    let level = concern("readConcern").get_str("level").map(str::to_owned);
+                    levels.insert(level.unwrap_or_default());
+                }
+                if command.contains_key("findAndModify") || command.contains_key("insert") {
+                    let concern = concern("writeConcern");
+                    assert_eq!(concern.get_str("w").ok(), Some("majority"), "{command}");
+                    assert_eq!(concern.get_bool("j").ok(), Some(true), "{command}");
+                    assert!(concern.contains_key("wtimeout"), "{command}");
+                    assert!(!command.contains_key("txnNumber"), "retried: {command}");
+                    writes += 1;
+                }
+            }
+        }
+        assert_eq!(Vec::from_iter(&levels), ["linearizable", "majority"]);
+        // Created, acquired and renewed at the least.
+        assert!(writes >= 3, "{writes}");
+    });
+}
+
+async fn profile(set: &ReplicaSet, database: &str, level: i32) {
+    let command = doc! { "profile": level, "slowms": 0 };
+    let set = set.client().database(database).run_command(command).await;
+    set.unwrap_or_else(|error| panic!("set the profiler: {error}"));
+}
+
+/// How often a client sent which command.
+async fn commands(set: &ReplicaSet, databases: &[&str], app_name: &str) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for database in databases {
+        for entry in entries(set, database, app_name).await {
+            let name = match entry.get_document("command") {
+                Ok(command) => command.keys().next().cloned().unwrap_or_default(),
+                Err(_) => entry.get_str("op").unwrap_or("none").to_owned(),
+            };
+            *counts.entry(name).or_default() += 1;
+        }
+    }
+    counts
+}
+
+async fn entries(set: &ReplicaSet, database: &str, app_name: &str) -> Vec<Document> {
+    let entries = set
+        .client()
+        .database(database)
+        .collection::<Document>("system.profile")
+        .find(doc! { "appName": app_name })
+        .await;
+    let entries = entries.unwrap_or_else(|error| panic!("read the profile: {error}"));
+    entries.try_collect().await.expect("a whole profile")
+}

@@ -1,0 +1,116 @@
+//! What a demonstration left up: which processes, and how to end them.
+//!
+//! The file has one line for each process: its id and its start time in clock
+//! ticks, which together name it for as long as the machine runs.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// mongod takes 0.2 s at SIGTERM; a daemon waits for its hand-off delay.
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// Beside the binaries, so that `cargo clean` forgets it with them.
+pub(crate) fn file() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    program.parent().unwrap_or(Path::new(".")).join("demo.kept")
+}
+
+/// Notes processes and directories that stay.
+pub(crate) fn note(pids: &[u32], directories: &[PathBuf]) -> std::io::Result<()> {
+    let mut text = String::new();
+    for pid in pids {
+        if let Some(start) = start_time(*pid) {
+            text += &format!("process {pid} {start}\n");
+        }
+    }
+    for directory in directories {
+        text += &format!("directory {}\n", directory.display());
+    }
+    std::fs::write(file(), text)
+}
+
+/// Whether something that was noted still runs.
+pub(crate) fn any_runs() -> bool {
+    processes(&read()).iter().any(|process| process.runs())
+}
+
+/// Ends exactly what was noted and still runs, and removes the directories.
+/// Returns how many processes that were.
+pub(crate) fn end() -> usize {
+    let text = read();
+    let processes: Vec<_> = processes(&text).into_iter().filter(Noted::runs).collect();
+    for process in &processes {
+        process.signal(Signal::TERM);
+    }
+    let end = Instant::now() + END_MAX;
+    while processes.iter().any(Noted::runs) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for process in &processes {
+        if process.runs() {
+            process.signal(Signal::KILL);
+        }
+    }
+    for directory in text
+        .lines()
+        .filter_map(|line| line.strip_prefix("directory "))
+    {
+        // The file could be edited; only what a testbed has made is removed.
+        if directory.contains("/leasehold-testbed-") {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+    let _ = std::fs::remove_file(file());
+    processes.len()
+}
+
+struct Noted {
+    pid: u32,
+    start: String,
+}
+
+impl Noted {
+    /// Its id may belong to another by now: then the start time differs.
+    fn runs(&self) -> bool {
+        start_time(self.pid).as_ref() == Some(&self.start)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+fn read() -> String {
+    std::fs::read_to_string(file()).unwrap_or_default()
+}
+
+fn processes(text: &str) -> Vec<Noted> {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("process "));
+    let parse = |line: &str| {
+        let (pid, start) = line.split_once(' ')?;
+        Some(Noted {
+            pid: pid.parse().ok()?,
+            start: start.to_owned(),
+        })
+    };
+    lines.filter_map(parse).collect()
+}
+
+/// Field 22 of /proc/PID/stat; `None` of a process that is gone or a zombie.
+fn start_time(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, so count from its end.
+    let rest = stat.rsplit_once(") ")?.1;
+    let mut fields = rest.split(' ');
+    if fields.next() == Some("Z") {
+        return None;
+    }
+    fields.nth(18).map(str::to_owned)
+}

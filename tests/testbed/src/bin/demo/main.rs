@@ -1,0 +1,276 @@
+//! The demonstration: three daemons contend for one lease on a private replica
+//! set; the leader is killed, then its successor hands over.
+//!
+//! `KEEP=1` leaves everything up; `demo stop` ends what was left.
+
+// It talks to people.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+// It measures the daemons from outside.
+#![allow(clippy::disallowed_methods)]
+
+mod kept;
+mod view;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::daemon::{boottime_ns, leads};
+use leasehold_testbed::timeline::readable;
+use leasehold_testbed::{Daemon, DaemonTimings, Failure, ReplicaSet, mongod_binary};
+
+use view::View;
+
+const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
+const IDENTITIES: [&str; 3] = ["anna", "bert", "cleo"];
+/// How long each state is left on the screen.
+const LOOK: Duration = Duration::from_secs(4);
+/// Between two looks at the status files; what is measured is this coarse.
+const FRAME: Duration = Duration::from_millis(2);
+/// Between two pictures.
+const PICTURE: Duration = Duration::from_millis(100);
+/// Far above the lease duration: then something is wrong.
+const LEADER_MAX: Duration = Duration::from_secs(30);
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        None => {}
+        Some("stop") => {
+            println!("{} processes ended", kept::end());
+            return ExitCode::SUCCESS;
+        }
+        Some(other) => {
+            eprintln!("demo: unknown argument {other}: only stop is known");
+            return ExitCode::from(64);
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.expect("a runtime can be built");
+    let done = runtime.block_on(async {
+        tokio::select! {
+            done = demonstrate() => done,
+            // Everything is owned by the other branch, and ends with it.
+            _ = told_to_end() => {
+                println!("\ninterrupted; everything is ended");
+                Ok(())
+            }
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("demo: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ctrl-C, or the end of the terminal or of whatever started this.
+async fn told_to_end() {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let listen = |kind| signal(kind).expect("a signal can be listened to");
+    let mut interrupted = listen(SignalKind::interrupt());
+    let mut terminated = listen(SignalKind::terminate());
+    let mut hung_up = listen(SignalKind::hangup());
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+        _ = hung_up.recv() => {}
+    }
+}
+
+async fn demonstrate() -> Result<(), Failure> {
+    let keep = std::env::var("KEEP").is_ok_and(|value| !value.is_empty() && value != "0");
+    if keep && kept::any_runs() {
+        return Err(Failure::new(
+            "an earlier one is still up; end it with make stop",
+        ));
+    }
+    let mut view = View::new(TIMINGS.lease_duration);
+    view.say(&introduction());
+    mongod_binary()?;
+    let begin = Instant::now();
+    let builder = ReplicaSet::builder();
+    let set = if keep { builder.detached() } else { builder }
+        .try_start()
+        .await?;
+    view.say(&format!(
+        "the set is up, after {}",
+        readable(begin.elapsed())
+    ));
+
+    let uri = set.uri();
+    let mut daemons = Vec::new();
+    for identity in IDENTITIES {
+        let builder = Daemon::builder(binary())
+            .lease("demo")
+            .identity(identity)
+            .uri(&uri);
+        let builder = builder.timings(TIMINGS).flag("--lease-handoff-delay=0s");
+        daemons.push(if keep { builder.detached() } else { builder }.try_start()?);
+    }
+    let begin = Instant::now();
+    let first = next_leader(&mut view, &daemons, None).await?;
+    let took = readable(begin.elapsed());
+    view.say(&format!(
+        "{} leads, {took} after the daemons started",
+        daemons[first].identity()
+    ));
+    if keep {
+        look(&mut view, &daemons).await;
+        view.finish();
+        println!("\n{}", kept_up(&set, &daemons));
+        // Until here an interruption ends everything.
+        note(&set, &daemons)?;
+        daemons.into_iter().for_each(Daemon::leave_up);
+        set.leave_up();
+        return Ok(());
+    }
+    look(&mut view, &daemons).await;
+    let second = kill(&mut view, &daemons, first).await?;
+    look(&mut view, &daemons).await;
+    hand_off(&mut view, &daemons, second).await?;
+    look(&mut view, &daemons).await;
+    view.finish();
+    drop(daemons);
+    drop(set);
+    view.say("everything is ended and removed");
+    Ok(())
+}
+
+/// SIGKILL: nobody is told, and the others wait until the lease has run out.
+async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usize, Failure> {
+    let name = daemons[leader].identity();
+    let status = daemons[leader].status();
+    // Authority counts from before the last acknowledged renewal was sent.
+    let until = Duration::from_nanos(status["valid_until_boottime_ns"].as_u64().unwrap_or(0));
+    let renewed = until.saturating_sub(TIMINGS.renew_deadline);
+    let killed = Duration::from_nanos(boottime_ns());
+    daemons[leader].kill();
+    view.say(&format!(
+        "{name} is killed (SIGKILL); the others wait out its lease"
+    ));
+    let next = next_leader(view, daemons, Some(leader)).await?;
+    let now = Duration::from_nanos(boottime_ns());
+    view.say(&format!(
+        "{} took over {} after the kill,\n{} after {name}'s last renewal (the lease is {})",
+        daemons[next].identity(),
+        readable(now.saturating_sub(killed)),
+        readable(now.saturating_sub(renewed)),
+        readable(TIMINGS.lease_duration),
+    ));
+    Ok(next)
+}
+
+/// SIGTERM: the leader releases the lease before it goes.
+async fn hand_off(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<(), Failure> {
+    let name = daemons[leader].identity();
+    view.say(&format!(
+        "{name} is asked to go (SIGTERM): a graceful hand-off"
+    ));
+    let begin = Instant::now();
+    daemons[leader].term();
+    let next = next_leader(view, daemons, Some(leader)).await?;
+    let took = readable(begin.elapsed());
+    view.say(&format!(
+        "{} leads {took} after the signal",
+        daemons[next].identity()
+    ));
+    Ok(())
+}
+
+/// Watches until one other than `before` leads.
+async fn next_leader(
+    view: &mut View,
+    daemons: &[Daemon],
+    before: Option<usize>,
+) -> Result<usize, Failure> {
+    let end = Instant::now() + LEADER_MAX;
+    let mut picture = Instant::now();
+    loop {
+        let found = daemons.iter().enumerate().position(|(index, daemon)| {
+            Some(index) != before && daemon.try_status().as_ref().is_some_and(leads)
+        });
+        if let Some(index) = found {
+            return Ok(index);
+        }
+        let unwell = daemons
+            .iter()
+            .find(|daemon| !matches!(daemon.exit_code(), None | Some(0 | 137)));
+        if let Some(daemon) = unwell.or(daemons.first().filter(|_| Instant::now() > end)) {
+            let (name, code) = (daemon.identity(), daemon.exit_code());
+            let log = daemon.logs();
+            return Err(Failure::new(format!(
+                "nobody leads; {name} (exit {code:?}) says:\n{log}"
+            )));
+        }
+        if Instant::now() >= picture {
+            view.show(daemons);
+            picture += PICTURE;
+        }
+        tokio::time::sleep(FRAME).await;
+    }
+}
+
+async fn look(view: &mut View, daemons: &[Daemon]) {
+    let end = Instant::now() + LOOK;
+    while Instant::now() < end {
+        view.show(daemons);
+        tokio::time::sleep(PICTURE).await;
+    }
+}
+
+fn introduction() -> String {
+    let DaemonTimings {
+        lease_duration,
+        renew_deadline,
+        renew_interval,
+        retry_interval,
+        operation_timeout: _,
+        loss_grace: _,
+    } = TIMINGS;
+    format!(
+        "three daemons, one lease, a private MongoDB replica set\n\
+         short timings, to be worth watching: lease {}, deadline {},\n\
+         renewal every {}, retry every {}, hand-off delay 0",
+        readable(lease_duration),
+        readable(renew_deadline),
+        readable(renew_interval),
+        readable(retry_interval),
+    )
+}
+
+fn note(set: &ReplicaSet, daemons: &[Daemon]) -> Result<(), Failure> {
+    let pids: Vec<_> = daemons.iter().map(Daemon::pid).chain(set.pids()).collect();
+    let directories = daemons
+        .iter()
+        .map(Daemon::directory)
+        .chain([set.directory()]);
+    let directories: Vec<_> = directories.map(PathBuf::from).collect();
+    kept::note(&pids, &directories).map_err(|error| Failure::new(format!("note: {error}")))
+}
+
+fn kept_up(set: &ReplicaSet, daemons: &[Daemon]) -> String {
+    let mut text = format!("connection string  {}\n", set.uri());
+    for daemon in daemons {
+        let (name, pid, port) = (daemon.identity(), daemon.pid(), daemon.port());
+        text += &format!("\n{name} (process {pid})\n");
+        text += &format!("  http://127.0.0.1:{port}/status\n  http://127.0.0.1:{port}/metrics\n");
+        text += &format!("  {}\n", daemon.status_directory().display());
+    }
+    let pids: Vec<_> = set.pids().iter().map(u32::to_string).collect();
+    text += &format!(
+        "\nmongod processes   {}\nto end all of it   make stop",
+        pids.join(" ")
+    );
+    text
+}
+
+/// Cargo puts both binaries into one directory.
+fn binary() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    program.with_file_name("leasehold")
+}

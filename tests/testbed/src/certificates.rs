@@ -1,0 +1,124 @@
+//! Certificates for MongoDB over TLS, made anew for each use.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, SanType,
+};
+
+use crate::Scratch;
+
+const ORGANISATION: &str = "leasehold testbed";
+
+/// A certificate authority, a server certificate for 127.0.0.1 and localhost,
+/// and a client certificate, as PEM files.
+///
+/// The files with a key hold the certificate and its PKCS#8 key, which is what
+/// both mongod and the driver take as a `certificateKeyFile`.
+#[derive(Debug)]
+pub struct Certificates {
+    directory: Scratch,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Certificates {
+    /// Makes all of them.
+    pub fn new() -> Self {
+        let key = KeyPair::generate().expect("a key can be generated");
+        let mut authority = CertificateParams::default();
+        authority.distinguished_name = name("authority", "leasehold testbed CA");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let certificate = authority
+            .self_signed(&key)
+            .expect("the authority signs itself");
+        let directory = Scratch::new();
+        write(&directory.path().join("ca.pem"), &certificate.pem());
+        let certificates = Self {
+            directory,
+            issuer: Issuer::new(authority, key),
+        };
+        // A client whose O, OU and DC are those of the server is taken for a
+        // member of the cluster, and refused as a user: so the units differ.
+        certificates.issue("server", "servers", "127.0.0.1");
+        certificates.issue("client", "clients", "leasehold");
+        certificates
+    }
+
+    /// The authority's certificate: `tlsCAFile`.
+    pub fn authority(&self) -> PathBuf {
+        self.file("ca")
+    }
+
+    /// The server's certificate and key.
+    pub fn server(&self) -> PathBuf {
+        self.file("server")
+    }
+
+    /// The client's certificate and key: `tlsCertificateKeyFile`.
+    pub fn client(&self) -> PathBuf {
+        self.file("client")
+    }
+
+    /// The client's subject as MongoDB names the user of it.
+    pub fn client_subject(&self) -> String {
+        format!("CN=leasehold,OU=clients,O={ORGANISATION}")
+    }
+
+    /// The options of a connection string that trust this authority; with the
+    /// client's certificate if `as_client`.
+    pub fn uri_options(&self, as_client: bool) -> String {
+        let mut options = format!("tls=true&tlsCAFile={}", self.authority().display());
+        if as_client {
+            options += &format!("&tlsCertificateKeyFile={}", self.client().display());
+        }
+        options
+    }
+
+    fn file(&self, stem: &str) -> PathBuf {
+        self.directory.path().join(format!("{stem}.pem"))
+    }
+
+    fn issue(&self, stem: &str, unit: &str, common_name: &str) {
+        let key = KeyPair::generate().expect("a key can be generated");
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()])
+            .expect("localhost is a legal name");
+        params
+            .subject_alt_names
+            .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        params.distinguished_name = name(unit, common_name);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        // Members are clients of each other.
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .expect("the authority signs");
+        write(
+            &self.file(stem),
+            &(certificate.pem() + &key.serialize_pem()),
+        );
+    }
+}
+
+impl Default for Certificates {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn name(unit: &str, common_name: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::OrganizationName, ORGANISATION);
+    name.push(DnType::OrganizationalUnitName, unit);
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("a file can be written in the scratch directory");
+}

@@ -1,0 +1,239 @@
+//! How a daemon is described and started.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Daemon;
+use crate::{Failure, FakeClock, Launch, Lifetime, ReservedPort, Scratch};
+
+/// The durations of an election, as flags. See section 3 of the protocol for
+/// the relations that they must keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DaemonTimings {
+    /// `--lease-lease-duration`
+    pub lease_duration: Duration,
+    /// `--lease-renew-deadline`
+    pub renew_deadline: Duration,
+    /// `--lease-renew-interval`
+    pub renew_interval: Duration,
+    /// `--lease-retry-interval`
+    pub retry_interval: Duration,
+    /// `--mongodb-operation-timeout`
+    pub operation_timeout: Duration,
+    /// `--workload-loss-grace`
+    pub loss_grace: Duration,
+}
+
+impl DaemonTimings {
+    /// The shortest that a test on a busy machine can rely on: 3 s.
+    pub const SHORT: Self = Self::millis([3_000, 2_000, 300, 200, 500, 200]);
+    /// Those of the demonstration: 6 s.
+    pub const DEMO: Self = Self::millis([6_000, 4_500, 500, 250, 1_000, 400]);
+    /// Kubernetes' own 15/10/2.
+    pub const KUBERNETES: Self = Self::millis([15_000, 10_000, 2_000, 2_000, 2_000, 3_000]);
+    /// leasehold's defaults, spelled out.
+    pub const DEFAULT: Self = Self::millis([24_000, 18_000, 3_000, 1_000, 3_000, 3_000]);
+
+    const fn millis(values: [u64; 6]) -> Self {
+        let [lease, deadline, renew, retry, operation, loss] = values;
+        Self {
+            lease_duration: Duration::from_millis(lease),
+            renew_deadline: Duration::from_millis(deadline),
+            renew_interval: Duration::from_millis(renew),
+            retry_interval: Duration::from_millis(retry),
+            operation_timeout: Duration::from_millis(operation),
+            loss_grace: Duration::from_millis(loss),
+        }
+    }
+
+    /// The flags of `leasehold run`.
+    pub fn flags(&self) -> Vec<String> {
+        let Self {
+            lease_duration,
+            renew_deadline,
+            renew_interval,
+            retry_interval,
+            operation_timeout,
+            loss_grace,
+        } = *self;
+        let flags = [
+            ("--lease-lease-duration", lease_duration),
+            ("--lease-renew-deadline", renew_deadline),
+            ("--lease-renew-interval", renew_interval),
+            ("--lease-retry-interval", retry_interval),
+            ("--mongodb-operation-timeout", operation_timeout),
+            ("--workload-loss-grace", loss_grace),
+        ];
+        flags
+            .iter()
+            .map(|(flag, value)| format!("{flag}={}ms", value.as_millis()))
+            .collect()
+    }
+}
+
+/// Describes a daemon to be started; see [`Daemon::builder`].
+#[derive(Debug, Clone)]
+pub struct DaemonBuilder {
+    program: PathBuf,
+    lease: String,
+    identity: String,
+    uri: Option<String>,
+    timings: Option<DaemonTimings>,
+    status_directory: Option<PathBuf>,
+    flags: Vec<String>,
+    environment: Vec<(String, OsString)>,
+    workload: Vec<String>,
+    lifetime: Lifetime,
+}
+
+impl DaemonBuilder {
+    pub(super) fn new(program: PathBuf) -> Self {
+        Self {
+            program,
+            lease: "orders".to_owned(),
+            identity: "a".to_owned(),
+            uri: None,
+            timings: None,
+            status_directory: None,
+            flags: Vec::new(),
+            environment: Vec::new(),
+            workload: Vec::new(),
+            lifetime: Lifetime::OfStarter,
+        }
+    }
+
+    /// The lease; `orders` if not said.
+    pub fn lease(mut self, lease: &str) -> Self {
+        self.lease = lease.to_owned();
+        self
+    }
+
+    /// The identity; `a` if not said.
+    pub fn identity(mut self, identity: &str) -> Self {
+        self.identity = identity.to_owned();
+        self
+    }
+
+    /// The connection string. It is given in a file, `uri` in
+    /// [`Daemon::directory`], which a test may write anew.
+    pub fn uri(mut self, uri: &str) -> Self {
+        self.uri = Some(uri.to_owned());
+        self
+    }
+
+    /// The durations; the daemon's own defaults if not said.
+    pub fn timings(mut self, timings: DaemonTimings) -> Self {
+        self.timings = Some(timings);
+        self
+    }
+
+    /// A status directory that another daemon has used; its own if not said.
+    pub fn status_directory(mut self, directory: &Path) -> Self {
+        self.status_directory = Some(directory.to_path_buf());
+        self
+    }
+
+    /// Adds a flag, as `--name=value`.
+    pub fn flag(mut self, flag: &str) -> Self {
+        self.flags.push(flag.to_owned());
+        self
+    }
+
+    /// Sets a variable in its environment, which has nothing but PATH else.
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Gives it a wall clock of its own.
+    pub fn clock(mut self, clock: &FakeClock) -> Self {
+        self.environment.extend(clock.variables().iter().cloned());
+        self
+    }
+
+    /// The command to supervise: `run -- CMD ARG…`.
+    pub fn workload<A: Into<String>>(mut self, command: impl IntoIterator<Item = A>) -> Self {
+        self.workload = command.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Starts a process that can be left up: see [`Daemon::leave_up`].
+    pub fn detached(mut self) -> Self {
+        self.lifetime = Lifetime::Detached;
+        self
+    }
+
+    /// Starts it. Does not wait for anything: see [`Daemon::wait_until`].
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(self) -> Daemon {
+        self.try_start()
+            .unwrap_or_else(|failure| panic!("start a daemon: {failure}"))
+    }
+
+    /// As [`start`](Self::start).
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn try_start(self) -> Result<Daemon, Failure> {
+        let Self {
+            program,
+            lease,
+            identity,
+            uri,
+            timings,
+            status_directory,
+            flags,
+            environment,
+            workload,
+            lifetime,
+        } = self;
+        if !program.exists() {
+            let program = program.display();
+            return Err(Failure::new(format!(
+                "{program} is missing: run cargo build --bin leasehold"
+            )));
+        }
+        let scratch = Scratch::new();
+        let directory = status_directory.unwrap_or_else(|| scratch.path().join("status"));
+        let port = ReservedPort::new();
+        let mut launch = Launch::new(program)
+            .arguments(["run", "--lease", &lease, "--identity", &identity])
+            .arguments(["--status-directory".as_ref(), directory.as_os_str()])
+            .argument(format!("--http-listen=127.0.0.1:{}", port.number()))
+            .stderr(scratch.path().join("log"))
+            .lifetime(lifetime);
+        if let Some(uri) = uri {
+            let file = scratch.path().join("uri");
+            write_secret(&file, &uri);
+            launch = launch.arguments(["--mongodb-uri-file".as_ref(), file.as_os_str()]);
+        }
+        launch = launch
+            .arguments(timings.iter().flat_map(DaemonTimings::flags))
+            .arguments(flags);
+        if !workload.is_empty() {
+            launch = launch.argument("--").arguments(workload);
+        }
+        for (name, value) in environment {
+            launch = launch.env(name, value);
+        }
+        let process = launch.start()?;
+        Ok(Daemon {
+            identity,
+            launch,
+            process,
+            port,
+            directory,
+            scratch,
+        })
+    }
+}
+
+fn write_secret(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("a file can be written in the scratch directory");
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(path, mode).expect("a file's mode can be set");
+}

@@ -1,0 +1,62 @@
+//! Real parts for leasehold's own tests: mongod replica sets, daemons as
+//! processes, faults between them.
+//!
+//! It does not imitate anything: a [`ReplicaSet`] is made of mongod processes,
+//! a [`Daemon`] is the shipped binary, a [`Proxy`] is a socket in between.
+//! A missing part fails with the command that provides it.
+//!
+//! Everything listens on 127.0.0.1, keeps its data in a temporary directory,
+//! and ends with the process that started it, however that process ends.
+
+// Test support: a broken fixture has to stop the test with its reason.
+#![allow(clippy::unwrap_used)]
+// The testbed measures the daemon from outside, so it has clocks of its own.
+#![allow(clippy::disallowed_methods)]
+
+pub mod certificates;
+pub mod daemon;
+pub mod faketime;
+mod http;
+mod mongod;
+mod ports;
+pub mod process;
+pub mod proxy;
+pub mod replica_set;
+mod scratch;
+pub mod shared;
+pub mod stage;
+pub mod stored;
+pub mod timeline;
+pub mod witness;
+
+pub use certificates::Certificates;
+pub use daemon::{Daemon, DaemonBuilder, DaemonTimings};
+pub use faketime::{FakeClock, JumpingClock};
+pub use mongod::mongod_binary;
+pub use ports::ReservedPort;
+pub use process::{Launch, Lifetime, Process};
+pub use proxy::Proxy;
+pub use replica_set::{ReplicaSet, ReplicaSetBuilder, User};
+pub use scratch::Scratch;
+pub use shared::{SharedSet, run};
+pub use stage::Stage;
+pub use stored::StoredLease;
+pub use witness::{Reign, Witness};
+
+/// Why a part could not be provided, or did not do what was waited for.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(String);
+
+impl Failure {
+    /// With its reason, and with the remedy where there is one.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<mongodb::error::Error> for Failure {
+    fn from(error: mongodb::error::Error) -> Self {
+        Self(format!("mongodb: {error}"))
+    }
+}

@@ -1,0 +1,153 @@
+//! Ports that stay ours for as long as a fixture needs them.
+//!
+//! Binding port 0 and closing it again is not enough: a member that was killed
+//! has to come back on its old port, and in between any outgoing connection of
+//! the machine may be given that number. So ports are taken from below the
+//! kernel's ephemeral range, and each is claimed by a file lock that all test
+//! processes of this user respect and that ends with its process.
+
+use std::fs::{File, OpenOptions};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+
+/// All ports have five digits, so that a proxy can rewrite one into another
+/// without changing the length of a message.
+const FIRST: u32 = 10_000;
+/// Where Linux starts its ephemeral range by default.
+const END: u32 = 32_768;
+/// As many tries as there are ports: more would only repeat.
+const TRIES_MAX: u32 = END - FIRST;
+
+/// A free port on 127.0.0.1, reserved among all testbeds until dropped.
+#[derive(Debug)]
+pub struct ReservedPort {
+    number: u16,
+    _lock: File,
+}
+
+impl ReservedPort {
+    /// Reserves a free port.
+    ///
+    /// # Panics
+    /// When none is left.
+    pub fn new() -> Self {
+        for _ in 0..TRIES_MAX {
+            let number = next_number();
+            let Some(lock) = claim(number) else { continue };
+            // Programs that are no testbed use ports too.
+            if is_free(number) {
+                return Self {
+                    number,
+                    _lock: lock,
+                };
+            }
+        }
+        panic!("no free port between {FIRST} and {END} on 127.0.0.1");
+    }
+
+    /// The port.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+impl Default for ReservedPort {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Walks the range from a start that differs between processes, so that
+/// test processes that start together seldom try the same number.
+fn next_number() -> u16 {
+    static STEP: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(7_919);
+    let offset = start.wrapping_add(STEP.fetch_add(1, Ordering::Relaxed)) % (END - FIRST);
+    u16::try_from(FIRST + offset).expect("the range ends below 65536")
+}
+
+/// Whether nothing listens on the port. The probe is bound and never listens:
+/// a child that another thread starts at this moment holds a copy of it until
+/// it executes its program, and a listening copy would keep the port's owner
+/// from binding it.
+fn is_free(number: u16) -> bool {
+    bind_to(&probe(), number)
+}
+
+fn probe() -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    let probe = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
+        .expect("a socket can be made");
+    set_socket_reuseaddr(&probe, true).expect("a socket can reuse an address");
+    probe
+}
+
+fn bind_to(probe: &OwnedFd, number: u16) -> bool {
+    bind(probe, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, number)).is_ok()
+}
+
+fn claim(number: u16) -> Option<File> {
+    let uid = rustix::process::getuid().as_raw();
+    let directory: PathBuf = std::env::temp_dir().join(format!("leasehold-testbed-ports-{uid}"));
+    std::fs::create_dir_all(&directory).expect("the directory of port locks can be made");
+    let file = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(directory.join(number.to_string()))
+        .expect("a port lock can be opened");
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn ports_are_free_distinct_and_have_five_digits() {
+        let ports: Vec<_> = (0..50).map(|_| ReservedPort::new()).collect();
+        let mut numbers: Vec<_> = ports.iter().map(ReservedPort::number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 50);
+        assert!(
+            numbers
+                .iter()
+                .all(|number| (10_000..32_768).contains(number))
+        );
+    }
+
+    #[test]
+    fn a_port_that_something_listens_on_is_not_free() {
+        let port = ReservedPort::new();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()))
+            .expect("a reserved port can be bound");
+        assert!(!is_free(port.number()));
+        drop(listener);
+        assert!(is_free(port.number()));
+    }
+
+    #[test]
+    fn a_probe_that_a_child_still_holds_does_not_keep_a_port_from_its_owner() {
+        let port = ReservedPort::new();
+        let probe = probe();
+        assert!(bind_to(&probe, port.number()));
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()))
+            .expect("a bound probe does not take the port");
+    }
+
+    #[test]
+    fn a_reserved_port_cannot_be_claimed_again() {
+        let port = ReservedPort::new();
+        assert!(claim(port.number()).is_none());
+    }
+}

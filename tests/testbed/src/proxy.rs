@@ -1,0 +1,376 @@
+//! A TCP proxy between one client and a replica set, to stall, to cut, or to
+//! lose what goes through it. It does not read commands or speak TLS.
+//!
+//! A driver that is given a set's address asks the members for theirs and then
+//! connects to those, past any proxy. So the proxy has one port for each
+//! member, and in the replies it writes its own ports over the members': all
+//! ports have five digits, and a MongoDB message has no checksum of its own
+//! here, so lengths stay as they are. Discovery and streaming monitoring then
+//! stay behind the proxy, and each daemon can have one of its own: one leader's
+//! connections can be stalled while those of the others work.
+//! Through TLS nothing can be rewritten; there the proxy serves direct
+//! connections only.
+//!
+//! It runs on a thread of its own, so that a test that blocks for a moment
+//! does not delay the daemons it observes.
+
+mod message;
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::ReservedPort;
+use message::{Framing, Rewrite};
+
+/// How many messages one connection holds back at most. A client waits for a
+/// reply before its next request, so a stalled one sends very few.
+const HELD_MAX: usize = 10_000;
+/// How long the server's side outlives the client's, so that a request that
+/// was already on its way is carried out as it would be on a slow network.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A proxy with one port for each member of a set. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    ports: Vec<ReservedPort>,
+    targets: Vec<u16>,
+    mode: Option<watch::Sender<Mode>>,
+    held: Arc<Held>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// Starts one in front of the ports `targets` on 127.0.0.1. With `tls`,
+    /// replies are not rewritten.
+    pub fn start(targets: &[u16], tls: bool) -> Self {
+        let ports: Vec<_> = targets.iter().map(|_| ReservedPort::new()).collect();
+        let numbers: Vec<_> = ports.iter().map(ReservedPort::number).collect();
+        let rewrites = numbers.iter().zip(targets).map(|(ours, theirs)| {
+            Rewrite::new(&format!("127.0.0.1:{theirs}"), &format!("127.0.0.1:{ours}"))
+        });
+        let framing = if tls {
+            Framing::None
+        } else {
+            Framing::Messages(rewrites.collect())
+        };
+        let (mode, receiver) = watch::channel(Mode::default());
+        let held = Arc::new(Held::default());
+        let link = Link {
+            framing: Arc::new(framing),
+            mode: receiver,
+            held: Arc::clone(&held),
+        };
+        let listeners: Vec<_> = numbers.iter().map(|port| listener(*port)).collect();
+        let routes: Vec<_> = listeners.into_iter().zip(targets.iter().copied()).collect();
+        let thread = std::thread::Builder::new()
+            .name("testbed-proxy".to_owned())
+            .spawn(move || run(routes, &link))
+            .expect("a thread can be started");
+        Self {
+            ports,
+            targets: targets.to_vec(),
+            mode: Some(mode),
+            held,
+            thread: Some(thread),
+        }
+    }
+
+    /// The port that leads to member `index`.
+    pub fn port(&self, index: usize) -> u16 {
+        self.ports[index].number()
+    }
+
+    /// `uri` with this proxy in place of the members.
+    pub fn uri(&self, uri: &str) -> String {
+        let pairs = self.targets.iter().zip(&self.ports);
+        pairs.fold(uri.to_owned(), |uri, (theirs, ours)| {
+            uri.replace(
+                &format!("127.0.0.1:{theirs}"),
+                &format!("127.0.0.1:{}", ours.number()),
+            )
+        })
+    }
+
+    /// Holds everything in both directions. Connections stay and new ones are
+    /// accepted; what is sent meanwhile arrives at [`resume`](Self::resume),
+    /// even when its sender has given up: a request lands late.
+    pub fn stall(&self) {
+        self.set(Gate::Closed, Gate::Closed);
+    }
+
+    /// Lets requests through and holds the replies: the write lands and the
+    /// acknowledgement does not come.
+    pub fn hold_replies(&self) {
+        self.set(Gate::Open, Gate::Closed);
+    }
+
+    /// Holds requests that contain `text`, such as a command's name, and what
+    /// follows them on their connections. Monitoring goes on.
+    pub fn hold_requests_containing(&self, text: &str) {
+        self.set(Gate::ClosedFor(text.into()), Gate::Open);
+    }
+
+    /// Holds replies that contain `text`, such as `lastErrorObject`, which
+    /// is in the reply to a findAndModify. Monitoring goes on.
+    pub fn hold_replies_containing(&self, text: &str) {
+        self.set(Gate::Open, Gate::ClosedFor(text.into()));
+    }
+
+    /// Closes all connections, loses what was held, and closes new ones at
+    /// once, until [`resume`](Self::resume).
+    pub fn cut(&self) {
+        self.replace(|mode| Mode {
+            cut: true,
+            cuts: mode.cuts + 1,
+            ..Mode::default()
+        });
+    }
+
+    /// Lets everything through again; what was held goes first.
+    pub fn resume(&self) {
+        self.replace(|mode| Mode {
+            cuts: mode.cuts,
+            ..Mode::default()
+        });
+    }
+
+    /// How many requests are held at this moment.
+    pub fn held_requests(&self) -> usize {
+        self.held.requests.load(Ordering::SeqCst)
+    }
+
+    /// How many replies are held at this moment.
+    pub fn held_replies(&self) -> usize {
+        self.held.replies.load(Ordering::SeqCst)
+    }
+
+    fn set(&self, requests: Gate, replies: Gate) {
+        self.replace(|mode| Mode {
+            requests,
+            replies,
+            cut: false,
+            cuts: mode.cuts,
+        });
+    }
+
+    fn replace(&self, next: impl FnOnce(&Mode) -> Mode) {
+        let sender = self.mode.as_ref().expect("only a drop takes it away");
+        sender.send_modify(|mode| *mode = next(mode));
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // A closed channel is what tells the thread to end.
+        self.mode = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(Debug, Default, Clone)]
+struct Mode {
+    requests: Gate,
+    replies: Gate,
+    /// New connections are closed.
+    cut: bool,
+    /// How often all connections were cut. A connection compares it with the
+    /// count at its start, so that a resume right after a cut spares none.
+    cuts: u64,
+}
+
+#[derive(Debug, Default, Clone)]
+enum Gate {
+    #[default]
+    Open,
+    Closed,
+    ClosedFor(Vec<u8>),
+}
+
+impl Gate {
+    fn passes(&self, message: &[u8]) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Closed => false,
+            Self::ClosedFor(text) => !message::contains(message, text),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    requests: AtomicUsize,
+    replies: AtomicUsize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Direction {
+    Request,
+    Reply,
+}
+
+/// What every connection shares.
+#[derive(Debug, Clone)]
+struct Link {
+    framing: Arc<Framing>,
+    mode: watch::Receiver<Mode>,
+    held: Arc<Held>,
+}
+
+fn listener(port: u16) -> std::net::TcpListener {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .expect("a reserved port can be bound");
+    listener
+        .set_nonblocking(true)
+        .expect("a socket can be made non-blocking");
+    listener
+}
+
+fn run(routes: Vec<(std::net::TcpListener, u16)>, link: &Link) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be built");
+    runtime.block_on(async {
+        let mut tasks = JoinSet::new();
+        for (listener, target) in routes {
+            tasks.spawn(accept(listener, target, link.clone()));
+        }
+        // Dropping the tasks closes all sockets.
+        let mut mode = link.mode.clone();
+        while mode.changed().await.is_ok() {}
+    });
+}
+
+async fn accept(listener: std::net::TcpListener, target: u16, link: Link) {
+    let listener = TcpListener::from_std(listener).expect("the runtime has IO enabled");
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { continue };
+                if !link.mode.borrow().cut {
+                    connections.spawn(connect(client, target, link.clone()));
+                }
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn connect(client: TcpStream, target: u16, link: Link) {
+    let mut mode = link.mode.clone();
+    let cuts = mode.borrow().cuts;
+    let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await else {
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let requests = pass(
+        from_client,
+        to_server,
+        link.clone(),
+        Direction::Request,
+        cuts,
+    );
+    let replies = pass(from_server, to_client, link, Direction::Reply, cuts);
+    let both = async {
+        tokio::pin!(replies);
+        tokio::select! {
+            // The write half comes back so that it stays open while lingering.
+            _to_server = requests => { let _ = tokio::time::timeout(LINGER, replies).await; }
+            _ = &mut replies => {}
+        }
+    };
+    tokio::select! {
+        _ = mode.wait_for(|mode| mode.cuts != cuts) => {}
+        () = both => {}
+    }
+}
+
+/// Passes messages on in order until the sender's side ends and all is passed.
+/// It reads on while messages are held, so that what was sent is kept whatever
+/// becomes of the sender.
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    link: Link,
+    direction: Direction,
+    cuts: u64,
+) -> OwnedWriteHalf {
+    let Link {
+        framing,
+        mut mode,
+        held,
+    } = link;
+    let held = match direction {
+        Direction::Request => &held.requests,
+        Direction::Reply => &held.replies,
+    };
+    let (sender, mut messages) = mpsc::channel::<Vec<u8>>(HELD_MAX);
+    let read = async {
+        let sender = sender;
+        while let Some(mut message) = framing.read(&mut from).await {
+            if matches!(direction, Direction::Reply) {
+                framing.rewrite(&mut message);
+            }
+            if sender.send(message).await.is_err() {
+                break;
+            }
+        }
+    };
+    let write = async {
+        let mut open = true;
+        while let Some(message) = messages.recv().await {
+            let gate = |mode: &Mode| {
+                let gate = match direction {
+                    Direction::Request => &mode.requests,
+                    Direction::Reply => &mode.replies,
+                };
+                // A cut opens the gates, and what was held must not slip out.
+                mode.cuts == cuts && gate.passes(&message)
+            };
+            let passes = gate(&mode.borrow());
+            if !passes {
+                let count = Count::one(held);
+                if mode.wait_for(|mode| gate(mode)).await.is_err() {
+                    return;
+                }
+                drop(count);
+            }
+            // A receiver that has gone must not end the other direction.
+            open = open
+                && tokio::io::AsyncWriteExt::write_all(&mut to, &message)
+                    .await
+                    .is_ok();
+        }
+    };
+    tokio::join!(read, write);
+    to
+}
+
+/// Counts for as long as it lives, so that an aborted connection counts back.
+struct Count<'a>(&'a AtomicUsize);
+
+impl<'a> Count<'a> {
+    fn one(counter: &'a AtomicUsize) -> Self {
+        counter.fetch_add(1, Ordering::SeqCst);
+        Self(counter)
+    }
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,145 @@
+//! MongoDB messages as the proxy sees them: a length, then bytes.
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The server's own maximum, `maxMessageSizeBytes`.
+const MESSAGE_MAX_BYTES: usize = 48_000_000;
+/// The header: length, id, id of the request answered, operation code.
+const HEADER_BYTES: usize = 16;
+
+/// How a stream is cut into pieces.
+#[derive(Debug)]
+pub(super) enum Framing {
+    /// Into whole messages, so that an address that two reads would have torn
+    /// apart is still found.
+    Messages(Vec<Rewrite>),
+    /// As the bytes come: encrypted.
+    None,
+}
+
+impl Framing {
+    /// The next piece; `None` at the end of the stream, however it ends.
+    pub(super) async fn read<R: AsyncRead + Unpin>(&self, stream: &mut R) -> Option<Vec<u8>> {
+        match self {
+            Self::Messages(_) => {
+                let mut message = vec![0; 4];
+                stream.read_exact(&mut message).await.ok()?;
+                let length = u32::from_le_bytes(message[..4].try_into().ok()?);
+                let length = usize::try_from(length).ok()?;
+                if !(HEADER_BYTES..=MESSAGE_MAX_BYTES).contains(&length) {
+                    return None;
+                }
+                message.resize(length, 0);
+                stream.read_exact(&mut message[4..]).await.ok()?;
+                Some(message)
+            }
+            Self::None => {
+                let mut bytes = vec![0; 64 * 1024];
+                let length = stream
+                    .read(&mut bytes)
+                    .await
+                    .ok()
+                    .filter(|length| *length > 0)?;
+                bytes.truncate(length);
+                Some(bytes)
+            }
+        }
+    }
+
+    /// Writes the proxy's addresses over the members'.
+    pub(super) fn rewrite(&self, message: &mut [u8]) {
+        match self {
+            Self::Messages(rewrites) => {
+                // A member's port may be another's proxy port, so each place
+                // is rewritten once at most, in one walk.
+                let mut at = 0;
+                while at < message.len() {
+                    let hit = rewrites
+                        .iter()
+                        .find(|rewrite| message[at..].starts_with(&rewrite.from));
+                    match hit {
+                        Some(Rewrite { from, to }) => {
+                            message[at..at + from.len()].copy_from_slice(to);
+                            at += from.len();
+                        }
+                        None => at += 1,
+                    }
+                }
+            }
+            Self::None => {}
+        }
+    }
+}
+
+/// One address for another of the same length.
+#[derive(Debug)]
+pub(super) struct Rewrite {
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl Rewrite {
+    /// # Panics
+    /// When the lengths differ, since a message could not stay whole.
+    pub(super) fn new(from: &str, to: &str) -> Self {
+        assert_eq!(from.len(), to.len(), "{from} cannot be rewritten to {to}");
+        Self {
+            from: from.into(),
+            to: to.into(),
+        }
+    }
+}
+
+/// Whether `text` occurs in `message`.
+pub(super) fn contains(message: &[u8], text: &[u8]) -> bool {
+    !text.is_empty() && message.windows(text.len()).any(|window| window == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(HEADER_BYTES + body.len()).unwrap();
+        let mut message = length.to_le_bytes().to_vec();
+        message.resize(HEADER_BYTES, 0);
+        message.extend_from_slice(body);
+        message
+    }
+
+    #[tokio::test]
+    async fn an_address_torn_across_reads_is_rewritten() {
+        let framing = Framing::Messages(vec![Rewrite::new("127.0.0.1:11111", "127.0.0.1:22222")]);
+        let sent = message(b"me 127.0.0.1:11111 primary 127.0.0.1:11111 other 127.0.0.1:33333");
+        let (left, right) = sent.split_at(25);
+        let (mut writer, mut reader) = tokio::io::duplex(8);
+        let (left, right) = (left.to_vec(), right.to_vec());
+        tokio::spawn(async move {
+            use tokio::io::AsyncWriteExt;
+            writer.write_all(&left).await.unwrap();
+            writer.write_all(&right).await.unwrap();
+        });
+        let mut got = framing.read(&mut reader).await.unwrap();
+        framing.rewrite(&mut got);
+        let wanted = message(b"me 127.0.0.1:22222 primary 127.0.0.1:22222 other 127.0.0.1:33333");
+        assert_eq!(got, wanted);
+        assert_eq!(framing.read(&mut reader).await, None);
+    }
+
+    #[test]
+    fn addresses_that_swap_are_rewritten_once() {
+        let framing = Framing::Messages(vec![
+            Rewrite::new("127.0.0.1:11111", "127.0.0.1:22222"),
+            Rewrite::new("127.0.0.1:22222", "127.0.0.1:11111"),
+        ]);
+        let mut bytes = b"127.0.0.1:11111,127.0.0.1:22222".to_vec();
+        framing.rewrite(&mut bytes);
+        assert_eq!(bytes, b"127.0.0.1:22222,127.0.0.1:11111");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_ends_the_stream() {
+        let framing = Framing::Messages(Vec::new());
+        assert_eq!(framing.read(&mut &[1_u8, 0, 0, 0, 9, 9][..]).await, None);
+    }
+}

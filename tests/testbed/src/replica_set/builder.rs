@@ -1,0 +1,285 @@
+//! How a set is described and brought up.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures_util::future::try_join_all;
+use mongodb::bson::{Document, doc};
+use mongodb::options::{Acknowledgment, WriteConcern};
+
+use super::member::{self, Member, Plan};
+use super::{POLL, PRIMARY_DEADLINE, ReplicaSet, SET_NAME, User, user};
+use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, mongod_binary};
+
+/// The default of MongoDB.
+const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(2);
+/// Fast enough for tests, slow enough that a busy machine causes no elections.
+const ELECTION_TIMEOUT_FAST: Duration = Duration::from_secs(2);
+
+/// Describes a set to be started; see [`ReplicaSet::builder`].
+#[derive(Debug, Clone)]
+pub struct ReplicaSetBuilder {
+    member_count: usize,
+    standalone: bool,
+    election_timeout: Duration,
+    tls: bool,
+    auth: bool,
+    parameters: Vec<String>,
+    clocks: Vec<(usize, FakeClock)>,
+    lifetime: Lifetime,
+}
+
+impl ReplicaSetBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            member_count: 3,
+            standalone: false,
+            election_timeout: ELECTION_TIMEOUT_FAST,
+            tls: false,
+            auth: false,
+            parameters: Vec::new(),
+            clocks: Vec::new(),
+            lifetime: Lifetime::OfStarter,
+        }
+    }
+
+    /// How many members: 1 to 5.
+    pub fn members(mut self, count: usize) -> Self {
+        assert!((1..=5).contains(&count), "a set of {count} members");
+        self.member_count = count;
+        self
+    }
+
+    /// One mongod that is no replica set: no majority, no change streams.
+    pub fn standalone(mut self) -> Self {
+        self.standalone = true;
+        self.member_count = 1;
+        self
+    }
+
+    /// How long the secondaries wait for a silent primary. Heartbeats go four
+    /// times as often, and at least every 2 s.
+    pub fn election_timeout(mut self, timeout: Duration) -> Self {
+        self.election_timeout = timeout;
+        self
+    }
+
+    /// Elections as MongoDB does them by default: after 10 s.
+    pub fn default_election(self) -> Self {
+        self.election_timeout(ELECTION_TIMEOUT_DEFAULT)
+    }
+
+    /// Requires TLS; clients may have a certificate: see [`Certificates`].
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// Requires a user: see [`ReplicaSet::add_user`].
+    pub fn auth(mut self) -> Self {
+        self.auth = true;
+        self
+    }
+
+    /// Adds a `--setParameter`, as `name=value`, to all members.
+    pub fn parameter(mut self, assignment: &str) -> Self {
+        self.parameters.push(assignment.to_owned());
+        self
+    }
+
+    /// Gives one member a wall clock of its own.
+    pub fn clock(mut self, index: usize, clock: &FakeClock) -> Self {
+        self.clocks.push((index, clock.clone()));
+        self
+    }
+
+    /// Starts processes that can be left up: see [`ReplicaSet::leave_up`].
+    pub fn detached(mut self) -> Self {
+        self.lifetime = Lifetime::Detached;
+        self
+    }
+
+    /// Starts the set and waits until it has a writable primary and all other
+    /// members follow.
+    ///
+    /// # Panics
+    /// When it cannot be started, with the reason.
+    pub async fn start(self) -> ReplicaSet {
+        self.try_start()
+            .await
+            .unwrap_or_else(|failure| panic!("start a replica set: {failure}"))
+    }
+
+    /// As [`start`](Self::start).
+    ///
+    /// # Errors
+    /// When it cannot be started, with the reason.
+    pub async fn try_start(self) -> Result<ReplicaSet, Failure> {
+        let binary = mongod_binary()?;
+        let scratch = Scratch::new();
+        let certificates = self.tls.then(Certificates::new);
+        let arguments = self.arguments(scratch.path(), certificates.as_ref());
+        let launches = (0..self.member_count).map(|index| {
+            let clocks = self.clocks.iter().filter(move |(of, _)| *of == index);
+            let variables = clocks.flat_map(|(_, clock)| clock.variables().iter().cloned());
+            let plan = Plan {
+                binary: binary.clone(),
+                arguments: arguments.clone(),
+                environment: variables.collect(),
+                lifetime: self.lifetime,
+            };
+            let directory = scratch.path().join(format!("member-{index}"));
+            async move { Member::launch(plan, &directory).await }
+        });
+        let members = try_join_all(launches).await?;
+        // A stand-in until the set works.
+        let first = &members[0];
+        let direct = ["directConnection=true"];
+        let first = user::uri(&first.address(), &direct, None, certificates.as_ref());
+        let mut set = ReplicaSet {
+            members,
+            standalone: self.standalone,
+            certificates,
+            root: None,
+            client: member::client(&first).await?,
+            scratch,
+        };
+        if !self.standalone {
+            set.command(0, self.initiation(&set)).await?;
+            elect(&set, self.auth).await?;
+        }
+        if self.auth {
+            add_root(&mut set).await?;
+        }
+        // Only now: a driver that meets a set without a primary is slow to see
+        // that it has got one.
+        set.client = mongodb::Client::with_uri_str(set.uri()).await?;
+        replicate(&set).await?;
+        Ok(set)
+    }
+
+    fn arguments(&self, directory: &Path, certificates: Option<&Certificates>) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = [
+            "--bind_ip",
+            "127.0.0.1",
+            "--nounixsocket",
+            "--wiredTigerCacheSizeGB",
+            "0.25",
+            "--setParameter",
+            "enableTestCommands=1",
+            "--setParameter",
+            "shutdownTimeoutMillisForSignaledShutdown=100",
+            // It would write to disk every second for nobody.
+            "--setParameter",
+            "diagnosticDataCollectionEnabled=false",
+        ]
+        .map(OsString::from)
+        .to_vec();
+        for assignment in &self.parameters {
+            arguments.extend(["--setParameter".into(), assignment.into()]);
+        }
+        if !self.standalone {
+            arguments.extend(["--replSet".into(), SET_NAME.into()]);
+        }
+        if let Some(certificates) = certificates {
+            arguments.extend(["--tlsMode".into(), "requireTLS".into()]);
+            arguments.extend(["--tlsCAFile".into(), certificates.authority().into()]);
+            arguments.extend([
+                "--tlsCertificateKeyFile".into(),
+                certificates.server().into(),
+            ]);
+            arguments.push("--tlsAllowConnectionsWithoutCertificates".into());
+        }
+        if self.auth {
+            arguments.extend(["--auth".into()]);
+            if !self.standalone {
+                arguments.extend(["--keyFile".into(), key_file(directory).into()]);
+            }
+        }
+        arguments
+    }
+
+    fn initiation(&self, set: &ReplicaSet) -> Document {
+        let members = set.members.iter().enumerate().map(|(index, member)| {
+            doc! { "_id": i32::try_from(index).expect("at most 5"), "host": member.address() }
+        });
+        let heartbeat = HEARTBEAT_DEFAULT.min(self.election_timeout / 4);
+        let millis =
+            |duration: Duration| i64::try_from(duration.as_millis()).expect("a short time");
+        let settings = doc! {
+            "electionTimeoutMillis": millis(self.election_timeout),
+            "heartbeatIntervalMillis": millis(heartbeat),
+        };
+        let members: Vec<_> = members.collect();
+        doc! { "replSetInitiate": { "_id": SET_NAME, "members": members, "settings": settings } }
+    }
+}
+
+/// Waits until one member is primary and the others follow. A new set waits
+/// for an election timeout by itself, so its first member is told to stand:
+/// with users it is not, since nobody has the right to say so yet.
+async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
+    let end = Instant::now() + PRIMARY_DEADLINE;
+    loop {
+        let hellos = set.hellos().await;
+        let are = |field| {
+            let says = |hello: &&Document| hello.get_bool(field).unwrap_or(false);
+            hellos.iter().flatten().filter(says).count()
+        };
+        let (primaries, secondaries) = (are("isWritablePrimary"), are("secondary"));
+        if primaries == 1 && primaries + secondaries == set.member_count() {
+            return Ok(());
+        }
+        if primaries == 0 && secondaries == set.member_count() && !auth {
+            // Refused for as long as the members have not all met.
+            let _ = set.command(0, doc! { "replSetStepUp": 1 }).await;
+        }
+        if Instant::now() > end {
+            return Err(Failure::new(format!(
+                "no working set after {PRIMARY_DEADLINE:?}"
+            )));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Waits until a majority acknowledges writes: secondaries of a new set take
+/// about a second to begin copying, which no test means to measure.
+async fn replicate(set: &ReplicaSet) -> Result<(), Failure> {
+    let majority = WriteConcern::builder()
+        .w(Acknowledgment::Majority)
+        .journal(true)
+        .build();
+    set.client
+        .database("testbed")
+        .collection("ready")
+        .insert_one(doc! { "ready": true })
+        .write_concern(majority)
+        .await?;
+    Ok(())
+}
+
+/// The first user can be made without one, over loopback.
+async fn add_root(set: &mut ReplicaSet) -> Result<(), Failure> {
+    let root = User::with_password("root", "root");
+    let primary = set.primary().await;
+    set.command(primary, root.creation(vec!["root".into()]))
+        .await?;
+    set.root = Some(root);
+    // The clients so far have no credential.
+    set.members.iter().for_each(Member::forget_client);
+    Ok(())
+}
+
+fn key_file(directory: &Path) -> std::path::PathBuf {
+    let path = directory.join("key");
+    std::fs::write(&path, "bGVhc2Vob2xkIHRlc3RiZWQga2V5IGZpbGU=")
+        .expect("a key file can be written");
+    // mongod refuses one that others can read.
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&path, mode).expect("a file's mode can be set");
+    path
+}

@@ -1,0 +1,206 @@
+//! One mongod process.
+
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mongodb::Client;
+use rustix::process::Signal;
+use tokio::net::TcpStream;
+
+use crate::process::exit_code;
+use crate::{Failure, Launch, Lifetime, Process, ReservedPort};
+
+/// A start takes 0.3 s; this allows for a machine busy with other tests, and
+/// for the recovery of a member that was killed.
+const START_MAX: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(5);
+/// mongod's exit code when it cannot bind its port.
+const EXIT_PORT_TAKEN: i32 = 48;
+/// How many ports are tried before the fault is taken to be another.
+const PORTS_MAX: usize = 5;
+
+/// How a member is run.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) binary: PathBuf,
+    pub(super) arguments: Vec<OsString>,
+    pub(super) environment: Vec<(String, OsString)>,
+    pub(super) lifetime: Lifetime,
+}
+
+/// One member of a set.
+#[derive(Debug)]
+pub struct Member {
+    plan: Plan,
+    directory: PathBuf,
+    port: ReservedPort,
+    process: Mutex<Option<Arc<Process>>>,
+    /// Made anew after each start: one that has met a dead server waits before
+    /// it looks again.
+    client: Mutex<Option<Client>>,
+    stays: bool,
+}
+
+impl Member {
+    /// Starts one, on another port should the first be taken meanwhile.
+    pub(super) async fn launch(plan: Plan, directory: &Path) -> Result<Self, Failure> {
+        for attempt in 1..=PORTS_MAX {
+            let directory = directory.join(attempt.to_string());
+            std::fs::create_dir_all(directory.join("data"))
+                .map_err(|error| Failure::new(format!("cannot make a data directory: {error}")))?;
+            let member = Self {
+                plan: plan.clone(),
+                directory,
+                port: ReservedPort::new(),
+                process: Mutex::new(None),
+                client: Mutex::new(None),
+                stays: false,
+            };
+            match member.start().await {
+                Err(_) if member.exit_code() == Some(EXIT_PORT_TAKEN) => {}
+                Err(failure) => return Err(failure),
+                Ok(()) => return Ok(member),
+            }
+        }
+        Err(Failure::new(format!(
+            "{PORTS_MAX} ports in a row were taken by others"
+        )))
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// Host and port, as in a connection string.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port())
+    }
+
+    /// The process id while it runs, stopped or not.
+    pub fn pid(&self) -> Option<u32> {
+        let process = self.process()?;
+        process.exit_status().is_none().then(|| process.pid())
+    }
+
+    /// The member's log.
+    pub fn log(&self) -> String {
+        let text = std::fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Sends a signal, if it runs.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(process) = self.process() {
+            process.signal(signal);
+        }
+    }
+
+    pub(super) fn leave_up(&mut self) {
+        self.stays = true;
+        if let Some(process) = self.process() {
+            process.leave_up();
+        }
+    }
+
+    pub(super) fn stays(&self) -> bool {
+        self.stays
+    }
+
+    pub(super) fn kill(&self) {
+        if let Some(process) = self.process() {
+            process.kill();
+        }
+    }
+
+    /// Starts the process and waits until it accepts connections.
+    pub(super) async fn start(&self) -> Result<(), Failure> {
+        self.forget_client();
+        let launch = self.plan.environment.iter().fold(
+            Launch::new(&self.plan.binary)
+                .arguments(["--port", &self.port().to_string(), "--logappend"])
+                .arguments(["--dbpath".as_ref(), self.directory.join("data").as_os_str()])
+                .arguments(["--logpath".as_ref(), self.log_path().as_os_str()])
+                .arguments(&self.plan.arguments)
+                .stderr(self.directory.join("stderr"))
+                .lifetime(self.plan.lifetime),
+            |launch, (name, value)| launch.env(name, value),
+        );
+        let process = Arc::new(launch.start()?);
+        *self.process.lock().expect("no holder of this lock panics") = Some(Arc::clone(&process));
+        let end = Instant::now() + START_MAX;
+        loop {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()))
+                .await
+                .is_ok()
+            {
+                return Ok(());
+            }
+            if let Some(status) = process.exit_status() {
+                let code = exit_code(status);
+                return Err(Failure::new(format!(
+                    "mongod exited with {code}: {}",
+                    self.last_words()
+                )));
+            }
+            if Instant::now() > end {
+                return Err(Failure::new(format!(
+                    "mongod not ready: {}",
+                    self.last_words()
+                )));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// The one client of this member alone.
+    pub(super) async fn client(&self, uri: &str) -> Result<Client, Failure> {
+        if let Some(client) = self
+            .client
+            .lock()
+            .expect("no holder of this lock panics")
+            .clone()
+        {
+            return Ok(client);
+        }
+        let fresh = client(uri).await?;
+        *self.client.lock().expect("no holder of this lock panics") = Some(fresh.clone());
+        Ok(fresh)
+    }
+
+    pub(super) fn forget_client(&self) {
+        *self.client.lock().expect("no holder of this lock panics") = None;
+    }
+
+    fn process(&self) -> Option<Arc<Process>> {
+        self.process
+            .lock()
+            .expect("no holder of this lock panics")
+            .clone()
+    }
+
+    fn exit_code(&self) -> Option<i32> {
+        self.process()?.exit_status().map(exit_code)
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.join("mongod.log")
+    }
+
+    fn last_words(&self) -> String {
+        let stderr = std::fs::read_to_string(self.directory.join("stderr")).unwrap_or_default();
+        let log = self.log();
+        let lines: Vec<_> = log.lines().collect();
+        let tail = &lines[lines.len().saturating_sub(5)..];
+        format!("{stderr}\n{}", tail.join("\n"))
+    }
+}
+
+/// A client that gives up soon: the fixtures poll.
+pub(super) async fn client(uri: &str) -> Result<Client, Failure> {
+    let quick = "serverSelectionTimeoutMS=2000&connectTimeoutMS=2000";
+    Ok(Client::with_uri_str(format!("{uri}&{quick}")).await?)
+}

@@ -1,0 +1,73 @@
+//! One test's part of a set: a database of its own, so that tests on one set
+//! neither contend for each other's lease nor drop each other's collection.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::{Daemon, DaemonBuilder, DaemonTimings, ReplicaSet, StoredLease};
+
+/// The lease that all candidates on a stage contend for.
+const LEASE: &str = "orders";
+const COLLECTION: &str = "leases";
+
+/// A database of a set, and the candidates' common settings.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    program: PathBuf,
+    set: Arc<ReplicaSet>,
+    database: String,
+    timings: DaemonTimings,
+}
+
+impl Stage {
+    /// In a new database of `set`, for daemons from the binary at `program`,
+    /// with short timings and no hand-off delay.
+    pub fn new(program: impl Into<PathBuf>, set: Arc<ReplicaSet>) -> Self {
+        static STAGES: AtomicUsize = AtomicUsize::new(1);
+        Self {
+            program: program.into(),
+            set,
+            database: format!("stage_{}", STAGES.fetch_add(1, Ordering::Relaxed)),
+            timings: DaemonTimings::SHORT,
+        }
+    }
+
+    /// With other timings.
+    pub fn timings(mut self, timings: DaemonTimings) -> Self {
+        self.timings = timings;
+        self
+    }
+
+    /// The set.
+    pub fn set(&self) -> &ReplicaSet {
+        &self.set
+    }
+
+    /// The database.
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// The collection.
+    pub fn collection(&self) -> &str {
+        COLLECTION
+    }
+
+    /// A candidate, to be described further.
+    pub fn candidate(&self, identity: &str) -> DaemonBuilder {
+        Daemon::builder(&self.program)
+            .lease(LEASE)
+            .identity(identity)
+            .uri(&self.set.uri())
+            .timings(self.timings)
+            .flag("--lease-handoff-delay=0s")
+            .flag("--log-level=debug")
+            .flag(&format!("--mongodb-database={}", self.database))
+    }
+
+    /// The document of the lease.
+    pub fn stored(&self) -> StoredLease {
+        StoredLease::new(&self.set.client(), &self.database, COLLECTION, LEASE)
+    }
+}

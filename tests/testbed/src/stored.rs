@@ -1,0 +1,131 @@
+//! The lease document as an operator, a script or a restored backup sees and
+//! changes it: by its field names, past the daemon's own code.
+
+use mongodb::bson::{Bson, Document, RawDocumentBuf, Uuid, doc};
+use mongodb::{Client, Collection};
+
+/// A lease in a collection.
+#[derive(Debug, Clone)]
+pub struct StoredLease {
+    documents: Collection<Document>,
+    raw: Collection<RawDocumentBuf>,
+    name: String,
+}
+
+impl StoredLease {
+    /// The lease `name`.
+    pub fn new(client: &Client, database: &str, collection: &str, name: &str) -> Self {
+        let database = client.database(database);
+        Self {
+            documents: database.collection(collection),
+            raw: database.collection(collection),
+            name: name.to_owned(),
+        }
+    }
+
+    /// The document, if there is one.
+    pub async fn try_get(&self) -> Option<Document> {
+        let found = self.documents.find_one(self.filter()).await;
+        found.unwrap_or_else(|error| panic!("read the lease document: {error}"))
+    }
+
+    /// The document.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub async fn get(&self) -> Document {
+        self.try_get().await.expect("the lease document is there")
+    }
+
+    /// The document byte by byte, to see whether anything touched it.
+    pub async fn bytes(&self) -> Vec<u8> {
+        let found = self.raw.find_one(self.filter()).await;
+        let found = found.unwrap_or_else(|error| panic!("read the lease document: {error}"));
+        found.expect("the document is there").into_bytes()
+    }
+
+    /// The token.
+    pub async fn token(&self) -> i64 {
+        let document = self.get().await;
+        document.get_i64("token").expect("token is an int64")
+    }
+
+    /// The identity that the document names as the holder.
+    pub async fn holder(&self) -> Option<String> {
+        let document = self.try_get().await?;
+        let holder = document.get_document("holder").ok()?;
+        holder.get_str("identity").ok().map(str::to_owned)
+    }
+
+    /// The claim that the document names.
+    pub async fn claim(&self) -> Option<Bson> {
+        let document = self.try_get().await?;
+        document.get_document("holder").ok()?.get("claim").cloned()
+    }
+
+    /// The history, oldest first.
+    pub async fn history(&self) -> Vec<Document> {
+        let document = self.get().await;
+        let entries = document.get_array("history").expect("history is an array");
+        entries
+            .iter()
+            .filter_map(Bson::as_document)
+            .cloned()
+            .collect()
+    }
+
+    /// The reasons in the history, oldest first.
+    pub async fn reasons(&self) -> Vec<String> {
+        let history = self.history().await;
+        let reason = |entry: &Document| entry.get_str("reason").expect("a reason").to_owned();
+        history.iter().map(reason).collect()
+    }
+
+    /// Sets fields as an operator's command does; the revision stays.
+    pub async fn set(&self, fields: Document) {
+        let changed = self
+            .documents
+            .update_one(self.filter(), doc! { "$set": fields })
+            .await;
+        let changed = changed.unwrap_or_else(|error| panic!("change the document: {error}"));
+        assert_eq!(changed.matched_count, 1, "the lease document is there");
+    }
+
+    /// Renews as the holder of `claim` would, with a revision that nobody else
+    /// knows; false if another claim holds the lease.
+    pub async fn renew_as(&self, claim: &Bson) -> bool {
+        let filter = doc! { "_id": &self.name, "holder.claim": claim };
+        let update = doc! { "$set": { "revision": Uuid::new() } };
+        let renewed = self.documents.update_one(filter, update).await;
+        renewed
+            .unwrap_or_else(|error| panic!("renew: {error}"))
+            .matched_count
+            == 1
+    }
+
+    /// Puts `document` in the place of what is there, or where nothing is.
+    pub async fn replace(&self, document: &Document) {
+        let replaced = self
+            .documents
+            .replace_one(self.filter(), document)
+            .upsert(true)
+            .await;
+        replaced.unwrap_or_else(|error| panic!("replace the document: {error}"));
+    }
+
+    /// Deletes the document.
+    pub async fn delete(&self) {
+        let deleted = self.documents.delete_one(self.filter()).await;
+        deleted.unwrap_or_else(|error| panic!("delete the document: {error}"));
+    }
+
+    /// Drops the whole collection.
+    pub async fn drop_collection(&self) {
+        let dropped = self.documents.drop().await;
+        dropped.unwrap_or_else(|error| panic!("drop the collection: {error}"));
+    }
+
+    fn filter(&self) -> Document {
+        doc! { "_id": &self.name }
+    }
+}
