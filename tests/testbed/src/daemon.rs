@@ -139,7 +139,7 @@ impl Daemon {
 
     /// Freezes it (SIGSTOP).
     pub fn stop(&self) {
-        self.signal(Signal::STOP);
+        self.process.stop();
     }
 
     /// Lets it go on after [`stop`](Self::stop).

@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::Failure;
 
@@ -178,6 +179,19 @@ impl Process {
         }
     }
 
+    /// Sends SIGSTOP and waits until every thread has stopped: on busy cores
+    /// one that runs may answer a request after the signal was sent.
+    pub fn stop(&self) {
+        let mut child = self.child.lock().expect("no holder of this lock panics");
+        if matches!(child.try_wait(), Ok(None)) {
+            let _ = kill_process(self.pid, Signal::STOP);
+            // Only looks: the child's end is left to be waited for.
+            let look = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            let stopped = retry_on_intr(|| waitid(WaitId::Pid(self.pid), look));
+            stopped.expect("a child that was not waited for can be looked at");
+        }
+    }
+
     /// Ends it with SIGKILL and waits until it is gone. Works on a stopped
     /// process too.
     pub fn kill(&self) {
@@ -307,10 +321,23 @@ mod tests {
     async fn a_stopped_process_is_killed_by_drop() {
         let process = Launch::new("/bin/sleep").argument("1000").start().unwrap();
         let pid = process.pid();
-        process.signal(Signal::STOP);
-        assert!(process.wait(Duration::from_millis(20)).await.is_none());
+        process.stop();
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        assert!(state.contains(") T "), "{state}");
         drop(process);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    }
+
+    #[tokio::test]
+    async fn a_process_is_stopped_again_after_it_went_on_and_not_waited_for_after_its_end() {
+        let process = Launch::new("/bin/sleep").argument("1000").start().unwrap();
+        for _ in 0..2 {
+            process.stop();
+            process.signal(Signal::CONT);
+        }
+        process.signal(Signal::TERM);
+        assert_eq!(process.wait(LONG).await.map(exit_code), Some(143));
+        process.stop();
     }
 
     #[tokio::test]

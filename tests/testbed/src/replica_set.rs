@@ -177,7 +177,7 @@ impl ReplicaSet {
 
     /// Freezes a member (SIGSTOP).
     pub fn stop(&self, index: usize) {
-        self.members[index].signal(Signal::STOP);
+        self.members[index].stop();
     }
 
     /// Lets a frozen member go on (SIGCONT).

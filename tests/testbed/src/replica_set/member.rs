@@ -99,6 +99,13 @@ impl Member {
         }
     }
 
+    /// Freezes it, if it runs.
+    pub fn stop(&self) {
+        if let Some(process) = self.process() {
+            process.stop();
+        }
+    }
+
     pub(super) fn leave_up(&mut self) {
         self.stays = true;
         if let Some(process) = self.process() {
