@@ -6,6 +6,8 @@
 
 #[path = "store_faults/acquire_reply_lost.rs"]
 mod acquire_reply_lost;
+#[path = "store_faults/any_stored_document.rs"]
+mod any_stored_document;
 #[path = "store_faults/change_streams.rs"]
 mod change_streams;
 #[path = "store_faults/connection_stalled.rs"]

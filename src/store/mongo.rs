@@ -6,6 +6,8 @@
 
 #[cfg(test)]
 mod any_bson;
+#[cfg(test)]
+mod any_event;
 mod change_stream;
 mod document;
 mod outcome;
@@ -271,7 +273,7 @@ impl MongoStore {
         };
         let updated = collection
             .find_one_and_update(filter, update)
-            .projection(doc! { "history": 0 })
+            .projection(document::projection())
             .return_document(ReturnDocument::After)
             .write_concern(shared.write_concern())
             .max_time(shared.options.operation_timeout)
@@ -435,7 +437,7 @@ impl Shared {
         };
         let document = collection
             .find_one(doc! { "_id": self.options.lease.as_str() })
-            .projection(doc! { "history": 0 })
+            .projection(document::projection())
             .read_concern(concern)
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .max_time(self.options.operation_timeout)

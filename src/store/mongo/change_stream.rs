@@ -53,8 +53,8 @@ pub(super) fn hint(event: ChangeStreamEvent<Document>, newest: &mut Option<Docum
 pub(super) fn apply(document: &mut Document, fields: &Document) -> bool {
     for (path, value) in fields {
         let path = path.as_str();
-        // The history says nothing to the election.
-        if path == "history" || path.starts_with("history.") {
+        // The history's entries say nothing to the election.
+        if path.starts_with("history.") || (path == "history" && matches!(value, Bson::Array(_))) {
             continue;
         }
         match path.split_once('.') {

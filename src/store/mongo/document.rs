@@ -21,6 +21,11 @@ pub(super) const KIND: &str = "lease";
 /// Entries kept in the history.
 const HISTORY_MAX: i32 = 20;
 
+/// What is asked for of a document: the history's type, but not its entries.
+pub(super) fn projection() -> Document {
+    doc! { "history": { "$slice": 0 } }
+}
+
 /// Reads a document.
 pub(super) fn read(document: &Document) -> Found {
     match lease(document) {
@@ -44,6 +49,12 @@ fn lease(document: &Document) -> Result<Lease, String> {
             return Err("a lock has this name, not a lease".to_owned());
         }
         Some(_) | None => return Err("its kind is not \"lease\"".to_owned()),
+    }
+    // Nothing is read of it, but what is no list cannot be appended to, and
+    // then no holder could be taken over or release.
+    match document.get("history") {
+        Some(Bson::Array(_)) | None => {}
+        Some(_) => return Err("its history is not a list".to_owned()),
     }
     let token = document.get("token").and_then(integer).and_then(Token::new);
     Ok(Lease {
@@ -163,10 +174,41 @@ fn uuids(revisions: &[Revision]) -> Vec<Bson> {
         .collect()
 }
 
-/// Matches only a lease of this schema under this name, with a token that can
-/// be read: what counts as foreign is not written to.
+/// Matches only what [`read`] takes for a lease, under this name: what counts
+/// as foreign is not written to. It looks at types too, since an equality also
+/// matches an array that has the value, and a double. It cannot tell what a
+/// candidate may be called; a holder with an impossible name and a revision
+/// that was read with a possible one is made by hand, between the two.
 pub(super) fn ours(name: &str) -> Document {
-    doc! { "_id": name, "schema": SCHEMA, "kind": KIND, "token": { "$type": ["int", "long"] } }
+    let is = |path: &str, types: &[&str]| {
+        let types = Bson::from(types);
+        Bson::Document(doc! { "$in": [{ "$type": format!("${path}") }, types] })
+    };
+    // Of one length and subtype, ids are ordered by their bytes.
+    let is_uuid = |path: &str| {
+        let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
+        let path = format!("${path}");
+        Bson::Document(doc! { "$and": [{ "$gte": [&path, least] }, { "$lte": [&path, most] }] })
+    };
+    let free = is("holder", &["missing", "null"]);
+    let held = doc! { "$and": [
+        is("holder", &["object"]),
+        is("holder.identity", &["string"]),
+        { "$ne": ["$holder.identity", ""] },
+        is_uuid("holder.session"),
+        is_uuid("holder.claim"),
+    ] };
+    let shape = doc! { "$and": [
+        is("schema", &["int", "long"]),
+        is("kind", &["string"]),
+        is("token", &["int", "long"]),
+        { "$gte": ["$token", 0] },
+        is_uuid("revision"),
+        { "$or": [free, held] },
+        is("paused", &["missing", "null", "bool"]),
+        is("history", &["missing", "array"]),
+    ] };
+    doc! { "_id": name, "schema": SCHEMA, "kind": KIND, "$expr": shape }
 }
 
 /// The document of a lease that never existed, or was deleted.
@@ -325,6 +367,8 @@ mod tests {
             ("holder", Bson::Int32(1), "holder"),
             ("holder", Bson::Document(doc! {}), "identity"),
             ("paused", Bson::Int32(1), "paused"),
+            ("history", Bson::Null, "history"),
+            ("history", Bson::Document(doc! {}), "history"),
         ] {
             let mut document = stored();
             document.insert(key, value);
