@@ -1,11 +1,17 @@
-//! Log lines: text on a terminal, JSON otherwise, always on stderr.
+//! Log lines: text on a terminal, JSON otherwise, always on stderr, which is
+//! never waited for.
+
+mod stderr;
 
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
+
+use self::stderr::Stderr;
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,28 +24,39 @@ pub enum Format {
     Json,
 }
 
-/// Changes the level while the daemon runs.
-pub struct LevelHandle(reload::Handle<LevelFilter, Registry>);
+/// A log that was started.
+#[derive(Clone)]
+pub struct LogHandle {
+    level: reload::Handle<LevelFilter, Registry>,
+    stderr: Arc<Stderr>,
+}
 
-impl LevelHandle {
+impl LogHandle {
     /// From now on, lines of this level and above are written.
-    pub fn set(&self, level: LevelFilter) {
+    pub fn set_level(&self, level: LevelFilter) {
         // Fails only when the subscriber is gone, and then nothing is logged anyway.
-        let _ = self.0.modify(|filter| *filter = level);
+        let _ = self.level.modify(|filter| *filter = level);
+    }
+
+    /// From now on `count` is told of lines that were dropped because nobody
+    /// read standard error; first, of those dropped so far.
+    pub fn on_loss(&self, count: impl Fn(u64) + Send + Sync + 'static) {
+        self.stderr.on_loss(count);
     }
 }
 
 /// Starts logging for the whole process; once.
-pub fn start(level: LevelFilter, format: Format) -> LevelHandle {
-    let (filter, handle) = reload::Layer::new(level);
+pub fn start(level: LevelFilter, format: Format) -> LogHandle {
+    let (filter, level_handle) = reload::Layer::new(level);
     let terminal = io::stderr().is_terminal();
     let json = match format {
         Format::Auto => !terminal,
         Format::Text => false,
         Format::Json => true,
     };
+    let stderr = Arc::new(Stderr::open());
     let layer = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
+        .with_writer(Arc::clone(&stderr))
         .with_target(false);
     let layer = if json {
         layer.json().flatten_event(true).boxed()
@@ -49,5 +66,8 @@ pub fn start(level: LevelFilter, format: Format) -> LevelHandle {
     };
     // Fails only when a logger was set before: an embedding program's own.
     let _ = Registry::default().with(filter.and_then(layer)).try_init();
-    LevelHandle(handle)
+    LogHandle {
+        level: level_handle,
+        stderr,
+    }
 }

@@ -46,5 +46,7 @@ mod store_unreachable;
 mod systemd;
 #[path = "daemon/takeover.rs"]
 mod takeover;
+#[path = "daemon/unread_log.rs"]
+mod unread_log;
 #[path = "daemon/unwritable_status.rs"]
 mod unwritable_status;

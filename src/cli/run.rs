@@ -26,7 +26,7 @@ use crate::config::{self, Config, ConfigError, LogFormat, LogLevel, Sources, Uri
 use crate::election::{Input, Status, Tunables};
 use crate::elector::{Elector, ElectorOptions, Prepared};
 use crate::exit;
-use crate::log::{self, Format, LevelHandle};
+use crate::log::{self, Format, LogHandle};
 use crate::publish::directory::{DirectoryError, Memory, StatusDirectory, default_directory};
 use crate::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
 use crate::publish::metrics::Metrics;
@@ -86,7 +86,7 @@ fn system<E: Into<Box<dyn Error + Send + Sync>>>(doing: &'static str) -> impl Fn
 /// # Errors
 /// [`RunError`]; what can be known at the start is known before the election begins.
 pub fn run(config: Config, sources: Sources) -> Result<ExitCode, RunError> {
-    let level = log::start(config.log.level.into(), config.log.format.into());
+    let log = log::start(config.log.level.into(), config.log.format.into());
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
     let (directory, memory) = StatusDirectory::open(&path)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
@@ -95,9 +95,7 @@ pub fn run(config: Config, sources: Sources) -> Result<ExitCode, RunError> {
         .enable_all()
         .build()
         .map_err(system("start the event loop"))?;
-    let ended = runtime.block_on(Daemon::begin(
-        config, sources, level, directory, memory, http,
-    ));
+    let ended = runtime.block_on(Daemon::begin(config, sources, log, directory, memory, http));
     // A call that hangs in the driver must not hold up the end.
     runtime.shutdown_background();
     ended
@@ -119,7 +117,7 @@ impl Daemon {
     async fn begin(
         config: Config,
         sources: Sources,
-        level: LevelHandle,
+        log: LogHandle,
         directory: StatusDirectory,
         memory: Memory,
         http: Option<Bound>,
@@ -136,6 +134,10 @@ impl Daemon {
         let (status, inputs) = (prepared.status(), prepared.inputs());
         let metrics = Metrics::new(&who, status.clone(), prepared.store_info())
             .map_err(system("register the metrics"))?;
+        log.on_loss({
+            let metrics = metrics.clone();
+            move |lines| metrics.log_lines_lost(lines)
+        });
         let reporter = Reporter::new(who.lease.clone());
         reporter.started(
             &config,
@@ -171,7 +173,7 @@ impl Daemon {
         });
         let surfaces = DaemonSurfaces::new(Arc::clone(&files), metrics, reporter);
         let elector = prepared.start(surfaces);
-        let reloader = Reloader::new(config, sources, level, ready_when, uri);
+        let reloader = Reloader::new(config, sources, log, ready_when, uri);
         let daemon = Self {
             elector,
             signals,

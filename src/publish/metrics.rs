@@ -13,8 +13,8 @@ use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    Registry, TextEncoder,
 };
 use tokio::sync::watch;
 
@@ -94,6 +94,7 @@ pub struct Metrics {
     store_durations: HistogramVec,
     publish_failures: IntCounterVec,
     watch_connected: IntGauge,
+    log_lines_lost: IntCounter,
 }
 
 impl Metrics {
@@ -145,6 +146,10 @@ impl Metrics {
                 "leasehold_watch_connected",
                 "1 while a change stream is open; without one the store is polled.",
             ))?,
+            log_lines_lost: IntCounter::with_opts(opts(
+                "leasehold_log_lines_lost_total",
+                "Log lines that were dropped because standard error was not read fast enough.",
+            ))?,
         };
         metrics.register(who, status, store)?;
         metrics.create_series();
@@ -194,6 +199,11 @@ impl Metrics {
         self.watch_connected.set(i64::from(connected));
     }
 
+    /// Counts log lines that were dropped.
+    pub fn log_lines_lost(&self, lines: u64) {
+        self.log_lines_lost.inc_by(lines);
+    }
+
     /// Where other modules register metrics of their own.
     pub fn registry(&self) -> &Registry {
         &self.registry
@@ -223,12 +233,13 @@ impl Metrics {
                 option_env!("LEASEHOLD_REVISION").unwrap_or("unknown"),
             ])
             .set(1.0);
-        let collectors: [Box<dyn Collector>; 8] = [
+        let collectors: [Box<dyn Collector>; 9] = [
             Box::new(self.transitions.clone()),
             Box::new(self.store_operations.clone()),
             Box::new(self.store_durations.clone()),
             Box::new(self.publish_failures.clone()),
             Box::new(self.watch_connected.clone()),
+            Box::new(self.log_lines_lost.clone()),
             Box::new(build),
             Box::new(ProcessCollector::for_self()),
             Box::new(Truth::new(who, status, store)?),

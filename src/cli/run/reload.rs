@@ -9,13 +9,13 @@ use super::tunables;
 use crate::admin::ReadyWhen;
 use crate::config::{Config, Reload, Sources, UriSource};
 use crate::election::{TimingSettings, Timings, Tunables};
-use crate::log::LevelHandle;
+use crate::log::LogHandle;
 
 /// Reads the configuration again.
 pub(super) struct Reloader {
     current: Config,
     sources: Sources,
-    level: LevelHandle,
+    log: LogHandle,
     ready_when: watch::Sender<ReadyWhen>,
     uri: watch::Sender<UriSource>,
 }
@@ -24,14 +24,14 @@ impl Reloader {
     pub(super) fn new(
         current: Config,
         sources: Sources,
-        level: LevelHandle,
+        log: LogHandle,
         ready_when: watch::Sender<ReadyWhen>,
         uri: watch::Sender<UriSource>,
     ) -> Self {
         Self {
             current,
             sources,
-            level,
+            log,
             ready_when,
             uri,
         }
@@ -79,7 +79,7 @@ impl Reloader {
                 Reload::Restart => warn!(%lease, key, "not reloaded: takes a restart"),
             }
         }
-        self.level.set(new.log.level.into());
+        self.log.set_level(new.log.level.into());
         self.ready_when.send_replace(new.http.ready_when.into());
         self.uri.send_replace(new.mongodb.uri.clone());
         self.current.mongodb.uri = new.mongodb.uri;

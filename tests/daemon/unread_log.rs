@@ -1,0 +1,64 @@
+//! Goal: a daemon whose log nobody reads goes on renewing, counts the lines
+//! that it dropped, and ends as it is told.
+//! Method: standard error is a pipe with room for one page that this test
+//! holds open and does not read, at level debug.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use leasehold_testbed::{Daemon, DaemonTimings, Scratch, daemon::sample};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use rustix::pipe::fcntl_setpipe_size;
+
+use crate::contest::{Contest, LONG, PROGRAM, eventually};
+
+async fn lost(daemon: &Daemon) -> f64 {
+    let page = daemon.http("/metrics").await.map(|(_, text)| text);
+    sample(&page.unwrap_or_default(), "leasehold_log_lines_lost_total").unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_full_pipe_costs_lines_and_not_the_leadership() {
+    let contest = Contest::new("unread").await;
+    let scratch = Scratch::new();
+    let pipe = scratch.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let reader = open(&pipe, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    fcntl_setpipe_size(&reader, 4096).unwrap();
+    let program = scratch.path().join("program");
+    let script = format!("#!/bin/sh\nexec {PROGRAM} \"$@\" 2>{}\n", pipe.display());
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
+
+    let daemon = Daemon::builder(&program)
+        .lease("unread")
+        .identity("a")
+        .uri(&contest.set().uri())
+        .timings(DaemonTimings::DEMO)
+        .flag("--lease-handoff-delay=0s")
+        .flag("--log-level=debug")
+        .start();
+    daemon.wait_leads(LONG).await;
+    eventually("lines were dropped", async || lost(&daemon).await > 0.0).await;
+    for _ in 0..3 {
+        let before = daemon.status()["valid_until_boottime_ns"].as_u64();
+        let renewed = |status: &serde_json::Value| {
+            status["leader"] == true && status["valid_until_boottime_ns"].as_u64() > before
+        };
+        daemon.wait_until(renewed, LONG).await;
+    }
+    assert_eq!(daemon.status()["token"], 1, "it led all the time");
+
+    // With room in the pipe again, nothing more is lost for a while.
+    let mut page = [0; 4096];
+    let read = rustix::io::read(&reader, &mut page).unwrap();
+    let text = String::from_utf8_lossy(&page[..read]);
+    for line in text.lines() {
+        serde_json::from_str::<serde_json::Value>(line).expect(line);
+    }
+    daemon.term();
+    assert_eq!(daemon.wait_exit(LONG).await, 0);
+    let read = rustix::io::read(&reader, &mut page).unwrap();
+    let text = String::from_utf8_lossy(&page[..read]);
+    assert!(text.contains("\"message\":\"stopped\""), "{text}");
+}
