@@ -46,6 +46,8 @@ pub trait Surfaces: Send {
     fn answered(&mut self, answered: &Answered);
     /// The change stream opened (`None`) or failed.
     fn watching(&mut self, failure: Option<&Failure>);
+    /// A request in the document cannot be understood, and why.
+    fn request_ignored(&mut self, why: &str);
 }
 
 /// A store call and what became of it.
@@ -82,6 +84,7 @@ impl Surfaces for NoSurfaces {
     fn notice(&mut self, _: &Notice) {}
     fn answered(&mut self, _: &Answered) {}
     fn watching(&mut self, _: Option<&Failure>) {}
+    fn request_ignored(&mut self, _: &str) {}
 }
 
 /// Random ids from the kernel.
@@ -325,6 +328,7 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
                         return Ok(Input::Watch(watch));
                     }
                     News::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
+                    News::RequestIgnored(why) => self.surfaces.request_ignored(why),
                 },
             }
         }

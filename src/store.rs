@@ -61,6 +61,8 @@ pub enum News {
     PrimaryChanged,
     /// The change stream ended or cannot be had: why, for people.
     WatchFailed(Failure),
+    /// The request in the document cannot be understood: why, for people.
+    RequestIgnored(&'static str),
 }
 
 /// The deployment that keeps the lease, for people: two daemons of one lease

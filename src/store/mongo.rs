@@ -10,6 +10,7 @@ mod any_bson;
 mod any_event;
 mod change_stream;
 mod document;
+mod ignored_request;
 mod outcome;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use mongodb::options::{
 use mongodb::{Client, Collection, ServerType};
 use tokio::sync::{mpsc, watch};
 
+use self::ignored_request::IgnoredRequest;
 use super::{Answer, Failure, News, Store, StoreInfo};
 use crate::clock;
 use crate::election::{Found, Identity, LeaseName, Operation, Outcome, Watch};
@@ -86,6 +88,7 @@ struct Shared {
     newest: Mutex<Option<Document>>,
     /// What the driver's monitors last said about a server that cannot be used.
     unreachable: Mutex<Option<String>>,
+    ignored_request: Mutex<IgnoredRequest>,
 }
 
 #[derive(Clone)]
@@ -108,6 +111,7 @@ impl MongoStore {
             connection: tokio::sync::Mutex::new(None),
             newest: Mutex::new(None),
             unreachable: Mutex::new(None),
+            ignored_request: Mutex::default(),
         };
         (
             Self {
@@ -448,6 +452,12 @@ impl Shared {
     /// Keeps a document for the change stream and reads it.
     fn found(&self, document: Option<Document>) -> Found {
         let found = document.as_ref().map_or(Found::Missing, document::read);
+        if let (Found::Lease(_), Some(lease)) = (&found, &document)
+            && let Some(why) = lock(&self.ignored_request).look(lease)
+        {
+            // For people only: a full queue has more important news in it.
+            let _ = self.news.try_send(News::RequestIgnored(why));
+        }
         *self.newest() = document;
         found
     }

@@ -243,6 +243,15 @@ impl Reporter {
         }
     }
 
+    pub(super) fn request_ignored(&self, why: &str) {
+        warn!(
+            lease = %self.lease, why,
+            "the request in the lease document cannot be understood and is ignored: set it to \
+             {{kind: \"step_down\", token}} or {{kind: \"transfer\", token, to}}, with the leader's \
+             token as a NumberLong"
+        );
+    }
+
     pub(super) fn watching(&mut self, failure: Option<&Failure>) {
         let lease = &self.lease;
         let now = clock::boot_now();

@@ -74,4 +74,8 @@ impl Surfaces for DaemonSurfaces {
         self.metrics.watch_connected(failure.is_none());
         self.reporter.watching(failure);
     }
+
+    fn request_ignored(&mut self, why: &str) {
+        self.reporter.request_ignored(why);
+    }
 }

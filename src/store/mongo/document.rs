@@ -68,7 +68,7 @@ fn lease(document: &Document) -> Result<Lease, String> {
         },
         // Written by people and their scripts: what cannot be understood asks
         // for nothing, and must not cost the leadership.
-        request: document.get_document("request").ok().and_then(request),
+        request: request(document).unwrap_or(None),
         reserved_for: document
             .get_document("reserved_for")
             .ok()
@@ -101,18 +101,28 @@ fn holder(document: &Document) -> Result<Option<Holder>, String> {
     }))
 }
 
-fn request(document: &Document) -> Option<Request> {
-    let token = Token::new(document.get("token").and_then(integer)?)?;
-    let kind = match document.get_str("kind").ok()? {
-        "step_down" => RequestKind::StepDown,
-        "transfer" => {
-            let identity = Identity::new(document.get_str("to").ok()?).ok()?;
-            let duration = milliseconds(document.get("reserve_ms"), RESERVATION_DEFAULT);
-            RequestKind::Transfer(Reservation { identity, duration })
-        }
-        _ => return None,
+/// The request in a lease document, or why it cannot be understood.
+pub(super) fn request(document: &Document) -> Result<Option<Request>, &'static str> {
+    let document = match document.get("request") {
+        Some(Bson::Document(request)) => request,
+        Some(Bson::Null) | None => return Ok(None),
+        Some(_) => return Err("it is not a document"),
     };
-    Some(Request { kind, token })
+    let token = document.get("token").and_then(integer).and_then(Token::new);
+    let token = token.ok_or("its token is not an integer from 0 on")?;
+    let kind = match document.get_str("kind") {
+        Ok("step_down") => RequestKind::StepDown,
+        Ok("transfer") => {
+            let to = document.get_str("to").ok();
+            let identity = to.and_then(|to| Identity::new(to).ok());
+            RequestKind::Transfer(Reservation {
+                identity: identity.ok_or("its field to is not an identity")?,
+                duration: milliseconds(document.get("reserve_ms"), RESERVATION_DEFAULT),
+            })
+        }
+        Ok(_) | Err(_) => return Err("its kind is neither step_down nor transfer"),
+    };
+    Ok(Some(Request { kind, token }))
 }
 
 fn reservation(document: &Document) -> Option<Reservation> {

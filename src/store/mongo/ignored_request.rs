@@ -1,0 +1,79 @@
+//! Requests that cannot be understood: each is spoken of once.
+//!
+//! Whether a request is obeyed is not decided here.
+
+use mongodb::bson::Document;
+
+use super::document;
+
+/// What was spoken of last.
+#[derive(Debug, Default)]
+pub(super) struct IgnoredRequest {
+    /// As text, since a number that is not one does not even equal itself.
+    spoken_of: Option<String>,
+}
+
+impl IgnoredRequest {
+    /// Why the request in a lease document is ignored, unless that was said
+    /// when it was seen before. One that a script repeats is the same one.
+    pub(super) fn look(&mut self, lease: &Document) -> Option<&'static str> {
+        let why = document::request(lease).err()?;
+        let request = Some(format!("{:?}", lease.get("request")));
+        if self.spoken_of == request {
+            return None;
+        }
+        self.spoken_of = request;
+        Some(why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{Bson, doc};
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_cannot_be_understood_is_spoken_of_once() {
+        let mut ignored = IgnoredRequest::default();
+        for (request, why) in [
+            (Bson::Double(f64::NAN), "not a document"),
+            (Bson::Document(doc! { "kind": "step_down" }), "token"),
+            (
+                Bson::Document(doc! { "kind": "step_down", "token": 7.0 }),
+                "token",
+            ),
+            (
+                Bson::Document(doc! { "kind": "stepdown", "token": 7 }),
+                "kind",
+            ),
+            (
+                Bson::Document(doc! { "kind": "transfer", "token": 7 }),
+                "to",
+            ),
+        ] {
+            let lease = doc! { "request": request };
+            let said = ignored.look(&lease);
+            assert!(
+                said.is_some_and(|said| said.contains(why)),
+                "{lease}: {said:?}"
+            );
+            assert_eq!(ignored.look(&lease), None, "{lease}");
+            // The acquisition that follows clears it, and a script sets it again.
+            assert_eq!(ignored.look(&doc! { "request": null }), None);
+            assert_eq!(ignored.look(&lease), None, "{lease}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_understood_is_nothing_to_speak_of() {
+        let mut ignored = IgnoredRequest::default();
+        for request in [
+            doc! { "kind": "step_down", "token": 7 },
+            doc! { "kind": "transfer", "token": 7_i64, "to": "b", "newer": 1 },
+        ] {
+            assert_eq!(ignored.look(&doc! { "request": request }), None);
+        }
+        assert_eq!(ignored.look(&doc! {}), None);
+    }
+}
