@@ -117,8 +117,9 @@ impl Election {
             {
                 (tenure.applied(call), Some(lease))
             }
-            // It matched, and is no lease of ours any more: not to be touched again.
-            Outcome::Applied(Found::Foreign(_)) => (Renewed::Rejected, None),
+            // It matched, and is no lease of ours any more: not to be touched
+            // again. A read of before this claim led tells nothing of it.
+            Outcome::Applied(Found::Foreign(_)) if tenure.awaits(call) => (Renewed::Rejected, None),
             Outcome::Rejected => (tenure.rejected(call), None),
             Outcome::Failed => (tenure.unanswered(call, false, retry_at), None),
             Outcome::Unknown if planted!(UnknownAsApplied) => (tenure.applied(call), None),

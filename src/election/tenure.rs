@@ -95,6 +95,11 @@ impl Tenure {
         self.acknowledged == revision || self.renewals.iter().any(|r| r.revision == revision)
     }
 
+    /// Whether `call` is a renewal of this claim whose fate is open.
+    pub(super) fn awaits(&self, call: CallId) -> bool {
+        self.renewals.iter().any(|r| r.call == call)
+    }
+
     /// The call that sent a revision.
     #[cfg(test)]
     pub(super) fn call_of(&self, revision: Revision) -> Option<CallId> {

@@ -105,3 +105,16 @@ fn a_read_answered_before_the_release_is_forgotten() {
     a.run(at(27), &mut stored);
     assert_eq!(a.role(), Role::Leader);
 }
+
+#[test]
+fn a_foreign_document_in_the_late_answer_to_an_old_read_ends_nothing() {
+    let mut stored = Stored::default();
+    let mut a = Node::start("a", at(0));
+    let (read, _) = a.take_call();
+    a.reply(at(3), read, Outcome::Unknown);
+    a.run(at(10), &mut stored);
+    assert_eq!(a.role(), Role::Leader);
+    let foreign = Found::Foreign("newer".to_owned());
+    a.reply(at(10), read, Outcome::Applied(foreign));
+    assert_eq!(a.role(), Role::Leader);
+}
