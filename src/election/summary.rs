@@ -42,7 +42,10 @@ impl Election {
         let token_before = self.status.authority.map(|a| a.token);
         if role == Role::Paused {
             self.reason = Some(Reason::Paused);
-        } else if before == Role::Paused && self.reason == Some(Reason::Paused) {
+        } else if before == Role::Paused
+            && role != Role::Stopping
+            && self.reason == Some(Reason::Paused)
+        {
             self.reason = None;
         }
         if role != before {

@@ -118,3 +118,31 @@ fn a_foreign_document_in_the_late_answer_to_an_old_read_ends_nothing() {
     a.reply(at(10), read, Outcome::Applied(foreign));
     assert_eq!(a.role(), Role::Leader);
 }
+
+#[test]
+fn an_adoption_that_meets_a_pause_steps_down_for_it() {
+    let mut stored = Stored::default();
+    let mut a = Node::start("a", at(0));
+    // Its acquisition lands, its answer is lost, and it is found.
+    let (adopt, renewal) = loop {
+        let Some((call, operation)) = a.calls.pop_front() else {
+            a.tick(a.election.next_wakeup().unwrap());
+            continue;
+        };
+        if operation.as_str() == "renew" {
+            break (call, operation);
+        }
+        let lost = operation.as_str() == "acquire";
+        let outcome = stored.apply(&a.identity, &operation);
+        let outcome = if lost { Outcome::Unknown } else { outcome };
+        a.reply(a.election.status_time(), call, outcome);
+    };
+    let now = a.election.status_time();
+    stored.lease_mut().paused = true;
+    a.event(now, &stored);
+    assert_eq!(a.role(), Role::Paused);
+    let outcome = stored.apply(&a.identity, &renewal);
+    a.reply(now, adopt, outcome);
+    assert_eq!(a.role(), Role::Stopping);
+    assert_eq!(a.reason(), Some(Reason::Paused));
+}
