@@ -244,7 +244,7 @@ impl Election {
         };
         // First of all, whatever the input is: at its deadline a claim has
         // ended, and an acknowledgement that waited in a frozen process is late.
-        if planted!(RenewedAfterDeadline) {
+        if planted!(AcknowledgedAfterDeadline) {
             self.apply(input, &mut turn);
             self.expire(&mut turn);
         } else {
@@ -323,8 +323,10 @@ impl Election {
                 // Open first, then read: what changed in between is not
                 // missed. A read under way may have been answered before.
                 self.watch_open = true;
-                self.reading = None;
-                self.read_soon(turn.now);
+                if !planted!(NoReadAfterOpen) {
+                    self.reading = None;
+                    self.read_soon(turn.now);
+                }
             }
             Watch::Alive => {}
             Watch::Unclear => {
@@ -359,7 +361,9 @@ impl Election {
 
     fn primary_changed(&mut self, turn: &mut Turn<'_>) {
         if let Some(tenure) = self.tenure_mut() {
-            tenure.hurry();
+            if !planted!(NewPrimaryAwaited) {
+                tenure.hurry();
+            }
         } else if self.read_due.is_some() {
             self.read_soon(turn.now);
         }

@@ -9,8 +9,9 @@ fn names() -> Vec<String> {
     let (_, list) = text.split_once("mutations! {").expect("the list begins");
     let (list, _) = list.split_once("\n}").expect("the list ends");
     let lines = list.lines().map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
-    lines.map(|l| l.trim_end_matches(',').to_owned()).collect()
+    let lines = lines.filter(|line| !line.starts_with("//"));
+    let name = |line: &str| Some(line.strip_suffix(':')?.to_owned());
+    lines.filter_map(name).collect()
 }
 
 #[test]

@@ -92,17 +92,9 @@ impl Election {
             Decision::TakeOver(lease, ended, from) => {
                 self.acquire(&lease, Some(ended), from, turn);
             }
+            #[cfg(test)]
             Decision::Adopt(attempt) if planted!(AdoptedWithoutRenewal) => {
-                let (revision, lease) = (attempt.chain[0], self.view.lease().cloned());
-                let lease = lease.expect("it was seen");
-                self.begin(
-                    attempt,
-                    revision,
-                    turn.now,
-                    lease,
-                    Predecessor::Nobody,
-                    turn,
-                );
+                self.lead_unrenewed(attempt, turn);
             }
             Decision::Adopt(attempt) => self.adopt(attempt, turn),
             Decision::Release(ended) => self.release(&ended, turn),
@@ -359,12 +351,16 @@ impl Election {
                 self.ended.retain(|e| e.claim != claim);
                 self.fall_behind(turn.now);
             }
-            Outcome::Failed | Outcome::Unknown => self.retry_later(turn),
+            Outcome::Failed | Outcome::Unknown => {
+                self.ended
+                    .retain(|e| e.claim != claim || !planted!(ReleaseNotRepeated));
+                self.retry_later(turn);
+            }
         }
     }
 
     /// A claim begins, by an acknowledged write that was sent at `sent`.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         attempt: Attempt,
         revision: Revision,

@@ -46,6 +46,7 @@ impl Election {
 
     pub(super) fn decide(&self, now: BootTime) -> Decision {
         match &self.view.document {
+            Document::Foreign(_) if planted!(ForeignOverwritten) => Decision::Create,
             Document::NotRead | Document::Foreign(_) => Decision::Wait(None),
             Document::Missing if self.gate() > now => Decision::Wait(Some(self.gate())),
             Document::Missing => Decision::Create,
@@ -96,7 +97,7 @@ impl Election {
         let ended = self.ended.iter().find(|e| e.claim == holder.claim);
         if let Some(ended) = ended.filter(|e| e.chain.contains(&lease.revision)) {
             #[cfg(test)]
-            if planted!(EndedClaimAdopted) {
+            if planted!(RenewedAfterRelease) {
                 return Decision::Adopt(self.revived(ended));
             }
             return if closed {
@@ -113,7 +114,8 @@ impl Election {
         if (lease.paused && !planted!(PauseIgnored)) || !self.token_can_grow(lease) {
             return Decision::Wait(None);
         }
-        let dead = self.claim_of_the_dead == Some(holder.claim);
+        let namesake = planted!(IdentityIsProof) && holder.identity == self.identity;
+        let dead = self.claim_of_the_dead == Some(holder.claim) || namesake;
         let expires = if dead {
             BootTime::default()
         } else {

@@ -72,18 +72,21 @@ impl Election {
         let tenure = self.tenure()?;
         earliest([
             Some(tenure.valid_until()),
-            tenure.next_renewal(),
+            self.next_renewal(),
             wait,
             self.next_read(),
         ])
     }
 
-    fn renew_if_due(&mut self, turn: &mut Turn<'_>) {
-        let due = self.tenure().and_then(Tenure::next_renewal);
-        if due.is_none_or(|due| due > turn.now) {
-            return;
-        }
+    fn next_renewal(&self) -> Option<BootTime> {
         if planted!(DrainNotRenewed) && matches!(self.state, State::Stopping(_)) {
+            return None;
+        }
+        self.tenure().and_then(Tenure::next_renewal)
+    }
+
+    fn renew_if_due(&mut self, turn: &mut Turn<'_>) {
+        if self.next_renewal().is_none_or(|due| due > turn.now) {
             return;
         }
         let mut revision = Revision::random(turn.random);
@@ -120,6 +123,9 @@ impl Election {
             // It matched, and is no lease of ours any more: not to be touched
             // again. A read of before this claim led tells nothing of it.
             Outcome::Applied(Found::Foreign(_)) if tenure.awaits(call) => (Renewed::Rejected, None),
+            Outcome::Rejected if planted!(RejectionOutlived) => {
+                (tenure.unanswered(call, true, retry_at), None)
+            }
             Outcome::Rejected => (tenure.rejected(call), None),
             Outcome::Failed => (tenure.unanswered(call, false, retry_at), None),
             Outcome::Unknown if planted!(UnknownAsApplied) => (tenure.applied(call), None),
@@ -171,8 +177,11 @@ impl Election {
         let State::Leading(tenure) = &self.state else {
             return None;
         };
-        if lease.paused {
+        if lease.paused && !planted!(PauseNotObeyed) {
             return Some((Reason::Paused, None));
+        }
+        if planted!(RequestIgnored) {
+            return None;
         }
         let mine = |token| token == tenure.token || planted!(RequestOfAnotherToken);
         let request = lease.request.as_ref().filter(|r| mine(r.token))?;
@@ -273,6 +282,7 @@ impl Election {
             published_until,
             ..
         } = stopping;
+        let reserved_for = reserved_for.filter(|_| !planted!(TransferNotReserved));
         self.stay_out_if_asked(reason, tenure.token, turn.now);
         let ended = self.end(&tenure, reason, reserved_for);
         let stuck = files != Files::Demoted
@@ -318,7 +328,14 @@ impl Election {
                 self.reason = Some(Reason::Deadline);
                 self.back_off_after_losses(tenure.token, turn);
                 let ended = self.end(&tenure, Reason::Deadline, reserved_for);
-                self.release(&ended, turn);
+                #[cfg(test)]
+                if planted!(RenewedAfterDeadline) {
+                    self.pending.push(self.revived(&ended));
+                    return self.fall_behind(turn.now);
+                }
+                if !planted!(NoReleaseAfterDeadline) {
+                    self.release(&ended, turn);
+                }
             }
             // No release: if a forked machine's twin holds this claim, it
             // would be dethroned while it leads.
@@ -348,7 +365,8 @@ impl Election {
     /// A candidate that lost by deadline twice within the window lets others go first.
     fn back_off_after_losses(&mut self, token: Token, turn: &mut Turn<'_>) {
         let before = self.deadline_loss.replace(turn.now);
-        if before.is_some_and(|at| turn.now.since(at) < LOSSES_WINDOW) {
+        let again = before.is_some_and(|at| turn.now.since(at) < LOSSES_WINDOW);
+        if again && !planted!(NoBackOff) {
             self.stay_out(token, turn.now);
             let wait = self.tunables.timings.lease_duration();
             self.notice(Notice::BackingOff { wait });

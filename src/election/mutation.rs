@@ -5,7 +5,7 @@
 use std::cell::Cell;
 
 macro_rules! mutations {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[$doc:meta])* $name:ident: $rule:literal,)*) => {
         /// A rule that is broken on purpose.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(crate) enum Mutation {
@@ -14,98 +14,234 @@ macro_rules! mutations {
 
         impl Mutation {
             pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The rule that it breaks, as the table in `docs/verification.md` has it.
+            pub(crate) const fn rule(self) -> &'static str {
+                match self {
+                    $(Self::$name => $rule,)*
+                }
+            }
         }
     };
 }
 
 mutations! {
     /// Authority of an acquisition counts from its reply.
-    AcquisitionFromReply,
+    AcquisitionFromReply:
+        "authority counts from before the acquisition was sent",
     /// Authority of a renewal counts from its reply.
-    RenewalFromReply,
+    RenewalFromReply:
+        "authority counts from before the renewal was sent, never from its acknowledgement",
     /// Decisions by the wall clock.
-    WallClock,
+    WallClock:
+        "no wall clock takes part in a decision",
     /// Contenders decide by the server's clock.
-    ServerClock,
+    ServerClock:
+        "no server clock takes part in a decision",
     /// Deadlines in CLOCK_MONOTONIC, which stands still in a suspend.
-    MonotonicClock,
-    /// Unchanged means the same token, not the same revision.
-    TokenCompared,
-    /// A renewal leaves the revision as it is.
-    RevisionKept,
+    MonotonicClock:
+        "deadlines go on while the machine sleeps",
+    /// The runner and the election look at an acknowledgement before the deadline.
+    AcknowledgedAfterDeadline:
+        "an acknowledgement that is looked at after the deadline extends nothing",
+    /// A claim that reached its deadline is found in the store, renewed, and leads again.
+    RenewedAfterDeadline:
+        "a claim is never renewed after its deadline",
     /// An ended claim is renewed and leads again, after its release was sent.
-    EndedClaimAdopted,
-    /// The acknowledgement is looked at before the deadline.
-    RenewedAfterDeadline,
-    /// A claim that names this session is adopted.
-    SessionAdopted,
-    /// The filters of renewal and release do not look at the revision.
-    NoRevisionChain,
-    /// The next token is the document's plus one.
-    HighestTokenForgotten,
-    /// The next token is the highest this process led with or remembers, plus one.
-    TokenFromMemory,
-    /// New settings change the claim that leads.
-    TimingsReloaded,
-    /// A declared duration is believed, whatever it is.
-    AbsurdDurationBelieved,
-    /// A draining claim is not renewed.
-    DrainNotRenewed,
-    /// An operator's request changes the revision.
-    RequestChangesRevision,
-    /// No read follows when a stream was opened.
-    NoReadAfterOpen,
-    /// Reads with local read concern.
-    LocalReadConcern,
-    /// Writes are acknowledged by the primary alone.
-    WriteConcernOne,
-    /// An unknown renewal counts as acknowledged.
-    UnknownAsApplied,
-    /// An unknown renewal counts as never sent.
-    UnknownAsFailed,
-    /// An acquisition that is found in the store leads without a renewal.
-    AdoptedWithoutRenewal,
-    /// The release does not wait for the workload.
-    ReleaseBeforeWorkload,
-    /// The release does not wait for the files.
-    ReleaseBeforeFiles,
-    /// A file that cannot be rewritten is not waited for.
-    StuckFileIgnored,
-    /// A process that exits releases although a file is stuck.
-    StuckFileIgnoredAtExit,
-    /// Effects are carried out before the status is published.
-    EffectsBeforeStatus,
-    /// Acquisitions insert where there is no document.
-    FollowerUpserts,
-    /// A contender waits for its own lease duration.
-    OwnDuration,
+    RenewedAfterRelease:
+        "a claim is never renewed after its release was sent",
+    /// A release of unknown outcome is forgotten.
+    ReleaseNotRepeated:
+        "a release is repeated until it is resolved",
+    /// A claim that reached its deadline is left to expire.
+    NoReleaseAfterDeadline:
+        "a claim that ended by its deadline is released too",
+    /// Unchanged means the same token, not the same revision.
+    TokenCompared:
+        "a contender waits for one revision, not for one token",
     /// The instant at which a revision was seen is kept for the next one.
-    SeenNotReset,
+    SeenNotReset:
+        "each new revision begins a new wait",
+    /// A process waits from where the one before it on its directory began.
+    SeenKeptAcrossRestart:
+        "what a dead process saw does not shorten the wait of the next one",
+    /// A contender waits for its own lease duration.
+    OwnDuration:
+        "a contender waits for the duration that the holder declared",
+    /// A declared duration is believed, whatever it is.
+    AbsurdDurationBelieved:
+        "a declared duration outside 1 s … 1 h counts as 1 h",
+    /// New settings change the claim that leads.
+    TimingsReloaded:
+        "the timings belong to a claim: a reload counts from the next one",
+    /// An unknown renewal counts as acknowledged.
+    UnknownAsApplied:
+        "an unknown outcome extends nothing",
+    /// An unknown renewal counts as never sent.
+    UnknownAsFailed:
+        "an unknown outcome is no failure: the write may have landed, or may land later",
     /// An event that shows a renewal counts as its acknowledgement.
-    EventAsAuthority,
-    /// A reservation for another is not looked at.
-    ReservationIgnored,
-    /// A paused lease is taken over.
-    PauseIgnored,
+    EventAsAuthority:
+        "an event of the change stream is a hint and grants no authority",
+    /// Acquire and take-over do not compare the revision.
+    NoCompareAndSet:
+        "acquire and take-over match only the revision that was seen",
+    /// Acquisitions insert where there is no document.
+    FollowerUpserts:
+        "no acquisition makes a document",
+    /// An acquisition leaves an operator's request and a reservation as they are.
+    RequestKept:
+        "an acquisition clears the request and the reservation",
+    /// A renewal leaves the revision as it is.
+    RevisionKept:
+        "each renewal writes a new revision",
+    /// The filters of renewal and release do not look at the revision.
+    NoRevisionChain:
+        "renewal and release match only a revision that the claim may have",
     /// Acknowledgements of two renewals count in the order in which they come.
-    RenewalsOutOfOrder,
-    /// HTTP and gauge show what was true when it was published.
-    GaugeStored,
-    /// One majority read is enough to believe that the store went back.
-    StaleReadBelieved,
-    /// A candidate that saw the store go back contends at once.
-    NoQuarantine,
-    /// A candidate that was asked to step down contends at once.
-    NoStayOut,
-    /// A request that names another token is obeyed.
-    RequestOfAnotherToken,
-    /// The claim record counts as proof in a copied directory and another boot.
-    RecordBelievedAnywhere,
-    /// The claim of the dead is taken over although its files still say "leader".
-    ProofBesideOldFiles,
+    RenewalsOutOfOrder:
+        "of two renewals in flight, the later one counts whichever is acknowledged first",
+    /// The rejection of a renewal that a later one overtook ends the claim.
+    OvertakenRejectionObeyed:
+        "the late rejection of an overtaken renewal means nothing",
+    /// After its renewal was rejected a leader goes on until its deadline.
+    RejectionOutlived:
+        "a leader whose newest renewal is rejected steps down at once",
     /// A renewal that hangs is waited for without end.
-    HungRenewalAwaited,
+    HungRenewalAwaited:
+        "a renewal without an answer is followed by another",
+    /// A new primary does not hurry a renewal.
+    NewPrimaryAwaited:
+        "at a new primary the holder renews again at once",
+    /// Each new primary brings another renewal, however many hang.
+    RenewalsUnbounded:
+        "at most two renewals of a claim are in flight",
+    /// A claim that names this session is adopted.
+    SessionAdopted:
+        "only a claim of this process's own open acquisitions is adopted",
+    /// An acquisition that is found in the store leads without a renewal.
+    AdoptedWithoutRenewal:
+        "an adopted claim leads from its renewal, not from being found",
+    /// Reads with local read concern.
+    LocalReadConcern:
+        "reads have read concern majority",
+    /// Writes are acknowledged by the primary alone.
+    WriteConcernOne:
+        "writes are acknowledged by a majority",
+    /// The next token is the document's plus one.
+    HighestTokenForgotten:
+        "the next token is above the highest that this process has seen",
+    /// The next token is the highest this process led with or remembers, plus one.
+    TokenFromMemory:
+        "the next token is above the document's",
+    /// A process starts without the token that its directory remembers.
+    TokenNotRemembered:
+        "the highest token is kept in the status directory",
+    /// One majority read is enough to believe that the store went back.
+    StaleReadBelieved:
+        "only a linearizable read confirms that the store went back",
+    /// A leader goes on when the store went back.
+    LeadsAfterStoreWentBack:
+        "a leader that sees the store go back steps down",
+    /// A candidate that saw the store go back contends at once.
+    NoQuarantine:
+        "after the store went back nobody who knows it contends for a while",
+    /// That while is the candidate's own lease duration.
+    OwnQuarantine:
+        "after the store went back the wait is the longest lease duration seen",
+    /// A process starts on a directory that another one has locked.
+    LockIgnored:
+        "the claim record is proof only for who has its lock",
+    /// The claim record counts as proof in a copy of its directory.
+    RecordOfAnotherFile:
+        "the claim record is proof only in the very file that it names",
+    /// The claim record counts as proof in another boot.
+    RecordOfAnotherBoot:
+        "the claim record is proof only in the boot that it names",
+    /// A holder of the own name counts as dead.
+    IdentityIsProof:
+        "the same identity proves nothing",
+    /// The claim of the dead is taken over although its files still say "leader".
+    ProofBesideOldFiles:
+        "the dead process's files say nothing any more before its claim is taken over",
+    /// A request that names another token is obeyed.
+    RequestOfAnotherToken:
+        "a request is meant for the token that it names",
+    /// A leader does not look at a request.
+    RequestIgnored:
+        "a leader obeys a request that names its token",
+    /// An operator's request changes the revision.
+    RequestChangesRevision:
+        "a request does not change the revision",
+    /// A transfer is released without a reservation.
+    TransferNotReserved:
+        "a transfer leaves a reservation for the one it names",
+    /// A reservation for another is not looked at.
+    ReservationIgnored:
+        "a reserved lease is left to who it is reserved for",
+    /// A paused lease is taken over.
+    PauseIgnored:
+        "nobody acquires or takes over a paused lease",
+    /// A leader does not look at a pause.
+    PauseNotObeyed:
+        "a leader steps down when the lease is paused",
+    /// A candidate that was asked to step down contends at once.
+    NoStayOut:
+        "who was asked to step down lets another lead first",
+    /// A candidate that lost by deadline twice contends at once.
+    NoBackOff:
+        "who lost by deadline twice in ten minutes lets others go first",
+    /// A draining claim is not renewed.
+    DrainNotRenewed:
+        "renewals go on while the workload ends",
+    /// The release does not wait for the workload.
+    ReleaseBeforeWorkload:
+        "the release waits until the workload is gone",
+    /// The release does not wait for the files.
+    ReleaseBeforeFiles:
+        "the release waits until the files say not leader",
+    /// A file that cannot be rewritten is not waited for.
+    StuckFileIgnored:
+        "the release waits for the deadline in a file that cannot be rewritten",
+    /// A process that exits releases although a file is stuck.
+    StuckFileIgnoredAtExit:
+        "a process that exits beside a stuck file leaves its lease to expire",
+    /// Effects are carried out before the status is published.
+    EffectsBeforeStatus:
+        "the status is published before the effects are carried out",
+    /// HTTP and gauge show what was true when it was published.
+    GaugeStored:
+        "surfaces compute leadership from the deadline when they are asked",
+    /// No read follows when a stream was opened.
+    NoReadAfterOpen:
+        "a follower reads after its stream was opened",
+    /// A document that is none of ours is overwritten by a new lease.
+    ForeignOverwritten:
+        "a document of another shape is never overwritten",
+    /// The history grows with each claim.
+    HistoryUnbounded:
+        "the history has twenty entries at most",
 }
+
+/// Rules whose piece does not exist yet: what is to be planted, the rule, and
+/// the piece that brings it.
+pub(crate) const TO_COME: &[(&str, &str, &str)] = &[
+    (
+        "GuardWithoutLock",
+        "the guard holds the claim lock too, until its child is gone",
+        "with supervision",
+    ),
+    (
+        "ReleaseBeforeChild",
+        "the release waits until the supervised child is confirmed gone",
+        "with supervision",
+    ),
+    (
+        "LabelBeforeStatus",
+        "file and HTTP say not leader before the label is written",
+        "with labels",
+    ),
+];
 
 thread_local! {
     static ACTIVE: Cell<Option<Mutation>> = const { Cell::new(None) };
@@ -162,6 +298,20 @@ impl super::Election {
             sent: self.now,
             timings: self.tunables.timings,
         }
+    }
+
+    /// What the process before on the same directory had seen, as if it had
+    /// been seen here.
+    pub(crate) fn continue_from(&mut self, before: &Self) {
+        self.view.seen = before.view.seen;
+    }
+
+    /// A claim that was found leads as if its renewal had been acknowledged.
+    pub(super) fn lead_unrenewed(&mut self, attempt: super::Attempt, turn: &mut super::Turn<'_>) {
+        let (revision, lease) = (attempt.chain[0], self.view.lease().cloned());
+        let lease = lease.expect("it was seen");
+        let nobody = super::decide::Predecessor::Nobody;
+        self.begin(attempt, revision, turn.now, lease, nobody, turn);
     }
 }
 

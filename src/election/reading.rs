@@ -129,14 +129,18 @@ impl Election {
         found: Option<Token>,
         turn: &mut Turn<'_>,
     ) {
-        let wait = self.view.longest_lease();
+        let wait = if planted!(OwnQuarantine) {
+            self.tunables.timings.lease_duration()
+        } else {
+            self.view.longest_lease()
+        };
         self.quarantine = Some(turn.now + wait);
         self.notice(Notice::StoreWentBack { seen, found, wait });
         // Claims that were open there may be stored again: nothing here can
         // tell them from a stranger's.
         self.pending.clear();
         self.ended.clear();
-        if self.tenure().is_some() {
+        if self.tenure().is_some() && !planted!(LeadsAfterStoreWentBack) {
             self.lose(Loss::StoreWentBack, turn);
         } else {
             self.reason = Some(Reason::StoreWentBack);

@@ -118,7 +118,7 @@ impl Tenure {
         if planted!(HungRenewalAwaited) && !self.renewals.is_empty() {
             return None;
         }
-        if self.urgent && in_flight < IN_FLIGHT_MAX {
+        if self.urgent && (in_flight < IN_FLIGHT_MAX || planted!(RenewalsUnbounded)) {
             Some(BootTime::default())
         } else {
             (in_flight == 0).then_some(self.renewal_due)
@@ -171,7 +171,9 @@ impl Tenure {
     pub(super) fn rejected(&mut self, call: CallId) -> Renewed {
         match self.renewals.iter().position(|r| r.call == call) {
             None => Renewed::Stale,
-            Some(index) if index + 1 < self.renewals.len() => {
+            Some(index)
+                if index + 1 < self.renewals.len() && !planted!(OvertakenRejectionObeyed) =>
+            {
                 // A later one may have overtaken it: that one will tell.
                 self.renewals.remove(index);
                 Renewed::Stale

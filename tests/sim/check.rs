@@ -6,8 +6,8 @@ use super::invariants::followers_write_with_cause as followers;
 use super::invariants::one_leader::{self, Leading};
 use super::invariants::surfaces_have_deadlines::{self as surfaces, Surface};
 use super::invariants::{
-    Violation, bounds, claims_lead_once, draining_is_renewed, notices_are_true,
-    release_after_the_workload, tokens_grow, unknown_grants_nothing,
+    Violation, acquisitions_begin_clean, bounds, claims_lead_once, leaders_obey, notices_are_true,
+    release_after_the_workload, tokens_grow, transfers_reserve, unknown_grants_nothing,
 };
 use super::process::{CALLS_MAX, LEASE_MAX};
 use super::replica_set::{Committed, Document, HISTORY_MAX, Writer};
@@ -16,6 +16,7 @@ use crate::election::{BootTime, CallId, Claim, Input, Notice, Operation};
 
 /// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
 const CHAIN_MAX: usize = 257;
+const RENEWALS_IN_FLIGHT_MAX: usize = 2;
 
 impl World {
     pub(super) fn found(&mut self, violation: Option<Violation>) {
@@ -36,6 +37,7 @@ impl World {
     }
 
     pub(super) fn before_turn(&mut self, process: usize, now: BootTime, input: &Input) {
+        self.audit_before(process, now, input);
         let p = &mut self.processes[process];
         if let Some((_, revision)) = p.facts.told(now, input, &p.tunables) {
             let durable = self.set.durable.contains(&revision);
@@ -63,34 +65,24 @@ impl World {
         ));
         let p = &mut self.processes[process];
         let status = p.election.status();
-        let drained = p.facts.drain;
-        if now.since(p.facts.decided) > std::time::Duration::from_secs(4) {
-            p.facts.awake_since = now;
-        }
         p.facts.decided = now;
         p.facts.holds = after.is_some() || status.stepping_down.is_some();
         p.facts
             .says(now, status.stepping_down, status.reason, &p.tunables);
-        if let (Some(token), Some(drain)) = (status.stepping_down, drained)
-            && drain.token == token
-            && let Some(claim) = p.facts.of_token(token)
-        {
-            let t = claim.timings;
-            let awake = drain.since.max(p.facts.awake_since);
-            let draining = draining_is_renewed::Draining {
-                idle: now.since(claim.renewal_sent.max(awake)),
-                idle_max: t.renew_interval()
-                    + p.operation_timeout * 2
-                    + p.tunables.timings.retry_interval() * 3
-                    + std::time::Duration::from_secs(1),
-            };
-            self.found(draining_is_renewed::check(draining));
-        }
+        self.audit_after(process, now);
     }
 
     pub(super) fn noticed(&mut self, process: usize, notice: &Notice) {
         self.note(|| format!("p{process} says {notice:?}"));
         self.coverage.notice(notice);
+        let authority = self.processes[process].election.status().authority;
+        self.found(leaders_obey::check(leaders_obey::Turn {
+            leads_on: authority.is_some(),
+            rejected: false,
+            paused: false,
+            requested: false,
+            store_went_back: matches!(notice, Notice::StoreWentBack { .. }),
+        }));
         self.found(notices_are_true::check(notices_are_true::Said {
             store_went_back: matches!(notice, Notice::StoreWentBack { .. }),
             duplicate: matches!(notice, Notice::Duplicate { .. }),
@@ -104,7 +96,7 @@ impl World {
         let p = &self.processes[process];
         let decided = p.facts.decided;
         let mut found = None;
-        let mut chain_length = 0;
+        let (mut chain_length, mut renewals) = (0, 0);
         match operation {
             Operation::Acquire(new) => found = self.check_write(process, new.expected),
             Operation::TakeOver { acquisition, .. } => {
@@ -112,6 +104,7 @@ impl World {
             }
             Operation::Renew { claim, chain, .. } => {
                 chain_length = chain.len();
+                renewals = 1 + p.ledger.renewals_in_flight(*claim);
                 found = claims_lead_once::check(claims_lead_once::Use {
                     // As it was when this was decided: it may be sent after a freeze.
                     ended: p.facts.claim(*claim).is_none_or(|c| {
@@ -121,9 +114,20 @@ impl World {
                     renews: true,
                 });
             }
-            Operation::Release { claim, chain, .. } => {
+            Operation::Release {
+                claim,
+                chain,
+                reserved_for,
+                ..
+            } => {
                 chain_length = chain.len();
+                let token = p.facts.claim(*claim).map(|c| c.token);
+                let release = transfers_reserve::Release {
+                    transferred: token.is_some() && token == p.ledger.transferred,
+                    reserves: reserved_for.is_some(),
+                };
                 found = self.check_release(process, *claim);
+                found = found.or(transfers_reserve::check(release));
             }
             Operation::Create { .. } | Operation::Read { .. } => {}
         }
@@ -133,9 +137,11 @@ impl World {
             calls_max: CALLS_MAX,
             chain: chain_length,
             chain_max: CHAIN_MAX,
-            history: 0,
-            history_max: HISTORY_MAX,
+            renewals,
+            renewals_max: RENEWALS_IN_FLIGHT_MAX,
+            ..bounds::Sizes::default()
         }));
+        self.processes[process].ledger.calls(call, operation);
         self.coverage.hit("operation", operation.as_str());
         self.excuse_a_restarted_twin(process, operation);
         // What a directory remembers is a token: how long its holder's lease
@@ -198,10 +204,18 @@ impl World {
             me: &self.machines[p.machine].identity,
             shown: sight.map(|s| (&s.lease, s.first)),
             own: holder.is_some_and(|h| facts.claim(h).is_some_and(|c| c.ended || !c.led)),
-            dead: holder.is_some() && holder == facts.dead,
+            dead: holder.is_some_and(|claim| facts.dead == Some(claim) && !self.lives(claim)),
             foreign: facts.foreign,
             stays_out,
         })
+    }
+
+    /// Whether a process that made this claim runs, or is frozen. A forked
+    /// machine's twin proves as little as it knows.
+    fn lives(&self, claim: Claim) -> bool {
+        let forked = self.forks.iter().any(|f| f.claims.contains(&claim));
+        let makes = |p: &usize| self.processes[*p].facts.claim(claim).is_some();
+        !forked && self.live.iter().any(makes)
     }
 
     fn check_release(&mut self, process: usize, claim: Claim) -> Option<Violation> {
@@ -250,6 +264,11 @@ impl World {
             was_missing,
             is_free_lease: after.lease().is_some_and(|l| l.holder.is_none()),
         }));
+        self.found(bounds::check(bounds::Sizes {
+            history: after.history,
+            history_max: HISTORY_MAX,
+            ..bounds::Sizes::default()
+        }));
         let (Some(lease), Writer::Process(process)) = (after.lease(), *by) else {
             return;
         };
@@ -262,6 +281,7 @@ impl World {
                 .facts
                 .claim(claim(lease).expect("held"));
             let known = known.map_or(crate::election::Token::ZERO, |c| c.known);
+            self.found(acquisitions_begin_clean::check(lease));
             let highest = self.damages.is_empty().then_some(self.token_highest);
             self.found(tokens_grow::check(tokens_grow::Acquired {
                 token: lease.token,

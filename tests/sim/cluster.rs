@@ -290,7 +290,7 @@ impl World {
     /// The process is started unless another one has the directory's lock.
     pub(super) fn start(&mut self, machine: usize, directory: usize) {
         let boot = self.machines[machine].boot;
-        if self.directories[directory].locked_by.is_some() {
+        if self.directories[directory].locked_by.is_some() && !planted!(LockIgnored) {
             self.coverage.hit("path", "directory is locked");
             let again = self.now + 5 * SECOND;
             self.at(again, Event::Start { machine, directory });
@@ -310,16 +310,26 @@ impl World {
         let m = &self.machines[machine];
         let now = self.machine_clock(machine, false);
         let process = self.processes.len();
+        let predecessor = (0..process).rfind(|p| self.processes[*p].directory == directory);
+        let told = match planted!(TokenNotRemembered) {
+            false => memory,
+            true => (memory.0, crate::election::Token::ZERO),
+        };
         self.processes.push(Process::start(
             machine,
             directory,
             m.identity.clone(),
             m.tunables,
-            memory,
+            told,
             now,
             random,
             m.streams,
         ));
+        self.processes[process].facts.known = memory.1;
+        if let (true, Some(before)) = (planted!(SeenKeptAcrossRestart), predecessor) {
+            let before = self.processes[before].election.clone();
+            self.processes[process].election.continue_from(&before);
+        }
         let inode = self.directories[directory].inode;
         let dir = &mut self.directories[directory];
         dir.locked_by = Some(process);

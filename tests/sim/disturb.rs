@@ -72,6 +72,7 @@ impl World {
             Fault::Restart
             | Fault::RestartWiped
             | Fault::RestartCopied
+            | Fault::CopiedAlive
             | Fault::Reboot
             | Fault::Replaced
             | Fault::Fork
@@ -198,6 +199,20 @@ impl World {
                 self.directories[directory].record = self.directories[old].record;
                 self.directories[old].files = [None; 2];
                 self.at(later, Event::Start { machine, directory });
+            }
+            Fault::CopiedAlive => {
+                let other = dice.index(self.machines.len());
+                let copy = self.add_directory(other);
+                let record = self.directories[old].record;
+                self.directories[copy].record = record;
+                if self.machines[other].boot != self.machines[machine].boot {
+                    // A cloned disk: the same file by its number.
+                    self.directories[copy].inode = self.directories[old].inode;
+                }
+                let (machine, directory) = (other, copy);
+                self.at(later, Event::Start { machine, directory });
+                let end = later + dice.between(20_000, 90_000) * MS;
+                self.at(end, Event::Kill { process });
             }
             Fault::Reboot => {
                 self.machines[machine].boot += 1_000;

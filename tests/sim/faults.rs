@@ -63,6 +63,9 @@ faults! {
     RestartWiped,
     /// A process is killed and starts again on a copy of its directory.
     RestartCopied,
+    /// A directory is copied while its process lives, and another one starts
+    /// on the copy; maybe on another machine, in a file of the same number.
+    CopiedAlive,
     /// A machine starts again.
     Reboot,
     /// A second process starts while the first is frozen and has the lock.
@@ -174,6 +177,7 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Restart, 4),
     (Fault::RestartWiped, 2),
     (Fault::RestartCopied, 1),
+    (Fault::CopiedAlive, 1),
     (Fault::Reboot, 1),
     (Fault::Replaced, 2),
     (Fault::Fork, 2),

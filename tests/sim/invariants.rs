@@ -1,17 +1,23 @@
 //! What must hold after every step: one small pure function a file, with
 //! tests of its own on views made by hand. Numbers as in `docs/protocol.md`.
 
+pub(super) mod acquisitions_begin_clean;
 pub(super) mod authority_from_acknowledged_writes;
 pub(super) mod bounds;
 pub(super) mod claims_lead_once;
-pub(super) mod draining_is_renewed;
+pub(super) mod ended_claims_are_freed;
 pub(super) mod followers_write_with_cause;
 pub(super) mod healing;
+pub(super) mod held_claims_are_renewed;
+pub(super) mod leaders_obey;
+pub(super) mod leadership_ends_with_cause;
+pub(super) mod news_is_followed_up;
 pub(super) mod notices_are_true;
 pub(super) mod one_leader;
 pub(super) mod release_after_the_workload;
 pub(super) mod surfaces_have_deadlines;
 pub(super) mod tokens_grow;
+pub(super) mod transfers_reserve;
 pub(super) mod unknown_grants_nothing;
 pub(super) mod wall_clocks_decide_nothing;
 

@@ -5,7 +5,6 @@ use super::faults::Fault;
 use super::process::{CALLS_MAX, Class, Driven};
 use super::replica_set::{Landed, Stored};
 use super::{MS, SECOND};
-use crate::election::mutation::planted;
 use crate::election::{CallId, Input, Lease, Operation, Outcome, Watch};
 
 /// As in `store/mongo/change_stream.rs`.
@@ -365,9 +364,6 @@ impl World {
     pub(super) fn stream_says(&mut self, process: usize, opening: u64, watch: Watch) {
         let stream = &self.processes[process].stream;
         if stream.opening == opening && !stream.silent {
-            if planted!(NoReadAfterOpen) && watch == Watch::Opened {
-                return self.input(process, Class::News, Input::Watch(Watch::Alive));
-            }
             self.input(process, Class::News, Input::Watch(watch));
         }
     }

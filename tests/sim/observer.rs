@@ -42,7 +42,6 @@ pub(super) struct Sight {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drain {
     pub(super) token: Token,
-    pub(super) since: BootTime,
     pub(super) until: BootTime,
     pub(super) confirmed: bool,
 }
@@ -67,8 +66,6 @@ pub(super) struct Facts {
     pub(super) holds: bool,
     /// When the last turn was taken.
     pub(super) decided: BootTime,
-    /// It has taken its turns in time since then.
-    pub(super) awake_since: BootTime,
 }
 
 impl Facts {
@@ -86,7 +83,6 @@ impl Facts {
             last_read: None,
             holds: false,
             decided: BootTime::default(),
-            awake_since: BootTime::default(),
         }
     }
 
@@ -295,7 +291,6 @@ impl Facts {
                 };
                 self.drain = Some(Drain {
                     token,
-                    since: now,
                     until: now + delay,
                     confirmed: false,
                 });

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::dice::Dice;
 use super::files::FileThread;
+use super::ledger::Ledger;
 use super::observer::Facts;
 use crate::election::{
     BootTime, CallId, Candidate, Claim, Effect, Election, Identity, Input, Status, TimingSettings,
@@ -75,6 +76,7 @@ pub(super) struct Process {
     pub(super) streams: bool,
     pub(super) exiting: bool,
     pub(super) facts: Facts,
+    pub(super) ledger: Ledger,
     /// The instant of the last turn, for clocks that are broken on purpose.
     pub(super) leads_now: bool,
 }
@@ -162,6 +164,7 @@ impl Process {
             streams,
             exiting: false,
             facts: Facts::new(memory),
+            ledger: Ledger::default(),
             leads_now: false,
         }
     }

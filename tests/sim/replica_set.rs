@@ -122,7 +122,8 @@ impl Stored {
         match operation {
             Operation::Read { .. } => false,
             Operation::Create { revision, token } => {
-                let absent = self.document == Document::Missing;
+                let absent = self.document == Document::Missing
+                    || (planted!(ForeignOverwritten) && self.document == Document::Foreign);
                 if absent {
                     self.document = Document::Lease(free(*revision, *token));
                     self.history = 0;
@@ -159,7 +160,12 @@ impl Stored {
     }
 
     fn log(&mut self, matched: bool) {
-        self.history = (self.history + usize::from(matched)).min(HISTORY_MAX);
+        let trimmed = if planted!(HistoryUnbounded) {
+            usize::MAX
+        } else {
+            HISTORY_MAX
+        };
+        self.history = (self.history + usize::from(matched)).min(trimmed);
     }
 
     fn acquire(&mut self, by: &Identity, wall: i64, new: &Acquisition, only_free: bool) -> bool {
@@ -167,7 +173,7 @@ impl Stored {
             self.document = Document::Lease(free(new.expected, new.token));
         }
         let Some(lease) = self.lease_mut().filter(|l| {
-            l.revision == new.expected
+            (l.revision == new.expected || planted!(NoCompareAndSet))
                 && (!l.paused || planted!(PauseIgnored))
                 && (!only_free || l.holder.is_none())
         }) else {
@@ -175,8 +181,10 @@ impl Stored {
         };
         lease.token = new.token;
         lease.revision = new.revision;
-        lease.request = None;
-        lease.reserved_for = None;
+        if !planted!(RequestKept) {
+            lease.request = None;
+            lease.reserved_for = None;
+        }
         lease.holder = Some(Holder {
             identity: by.clone(),
             session: new.session,

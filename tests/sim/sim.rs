@@ -5,6 +5,7 @@
 //! the replica set do is modelled; `Election` is the type that ships.
 //! `docs/verification.md` says what is covered, and how to add a piece.
 
+mod audit;
 mod check;
 mod cluster;
 mod coverage;
@@ -14,6 +15,7 @@ mod faults;
 mod files;
 mod happen;
 mod invariants;
+mod ledger;
 mod network;
 mod observer;
 mod planted_bugs;

@@ -24,7 +24,9 @@ impl World {
             if p.exiting || self.violation.is_some() {
                 return;
             }
-            let input = if p.election.next_wakeup().is_some_and(|at| at <= now) {
+            // The timer goes before all that waits.
+            let late = planted!(AcknowledgedAfterDeadline) && !p.inbox.is_empty();
+            let input = if p.election.next_wakeup().is_some_and(|at| at <= now) && !late {
                 Input::Tick
             } else if let Some((_, input)) = p.inbox.pop_front() {
                 input
@@ -91,6 +93,10 @@ impl World {
             self.carry_out(process);
         } else {
             self.processes[process].publish();
+        }
+        // The thread of the files waits for neither half of a turn.
+        if self.chance.one_in(2) {
+            self.look_at_files(process);
         }
     }
 

@@ -10,6 +10,9 @@ pub(in crate::sim) struct Sizes {
     pub(in crate::sim) calls_max: usize,
     pub(in crate::sim) chain: usize,
     pub(in crate::sim) chain_max: usize,
+    /// Of one claim, without an answer.
+    pub(in crate::sim) renewals: usize,
+    pub(in crate::sim) renewals_max: usize,
     pub(in crate::sim) history: usize,
     pub(in crate::sim) history_max: usize,
 }
@@ -20,10 +23,16 @@ pub(in crate::sim) fn check(sizes: Sizes) -> Option<Violation> {
         calls_max,
         chain,
         chain_max,
+        renewals,
+        renewals_max,
         history,
         history_max,
     } = sizes;
-    if calls <= calls_max && chain <= chain_max && history <= history_max {
+    let within = calls <= calls_max
+        && chain <= chain_max
+        && renewals <= renewals_max
+        && history <= history_max;
+    if within {
         None
     } else {
         violation("I11", format!("{sizes:?}"))
@@ -62,6 +71,18 @@ mod tests {
             ..Sizes::default()
         };
         assert!(check(calls).is_some());
+        let renewals = Sizes {
+            renewals: 3,
+            renewals_max: 2,
+            ..Sizes::default()
+        };
+        assert!(check(renewals).is_some());
+        let history = Sizes {
+            history: 21,
+            history_max: 20,
+            ..Sizes::default()
+        };
+        assert!(check(history).is_some());
     }
 
     #[test]

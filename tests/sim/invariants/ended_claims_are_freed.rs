@@ -1,0 +1,28 @@
+//! A process that finds its own ended claim in the store releases it, or takes
+//! over from it: a release is repeated until it is resolved (*The holder* and
+//! *Losing leadership* in `docs/protocol.md`).
+
+use super::{Violation, violation};
+
+/// News that comes during a read makes it inconclusive; not so often in a row.
+const IDLE_READS_MAX: u32 = 4;
+
+/// Reads in a row that showed it, without a write between them.
+pub(in crate::sim) fn check(idle_reads: u32) -> Option<Violation> {
+    if idle_reads <= IDLE_READS_MAX {
+        None
+    } else {
+        violation("ended claims are freed", format!("{idle_reads} reads"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_is_left_in_the_store_is_found() {
+        assert_eq!(check(IDLE_READS_MAX), None);
+        assert!(check(IDLE_READS_MAX + 1).is_some());
+    }
+}

@@ -1,0 +1,39 @@
+//! A claim that leads is renewed, and goes on being renewed while its workload
+//! ends, so that nobody takes over before it is gone (*The holder* and *Losing
+//! leadership* in `docs/protocol.md`). A renewal that hangs is followed by another.
+
+use std::time::Duration;
+
+use super::{Violation, violation};
+
+/// A process that holds a claim.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Held {
+    /// Since it last sent a renewal, or last came out of a freeze.
+    pub(in crate::sim) idle: Duration,
+    /// A renewal interval, a time-out and a retry.
+    pub(in crate::sim) idle_max: Duration,
+}
+
+pub(in crate::sim) fn check(held: Held) -> Option<Violation> {
+    if held.idle <= held.idle_max {
+        None
+    } else {
+        violation("held claims are renewed", format!("{held:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_is_left_alone_is_found() {
+        let held = |idle| Held {
+            idle: Duration::from_secs(idle),
+            idle_max: Duration::from_secs(8),
+        };
+        assert_eq!(check(held(8)), None);
+        assert!(check(held(9)).is_some());
+    }
+}

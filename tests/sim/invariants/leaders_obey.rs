@@ -1,0 +1,79 @@
+//! A leader that is told to stop has no authority after that turn: its newest
+//! renewal was rejected, the answer to it shows a pause or a request that names
+//! its token, or it saw the store go back (*Outcomes*, *Requests* and *The
+//! store went back* in `docs/protocol.md`).
+
+use super::{Violation, violation};
+
+/// A turn of a leader.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Turn {
+    /// It leads with the same claim as before the turn.
+    pub(in crate::sim) leads_on: bool,
+    pub(in crate::sim) rejected: bool,
+    pub(in crate::sim) paused: bool,
+    pub(in crate::sim) requested: bool,
+    pub(in crate::sim) store_went_back: bool,
+}
+
+pub(in crate::sim) fn check(turn: Turn) -> Option<Violation> {
+    let Turn {
+        leads_on,
+        rejected,
+        paused,
+        requested,
+        store_went_back,
+    } = turn;
+    if leads_on && (rejected || paused || requested || store_went_back) {
+        violation("leaders obey", format!("{turn:?}"))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Turn = Turn {
+        leads_on: true,
+        rejected: false,
+        paused: false,
+        requested: false,
+        store_went_back: false,
+    };
+
+    #[test]
+    fn a_leader_that_nobody_stops_may_go_on() {
+        assert_eq!(check(QUIET), None);
+    }
+
+    #[test]
+    fn one_that_is_stopped_may_not() {
+        for told in [
+            Turn {
+                rejected: true,
+                ..QUIET
+            },
+            Turn {
+                paused: true,
+                ..QUIET
+            },
+            Turn {
+                requested: true,
+                ..QUIET
+            },
+            Turn {
+                store_went_back: true,
+                ..QUIET
+            },
+        ] {
+            assert!(check(told).is_some());
+            let gone = Turn {
+                leads_on: false,
+                ..told
+            };
+            assert_eq!(check(gone), None);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What a process was told to do and what it did about it, noted by an
+//! onlooker from its inputs and calls: requests, rejections, and calls that
+//! are due at once. What it claims is in `observer.rs`.
+
+use std::collections::VecDeque;
+
+use crate::election::{
+    BootTime, CallId, Claim, Found, Identity, Input, Lease, Operation, Outcome, RequestKind, Token,
+    Watch,
+};
+
+/// Renewals and releases that are remembered: many times what is in flight.
+const CALLS_REMEMBERED_MAX: usize = 64;
+
+/// What the input of this turn says.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Heard {
+    pub(super) signalled: bool,
+    pub(super) shut_down: bool,
+    pub(super) reconfigured: bool,
+    /// The document that a reply shows asks its holder for this.
+    pub(super) asks: Option<Asks>,
+    /// The newest renewal of this claim was acknowledged.
+    pub(super) renewed: Option<Claim>,
+    /// The newest renewal of this claim was rejected, or met a foreign document.
+    pub(super) rejected: Option<Claim>,
+}
+
+/// What a document asks of its holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asks {
+    pub(super) paused: bool,
+    /// The token that a request names, and to whom it would transfer.
+    pub(super) request: Option<(Token, Option<Identity>)>,
+}
+
+/// A renewal whose fate is not known to be nothing.
+#[derive(Debug, Clone, Copy)]
+struct Renewal {
+    call: CallId,
+    claim: Claim,
+    in_flight: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ledger {
+    pub(super) heard: Heard,
+    /// In the order of sending, without those that were never sent.
+    renewals: VecDeque<Renewal>,
+    releases: VecDeque<(CallId, Claim)>,
+    /// Its release was answered, or its renewal rejected: whatever an old
+    /// member shows of it, there is nothing left to do.
+    resolved: VecDeque<Claim>,
+    /// A stream was opened, and nothing was read since.
+    pub(super) read_owed: bool,
+    /// A new primary was told to the holder of this token, which has sent no
+    /// renewal since although less than two were in flight.
+    pub(super) renewal_owed: Option<Token>,
+    /// Reads in a row that showed an own ended claim about which nothing was done.
+    pub(super) idle_reads: u32,
+    pub(super) lost_at: Option<BootTime>,
+    /// The token of the leadership that was transferred last.
+    pub(super) transferred: Option<Token>,
+    /// The tokens that it led with and drained before this turn, and until when.
+    pub(super) led: Option<Token>,
+    pub(super) stopping: Option<Token>,
+    pub(super) until: Option<BootTime>,
+    /// A write that is not answered, by a driver or a time-out.
+    writing: Option<CallId>,
+}
+
+impl Asks {
+    fn of(lease: &Lease) -> Self {
+        let request = lease.request.as_ref().map(|r| match &r.kind {
+            RequestKind::StepDown => (r.token, None),
+            RequestKind::Transfer(to) => (r.token, Some(to.identity.clone())),
+        });
+        Self {
+            paused: lease.paused,
+            request,
+        }
+    }
+}
+
+impl Ledger {
+    /// What an input says, before the process acts on it. `held` is the claim
+    /// that it leads or drains, with its token.
+    pub(super) fn hears(&mut self, input: &Input, held: Option<(Claim, Token)>) {
+        self.heard = Heard::default();
+        match input {
+            Input::StepDown => self.heard.signalled = true,
+            Input::Shutdown => self.heard.shut_down = true,
+            Input::Reconfigure(_) => self.heard.reconfigured = true,
+            Input::Watch(Watch::Opened) => self.read_owed = true,
+            Input::PrimaryChanged => {
+                let idle = |(claim, _): &(Claim, Token)| self.renewals_in_flight(*claim) < 2;
+                self.renewal_owed = held.filter(idle).map(|(_, token)| token);
+            }
+            Input::Reply { call, outcome } => self.answered(*call, outcome),
+            Input::Tick | Input::Watch(_) | Input::Demoted { .. } | Input::WorkloadDone { .. } => {}
+        }
+    }
+
+    fn answered(&mut self, call: CallId, outcome: &Outcome) {
+        if let Outcome::Applied(Found::Lease(lease)) = outcome {
+            self.heard.asks = Some(Asks::of(lease));
+        }
+        self.writing = self.writing.filter(|id| *id != call);
+        let definite = matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
+        let released = self.releases.iter().find(|(id, _)| *id == call);
+        if let Some((_, claim)) = released.filter(|_| definite) {
+            let claim = *claim;
+            self.resolve(claim);
+        }
+        let Some(index) = self.renewals.iter().position(|r| r.call == call) else {
+            return;
+        };
+        self.renewals[index].in_flight = false;
+        let claim = self.renewals[index].claim;
+        let later = self.renewals.iter().skip(index + 1);
+        let newest = !later.clone().any(|r| r.claim == claim);
+        match outcome {
+            Outcome::Applied(Found::Lease(_)) => {
+                // What was sent before it can match no more: nobody waits for it.
+                let earlier = self.renewals.iter_mut().take(index);
+                for renewal in earlier.filter(|r| r.claim == claim) {
+                    renewal.in_flight = false;
+                }
+                self.heard.renewed = Some(claim).filter(|_| newest);
+            }
+            Outcome::Applied(Found::Foreign(_)) => self.heard.rejected = Some(claim),
+            Outcome::Rejected => self.heard.rejected = Some(claim).filter(|_| newest),
+            Outcome::Failed => {
+                self.renewals.remove(index);
+            }
+            Outcome::Applied(Found::Missing) | Outcome::Unknown => {}
+        }
+        if let Some(claim) = self.heard.rejected {
+            self.resolve(claim);
+        }
+    }
+
+    fn resolve(&mut self, claim: Claim) {
+        if self.resolved.len() == CALLS_REMEMBERED_MAX {
+            self.resolved.pop_front();
+        }
+        self.resolved.push_back(claim);
+    }
+
+    /// A read shows `ended`, a claim of this process that leads no more, with
+    /// a revision that it may have; or it shows something else.
+    pub(super) fn reads(&mut self, ended: Option<Claim>) {
+        match ended {
+            Some(_) if self.writing.is_some() => {}
+            Some(claim) if !self.resolved.contains(&claim) => self.idle_reads += 1,
+            Some(_) | None => self.idle_reads = 0,
+        }
+    }
+
+    /// A call is handed to the driver.
+    pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
+        match operation {
+            Operation::Read { .. } => {
+                self.read_owed = false;
+                return;
+            }
+            Operation::Renew { claim, .. } => {
+                self.renewal_owed = None;
+                if self.renewals.len() == CALLS_REMEMBERED_MAX {
+                    self.renewals.pop_front();
+                }
+                self.renewals.push_back(Renewal {
+                    call,
+                    claim: *claim,
+                    in_flight: true,
+                });
+            }
+            Operation::Release { claim, .. } => {
+                if self.releases.len() == CALLS_REMEMBERED_MAX {
+                    self.releases.pop_front();
+                }
+                self.releases.push_back((call, *claim));
+            }
+            Operation::Acquire(_) | Operation::TakeOver { .. } | Operation::Create { .. } => {}
+        }
+        self.idle_reads = 0;
+        self.writing = Some(call);
+    }
+
+    pub(super) fn renewals_in_flight(&self, claim: Claim) -> usize {
+        let in_flight = |r: &&Renewal| r.in_flight && r.claim == claim;
+        self.renewals.iter().filter(in_flight).count()
+    }
+}
