@@ -5,6 +5,7 @@
 
 mod authority;
 mod contending;
+mod drawn;
 mod harness;
 mod late_answers;
 mod losing;
