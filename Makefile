@@ -53,16 +53,50 @@ model: ## the larger explorations of the model, with their figures (about 10 min
 # seconds a mutant instead of a minute. The simulation is
 # left out: what only it catches deserves a test that names the rule.
 MUTANTS := target/mutants
-mutants: ## what the election's unit tests do not notice (needs cargo-mutants; about 40 minutes)
-	rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)/src
-	cp -r src/election src/election.rs $(MUTANTS)/src/
-	echo 'pub mod election;' > $(MUTANTS)/src/lib.rs
-	printf '[package]\nname = "election-alone"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n' > $(MUTANTS)/Cargo.toml
-	cd $(MUTANTS) && $(CARGO) mutants --baseline skip --timeout 20 --jobs 1 -- -- --skip sim
+MUTANTS_VERSION := 27.1.0
+
+# Reads the lists that cargo-mutants leaves, one line a mutant.
+define MUTANTS_SUMMARY
+FNR == 1 { outcome = FILENAME; sub(/[.]txt$$/, "", outcome) }
+{
+    file = $$0; sub(/:.*/, "", file); sub(/^src[/]/, "", file)
+    if (!(file in mutants)) files[++count] = file
+    mutants[file]++; found[file, outcome]++
+}
+function row(name, m, c, u, t, s) { printf "| %-20s | %7s | %6s | %8s | %8s | %8s |\n", name, m, c, u, t, s }
+END {
+    if (!count) { print "no mutants: is FILE a file of the election?" > "/dev/stderr"; exit 1 }
+    row("file", "mutants", "caught", "unviable", "timeouts", "survived")
+    row("---", "---", "---", "---", "---", "---")
+    for (i = 1; i <= count; i++) {
+        f = files[i]; m += mutants[f]; c += found[f, "caught"]; u += found[f, "unviable"]
+        t += found[f, "timeout"]; s += found[f, "missed"]
+        row(f, mutants[f], found[f, "caught"] + 0, found[f, "unviable"] + 0, found[f, "timeout"] + 0, found[f, "missed"] + 0)
+    }
+    row("all", m, c, u, t, s)
+}
+endef
+export MUTANTS_SUMMARY
+
+# cargo-mutants ends with 2 where a mutant survived and with 3 after a time-out:
+# what that means is for people to say, so only the other codes are failures.
+mutants: ## what the election's unit tests do not notice (about 40 minutes; FILE=lead.rs for one file)
+	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
+	  echo "make mutants needs cargo-mutants: $(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked" >&2; exit 1; }
+	@rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)/src
+	@cp -r src/election src/election.rs $(MUTANTS)/src/
+	@echo 'pub mod election;' > $(MUTANTS)/src/lib.rs
+	@printf '[package]\nname = "election-alone"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n' > $(MUTANTS)/Cargo.toml
+	@cd $(MUTANTS) && $(CARGO) mutants --timeout 20 --jobs 1 $(addprefix --file ,$(FILE)) -- -- --skip sim; \
+	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
+	@cd $(MUTANTS)/mutants.out && awk "$$MUTANTS_SUMMARY" caught.txt unviable.txt timeout.txt missed.txt \
+	  && echo "survived:" && sed 's/^/  /' missed.txt
 
 # The simulation would take hours there; nothing in the election is unsafe, and
 # none of these tests touches a file but the table's.
 miri: ## the election's unit tests under Miri (needs a nightly toolchain with the component miri)
+	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
+	  echo "make miri needs a nightly toolchain with Miri: rustup toolchain install nightly --component miri" >&2; exit 1; }
 	$(CARGO) +nightly miri test --lib -- election:: --skip sim --skip table
 
 bench: ## the tables of docs/benchmarks.md (about 30 minutes; FIGURES="handoff memory" for some)
