@@ -426,13 +426,6 @@ impl Election {
         };
     }
 
-    /// Whether `claim` was made by this process and may still be stored.
-    fn is_mine(&self, claim: Claim) -> bool {
-        self.pending.iter().any(|p| p.claim == claim)
-            || self.ended.iter().any(|e| e.claim == claim)
-            || self.tenure().is_some_and(|t| t.claim == claim)
-    }
-
     /// When the store will have been silent for a lease duration.
     fn silent_at(&self) -> Option<BootTime> {
         self.view

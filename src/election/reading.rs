@@ -178,7 +178,9 @@ impl Election {
             self.token_highest = self.token_highest.max(lease.token);
             self.forget_superseded(lease);
             if let (Some(out), Some(holder)) = (self.stay_out, &lease.holder) {
-                let mine = self.is_mine(holder.claim);
+                // Who stays out has nothing in the store but claims that ended;
+                // an edit can raise the token above one of them.
+                let mine = self.ended.iter().any(|e| e.claim == holder.claim);
                 if !mine && lease.token > out.token {
                     self.stay_out = None;
                 }

@@ -10,7 +10,6 @@ impl Election {
         match &self.state {
             State::Leading(_) => Role::Leader,
             State::Stopping(_) => Role::Stopping,
-            State::Exited if self.status.role == Role::Leader => Role::Stopping,
             State::Exited => self.status.role,
             State::Contending(contending) => {
                 let stopped = self.status.role == Role::Stopping;

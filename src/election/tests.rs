@@ -4,13 +4,16 @@
 //! file is a part of the protocol; the invariants are named in the tests.
 
 mod authority;
+mod broken_invariants;
 mod contending;
 mod drawn;
 mod harness;
 mod late_answers;
 mod losing;
+mod open_claims;
 mod operators;
 mod own_claims;
 mod polling;
+mod published;
 mod store_faults;
 mod table;

@@ -242,6 +242,77 @@ mod tests {
     }
 
     #[test]
+    fn each_relation_holds_up_to_its_bound_and_not_beyond() {
+        let millis = Duration::from_millis;
+        let least = Duration::from_nanos(1);
+        let defaults = TimingSettings::default;
+        // The shortest election there is.
+        let short = TimingSettings {
+            lease_duration: LEASE_DURATION_MIN,
+            renew_deadline: millis(220),
+            renew_interval: INTERVAL_MIN,
+            retry_interval: INTERVAL_MIN,
+            operation_timeout: INTERVAL_MIN,
+            loss_grace: millis(100),
+        };
+        type Change = fn(&mut TimingSettings, Duration);
+        let cases: [(&str, TimingSettings, Duration, Change); 6] = [
+            ("renew_interval", short, INTERVAL_MIN, |s, to| {
+                s.renew_interval = to
+            }),
+            ("retry_interval", short, INTERVAL_MIN, |s, to| {
+                s.retry_interval = to
+            }),
+            ("operation_timeout", short, INTERVAL_MIN, |s, to| {
+                s.operation_timeout = to
+            }),
+            ("lease_duration", short, LEASE_DURATION_MIN, |s, to| {
+                s.lease_duration = to
+            }),
+            // 1.2 × (3 s + 1 s) + 2 × 3 s.
+            ("renew_deadline", defaults(), millis(10_800), |s, to| {
+                s.renew_deadline = to
+            }),
+            // (18 s + 3 s) × 1.1 + 500 ms.
+            ("lease_duration", defaults(), millis(23_600), |s, to| {
+                s.lease_duration = to
+            }),
+        ];
+        for (key, mut settings, bound, change) in cases {
+            change(&mut settings, bound);
+            assert!(Timings::new(settings).is_ok(), "{key} {bound:?}");
+            change(&mut settings, bound - least);
+            let errors = Timings::new(settings).expect_err("beyond the bound");
+            let keys: Vec<_> = errors.iter().map(|e| e.key).collect();
+            assert_eq!(keys, [key]);
+            assert!(errors[0].to_string().starts_with(&format!("{key}: ")));
+        }
+        let mut long = defaults();
+        long.lease_duration = LEASE_DURATION_MAX;
+        assert!(Timings::new(long).is_ok());
+        long.lease_duration += least;
+        assert!(Timings::new(long).is_err());
+    }
+
+    #[test]
+    fn an_election_of_mongodb_is_warned_of_where_it_would_cost_the_leadership() {
+        // 12.1 s + 3 s + 1.2 × 1 s + 0.5 s.
+        let gap = Duration::from_millis(16_800);
+        let warning = |renew_deadline| {
+            let settings = TimingSettings {
+                renew_deadline,
+                ..TimingSettings::default()
+            };
+            Timings::new(settings)
+                .expect("it keeps the rules")
+                .election_gap_warning()
+        };
+        assert_eq!(warning(gap), None);
+        let text = warning(gap - Duration::from_nanos(1)).expect("one nanosecond short");
+        assert!(text.contains("shorter than 16.8s"), "{text}");
+    }
+
+    #[test]
     fn absurd_durations_do_not_overflow() {
         let settings = TimingSettings {
             lease_duration: Duration::MAX / 20,

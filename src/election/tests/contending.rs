@@ -66,12 +66,15 @@ fn an_absurd_declared_duration_counts_as_an_hour() {
             .as_mut()
             .expect("held")
             .lease_duration = Declared { millis: absurd };
-        let mut b = follower("b", at(0), &mut stored);
+        let mut b = Node::start("b", at(0));
+        b.serve(at(0), &mut stored);
         let notice = Notice::AbsurdDuration {
             identity: identity("a"),
             millis: absurd,
         };
         assert_eq!(b.notices, [notice]);
+        b.open_stream(at(0), &mut stored);
+        assert_eq!(b.notices.len(), 1, "said once of a claim");
         b.run(at(3599), &mut stored);
         assert_eq!(b.count("take_over"), 0);
         b.run(at(3600), &mut stored);
@@ -288,4 +291,35 @@ fn a_read_from_before_the_stream_was_open_does_not_count() {
     assert_eq!(b.count("create"), 0);
     b.serve(at(0), &mut stored);
     assert_eq!(b.role(), Role::Follower);
+}
+
+#[test]
+fn news_that_comes_during_a_read_is_read_before_a_write() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    stored.lease_mut().holder = None;
+    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    b.input(at(1), Input::Watch(Watch::Unclear));
+    let (read, operation) = b.take_call();
+    b.input(at(1), Input::Watch(Watch::Unclear));
+    let outcome = stored.apply(&b.identity, &operation);
+    b.reply(at(1), read, outcome);
+    assert_eq!(b.waiting(), ["read"]);
+    b.serve(at(1), &mut stored);
+    assert_eq!(b.token(), token(2));
+}
+
+#[test]
+fn an_event_from_before_what_was_read_is_not_believed() {
+    let (_, mut stored) = leader("a", at(0));
+    stored.lease_mut().token = token(5);
+    let mut b = follower("b", at(0), &mut stored);
+    let mut old = stored.clone();
+    old.lease_mut().token = token(4);
+    old.lease_mut().revision = Revision::from_bytes([40; 16]);
+    old.lease_mut().holder = None;
+    b.event(at(1), &old);
+    assert_eq!(b.waiting(), ["read"], "it looks, and acquires nothing");
+    let holder = b.election.status().holder.clone().expect("a leads");
+    assert_eq!((holder.identity, holder.token), (identity("a"), token(5)));
 }

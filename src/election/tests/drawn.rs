@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::harness::*;
-use crate::election::{Randomness, Turn};
+use crate::election::*;
 
 /// A source that always draws the same.
 struct Always(u128);
@@ -60,4 +60,66 @@ fn a_spread_is_between_nothing_and_the_most_both_included() {
     let drawn: Vec<_> = (0..9).map(|bits| up_to(bits, most).as_nanos()).collect();
     assert_eq!(drawn, [0, 1, 2, 3, 4, 5, 6, 7, 0]);
     assert_eq!(up_to(u128::MAX, Duration::ZERO), Duration::ZERO);
+}
+
+/// A follower of a lease that was freed, with its acquisition under way.
+fn acquiring(spread: Duration) -> (Node, Stored) {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    stored.lease_mut().holder = None;
+    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    b.event(at(1), &stored);
+    assert_eq!(b.waiting(), ["acquire"]);
+    b.election.spread = spread;
+    (b, stored)
+}
+
+#[test]
+fn the_spread_doubles_with_each_race_lost_and_halves_with_each_won() {
+    let changes = [
+        (0, 5_000, 0),
+        (5_000, 10_000, 0),
+        (10_000, 20_000, 5_000),
+        (20_000, 40_000, 10_000),
+        (40_000, 40_000, 20_000),
+    ];
+    for (before, lost, won) in changes.map(|(a, b, c)| {
+        let micros = Duration::from_micros;
+        (micros(a), micros(b), micros(c))
+    }) {
+        let (mut b, _) = acquiring(before);
+        let (call, _) = b.take_call();
+        b.reply(at(1), call, Outcome::Rejected);
+        assert_eq!(b.election.spread, lost, "lost at {before:?}");
+        let (mut b, mut stored) = acquiring(before);
+        b.serve(at(1), &mut stored);
+        assert!(b.leads(at(1)));
+        assert_eq!(b.election.spread, won, "won at {before:?}");
+    }
+}
+
+#[test]
+fn a_take_over_that_is_rejected_is_no_race() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    b.tick(at(24));
+    let (call, operation) = b.take_call();
+    assert_eq!(operation.as_str(), "take_over");
+    b.reply(at(24), call, Outcome::Rejected);
+    assert_eq!(b.election.spread, Duration::ZERO);
+}
+
+#[test]
+fn candidates_that_lost_a_race_wait_a_drawn_time_for_the_next() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    b.election.spread = millis(40);
+    stored.lease_mut().holder = None;
+    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    b.event(at(1), &stored);
+    assert_eq!(b.waiting(), [""; 0]);
+    let turn = b.election.next_wakeup().expect("its turn comes");
+    assert!(turn > at(1) && turn <= at(1) + millis(40));
+    b.tick(turn);
+    assert_eq!(b.waiting(), ["acquire"]);
 }

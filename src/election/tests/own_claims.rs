@@ -45,3 +45,40 @@ fn a_read_with_ones_own_revision_hurries_nothing() {
     a.serve(at(2), &mut stored);
     assert_eq!((a.count("renew"), a.leads(at(2))), (1, false));
 }
+
+#[test]
+fn an_ended_claim_under_a_raised_token_is_no_other_that_led() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: true });
+    let (release, _) = a.take_call();
+    a.reply(at(2), release, Outcome::Unknown);
+    // An operator raises the token, as after a restore.
+    stored.lease_mut().token = token(9);
+    a.run(at(25) - millis(1), &mut stored);
+    assert_eq!((a.count("acquire"), a.count("take_over")), (1, 0));
+    assert_eq!(stored.lease().holder, None, "but it is released");
+    a.run(at(25), &mut stored);
+    assert_eq!(a.token(), token(10));
+}
+
+#[test]
+fn a_twin_with_the_claim_of_a_step_down_is_no_other_that_led() {
+    let drain = Tunables {
+        handoff_delay: seconds(60),
+        ..tunables()
+    };
+    let (mut a, mut stored) = leader_with("a", at(0), drain);
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: true });
+    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    a.run(at(3), &mut stored);
+    assert_eq!(a.reason(), Some(Reason::Duplicate));
+    stored.lease_mut().holder = None;
+    stored.lease_mut().revision = Revision::from_bytes([51; 16]);
+    a.event(at(4), &stored);
+    a.run(at(26), &mut stored);
+    assert_eq!(a.count("acquire"), 1, "it was asked to stay out");
+    a.run(at(28), &mut stored);
+    assert_eq!(a.token(), token(2));
+}

@@ -37,3 +37,18 @@ fn a_follower_without_a_stream_goes_on_reading() {
     let reads = b.count("read");
     assert!((9..=13).contains(&reads), "{reads} reads");
 }
+
+#[test]
+fn after_its_own_release_a_candidate_without_a_stream_reads_at_the_pace_of_a_poll() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::Watch(Watch::Lost));
+    a.serve(at(1), &mut stored);
+    let reads = a.count("read");
+    a.input(at(2), Input::StepDown);
+    a.input(at(2), Input::Demoted { shown: true });
+    a.serve(at(2), &mut stored);
+    assert_eq!(a.count("read"), reads, "the release showed the document");
+    let next = a.election.next_wakeup().expect("it goes on reading");
+    let wait = next.since(at(2));
+    assert!((millis(800)..=millis(1200)).contains(&wait), "{wait:?}");
+}

@@ -1,0 +1,228 @@
+//! Claims whose fate in the store is open: acquisitions without an answer, and
+//! ended claims that may still be stored (I1, I7).
+
+use super::harness::*;
+use crate::election::*;
+
+/// A follower whose acquisition of the free lease got no answer, the operation,
+/// and the store as it was before.
+fn unanswered() -> (Node, Operation, Stored) {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    stored.lease_mut().holder = None;
+    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    b.event(at(1), &stored);
+    let (call, operation) = b.take_call();
+    assert_eq!(operation.as_str(), "acquire");
+    b.reply(at(1), call, Outcome::Unknown);
+    (b, operation, stored)
+}
+
+fn recorded(node: &Node) -> Option<Claim> {
+    node.remembered.last().and_then(|(claim, _)| *claim)
+}
+
+#[test]
+fn an_open_acquisition_is_a_strangers_once_another_claim_has_its_token() {
+    let (mut b, operation, before) = unanswered();
+    assert!(recorded(&b).is_some());
+    let mut stored = before.clone();
+    let mut c = Node::start("c", at(1));
+    c.serve(at(1), &mut stored);
+    assert_eq!(c.token(), token(2));
+    b.event(at(1), &stored);
+    b.run(at(3), &mut stored);
+    assert_eq!(recorded(&b), None, "no proof of a death any more");
+    // Somebody restores a document in which it had landed: c may still lead.
+    let mut restored = before;
+    restored.apply(&b.identity, &operation);
+    b.event(at(4), &restored);
+    b.run(at(4) + seconds(23), &mut restored);
+    assert_eq!((b.count("renew"), b.count("take_over")), (0, 0));
+    b.run(at(4) + seconds(24), &mut restored);
+    assert_eq!(b.token(), token(3), "waited out like any other");
+}
+
+#[test]
+fn an_adopted_acquisition_stays_on_record() {
+    let (mut b, operation, mut stored) = unanswered();
+    stored.apply(&b.identity, &operation);
+    b.run(at(3), &mut stored);
+    assert!(b.leads(at(3)));
+    let claim = stored.lease().holder.as_ref().map(|h| h.claim);
+    assert_eq!(recorded(&b), claim);
+}
+
+#[test]
+fn an_ended_claim_is_off_the_record_once_another_took_over() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let before = stored.clone();
+    let mut b = follower("b", at(0), &mut stored);
+    a.run_cut_off(at(20), &Outcome::Unknown);
+    assert!(recorded(&a).is_some());
+    b.run(at(24), &mut stored);
+    assert_eq!(b.token(), token(2));
+    a.event(at(24), &stored);
+    assert_eq!(recorded(&a), None);
+    // It comes back under b's token: b may still lead.
+    let mut edited = before;
+    edited.lease_mut().token = token(2);
+    a.event(at(25), &edited);
+    a.run(at(25) + seconds(23), &mut edited);
+    assert_eq!((a.count("take_over"), a.role()), (0, Role::Follower));
+}
+
+/// As [`unanswered`], but it landed, and a renewal is under way to adopt it.
+fn adopting() -> (Node, Stored) {
+    let (mut b, operation, mut stored) = unanswered();
+    stored.apply(&b.identity, &operation);
+    look(&mut b, &mut stored);
+    assert_eq!(b.waiting(), ["renew"]);
+    (b, stored)
+}
+
+/// The next read, whenever it is due.
+fn look(node: &mut Node, stored: &mut Stored) {
+    let due = node.election.next_wakeup().expect("it reads again");
+    node.tick(due);
+    node.serve_reads(due, stored);
+}
+
+fn now(node: &Node) -> BootTime {
+    node.election.status_time()
+}
+
+#[test]
+fn i1_a_claim_that_never_led_is_not_adopted_after_its_release_was_sent() {
+    let (mut b, operation, mut stored) = unanswered();
+    stored.apply(&b.identity, &operation);
+    stored.lease_mut().paused = true;
+    look(&mut b, &mut stored);
+    let (release, operation) = b.take_call();
+    assert_eq!(operation.as_str(), "release");
+    b.reply(now(&b), release, Outcome::Unknown);
+    stored.lease_mut().paused = false;
+    b.run(at(4), &mut stored);
+    assert_eq!((b.count("renew"), b.count("take_over")), (0, 1));
+    assert_eq!(
+        b.token(),
+        token(3),
+        "a new claim, as the release may land late"
+    );
+}
+
+#[test]
+fn a_release_that_is_repeated_is_one_ended_claim_until_it_is_answered() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: true });
+    for _ in 0..3 {
+        let (release, operation) = a.take_call();
+        assert_eq!(operation.as_str(), "release");
+        a.reply(now(&a), release, Outcome::Unknown);
+        look(&mut a, &mut stored);
+    }
+    assert_eq!(a.election.ended.len(), 1);
+    a.serve(now(&a), &mut stored);
+    assert_eq!(
+        (stored.lease().holder.clone(), a.election.ended.len()),
+        (None, 0)
+    );
+}
+
+#[test]
+fn the_late_rejection_of_an_acquisition_settles_it() {
+    let (mut b, _, _) = unanswered();
+    let call = b.election.pending[0].call;
+    b.reply(at(2), CallId(999), Outcome::Rejected);
+    assert_eq!(b.election.pending.len(), 1, "another's answer");
+    b.reply(at(2), call, Outcome::Rejected);
+    assert_eq!(b.election.pending, []);
+}
+
+#[test]
+fn i7_the_late_acknowledgement_of_an_acquisition_is_a_hint_to_read() {
+    let (mut b, operation, mut stored) = unanswered();
+    let call = b.election.pending[0].call;
+    let late = stored.apply(&b.identity, &operation);
+    b.reply(at(1) + millis(1), CallId(999), late.clone());
+    assert_eq!(b.waiting(), [""; 0], "nobody asked for this one");
+    b.reply(at(1) + millis(1), call, late);
+    assert_eq!((b.leads(at(1)), b.waiting()), (false, vec!["read"]));
+}
+
+#[test]
+fn i7_an_acknowledgement_that_shows_another_holder_grants_nothing() {
+    // No store that keeps its filters says this.
+    let (_, stored) = leader("c", at(0));
+    let strange = Outcome::Applied(Found::Lease(stored.lease().clone()));
+
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    b.tick(at(24));
+    let (take_over, _) = b.take_call();
+    b.reply(at(24), take_over, strange.clone());
+    assert!(!b.leads(at(24)));
+
+    let (mut b, _) = adopting();
+    let (renew, _) = b.take_call();
+    b.reply(now(&b), renew, strange.clone());
+    assert!(!b.leads(now(&b)));
+
+    let (mut a, _) = leader("a", at(0));
+    a.tick(at(3));
+    let (renew, _) = a.take_call();
+    a.reply(at(3), renew, strange);
+    assert_eq!(a.valid_until(), at(18), "not extended");
+}
+
+#[test]
+fn an_adoption_that_is_rejected_is_given_up() {
+    let (mut b, mut stored) = adopting();
+    let (renew, _) = b.take_call();
+    b.reply(now(&b), renew, Outcome::Rejected);
+    assert_eq!(b.election.pending, []);
+    stored.lease_mut().revision = Revision::from_bytes([51; 16]);
+    b.run(at(20), &mut stored);
+    assert_eq!((b.role(), b.count("renew")), (Role::Follower, 1));
+}
+
+#[test]
+fn an_adoption_that_landed_unheard_is_known_again() {
+    let (mut b, mut stored) = adopting();
+    let (renew, operation) = b.take_call();
+    let outcome = stored.apply(&b.identity, &operation);
+    assert!(matches!(outcome, Outcome::Applied(_)));
+    b.reply(now(&b), renew, Outcome::Unknown);
+    b.run(at(5), &mut stored);
+    assert_eq!((b.leads(at(5)), b.count("renew") > 1), (true, true));
+    assert_eq!(b.token(), token(2), "adopted, not waited out");
+}
+
+#[test]
+fn i11_the_revisions_of_an_adoption_are_bounded() {
+    let (mut b, mut stored) = adopting();
+    for _ in 0..2 * OPEN_CLAIMS_MAX {
+        let (renew, _) = b.take_call();
+        b.reply(now(&b), renew, Outcome::Unknown);
+        look(&mut b, &mut stored);
+    }
+    assert_eq!(b.election.pending[0].chain.len(), OPEN_CLAIMS_MAX);
+}
+
+#[test]
+fn an_open_acquisition_is_looked_for_before_the_exit() {
+    let (mut b, operation, mut stored) = unanswered();
+    stored.apply(&b.identity, &operation);
+    b.input(at(1), Input::Shutdown);
+    assert!(!b.exited);
+    b.run(at(4), &mut stored);
+    assert_eq!((b.exited, stored.lease().holder.clone()), (true, None));
+}
+
+#[test]
+fn a_candidate_with_nothing_open_exits_at_once() {
+    let mut a = Node::start("a", at(0));
+    a.input(at(0), Input::Shutdown);
+    assert!(a.exited, "it does not wait for its first read");
+}
