@@ -17,3 +17,4 @@ mod polling;
 mod published;
 mod store_faults;
 mod table;
+mod words;

@@ -287,6 +287,9 @@ mod tests {
             assert_eq!(keys, [key]);
             assert!(errors[0].to_string().starts_with(&format!("{key}: ")));
         }
+        let accepted = Timings::new(short).expect("the shortest there is");
+        assert_eq!(accepted.settings(), short);
+        assert_eq!(accepted.loss_grace(), millis(100));
         let mut long = defaults();
         long.lease_duration = LEASE_DURATION_MAX;
         assert!(Timings::new(long).is_ok());

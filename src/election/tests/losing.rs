@@ -273,3 +273,13 @@ fn a_store_that_is_silent_after_a_loss_is_not_counted_as_another_loss() {
         .filter(|t| t.reason == Some(Reason::Deadline));
     assert_eq!(by_deadline.count(), 1, "{:?}", a.transitions);
 }
+
+#[test]
+fn i6_a_file_that_is_reported_stuck_twice_is_still_stuck() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: false });
+    a.input(at(2), Input::Demoted { shown: false });
+    a.run(at(18) - millis(1), &mut stored);
+    assert_eq!(a.count("release"), 0, "a reader believes it until 18 s");
+}

@@ -52,3 +52,14 @@ fn after_its_own_release_a_candidate_without_a_stream_reads_at_the_pace_of_a_pol
     let wait = next.since(at(2));
     assert!((millis(800)..=millis(1200)).contains(&wait), "{wait:?}");
 }
+
+#[test]
+fn nothing_is_read_while_a_release_is_under_way() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.input(at(1), Input::Watch(Watch::Lost));
+    a.serve(at(1), &mut stored);
+    a.input(at(2), Input::StepDown);
+    a.input(at(2), Input::Demoted { shown: true });
+    a.tick(at(4));
+    assert_eq!(a.waiting(), ["release"], "its answer shows the document");
+}
