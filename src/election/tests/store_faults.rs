@@ -217,3 +217,24 @@ fn a_document_made_by_oneself_after_a_higher_token_was_seen_went_back_too() {
     b.serve(at(1), &mut gone);
     assert!(matches!(b.notices[..], [Notice::StoreWentBack { .. }]));
 }
+
+#[test]
+fn i1_a_document_that_stood_in_the_way_of_an_insert_and_is_missing_was_deleted() {
+    let mut a = Node::start("a", at(0));
+    let missing = Outcome::Applied(Found::Missing);
+    let (read, _) = a.take_call();
+    a.reply(at(0), read, missing.clone());
+    let (create, _) = a.take_call();
+    a.reply(at(0), create, Outcome::Rejected);
+    let (read, _) = a.take_call();
+    a.reply(at(0), read, missing.clone());
+    let (confirm, operation) = a.take_call();
+    assert_eq!(operation, Operation::Read { confirm: true });
+    a.reply(at(0), confirm, missing);
+    assert_eq!(a.reason(), Some(Reason::StoreWentBack));
+    let mut stored = Stored::default();
+    a.run(at(24) - millis(1), &mut stored);
+    assert_eq!(a.count("create"), 1, "its holder may still lead");
+    a.run(at(26), &mut stored);
+    assert!(a.leads(at(26)));
+}
