@@ -386,11 +386,8 @@ impl Election {
         self.ended.clear();
         self.observe(Found::Lease(lease), turn);
         if self.shutdown.is_some() || tenure.valid_until() <= turn.now {
-            let reason = if self.shutdown.is_some() {
-                Reason::Shutdown
-            } else {
-                Reason::Deadline
-            };
+            let asked = self.shutdown.map(|_| Reason::Shutdown);
+            let reason = asked.unwrap_or(Reason::Deadline);
             let ended = self.end(&tenure, reason, None);
             push_bounded(&mut self.ended, ended);
             return;
