@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_election_of_mongodb_is_warned_of_where_it_would_cost_the_leadership() {
+    fn a_default_failover_is_warned_of_where_it_would_cost_the_leadership() {
         // 12.1 s + 3 s + 1.2 × 1 s + 0.5 s.
         let gap = Duration::from_millis(16_800);
         let warning = |renew_deadline| {
