@@ -10,13 +10,18 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
-#[cfg(test)]
+// `planted` is set by the build script of the model's crate, and by nothing
+// else: `lib.rs` does not compile with it.
+#[cfg(any(test, planted))]
 #[macro_use]
-#[allow(dead_code, unused_imports)] // The model's crate links it without the simulator.
-pub(crate) mod mutation;
+#[allow(dead_code, unused_imports)] // Each of its users needs a part of it.
+pub mod mutation;
+#[cfg(any(test, planted))]
+#[allow(dead_code)] // As above.
+pub mod reference;
 
 /// No rule is broken outside of tests.
-#[cfg(not(test))]
+#[cfg(not(any(test, planted)))]
 macro_rules! planted {
     ($name:ident) => {
         false
@@ -344,7 +349,7 @@ impl Election {
         let found = Found::Lease(lease);
         let believed = self.view.judge(&found) == view::Plausible::Yes;
         let Found::Lease(lease) = found else { return };
-        #[cfg(test)]
+        #[cfg(any(test, planted))]
         if let (true, Some(tenure)) = (planted!(EventAsAuthority), self.tenure_mut()) {
             tenure.acknowledged_by_event(lease.revision);
         }

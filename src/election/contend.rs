@@ -92,7 +92,7 @@ impl Election {
             Decision::TakeOver(lease, ended, from) => {
                 self.acquire(&lease, Some(ended), from, turn);
             }
-            #[cfg(test)]
+            #[cfg(any(test, planted))]
             Decision::Adopt(attempt) if planted!(AdoptedWithoutRenewal) => {
                 self.lead_unrenewed(attempt, turn);
             }

@@ -1,6 +1,6 @@
 //! Planted bugs: each breaks one rule, so that it can be shown that the rule's
-//! absence is noticed. Compiled for tests only; in every other build
-//! `planted!` is the word `false` and this file is not read.
+//! absence is noticed. Compiled for unit tests and for the model only; in
+//! every other build `planted!` is the word `false` and this file is not read.
 
 use std::cell::Cell;
 
@@ -8,15 +8,16 @@ macro_rules! mutations {
     ($($(#[$doc:meta])* $name:ident: $rule:literal,)*) => {
         /// A rule that is broken on purpose.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub(crate) enum Mutation {
+        pub enum Mutation {
             $($(#[$doc])* $name,)*
         }
 
         impl Mutation {
-            pub(crate) const ALL: &[Self] = &[$(Self::$name,)*];
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// The rule that it breaks, as the table in `docs/verification.md` has it.
-            pub(crate) const fn rule(self) -> &'static str {
+            pub const fn rule(self) -> &'static str {
                 match self {
                     $(Self::$name => $rule,)*
                 }
@@ -248,12 +249,12 @@ thread_local! {
 }
 
 /// Whether this rule is broken in this thread.
-pub(crate) fn is_planted(mutation: Mutation) -> bool {
+pub fn is_planted(mutation: Mutation) -> bool {
     ACTIVE.get() == Some(mutation)
 }
 
 /// Runs with one rule broken.
-pub(crate) fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
+pub fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {

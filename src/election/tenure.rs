@@ -101,7 +101,7 @@ impl Tenure {
     }
 
     /// The call that sent a revision.
-    #[cfg(test)]
+    #[cfg(any(test, planted))]
     pub(super) fn call_of(&self, revision: Revision) -> Option<CallId> {
         let sent = self.renewals.iter().find(|r| r.revision == revision);
         sent.map(|r| r.call)

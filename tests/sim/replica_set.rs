@@ -3,14 +3,13 @@
 //!
 //! A write changes the primary at once and is acknowledged when a majority has
 //! it; a failover discards a suffix of what it has not. Filters and updates
-//! are those that the operations stand for (`store/mongo/document.rs`; the
-//! contract suite holds the two together).
+//! are the election's own reference, to which those that ship are compared.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::election::mutation::planted;
 use crate::election::{
-    Acquisition, Claim, Found, Holder, Identity, Lease, Operation, Outcome, Revision, WallMillis,
+    Found, Identity, Lease, Operation, Outcome, Revision, WallMillis, reference,
 };
 
 /// As in `store/mongo/document.rs`.
@@ -119,102 +118,36 @@ impl Stored {
 
     /// Does what the operation says; tells whether its filter matched.
     fn write(&mut self, by: &Identity, wall: i64, operation: &Operation) -> bool {
-        match operation {
-            Operation::Read { .. } => false,
-            Operation::Create { revision, token } => {
-                let absent = self.document == Document::Missing
-                    || (planted!(ForeignOverwritten) && self.document == Document::Foreign);
-                if absent {
-                    self.document = Document::Lease(free(*revision, *token));
-                    self.history = 0;
-                }
-                absent
-            }
-            Operation::Acquire(new) => self.acquire(by, wall, new, true),
-            Operation::TakeOver { acquisition, .. } => {
-                let matched = self.acquire(by, wall, acquisition, false);
-                self.log(matched);
-                matched
-            }
-            Operation::Renew {
-                claim,
-                revision,
-                chain,
-            } => self.mine(*claim, chain, |lease| lease.revision = *revision),
-            Operation::Release {
-                claim,
-                revision,
-                chain,
-                reserved_for,
-                ..
-            } => {
-                let matched = self.mine(*claim, chain, |lease| {
-                    lease.revision = *revision;
-                    lease.holder = None;
-                    lease.reserved_for.clone_from(reserved_for);
-                });
-                self.log(matched);
-                matched
-            }
+        if planted!(ForeignOverwritten)
+            && matches!(operation, Operation::Create { .. })
+            && self.document == Document::Foreign
+        {
+            self.document = Document::Missing;
         }
-    }
-
-    fn log(&mut self, matched: bool) {
-        let trimmed = if planted!(HistoryUnbounded) {
-            usize::MAX
-        } else {
-            HISTORY_MAX
+        let mut lease = match std::mem::replace(&mut self.document, Document::Missing) {
+            Document::Missing => None,
+            Document::Lease(lease) => Some(lease),
+            Document::Foreign => {
+                self.document = Document::Foreign;
+                return false;
+            }
         };
-        self.history = (self.history + usize::from(matched)).min(trimmed);
-    }
-
-    fn acquire(&mut self, by: &Identity, wall: i64, new: &Acquisition, only_free: bool) -> bool {
-        if planted!(FollowerUpserts) && self.document == Document::Missing {
-            self.document = Document::Lease(free(new.expected, new.token));
+        let matched = reference::write(&mut lease, by, WallMillis(wall), operation);
+        self.document = lease.map_or(Document::Missing, Document::Lease);
+        match (matched, operation) {
+            (true, Operation::Create { .. }) => self.history = 0,
+            (true, other) => {
+                let entries = usize::from(reference::ends(other).is_some());
+                let trimmed = if planted!(HistoryUnbounded) {
+                    usize::MAX
+                } else {
+                    HISTORY_MAX
+                };
+                self.history = (self.history + entries).min(trimmed);
+            }
+            (false, _) => {}
         }
-        let Some(lease) = self.lease_mut().filter(|l| {
-            (l.revision == new.expected || planted!(NoCompareAndSet))
-                && (!l.paused || planted!(PauseIgnored))
-                && (!only_free || l.holder.is_none())
-        }) else {
-            return false;
-        };
-        lease.token = new.token;
-        lease.revision = new.revision;
-        if !planted!(RequestKept) {
-            lease.request = None;
-            lease.reserved_for = None;
-        }
-        lease.holder = Some(Holder {
-            identity: by.clone(),
-            session: new.session,
-            claim: new.claim,
-            acquired_at: WallMillis(wall),
-            lease_duration: new.lease_duration,
-        });
-        true
-    }
-
-    fn mine(&mut self, claim: Claim, chain: &[Revision], change: impl FnOnce(&mut Lease)) -> bool {
-        let Some(lease) = self.lease_mut().filter(|l| {
-            l.holder.as_ref().is_some_and(|h| h.claim == claim)
-                && (chain.contains(&l.revision) || planted!(NoRevisionChain))
-        }) else {
-            return false;
-        };
-        change(lease);
-        true
-    }
-}
-
-fn free(revision: Revision, token: crate::election::Token) -> Lease {
-    Lease {
-        token,
-        revision,
-        holder: None,
-        paused: false,
-        request: None,
-        reserved_for: None,
+        matched
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+pub(super) use crate::election::reference::free;
 use crate::election::*;
 
 /// A source of ids that counts.
@@ -38,7 +39,7 @@ pub(super) fn token(n: i64) -> Token {
     Token::new(n).expect("not negative")
 }
 
-/// The document, with the filters and updates that the operations stand for.
+/// The document and its history.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stored {
     pub(super) document: Option<Lease>,
@@ -55,98 +56,13 @@ impl Stored {
     }
 
     pub(super) fn apply(&mut self, by: &Identity, operation: &Operation) -> Outcome {
-        let applied = match operation {
-            Operation::Read { .. } => {
-                return Outcome::Applied(match &self.document {
-                    Some(lease) => Found::Lease(lease.clone()),
-                    None => Found::Missing,
-                });
-            }
-            Operation::Create { revision, token } => {
-                let absent = self.document.is_none();
-                if absent {
-                    self.document = Some(free(*revision, *token));
-                }
-                absent
-            }
-            Operation::Acquire(new) => self.acquire(by, new, true),
-            Operation::TakeOver { acquisition, ended } => {
-                let applied = self.acquire(by, acquisition, false);
-                if applied {
-                    self.history.push(ended.clone());
-                }
-                applied
-            }
-            Operation::Renew {
-                claim,
-                revision,
-                chain,
-            } => self.mine(*claim, chain, |lease| lease.revision = *revision),
-            Operation::Release {
-                claim,
-                revision,
-                chain,
-                ended,
-                reserved_for,
-            } => {
-                let applied = self.mine(*claim, chain, |lease| {
-                    lease.revision = *revision;
-                    lease.holder = None;
-                    lease.reserved_for.clone_from(reserved_for);
-                });
-                if applied {
-                    self.history.push(ended.clone());
-                }
-                applied
-            }
-        };
-        match (applied, &self.document) {
-            (true, Some(lease)) => Outcome::Applied(Found::Lease(lease.clone())),
-            (true, None) | (false, _) => Outcome::Rejected,
+        if let Operation::Read { .. } = operation {
+            return Outcome::Applied(reference::found(self.document.as_ref()));
         }
-    }
-
-    fn acquire(&mut self, by: &Identity, new: &Acquisition, free: bool) -> bool {
-        let Some(lease) = self
-            .document
-            .as_mut()
-            .filter(|l| l.revision == new.expected && !l.paused && (!free || l.holder.is_none()))
-        else {
-            return false;
-        };
-        lease.token = new.token;
-        lease.revision = new.revision;
-        lease.request = None;
-        lease.reserved_for = None;
-        lease.holder = Some(Holder {
-            identity: by.clone(),
-            session: new.session,
-            claim: new.claim,
-            acquired_at: WallMillis(0),
-            lease_duration: new.lease_duration,
-        });
-        true
-    }
-
-    fn mine(&mut self, claim: Claim, chain: &[Revision], change: impl FnOnce(&mut Lease)) -> bool {
-        let Some(lease) = self.document.as_mut().filter(|l| {
-            l.holder.as_ref().is_some_and(|h| h.claim == claim) && chain.contains(&l.revision)
-        }) else {
-            return false;
-        };
-        change(lease);
-        true
-    }
-}
-
-pub(super) fn free(revision: Revision, token: Token) -> Lease {
-    Lease {
-        token,
-        revision,
-        holder: None,
-        paused: false,
-        request: None,
-        reserved_for: None,
+        let matched = reference::write(&mut self.document, by, WallMillis(0), operation);
+        self.history
+            .extend(reference::ends(operation).filter(|_| matched).cloned());
+        reference::outcome(matched, self.document.as_ref())
     }
 }
 

@@ -56,6 +56,12 @@ pub enum Action {
     StepDown(usize),
     /// It is told to end.
     Shutdown(usize),
+    /// An operator pauses the lease.
+    Pause,
+    /// An operator resumes it.
+    Resume,
+    /// An operator asks the holder to step down in favour of this one.
+    Transfer(usize),
     /// Fault: the document is deleted.
     Delete,
 }

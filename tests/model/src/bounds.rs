@@ -8,19 +8,50 @@ use crate::election::{TimingSettings, Timings, Tunables};
 /// with their clocks taken relative to now, so runs of any length are covered.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// How far each candidate's clock advances in a tick, in milliseconds;
-    /// one for each candidate.
-    pub milliseconds_per_tick: Vec<u64>,
+    /// The candidates.
+    pub candidates: Vec<Pace>,
     /// Faults in one run, of any kind.
     pub faults: u8,
     /// Which kinds of faults there are.
     pub kinds: Kinds,
-    /// Requests to step down or to shut down in one run.
+    /// Requests in one run.
     pub requests: u8,
+    /// Which kinds of requests there are.
+    pub requested: Requests,
     /// Candidates follow a change stream instead of polling.
     pub streams: bool,
-    /// Ticks without a fault after which somebody must lead (I10).
+    /// Ticks without a fault after which somebody must lead (I10), or nobody
+    /// where the lease is paused.
     pub quiet_ticks_max: u8,
+}
+
+/// How time passes for one candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pace {
+    /// How far its clock advances in a tick.
+    pub milliseconds_per_tick: u64,
+    /// The lease duration that it declares; its own authority lasts a second less.
+    pub lease_seconds: u64,
+}
+
+/// Kinds of requests.
+#[derive(Debug, Clone, Copy)]
+pub struct Requests {
+    /// Signals: step down, shut down.
+    pub signals: bool,
+    /// An operator pauses the lease; it is resumed whenever that may be.
+    pub pauses: bool,
+    /// An operator transfers the lease to another candidate.
+    pub transfers: bool,
+}
+
+impl Requests {
+    /// None.
+    pub const NONE: Self = Self {
+        signals: false,
+        pauses: false,
+        transfers: false,
+    };
 }
 
 /// Kinds of faults.
@@ -69,13 +100,26 @@ impl Kinds {
     };
 }
 
-/// Short durations in the shipped relations: authority lasts 3 s, others wait
-/// 4 s, so the bound on the clocks' rates is 4/3 as with the defaults. A tick
-/// is a second at most, so a renewal has one retry before the deadline.
-pub fn tunables() -> Tunables {
+/// For how long a transferred lease is kept for its candidate.
+pub const RESERVATION: Duration = Duration::from_secs(2);
+
+impl Pace {
+    /// Short durations in the shipped relations: authority lasts 3 s, others
+    /// wait 4 s, so the bound on the clocks' rates is 4/3 as with the defaults.
+    /// A tick is a second at most, so a renewal has one retry before the deadline.
+    pub const fn of(milliseconds_per_tick: u64) -> Self {
+        Self {
+            milliseconds_per_tick,
+            lease_seconds: 4,
+        }
+    }
+}
+
+/// The settings of a candidate.
+pub fn tunables(pace: Pace) -> Tunables {
     let timings = Timings::new(TimingSettings {
-        lease_duration: Duration::from_secs(4),
-        renew_deadline: Duration::from_secs(3),
+        lease_duration: Duration::from_secs(pace.lease_seconds),
+        renew_deadline: Duration::from_secs(pace.lease_seconds - 1),
         renew_interval: Duration::from_secs(1),
         retry_interval: Duration::from_millis(100),
         operation_timeout: Duration::from_millis(800),

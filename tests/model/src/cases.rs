@@ -1,8 +1,9 @@
 //! The explorations of `make test` and the larger ones of `make model`.
 
-use crate::bounds::{Bounds, Kinds};
-use crate::exploration::{Figures, Limit, explore};
+use crate::bounds::{Bounds, Kinds, Pace, Requests};
+use crate::exploration::{Figures, explore};
 use crate::monitor::Milestone::{self, *};
+use crate::properties::Exploration;
 
 /// A named exploration.
 #[derive(Debug, Clone)]
@@ -19,15 +20,24 @@ pub struct Case {
 }
 
 /// The holder's clock at the slow end of the ratio, the contender's at the other.
-const APART: [u64; 2] = [750, 1000];
+pub(crate) const APART: [Pace; 2] = [Pace::of(750), Pace::of(1000)];
 /// No exploration that is meant to end reaches more.
-const REACHED_MAX: usize = 400_000_000;
+pub(crate) const REACHED_MAX: usize = 400_000_000;
 
-const DELETIONS: Kinds = Kinds {
+pub(crate) const DELETIONS: Kinds = Kinds {
     delays: true,
     crashes: true,
     deletions: true,
     ..Kinds::NONE
+};
+
+pub(crate) const PAUSE: Requests = Requests {
+    pauses: true,
+    ..Requests::NONE
+};
+pub(crate) const TRANSFER: Requests = Requests {
+    transfers: true,
+    ..Requests::NONE
 };
 
 const UNKNOWN: &[Milestone] = &[
@@ -40,12 +50,27 @@ const UNKNOWN: &[Milestone] = &[
     LateExtension,
 ];
 
-fn bounds(rates: &[u64], faults: u8, requests: u8) -> Bounds {
+/// Each declares another duration, and the clocks are as far apart as these
+/// allow: a's authority lasts 4 of its seconds and b waits 5.
+pub(crate) const DECLARED_APART: [Pace; 2] = [
+    Pace {
+        milliseconds_per_tick: 800,
+        lease_seconds: 5,
+    },
+    Pace::of(1000),
+];
+
+/// Faults of any kind, signals, polling.
+pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
     Bounds {
-        milliseconds_per_tick: rates.to_vec(),
+        candidates: candidates.to_vec(),
         faults,
         kinds: Kinds::ALL,
         requests,
+        requested: Requests {
+            signals: true,
+            ..Requests::NONE
+        },
         streams: false,
         quiet_ticks_max: 9,
     }
@@ -81,9 +106,53 @@ pub fn short() -> Vec<Case> {
         },
         Case {
             name: "three candidates, one fault of any kind",
-            bounds: bounds(&[750, 1000, 1000], 1, 0),
+            bounds: bounds(&[Pace::of(750), Pace::of(1000), Pace::of(1000)], 1, 0),
             milestones: UNKNOWN,
             states_min: 1_400_000,
+        },
+        Case {
+            name: "two candidates that declare different durations, one fault of any kind",
+            bounds: bounds(&DECLARED_APART, 1, 0),
+            milestones: UNKNOWN,
+            states_min: 1,
+        },
+        Case {
+            name: "two candidates, one fault of any kind, one pause",
+            bounds: Bounds {
+                requested: PAUSE,
+                ..bounds(&APART, 1, 1)
+            },
+            milestones: &[Paused, TakeOver, HandOver, RollBack],
+            states_min: 1,
+        },
+        Case {
+            name: "two candidates, one fault of any kind, one transfer",
+            bounds: Bounds {
+                requested: TRANSFER,
+                ..bounds(&APART, 1, 1)
+            },
+            milestones: &[Transferred, TakeOver, HandOver, RollBack],
+            states_min: 1,
+        },
+        Case {
+            name: "two candidates on change streams, one fault of any kind, one pause",
+            bounds: Bounds {
+                streams: true,
+                requested: PAUSE,
+                ..bounds(&APART, 1, 1)
+            },
+            milestones: &[Paused, TakeOver, HandOver, RollBack],
+            states_min: 1,
+        },
+        Case {
+            name: "two candidates on change streams, one fault of any kind, one transfer",
+            bounds: Bounds {
+                streams: true,
+                requested: TRANSFER,
+                ..bounds(&APART, 1, 1)
+            },
+            milestones: &[Transferred, TakeOver, HandOver, RollBack],
+            states_min: 1,
         },
     ]
 }
@@ -112,11 +181,12 @@ pub fn long() -> Vec<Case> {
 impl Case {
     /// Explores all of it.
     pub fn explore(&self) -> Figures {
-        let limit = Limit {
-            depth: None,
-            reached: REACHED_MAX,
+        let exploration = Exploration {
+            bounds: self.bounds.clone(),
+            milestones: self.milestones.to_vec(),
+            planted: None,
         };
-        explore(self.bounds.clone(), self.milestones.to_vec(), limit)
+        explore(exploration, REACHED_MAX)
     }
 
     /// Why the figures are not what they must be; `None` if they are.
@@ -128,9 +198,10 @@ impl Case {
 
 /// Two leaders must be found where the clocks' rates are `rates` apart.
 pub fn beyond_the_ratio(rates: [u64; 2]) -> Figures {
-    let limit = Limit {
-        depth: None,
-        reached: REACHED_MAX,
+    let exploration = Exploration {
+        bounds: bounds(&rates.map(Pace::of), 1, 0),
+        milestones: Vec::new(),
+        planted: None,
     };
-    explore(bounds(&rates, 1, 0), Vec::new(), limit)
+    explore(exploration, REACHED_MAX)
 }

@@ -5,8 +5,6 @@ use std::fmt;
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
 use crate::action::Action;
-use crate::bounds::Bounds;
-use crate::monitor::Milestone;
 use crate::properties::Exploration;
 use crate::world::World;
 
@@ -27,28 +25,17 @@ pub struct Figures {
     pub complete: bool,
 }
 
-/// How far to go.
-#[derive(Debug, Clone, Copy)]
-pub struct Limit {
-    /// To this many steps from the start; all if `None`.
-    pub depth: Option<usize>,
-    /// An exploration that reaches more is given up, which is a failure.
-    pub reached: usize,
-}
-
-/// Explores everything within `bounds`; some run must reach each milestone.
-pub fn explore(bounds: Bounds, milestones: Vec<Milestone>, limit: Limit) -> Figures {
-    let exploration = Exploration { bounds, milestones };
-    let builder = exploration
+/// Explores everything within the bounds, until something is broken.
+///
+/// One that reaches more than `reached_max` states is given up, which is a failure.
+pub fn explore(exploration: Exploration, reached_max: usize) -> Figures {
+    let checker = exploration
         .checker()
         .threads(1)
-        .target_state_count(limit.reached)
-        .finish_when(HasDiscoveries::AnyFailures);
-    let builder = match limit.depth {
-        Some(depth) => builder.target_max_depth(depth),
-        None => builder,
-    };
-    let checker = builder.spawn_bfs().join();
+        .target_state_count(reached_max)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
     let discoveries = checker.discoveries();
     let properties = checker.model().properties();
     let failure = |path: &Path<World, Action>| path.clone().into_actions();
@@ -66,7 +53,7 @@ pub fn explore(bounds: Bounds, milestones: Vec<Milestone>, limit: Limit) -> Figu
         reached: checker.state_count(),
         unique: checker.unique_state_count(),
         depth: checker.max_depth(),
-        complete: broken.is_none() && checker.state_count() < limit.reached,
+        complete: broken.is_none() && checker.state_count() < reached_max,
         broken,
         missed,
     }

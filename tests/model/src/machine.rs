@@ -3,7 +3,7 @@
 
 use std::hash::Hasher;
 
-use crate::bounds;
+use crate::bounds::{Pace, tunables};
 use crate::canonical::{Canonical, EPOCH};
 use crate::election::{
     BootTime, CallId, Candidate, Claim, Election, Identity, Lease, Operation, Outcome, Randomness,
@@ -16,8 +16,8 @@ use crate::monitor::Monitor;
 pub struct Machine {
     /// The candidate's name: the same after a restart.
     pub identity: Identity,
-    /// How far its clock advances in a tick.
-    pub milliseconds_per_tick: u64,
+    /// How time passes for it.
+    pub pace: Pace,
     /// The process, if it runs.
     pub election: Option<Election>,
     /// The process does not get to run.
@@ -95,10 +95,10 @@ impl Randomness for Draw<'_> {
 
 impl Machine {
     /// A machine whose process has not started.
-    pub fn new(identity: Identity, milliseconds_per_tick: u64) -> Self {
+    pub fn new(identity: Identity, pace: Pace) -> Self {
         Self {
             identity,
-            milliseconds_per_tick,
+            pace,
             election: None,
             frozen: false,
             directory: (None, Token::ZERO),
@@ -112,7 +112,7 @@ impl Machine {
 
     /// Its clock after `ticks`.
     pub fn clock(&self, ticks: u64) -> BootTime {
-        BootTime::from_nanos(EPOCH + ticks * self.milliseconds_per_tick * 1_000_000)
+        BootTime::from_nanos(EPOCH + ticks * self.pace.milliseconds_per_tick * 1_000_000)
     }
 
     /// Starts a process.
@@ -124,7 +124,7 @@ impl Machine {
         let (claim, token) = self.directory;
         let candidate = Candidate {
             identity: self.identity.clone(),
-            tunables: bounds::tunables(),
+            tunables: tunables(self.pace),
             token_remembered: token,
             claim_of_the_dead: claim,
         };
@@ -189,7 +189,7 @@ impl Machine {
         to.candidate(self.clock(ticks).as_nanos());
         let Self {
             identity: _,
-            milliseconds_per_tick: _,
+            pace: _,
             election,
             frozen,
             directory,

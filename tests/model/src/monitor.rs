@@ -1,7 +1,9 @@
 //! What an observer notes beside the candidates, to judge the invariants
 //! without asking the election how it sees things.
 
-use crate::election::{BootTime, Claim, Found, Operation, Outcome, Revision, Session, Token};
+use crate::election::{
+    BootTime, Claim, Found, Identity, Operation, Outcome, Revision, Session, Token,
+};
 use crate::store::Store;
 
 /// What must never happen, apart from two leaders.
@@ -11,7 +13,8 @@ pub enum Broken {
     I3,
     /// Authority without an acknowledged write that was sent early enough (I2, I7).
     I7,
-    /// A take-over of a lease that could not be taken.
+    /// An acquisition of a lease that was kept for another, or a take-over of
+    /// one that could not be taken.
     I8,
 }
 
@@ -36,6 +39,21 @@ pub enum Milestone {
     Succession,
     /// A late acknowledgement of a renewal that had been given up extends authority.
     LateExtension,
+    /// The candidate for whom the lease was kept acquired it.
+    Transferred,
+    /// A leader stepped down because the lease is paused.
+    Paused,
+}
+
+/// Who sends a write.
+#[derive(Debug, Clone, Copy)]
+pub struct Sender<'a> {
+    /// The candidate's name.
+    pub identity: &'a Identity,
+    /// The process.
+    pub session: Session,
+    /// The claim that was proven dead when it started.
+    pub proven_dead: Option<Claim>,
 }
 
 /// Notes about one candidate.
@@ -112,24 +130,33 @@ impl Monitor {
     pub fn sends(
         &self,
         operation: &Operation,
-        session: Session,
-        proven_dead: Option<Claim>,
+        by: Sender<'_>,
         at: Moment<'_>,
     ) -> Option<Broken> {
-        let Operation::TakeOver { acquisition, .. } = operation else {
-            // A create matches only where nothing is stored, an acquisition
-            // only where nobody holds, the others only one's own claim.
+        let (Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. }) = operation
+        else {
+            // A create matches only where nothing is stored, the others only
+            // one's own claim.
             return None;
         };
         // On another revision the write cannot succeed.
         let lease = at.store.with_revision(acquisition.expected)?;
-        let holder = lease.holder.as_ref()?;
-        let own = holder.session == session;
-        let dead = proven_dead == Some(holder.claim);
         let shown = self.shown.iter().find(|(r, _)| *r == lease.revision);
-        let expired =
-            shown.is_some_and(|(_, since)| *since + holder.lease_duration.duration() <= at.now);
-        (!(own || dead || expired)).then_some(Broken::I8)
+        let waited = |time| shown.is_some_and(|(_, since)| *since + time <= at.now);
+        let may = match (operation, &lease.holder, &lease.reserved_for) {
+            // What is held is not acquired: the filter refuses.
+            (Operation::Acquire(_), Some(_), _) | (Operation::Acquire(_), None, None) => true,
+            (Operation::Acquire(_), None, Some(kept)) => {
+                kept.identity == *by.identity || waited(kept.duration)
+            }
+            (_, None, _) => true,
+            (_, Some(holder), _) => {
+                let own = holder.session == by.session;
+                let dead = by.proven_dead == Some(holder.claim);
+                own || dead || waited(holder.lease_duration.duration())
+            }
+        };
+        (!may).then_some(Broken::I8)
     }
 
     /// Judges the authority that the candidate has after an input.

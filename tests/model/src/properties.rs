@@ -5,6 +5,7 @@ use stateright::{Model, Property};
 use crate::action::Action;
 use crate::bounds::Bounds;
 use crate::election::Operation;
+use crate::election::mutation::{self, Mutation};
 use crate::machine::{Call, Machine, Place};
 use crate::monitor::{Broken, Milestone};
 use crate::world::World;
@@ -16,6 +17,8 @@ pub struct Exploration {
     pub bounds: Bounds,
     /// What some run must reach.
     pub milestones: Vec<Milestone>,
+    /// A rule that is broken on purpose.
+    pub planted: Option<Mutation>,
 }
 
 impl Model for Exploration {
@@ -23,7 +26,7 @@ impl Model for Exploration {
     type Action = Action;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::start(&self.bounds)]
+        mutation::with(self.planted, || vec![World::start(&self.bounds)])
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
@@ -39,13 +42,14 @@ impl Model for Exploration {
                 self.of_call(world, index, machine, call, actions);
             }
         }
+        self.of_operators(world, actions);
         if self.bounds.kinds.deletions && world.faults_left > 0 && everybody_knows(world) {
             actions.push(Action::Delete);
         }
     }
 
     fn next_state(&self, world: &World, action: Action) -> Option<World> {
-        world.after(action, &self.bounds)
+        mutation::with(self.planted, || world.after(action, &self.bounds))
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
@@ -72,7 +76,7 @@ impl Model for Exploration {
                 |_, world: &World| world.broken != Some(Broken::I8),
             ),
             Property::always(
-                "I10: somebody leads in time",
+                "I10: somebody leads in time, and nobody while it is paused",
                 |model: &Self, world: &World| world.quiet_ticks <= model.bounds.quiet_ticks_max,
             ),
         ];
@@ -101,7 +105,7 @@ impl Exploration {
             if fault && kinds.freezes {
                 into.push(Action::Freeze(index));
             }
-            if world.requests_left > 0 {
+            if world.requests_left > 0 && self.bounds.requested.signals {
                 into.push(Action::Shutdown(index));
                 if machine.leads(world.ticks) {
                     into.push(Action::StepDown(index));
@@ -123,6 +127,32 @@ impl Exploration {
             }
         } else if fault && kinds.crashes {
             into.push(Action::Crash(index));
+        }
+    }
+
+    /// Operators write while nothing lags.
+    fn of_operators(&self, world: &World, into: &mut Vec<Action>) {
+        let Some(lease) = &world.store.primary else {
+            return;
+        };
+        if world.store.lags() {
+            return;
+        }
+        if lease.paused {
+            into.push(Action::Resume);
+        }
+        if world.requests_left == 0 {
+            return;
+        }
+        if self.bounds.requested.pauses && !lease.paused {
+            into.push(Action::Pause);
+        }
+        if let (true, Some(holder), None) =
+            (self.bounds.requested.transfers, &lease.holder, &lease.request)
+        {
+            let others = world.machines.iter().enumerate();
+            let others = others.filter(|(_, machine)| machine.identity != holder.identity);
+            into.extend(others.map(|(to, _)| Action::Transfer(to)));
         }
     }
 
@@ -209,6 +239,8 @@ fn reached(milestone: Milestone) -> Property<Exploration> {
         Milestone::RenewalRejected => sometimes!("a renewal is rejected", RenewalRejected),
         Milestone::StoreWentBack => sometimes!("the store is seen to go back", StoreWentBack),
         Milestone::Succession => sometimes!("a proven dead process is succeeded", Succession),
+        Milestone::Transferred => sometimes!("a transfer reaches its candidate", Transferred),
+        Milestone::Paused => sometimes!("a pause is obeyed", Paused),
         Milestone::LateExtension => sometimes!("a late answer extends authority", LateExtension),
     }
 }

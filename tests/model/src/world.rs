@@ -4,13 +4,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::action::Action;
-use crate::bounds::Bounds;
+use crate::bounds::{Bounds, RESERVATION, tunables};
 use crate::canonical::Canonical;
 use crate::election::{
-    CallId, Effect, Found, Identity, Input, Notice, Operation, Outcome, Reason, Role, Token, Watch,
+    BootTime, CallId, Effect, Found, Identity, Input, Lease, Notice, Operation, Outcome, Reason,
+    Request, RequestKind, Reservation, Role, Token, Watch, reference,
 };
 use crate::machine::{Call, Draw, Machine, Place};
-use crate::monitor::{Broken, Milestone, Moment};
+use crate::monitor::{Broken, Milestone, Moment, Sender};
 use crate::store::Store;
 
 /// Events that wait for one candidate.
@@ -80,10 +81,10 @@ impl World {
             drawn: 0,
             machines: names
                 .into_iter()
-                .zip(&bounds.milliseconds_per_tick)
-                .map(|(name, rate)| {
+                .zip(&bounds.candidates)
+                .map(|(name, pace)| {
                     let identity = Identity::new(name).expect("a legal name");
-                    Arc::new(Machine::new(identity, *rate))
+                    Arc::new(Machine::new(identity, *pace))
                 })
                 .collect(),
             store: Store::default(),
@@ -165,7 +166,7 @@ impl World {
             }
             Action::ReadStale(i, n) => {
                 next.fault();
-                let outcome = Outcome::Applied(crate::store::found(next.store.previous.as_ref()));
+                let outcome = Outcome::Applied(reference::found(next.store.previous.as_ref()));
                 next.arrive(i, n, outcome);
             }
             Action::Refuse(i, n) => {
@@ -221,8 +222,20 @@ impl World {
                 next.disturb();
                 next.machine(i).frozen = false;
             }
-            Action::StepDown(i) => next.request(i, Input::StepDown),
-            Action::Shutdown(i) => next.request(i, Input::Shutdown),
+            Action::StepDown(i) => next.signal(i, Input::StepDown),
+            Action::Shutdown(i) => next.signal(i, Input::Shutdown),
+            Action::Pause => {
+                next.requests_left -= 1;
+                next.edit(bounds, |lease| lease.paused = true);
+            }
+            Action::Resume => next.edit(bounds, |lease| lease.paused = false),
+            Action::Transfer(to) => {
+                next.requests_left -= 1;
+                let identity = next.machines[to].identity.clone();
+                next.edit(bounds, |lease| {
+                    lease.request = Some(transfer(lease.token, identity));
+                });
+            }
             Action::Delete => {
                 next.fault();
                 (next.store.primary, next.store.committed) = (None, None);
@@ -261,10 +274,17 @@ impl World {
         self.faults_left -= 1;
     }
 
-    fn request(&mut self, candidate: usize, input: Input) {
+    fn signal(&mut self, candidate: usize, input: Input) {
         self.disturb();
         self.requests_left -= 1;
         self.input(candidate, input);
+    }
+
+    /// An operator's write, which a majority has at once.
+    fn edit(&mut self, bounds: &Bounds, change: impl FnOnce(&mut Lease)) {
+        self.disturb();
+        self.store.edit(change);
+        self.replicate(bounds);
     }
 
     fn begin(&mut self, candidate: usize, remembers: bool, bounds: &Bounds) {
@@ -282,7 +302,8 @@ impl World {
         self.ticks += 1;
         let leads = self.machines.iter().any(|m| m.leads(self.ticks));
         let healthy = self.machines.iter().any(|m| m.runs());
-        self.quiet_ticks = if leads || !healthy || self.store.lags() {
+        let as_must_be = leads != self.store.is_paused();
+        self.quiet_ticks = if as_must_be || !healthy || self.store.lags() {
             0
         } else {
             (self.quiet_ticks + 1).min(bounds.quiet_ticks_max + 1)
@@ -293,7 +314,15 @@ impl World {
     fn land(&mut self, candidate: usize, number: u64) -> Outcome {
         let operation = self.call(candidate, number).operation;
         let identity = self.machines[candidate].identity.clone();
-        self.store.perform(&identity, &operation)
+        let kept = self.store.primary.as_ref();
+        let kept = kept.and_then(|lease| lease.reserved_for.clone());
+        let outcome = self.store.perform(&identity, &operation);
+        if let (Operation::Acquire(_), Outcome::Applied(_)) = (&operation, &outcome)
+            && kept.is_some_and(|kept| kept.identity == identity)
+        {
+            self.milestone = Some(Milestone::Transferred);
+        }
+        outcome
     }
 
     /// A majority gets everything that the primary has: what lagged is
@@ -365,7 +394,7 @@ impl World {
         }
         machine.tidy();
         if let Some(id) = call.id {
-            let until = call.sent + crate::bounds::tunables().timings.renew_deadline();
+            let until = call.sent + tunables(machine.pace).timings.renew_deadline();
             let at = Moment { now, store: &store };
             machine
                 .monitor
@@ -402,7 +431,7 @@ impl World {
         }
     }
 
-    fn event(&mut self, candidate: usize, lease: crate::election::Lease) {
+    fn event(&mut self, candidate: usize, lease: Lease) {
         let store = self.store.clone();
         let ticks = self.ticks;
         let machine = self.machine(candidate);
@@ -429,8 +458,12 @@ impl World {
                 match effect {
                     Effect::Call { id, operation } => {
                         let at = Moment { now, store: &store };
-                        let (session, dead) = (election.status().session, machine.proven_dead);
-                        let broken = machine.monitor.sends(&operation, session, dead, at);
+                        let sender = Sender {
+                            identity: &machine.identity,
+                            session: election.status().session,
+                            proven_dead: machine.proven_dead,
+                        };
+                        let broken = machine.monitor.sends(&operation, sender, at);
                         self.broken = self.broken.or(broken);
                         drawn += 1;
                         machine.calls.push(sent(id, operation, now, drawn));
@@ -439,13 +472,21 @@ impl World {
                     Effect::Remember { claim, token } => machine.directory = (claim, token),
                     Effect::Transition(transition) => {
                         self.milestone = match (transition.to, transition.reason) {
-                            _ if self.milestone == Some(Milestone::Succession) => self.milestone,
+                            // What is rarer is told.
+                            _ if matches!(
+                                self.milestone,
+                                Some(Milestone::Succession | Milestone::Transferred)
+                            ) =>
+                            {
+                                self.milestone
+                            }
                             (Role::Leader, Some(Reason::TookOver)) => Some(Milestone::TakeOver),
                             (Role::Leader, Some(Reason::Acquired)) if token_led > Token::ZERO => {
                                 Some(Milestone::HandOver)
                             }
                             (_, Some(Reason::Deadline)) => Some(Milestone::DeadlinePassed),
                             (_, Some(Reason::Rejected)) => Some(Milestone::RenewalRejected),
+                            (_, Some(Reason::Paused)) => Some(Milestone::Paused),
                             _ => self.milestone,
                         };
                     }
@@ -484,7 +525,15 @@ impl World {
     }
 }
 
-fn sent(id: CallId, operation: Operation, now: crate::election::BootTime, number: u64) -> Call {
+fn transfer(token: Token, identity: Identity) -> Request {
+    let duration = RESERVATION;
+    Request {
+        kind: RequestKind::Transfer(Reservation { identity, duration }),
+        token,
+    }
+}
+
+fn sent(id: CallId, operation: Operation, now: BootTime, number: u64) -> Call {
     Call {
         id: Some(id),
         operation,

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use leasehold_model::bounds::{Bounds, Kinds};
+use leasehold_model::bounds::{Bounds, Kinds, Pace, Requests};
 use leasehold_model::properties::Exploration;
 use leasehold_model::world::World;
 use stateright::Model;
@@ -18,17 +18,19 @@ fn forms_of_successors(exploration: &Exploration, world: &World) -> BTreeSet<u64
 }
 
 /// Forms that were met more than once.
-fn merged(streams: bool, requests: u8) -> usize {
+fn merged(streams: bool, requests: u8, requested: Requests) -> usize {
     let exploration = Exploration {
         bounds: Bounds {
-            milliseconds_per_tick: vec![750, 1000],
+            candidates: vec![Pace::of(750), Pace::of(1000)],
             faults: 1,
             kinds: Kinds::ALL,
             requests,
+            requested,
             streams,
             quiet_ticks_max: 9,
         },
         milestones: Vec::new(),
+        planted: None,
     };
     let mut successors: HashMap<u64, BTreeSet<u64>> = HashMap::new();
     let mut merged = 0;
@@ -63,8 +65,22 @@ fn merged(streams: bool, requests: u8) -> usize {
 
 #[test]
 fn states_of_one_form_have_successors_of_the_same_forms() {
-    for (streams, requests) in [(false, 0), (false, 1), (true, 0)] {
-        let merged = merged(streams, requests);
+    let signals = Requests {
+        signals: true,
+        ..Requests::NONE
+    };
+    let operators = Requests {
+        pauses: true,
+        transfers: true,
+        ..Requests::NONE
+    };
+    for (streams, requests, requested) in [
+        (false, 0, Requests::NONE),
+        (false, 1, signals),
+        (false, 1, operators),
+        (true, 0, Requests::NONE),
+    ] {
+        let merged = merged(streams, requests, requested);
         assert!(merged > STATES / 10, "only {merged} were compared");
     }
 }
