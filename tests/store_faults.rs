@@ -14,6 +14,8 @@ mod change_streams;
 mod connection_stalled;
 #[path = "store_faults/duplicate_claims.rs"]
 mod duplicate_claims;
+#[path = "store_faults/filters.rs"]
+mod filters;
 #[path = "store_faults/foreign_documents.rs"]
 mod foreign_documents;
 #[path = "store_faults/history.rs"]

@@ -2,6 +2,8 @@
 //! to, and fields of a newer version survive. Method: random BSON, and a small
 //! interpreter of the operators that the updates use.
 
+mod filters;
+
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document};
 use proptest::prelude::*;

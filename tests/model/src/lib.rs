@@ -17,6 +17,7 @@ pub mod election;
 pub mod exploration;
 pub mod machine;
 pub mod monitor;
+pub mod planted;
 pub mod properties;
 pub mod store;
 pub mod world;

@@ -1,0 +1,286 @@
+//! Goal: the filters and updates that ship are those of the election's
+//! reference, by which the simulator and the model keep their lease. Method:
+//! random documents and writes from few ids, so that many match; the shipped
+//! filter under a small interpreter, and the reference, must agree.
+
+use mongodb::bson::spec::ElementType;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use proptest::prelude::*;
+
+use super::{document, ended, identity, update};
+use crate::election::{
+    Acquisition, Claim, Declared, Found, Lease, Operation, Reservation, Revision, Session, Token,
+    WallMillis, reference,
+};
+
+const NAME: &str = "orders";
+/// When every write here is sent.
+const NOW: i64 = 5;
+
+/// Whether the server finds `stored` by `filter`, as far as the filters go.
+fn matches(filter: &Document, stored: &Document) -> bool {
+    filter.iter().all(|(path, condition)| {
+        let value = match path.split_once('.') {
+            Some((outer, inner)) => stored.get_document(outer).ok().and_then(|d| d.get(inner)),
+            None => stored.get(path),
+        };
+        match condition {
+            Bson::Document(operators) => operators
+                .iter()
+                .all(|(operator, argument)| holds(operator, argument, value)),
+            wanted => equal(value, wanted),
+        }
+    })
+}
+
+fn holds(operator: &str, argument: &Bson, value: Option<&Bson>) -> bool {
+    let arguments = || argument.as_array().expect("a list");
+    match operator {
+        "$ne" => !equal(value, argument),
+        "$in" => arguments().iter().any(|wanted| equal(value, wanted)),
+        "$type" => arguments().iter().any(|name| {
+            let wanted = match name.as_str() {
+                Some("int") => ElementType::Int32,
+                Some("long") => ElementType::Int64,
+                other => panic!("no type of ours: {other:?}"),
+            };
+            value.is_some_and(|value| value.element_type() == wanted)
+        }),
+        other => panic!("no operator of ours: {other}"),
+    }
+}
+
+/// Numbers are equal across their types, and what is missing equals null.
+fn equal(value: Option<&Bson>, wanted: &Bson) -> bool {
+    let number = |value: &Bson| match value {
+        Bson::Int32(n) => Some(f64::from(*n)),
+        Bson::Int64(n) if n.unsigned_abs() < 1 << 53 => Some(*n as f64),
+        Bson::Double(n) => Some(*n),
+        _ => None,
+    };
+    match value {
+        None => *wanted == Bson::Null,
+        Some(value) => {
+            value == wanted || number(value).is_some_and(|n| Some(n) == number(wanted))
+        }
+    }
+}
+
+/// What the shipped code sends, and what becomes of the document.
+fn shipped(stored: &mut Option<Document>, operation: &Operation) -> bool {
+    let now = DateTime::from_millis(NOW);
+    let (filter, change) = match operation {
+        Operation::Read { .. } => return false,
+        Operation::Create { revision, token } => {
+            // The index on _id refuses a second one.
+            let absent = stored.is_none();
+            stored.get_or_insert_with(|| document::create(NAME, *revision, *token));
+            return absent;
+        }
+        Operation::Acquire(new) => (
+            document::acquisition_filter(NAME, new, true),
+            document::acquisition_update(new, None, &identity(), None, now),
+        ),
+        Operation::TakeOver { acquisition, ended } => (
+            document::acquisition_filter(NAME, acquisition, false),
+            document::acquisition_update(acquisition, Some(ended), &identity(), None, now),
+        ),
+        Operation::Renew {
+            claim,
+            revision,
+            chain,
+        } => (
+            document::mine_filter(NAME, *claim, chain),
+            document::renewal_update(*revision, now),
+        ),
+        Operation::Release {
+            claim,
+            revision,
+            chain,
+            ended,
+            reserved_for,
+        } => (
+            document::mine_filter(NAME, *claim, chain),
+            document::release_update(*revision, ended, reserved_for.as_ref(), now),
+        ),
+    };
+    let Some(stored) = stored.as_mut().filter(|stored| matches(&filter, stored)) else {
+        return false;
+    };
+    update(stored, &change);
+    true
+}
+
+/// One of three: what is stored is often what is asked for.
+fn id() -> impl Strategy<Value = [u8; 16]> {
+    (1..4_u8).prop_map(|byte| [byte; 16])
+}
+
+fn revision() -> impl Strategy<Value = Revision> {
+    id().prop_map(Revision::from_bytes)
+}
+
+fn token() -> impl Strategy<Value = Token> {
+    (1..50_i64).prop_map(|token| Token::new(token).expect("not negative"))
+}
+
+fn reservation() -> impl Strategy<Value = Option<Reservation>> {
+    proptest::option::of((0..70_u64).prop_map(|seconds| Reservation {
+        identity: identity(),
+        // A longer one is read as this.
+        duration: std::time::Duration::from_secs(seconds).min(crate::election::RESERVATION_MAX),
+    }))
+}
+
+fn acquisition() -> impl Strategy<Value = Acquisition> {
+    (id(), revision(), token(), revision()).prop_map(|(claim, revision, token, expected)| {
+        Acquisition {
+            claim: Claim::from_bytes(claim),
+            revision,
+            token,
+            expected,
+            session: Session::from_bytes([7; 16]),
+            lease_duration: Declared { millis: 24_000 },
+        }
+    })
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let chain = || proptest::collection::vec(revision(), 1..3);
+    let claim = || id().prop_map(Claim::from_bytes);
+    prop_oneof![
+        1 => (revision(), token())
+            .prop_map(|(revision, token)| Operation::Create { revision, token }),
+        3 => acquisition().prop_map(Operation::Acquire),
+        3 => acquisition().prop_map(|acquisition| Operation::TakeOver {
+            acquisition,
+            ended: ended(3),
+        }),
+        3 => (claim(), revision(), chain()).prop_map(|(claim, revision, chain)| {
+            Operation::Renew { claim, revision, chain }
+        }),
+        3 => (claim(), revision(), chain(), reservation()).prop_map(
+            |(claim, revision, chain, reserved_for)| Operation::Release {
+                claim,
+                revision,
+                chain,
+                ended: ended(3),
+                reserved_for,
+            }
+        ),
+    ]
+}
+
+/// What people and other versions do to the document between the writes.
+#[derive(Debug, Clone)]
+enum Edit {
+    Nothing,
+    Set(&'static str, Bson),
+    Unset(&'static str),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        6 => Just(Edit::Nothing),
+        2 => any::<bool>().prop_map(|paused| Edit::Set("paused", Bson::Boolean(paused))),
+        1 => Just(Edit::Set("paused", Bson::Null)),
+        1 => Just(Edit::Unset("paused")),
+        1 => Just(Edit::Unset("holder")),
+        1 => Just(Edit::Unset("reserved_for")),
+        1 => Just(Edit::Set("token", Bson::Int32(7))),
+        1 => Just(Edit::Set("schema", Bson::Int64(1))),
+        1 => Just(Edit::Set("newer", Bson::Boolean(true))),
+        1 => Just(Edit::Set("request", Bson::Document(
+            doc! { "kind": "step_down", "token": 3_i64 }
+        ))),
+    ]
+}
+
+fn apply(edit: &Edit, stored: &mut Document) {
+    match edit {
+        Edit::Nothing => {}
+        Edit::Set(key, value) => drop(stored.insert(*key, value.clone())),
+        Edit::Unset(key) => drop(stored.remove(key)),
+    }
+}
+
+fn read(stored: Option<&Document>) -> Option<Lease> {
+    match stored.map(document::read) {
+        None => None,
+        Some(Found::Lease(lease)) => Some(lease),
+        Some(other @ (Found::Missing | Found::Foreign(_))) => panic!("not a lease: {other:?}"),
+    }
+}
+
+/// What makes a document foreign, in ways that the filters look at.
+fn foreign() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        Just(Edit::Set("schema", Bson::Int32(2))),
+        Just(Edit::Set("schema", Bson::String("1".to_owned()))),
+        Just(Edit::Unset("schema")),
+        Just(Edit::Set("kind", Bson::String("lock".to_owned()))),
+        Just(Edit::Unset("kind")),
+        Just(Edit::Set("token", Bson::Double(7.0))),
+        Just(Edit::Set("token", Bson::String("7".to_owned()))),
+        Just(Edit::Unset("token")),
+        Just(Edit::Set("revision", Bson::String("1".to_owned()))),
+        Just(Edit::Unset("revision")),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn shipped_filters_and_updates_are_those_of_the_reference(
+        steps in proptest::collection::vec((edit(), operation()), 1..40),
+    ) {
+        let mut stored = None;
+        for (edit, operation) in steps {
+            if let Some(stored) = &mut stored {
+                apply(&edit, stored);
+            }
+            let mut lease = read(stored.as_ref());
+            let expected = reference::write(&mut lease, &identity(), WallMillis(NOW), &operation);
+            let matched = shipped(&mut stored, &operation);
+            prop_assert_eq!(matched, expected, "{:?} on {:?}", operation, stored);
+            prop_assert_eq!(read(stored.as_ref()), lease, "{:?}", operation);
+        }
+    }
+
+    #[test]
+    fn i11_no_shipped_filter_matches_what_is_foreign(
+        steps in proptest::collection::vec(operation(), 1..20),
+        edit in foreign(),
+        write in operation(),
+    ) {
+        let mut stored = Some(document::create(NAME, Revision::from_bytes([1; 16]), Token::ZERO));
+        for operation in &steps {
+            shipped(&mut stored, operation);
+        }
+        apply(&edit, stored.as_mut().expect("a document"));
+        let before = stored.clone();
+        prop_assert!(!shipped(&mut stored, &write), "{:?}", write);
+        prop_assert_eq!(stored, before);
+    }
+}
+
+/// The comparison above is worth something: each kind of write matches often.
+#[test]
+fn random_writes_match_often_enough_to_be_compared() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let mut matched = std::collections::BTreeMap::new();
+    let mut stored = None;
+    for _ in 0..3_000 {
+        let tree = operation().new_tree(&mut runner);
+        let operation = tree.expect("nothing is filtered").current();
+        if shipped(&mut stored, &operation) {
+            *matched.entry(operation.as_str()).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(matched.remove("create"), Some(1));
+    assert_eq!(matched.len(), 4, "{matched:?}");
+    assert!(matched.values().all(|times| *times > 20), "{matched:?}");
+}

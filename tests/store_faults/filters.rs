@@ -1,0 +1,272 @@
+//! Goal: a real server makes of each write what the election's reference says,
+//! by which the simulator, the model and the unit tests keep their lease.
+//! Method: every write on every document of a table, by the store that ships.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::election::{
+    Acquisition, Claim, Declared, Found, HistoryEntry, Holder, Identity, Lease, LeaseName,
+    Operation, Outcome, Reason, Reservation, Revision, Session, Token, WallMillis,
+};
+use leasehold::store::Store;
+use leasehold::store::mongo::{MongoOptions, MongoStore};
+use leasehold_testbed::{Stage, run};
+use mongodb::bson::{Bson, Document, Uuid, doc};
+use tokio::sync::mpsc;
+
+use crate::scene::shared_stage;
+
+/// No rule is broken here.
+macro_rules! planted {
+    ($name:ident) => {
+        false
+    };
+}
+#[path = "../../src/election/reference.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod reference;
+
+const NAME: &str = "orders";
+/// The news of a store that nobody watches.
+const NEWS_MAX: usize = 16;
+
+fn identity() -> Identity {
+    Identity::new("b").expect("legal")
+}
+
+fn uuid(byte: u8) -> Uuid {
+    Uuid::from_bytes([byte; 16])
+}
+
+fn revision(byte: u8) -> Revision {
+    Revision::from_bytes([byte; 16])
+}
+
+fn store(stage: &Stage) -> MongoStore {
+    let (news, _nobody) = mpsc::channel(NEWS_MAX);
+    let uri = stage.set().uri();
+    let options = MongoOptions {
+        uri: Arc::new(move || Ok(uri.clone())),
+        database: stage.database().to_owned(),
+        collection: stage.collection().to_owned(),
+        operation_timeout: Duration::from_secs(10),
+        heartbeat: Duration::from_secs(10),
+        retry_interval: Duration::from_secs(1),
+        lease_duration: Duration::from_secs(24),
+        lease: LeaseName::new(NAME).expect("legal"),
+        identity: identity(),
+        address: None,
+    };
+    MongoStore::new(options, news).0
+}
+
+/// Held by claim 1 with revision 1.
+fn held() -> Document {
+    let mut document = free();
+    document.insert(
+        "holder",
+        doc! {
+            "identity": "a", "session": uuid(9), "claim": uuid(1),
+            "lease_duration_ms": 24_000_i64,
+        },
+    );
+    document
+}
+
+/// Free with revision 1.
+fn free() -> Document {
+    doc! {
+        "_id": NAME, "schema": 1, "kind": "lease", "token": 4_i64, "revision": uuid(1),
+        "holder": null, "paused": false, "request": null, "reserved_for": null, "history": [],
+    }
+}
+
+fn with(mut document: Document, key: &str, value: impl Into<Bson>) -> Document {
+    document.insert(key, value);
+    document
+}
+
+fn without(mut document: Document, key: &str) -> Document {
+    document.remove(key);
+    document
+}
+
+/// Leases, as candidates, people and other drivers leave them.
+fn leases() -> Vec<Document> {
+    let kept = doc! { "identity": "c", "for_ms": 5_000_i64 };
+    let asked = doc! { "kind": "step_down", "token": 4_i64 };
+    let mut all = vec![
+        without(free(), "holder"),
+        with(free(), "reserved_for", kept),
+        with(held(), "request", asked),
+    ];
+    for lease in [free(), held()] {
+        all.extend([
+            lease.clone(),
+            with(lease.clone(), "paused", true),
+            with(lease.clone(), "paused", Bson::Null),
+            without(lease.clone(), "paused"),
+            with(lease.clone(), "token", 4_i32),
+            with(lease.clone(), "schema", 1_i64),
+            with(lease.clone(), "revision", uuid(2)),
+            with(lease, "newer", "unknown"),
+        ]);
+    }
+    all
+}
+
+/// Documents that are not to be touched.
+fn foreign() -> Vec<Document> {
+    let mut all = vec![with(held(), "holder", doc! { "claim": "1" })];
+    for lease in [free(), held()] {
+        all.extend([
+            with(lease.clone(), "schema", 2),
+            with(lease.clone(), "schema", "1"),
+            without(lease.clone(), "schema"),
+            with(lease.clone(), "kind", "lock"),
+            with(lease.clone(), "token", 4.0),
+            with(lease.clone(), "token", "4"),
+            without(lease.clone(), "token"),
+            with(lease.clone(), "revision", Bson::Array(vec![uuid(3).into()])),
+            without(lease, "revision"),
+        ]);
+    }
+    all
+}
+
+fn ended() -> HistoryEntry {
+    HistoryEntry {
+        token: Token::new(4).expect("not negative"),
+        identity: identity(),
+        acquired_at: WallMillis(0),
+        reason: Reason::Requested,
+    }
+}
+
+fn acquisition(expected: u8) -> Acquisition {
+    Acquisition {
+        claim: Claim::from_bytes([5; 16]),
+        revision: revision(6),
+        token: Token::new(5).expect("not negative"),
+        expected: revision(expected),
+        session: Session::from_bytes([7; 16]),
+        lease_duration: Declared { millis: 24_000 },
+    }
+}
+
+/// Every kind of write, with what matches and what does not.
+fn writes() -> Vec<Operation> {
+    let mut all = vec![Operation::Create {
+        revision: revision(6),
+        token: Token::ZERO,
+    }];
+    for expected in [1, 2] {
+        all.push(Operation::Acquire(acquisition(expected)));
+        all.push(Operation::TakeOver {
+            acquisition: acquisition(expected),
+            ended: ended(),
+        });
+    }
+    for (claim, chain) in [
+        (1, vec![1]),
+        (1, vec![2]),
+        (1, vec![3, 1, 2]),
+        (2, vec![1, 2]),
+    ] {
+        let claim = Claim::from_bytes([claim; 16]);
+        let chain: Vec<_> = chain.into_iter().map(revision).collect();
+        all.push(Operation::Renew {
+            claim,
+            revision: revision(6),
+            chain: chain.clone(),
+        });
+        for reserved_for in [
+            None,
+            Some(Reservation {
+                identity: identity(),
+                duration: Duration::from_secs(5),
+            }),
+        ] {
+            all.push(Operation::Release {
+                claim,
+                revision: revision(6),
+                chain: chain.clone(),
+                ended: ended(),
+                reserved_for,
+            });
+        }
+    }
+    all
+}
+
+async fn read(store: &MongoStore) -> Option<Lease> {
+    let read = store.perform(Operation::Read { confirm: true }).await;
+    match undated(read.outcome) {
+        Outcome::Applied(Found::Lease(lease)) => Some(lease),
+        Outcome::Applied(Found::Missing) => None,
+        other => panic!("no lease is read: {other:?}"),
+    }
+}
+
+/// The dates are for people, and those of a real clock.
+fn undated(mut outcome: Outcome) -> Outcome {
+    if let Outcome::Applied(Found::Lease(lease)) = &mut outcome
+        && let Some(holder) = &mut lease.holder
+    {
+        holder.acquired_at = WallMillis(0);
+    }
+    outcome
+}
+
+#[test]
+fn a_server_makes_of_each_write_what_the_reference_says() {
+    run(async {
+        let stage = shared_stage().await;
+        let (store, stored) = (store(&stage), stage.stored());
+        let mut applied = std::collections::BTreeMap::new();
+        let documents = leases().into_iter().map(Some);
+        for document in documents.chain([None]) {
+            for write in writes() {
+                match &document {
+                    Some(document) => stored.replace(document).await,
+                    None => stored.delete().await,
+                }
+                let mut lease = read(&store).await;
+                let matched = reference::write(&mut lease, &identity(), WallMillis(0), &write);
+                let expected = reference::outcome(matched, lease.as_ref());
+                let answer = store.perform(write.clone()).await;
+                let context = format!("{write:?} on {document:?}: {:?}", answer.failure);
+                assert_eq!(undated(answer.outcome), expected, "{context}");
+                assert_eq!(read(&store).await, lease, "{context}");
+                if matched && let Some(entry) = reference::ends(&write) {
+                    let history = stored.history().await;
+                    let token = history.last().and_then(|e| e.get_i64("token").ok());
+                    assert_eq!(token, Some(entry.token.get()), "{context}");
+                }
+                *applied.entry(write.as_str()).or_insert(0) += usize::from(matched);
+            }
+        }
+        assert_eq!(applied.len(), 5, "{applied:?}");
+        assert!(applied.values().all(|times| *times > 0), "{applied:?}");
+    });
+}
+
+#[test]
+fn i11_no_write_matches_what_is_foreign() {
+    run(async {
+        let stage = shared_stage().await;
+        let (store, stored) = (store(&stage), stage.stored());
+        for document in foreign() {
+            stored.replace(&document).await;
+            let before = stored.bytes().await;
+            for write in writes() {
+                let answer = store.perform(write.clone()).await;
+                let context = format!("{write:?} on {document:?}");
+                // A create finds the name taken, whatever is there.
+                assert_eq!(answer.outcome, Outcome::Rejected, "{context}");
+                assert_eq!(stored.bytes().await, before, "{context}");
+            }
+        }
+    });
+}
