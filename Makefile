@@ -46,8 +46,8 @@ replay: ## one simulated run, SEED=N, line by line (MUTATION=Name plants a bug)
 	REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
 		$(CARGO) test --lib sim::run::replay -- --exact --nocapture
 
-model: ## the larger explorations of the model, with their figures (about 10 minutes)
-	$(CARGO) run --quiet -p leasehold-model --bin explore
+model: ## all explorations of the model, with their figures (about 10 minutes; ONLY=TEXT for some)
+	$(CARGO) run --quiet -p leasehold-model --bin explore -- "$(ONLY)"
 
 # The election needs nothing but std, so it is mutated as a package of its own:
 # seconds a mutant instead of a minute. The simulation is
@@ -87,7 +87,8 @@ mutants: ## what the election's unit tests do not notice (about 40 minutes; FILE
 	@cp -r src/election src/election.rs $(MUTANTS)/src/
 	@echo 'pub mod election;' > $(MUTANTS)/src/lib.rs
 	@printf '[package]\nname = "election-alone"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n' > $(MUTANTS)/Cargo.toml
-	@cd $(MUTANTS) && $(CARGO) mutants --timeout 20 --jobs 1 $(addprefix --file ,$(FILE)) -- -- --skip sim; \
+	@cd $(MUTANTS) && $(CARGO) mutants --timeout 20 --jobs 1 \
+	  --exclude src/election/mutation.rs --exclude src/election/reference.rs $(addprefix --file ,$(FILE)) -- -- --skip sim; \
 	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
 	@cd $(MUTANTS)/mutants.out && awk "$$MUTANTS_SUMMARY" caught.txt unviable.txt timeout.txt missed.txt \
 	  && echo "survived:" && sed 's/^/  /' missed.txt

@@ -116,9 +116,11 @@ fn leases() -> Vec<Document> {
     all
 }
 
-/// Documents that are not to be touched.
+/// Documents that are not to be touched, by what every filter looks at. (A
+/// holder of another shape is not among that, nor a list that has the awaited
+/// revision: only who read them keeps away.)
 fn foreign() -> Vec<Document> {
-    let mut all = vec![with(held(), "holder", doc! { "claim": "1" })];
+    let mut all = Vec::new();
     for lease in [free(), held()] {
         all.extend([
             with(lease.clone(), "schema", 2),
@@ -128,7 +130,7 @@ fn foreign() -> Vec<Document> {
             with(lease.clone(), "token", 4.0),
             with(lease.clone(), "token", "4"),
             without(lease.clone(), "token"),
-            with(lease.clone(), "revision", Bson::Array(vec![uuid(3).into()])),
+            with(lease.clone(), "revision", "1"),
             without(lease, "revision"),
         ]);
     }

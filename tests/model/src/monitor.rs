@@ -13,8 +13,8 @@ pub enum Broken {
     I3,
     /// Authority without an acknowledged write that was sent early enough (I2, I7).
     I7,
-    /// An acquisition of a lease that was kept for another, or a take-over of
-    /// one that could not be taken.
+    /// An acquisition of a lease that was paused or kept for another, or a
+    /// take-over of one that could not be taken.
     I8,
 }
 
@@ -127,12 +127,7 @@ impl Monitor {
     }
 
     /// Judges a write that the candidate sends (I8).
-    pub fn sends(
-        &self,
-        operation: &Operation,
-        by: Sender<'_>,
-        at: Moment<'_>,
-    ) -> Option<Broken> {
+    pub fn sends(&self, operation: &Operation, by: Sender<'_>, at: Moment<'_>) -> Option<Broken> {
         let (Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. }) = operation
         else {
             // A create matches only where nothing is stored, the others only

@@ -1,9 +1,7 @@
 //! Rules that are broken on purpose, each with an exploration that notices.
 
 use crate::bounds::Bounds;
-use crate::cases::{
-    APART, DECLARED_APART, DELETIONS, PAUSE, REACHED_MAX, THREE, TRANSFER, bounds,
-};
+use crate::cases::{APART, DECLARED_APART, DELETIONS, PAUSE, REACHED_MAX, THREE, TRANSFER, bounds};
 use crate::election::mutation::Mutation;
 use crate::exploration::{Figures, explore};
 use crate::properties::Exploration;
@@ -72,7 +70,6 @@ pub fn planted() -> Vec<Planted> {
         one(NoRevisionChain, "one fault, polls", &polls),
         one(OwnDuration, "one fault, different durations", &declared),
         one(EndedClaimAdopted, "one fault, a signal", &signals),
-        one(SessionAdopted, "one fault, a signal", &signals),
         one(ReservationIgnored, "a transfer, three", &transfer),
         one(PauseIgnored, "one fault, a pause", &pause),
         one(HighestTokenForgotten, "two deletions", &deletions),

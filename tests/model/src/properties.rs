@@ -147,9 +147,11 @@ impl Exploration {
         if self.bounds.requested.pauses && !lease.paused {
             into.push(Action::Pause);
         }
-        if let (true, Some(holder), None) =
-            (self.bounds.requested.transfers, &lease.holder, &lease.request)
-        {
+        if let (true, Some(holder), None) = (
+            self.bounds.requested.transfers,
+            &lease.holder,
+            &lease.request,
+        ) {
             let others = world.machines.iter().enumerate();
             let others = others.filter(|(_, machine)| machine.identity != holder.identity);
             into.extend(others.map(|(to, _)| Action::Transfer(to)));

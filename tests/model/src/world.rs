@@ -314,13 +314,21 @@ impl World {
     fn land(&mut self, candidate: usize, number: u64) -> Outcome {
         let operation = self.call(candidate, number).operation;
         let identity = self.machines[candidate].identity.clone();
-        let kept = self.store.primary.as_ref();
-        let kept = kept.and_then(|lease| lease.reserved_for.clone());
+        let before = self.store.primary.clone();
         let outcome = self.store.perform(&identity, &operation);
-        if let (Operation::Acquire(_), Outcome::Applied(_)) = (&operation, &outcome)
-            && kept.is_some_and(|kept| kept.identity == identity)
+        if let (
+            Operation::Acquire(_) | Operation::TakeOver { .. },
+            Outcome::Applied(_),
+            Some(before),
+        ) = (&operation, &outcome, before)
         {
-            self.milestone = Some(Milestone::Transferred);
+            if before.paused {
+                self.broken = Some(Broken::I8);
+            }
+            let kept = before.reserved_for.filter(|_| before.holder.is_none());
+            if kept.is_some_and(|kept| kept.identity == identity) {
+                self.milestone = Some(Milestone::Transferred);
+            }
         }
         outcome
     }

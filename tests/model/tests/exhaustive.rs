@@ -34,6 +34,36 @@ fn three_candidates_with_a_fault() {
 }
 
 #[test]
+fn two_candidates_that_declare_different_durations() {
+    every_run_holds(4);
+}
+
+#[test]
+fn a_lease_that_is_paused() {
+    every_run_holds(5);
+}
+
+#[test]
+fn a_lease_that_is_transferred() {
+    every_run_holds(6);
+}
+
+#[test]
+fn a_pause_on_change_streams() {
+    every_run_holds(7);
+}
+
+#[test]
+fn a_transfer_among_three_candidates() {
+    every_run_holds(8);
+}
+
+#[test]
+fn every_case_of_the_test_run_has_a_test() {
+    assert_eq!(short().len(), 9);
+}
+
+#[test]
 fn i1_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
     // 4/3 is the bound: 750 to 1000 holds above, 740 to 1000 must not.
     let figures = beyond_the_ratio([740, 1000]);

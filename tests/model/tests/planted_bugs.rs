@@ -10,7 +10,9 @@ use leasehold_model::planted::planted;
 const BEGIN: &str = "<!-- bugs planted in the model: BLESS=1 writes this table -->\n";
 const END: &str = "<!-- end of bugs planted in the model -->\n";
 
-/// What is found, as a table; and what nobody noticed.
+/// What is found, as a table, and what nobody noticed. The steps are reported
+/// with the test's output: `cargo test -- --nocapture`.
+#[expect(clippy::print_stdout, reason = "the way to each is worth reading")]
 fn explore_all() -> (String, Vec<String>) {
     let mut table = String::from(
         "| planted bug | looked for among | breaks | after steps |\n| --- | --- | --- | --- |\n",
@@ -18,7 +20,9 @@ fn explore_all() -> (String, Vec<String>) {
     let mut unnoticed = Vec::new();
     for bug in planted() {
         let name = format!("{:?}", bug.mutation);
-        match bug.explore().broken {
+        let figures = bug.explore();
+        println!("{name}: {figures}");
+        match figures.broken {
             Some((broken, steps)) => {
                 let invariant = broken.split(':').next().unwrap_or(broken);
                 let (among, steps) = (bug.among, steps.len());

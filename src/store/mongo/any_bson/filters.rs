@@ -60,9 +60,7 @@ fn equal(value: Option<&Bson>, wanted: &Bson) -> bool {
     };
     match value {
         None => *wanted == Bson::Null,
-        Some(value) => {
-            value == wanted || number(value).is_some_and(|n| Some(n) == number(wanted))
-        }
+        Some(value) => value == wanted || number(value).is_some_and(|n| Some(n) == number(wanted)),
     }
 }
 
