@@ -2,7 +2,6 @@
 //! asleep unless an exploration wakes one. Nothing that ships has them, since
 //! `leasehold` itself does not compile with this.
 
-#[expect(clippy::print_stdout, reason = "how a build script speaks")]
 fn main() {
     println!("cargo::rustc-cfg=planted");
     println!("cargo::rerun-if-changed=build.rs");
