@@ -1,5 +1,7 @@
 //! All machines, the store, and what one step does to them.
 
+mod replication;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -13,9 +15,6 @@ use crate::election::{
 use crate::machine::{Call, Draw, Machine, Place};
 use crate::monitor::{Broken, Milestone, Moment, Sender};
 use crate::store::Store;
-
-/// Events that wait for one candidate.
-const EVENTS_MAX: usize = 2;
 
 /// Everything at one instant of true time.
 #[derive(Debug, Clone)]
@@ -308,75 +307,6 @@ impl World {
         } else {
             (self.quiet_ticks + 1).min(bounds.quiet_ticks_max + 1)
         };
-    }
-
-    /// The call reaches the primary.
-    fn land(&mut self, candidate: usize, number: u64) -> Outcome {
-        let operation = self.call(candidate, number).operation;
-        let identity = self.machines[candidate].identity.clone();
-        let before = self.store.primary.clone();
-        let outcome = self.store.perform(&identity, &operation);
-        if let (
-            Operation::Acquire(_) | Operation::TakeOver { .. },
-            Outcome::Applied(_),
-            Some(before),
-        ) = (&operation, &outcome, before)
-        {
-            if before.paused {
-                self.broken = Some(Broken::I8);
-            }
-            let kept = before.reserved_for.filter(|_| before.holder.is_none());
-            if kept.is_some_and(|kept| kept.identity == identity) {
-                self.milestone = Some(Milestone::Transferred);
-            }
-        }
-        outcome
-    }
-
-    /// A majority gets everything that the primary has: what lagged is
-    /// acknowledged, and the change streams tell.
-    fn replicate(&mut self, bounds: &Bounds) {
-        if !self.store.lags() {
-            return;
-        }
-        let remember = bounds.kinds.stale_reads && self.faults_left > 0;
-        self.store.commit(remember);
-        let committed = self.store.committed.clone();
-        for candidate in 0..self.machines.len() {
-            let lagging = |call: &Call| matches!(call.place, Place::Lagging(_));
-            let streams = bounds.streams && self.machines[candidate].election.is_some();
-            if !streams && !self.machines[candidate].calls.iter().any(lagging) {
-                continue;
-            }
-            let machine = self.machine(candidate);
-            for call in &mut machine.calls {
-                if let Place::Lagging(outcome) = &call.place {
-                    call.place = Place::Answered(outcome.clone());
-                }
-            }
-            if let (true, Some(lease)) = (streams, &committed) {
-                // A process that does not run gets the oldest and the newest:
-                // each alone can mislead it, and more would never end.
-                machine.events.truncate(EVENTS_MAX - 1);
-                machine.events.push(lease.clone());
-            }
-            machine.tidy();
-        }
-    }
-
-    fn roll_back(&mut self) {
-        self.disturb();
-        self.store.primary = self.store.committed.clone();
-        self.milestone = Some(Milestone::RollBack);
-        for candidate in 0..self.machines.len() {
-            let machine = self.machine(candidate);
-            for call in &mut machine.calls {
-                if matches!(call.place, Place::Lagging(_)) {
-                    call.place = Place::Lost;
-                }
-            }
-            machine.tidy();
-        }
     }
 
     /// An answer reaches the candidate, if the one that asked still runs; one
