@@ -69,7 +69,7 @@ pub fn planted() -> Vec<Planted> {
         one(EventAsAuthority, faulty, &streams),
         one(NoRevisionChain, "one fault, polls", &polls),
         one(OwnDuration, "one fault, different durations", &declared),
-        one(EndedClaimAdopted, "one fault, a signal", &signals),
+        one(RenewedAfterRelease, "one fault, a signal", &signals),
         one(ReservationIgnored, "a transfer, three", &transfer),
         one(PauseIgnored, "one fault, a pause", &pause),
         one(HighestTokenForgotten, "two deletions", &deletions),
