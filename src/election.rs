@@ -29,12 +29,14 @@ macro_rules! planted {
 }
 
 mod contend;
+mod create;
 mod decide;
 mod effect;
 mod finish;
 mod input;
 mod lead;
 mod lease;
+mod memory;
 mod reading;
 mod status;
 mod summary;
@@ -58,6 +60,7 @@ pub use timings::*;
 
 use contend::Contending;
 use lead::Stopping;
+use memory::Remembered;
 use tenure::Tenure;
 use view::View;
 
@@ -75,6 +78,9 @@ pub struct Candidate {
     pub tunables: Tunables,
     /// The highest token that the status directory remembers.
     pub token_remembered: Token,
+    /// The longest lease duration that was seen up to that token, if the
+    /// status directory remembers one.
+    pub lease_longest_remembered: Option<Duration>,
     /// The claim that the status directory remembers, if the process that made
     /// it is proven dead: its lock is ours, in the same boot.
     pub claim_of_the_dead: Option<Claim>,
@@ -94,7 +100,7 @@ pub struct Election {
     /// Ended claims that may still be stored, with every revision they may have.
     ended: Vec<Ended>,
     token_highest: Token,
-    remembered: (Option<Claim>, Token),
+    remembered: Remembered,
     /// Not before this instant, unless another claim leads first.
     stay_out: Option<StayOut>,
     /// The store went back: nobody here contends before this instant.
@@ -202,8 +208,11 @@ impl Election {
             identity,
             tunables,
             token_remembered,
+            lease_longest_remembered,
             claim_of_the_dead,
         } = candidate;
+        let own = tunables.timings.lease_duration();
+        let lease_longest = lease_longest_remembered.map_or(own, |longest| longest.max(own));
         let session = Session::random(random);
         Self {
             identity,
@@ -211,11 +220,15 @@ impl Election {
             claim_of_the_dead,
             session,
             state: State::Contending(Contending::default()),
-            view: View::new(token_remembered, tunables.timings.lease_duration()),
+            view: View::new(token_remembered, lease_longest),
             pending: Vec::new(),
             ended: Vec::new(),
             token_highest: token_remembered,
-            remembered: (claim_of_the_dead, token_remembered),
+            remembered: Remembered {
+                claim: claim_of_the_dead,
+                token: token_remembered,
+                lease_longest,
+            },
             stay_out: None,
             quarantine: None,
             spread: Duration::ZERO,
@@ -304,7 +317,7 @@ impl Election {
         }
         // Also of an answer that nobody waits for any more: the token was used.
         if let Outcome::Applied(Found::Lease(lease)) = &outcome {
-            self.token_highest = self.token_highest.max(lease.token);
+            self.heed(lease);
         }
         if self.reading.is_some_and(|reading| reading.call == call) {
             self.read_reply(outcome, turn);
@@ -345,7 +358,7 @@ impl Election {
 
     /// An event is a hint: it may be older than what was read, and it grants nothing.
     fn hint(&mut self, lease: Lease, turn: &mut Turn<'_>) {
-        self.token_highest = self.token_highest.max(lease.token);
+        self.heed(&lease);
         let found = Found::Lease(lease);
         let believed = self.view.judge(&found) == view::Plausible::Yes;
         let Found::Lease(lease) = found else { return };
@@ -436,27 +449,6 @@ impl Election {
         self.view
             .contact
             .map(|at| at + self.tunables.timings.lease_duration())
-    }
-
-    /// Tells the status directory what the next process should know.
-    fn remember(&mut self) {
-        let (claim, token) = self.remembered;
-        if self.token_highest > token {
-            self.record(claim);
-        }
-    }
-
-    /// The claim that was sent last is no proof of a death any more.
-    fn forget_claim(&mut self) {
-        self.record(None);
-    }
-
-    fn record(&mut self, claim: Option<Claim>) {
-        self.remembered = (claim, self.token_highest);
-        self.effects.push_back(Effect::Remember {
-            claim,
-            token: self.token_highest,
-        });
     }
 }
 

@@ -26,6 +26,9 @@ pub struct ElectorOptions {
     pub tunables: Tunables,
     /// The highest token that this machine remembers; [`Token::ZERO`] if none.
     pub token_remembered: Token,
+    /// The longest lease duration that was seen up to that token; `None` if
+    /// nothing remembers it.
+    pub lease_longest_remembered: Option<Duration>,
     /// The claim of a process that is proven dead; `None` without a proof.
     pub claim_of_the_dead: Option<Claim>,
 }
@@ -76,6 +79,7 @@ pub struct Prepared {
 ///         workload_ends_first: false,
 ///     },
 ///     token_remembered: Token::ZERO,
+///     lease_longest_remembered: None,
 ///     claim_of_the_dead: None,
 /// });
 /// let mut status = elector.status();
@@ -105,12 +109,14 @@ impl Prepared {
             mongo,
             tunables,
             token_remembered,
+            lease_longest_remembered,
             claim_of_the_dead,
         } = options;
         let candidate = Candidate {
             identity: mongo.identity.clone(),
             tunables,
             token_remembered,
+            lease_longest_remembered,
             claim_of_the_dead,
         };
         let operation_timeout = mongo.operation_timeout;

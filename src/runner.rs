@@ -37,7 +37,7 @@ pub trait Surfaces: Send {
     /// one that names a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
     /// Keep this for the next process on this machine.
-    fn remember(&mut self, claim: Option<Claim>, token: Token);
+    fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration);
     /// The role changed.
     fn transition(&mut self, transition: &Transition);
     /// People should hear of this.
@@ -79,7 +79,7 @@ impl Surfaces for NoSurfaces {
         receiver
     }
 
-    fn remember(&mut self, _: Option<Claim>, _: Token) {}
+    fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
     fn transition(&mut self, _: &Transition) {}
     fn notice(&mut self, _: &Notice) {}
     fn answered(&mut self, _: &Answered) {}
@@ -201,7 +201,11 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
         match effect {
             Effect::Call { id, operation } => self.call(id, operation),
             Effect::Demote => self.demoting = Some(self.surfaces.flush()),
-            Effect::Remember { claim, token } => self.surfaces.remember(claim, token),
+            Effect::Remember {
+                claim,
+                token,
+                lease_longest,
+            } => self.surfaces.remember(claim, token, lease_longest),
             Effect::Transition(transition) => self.surfaces.transition(&transition),
             Effect::Notice(notice) => self.surfaces.notice(&notice),
             Effect::Exit => {}

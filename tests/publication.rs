@@ -220,7 +220,9 @@ fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
     assert_eq!(published.say(leader(3)), Flushed::Failed);
     assert_eq!(verdict(&path), Verdict::NotLeader);
     let claim = Claim::from_bytes([9; 16]);
-    published.handle.record(Some(claim), Token::new(3).unwrap());
+    published
+        .handle
+        .record(Some(claim), Token::new(3).unwrap(), None);
     let failures = published.metrics.publish_failures(Surface::File);
     eventually("retries at each refresh", || {
         published.metrics.publish_failures(Surface::File) >= failures + 5
@@ -304,7 +306,9 @@ fn a_disk_that_hangs_delays_nobody_and_catches_up() {
     for token in 4..1_000 {
         published.status.send_replace(leader(token));
         published.handle.wake();
-        published.handle.record(None, Token::new(token).unwrap());
+        published
+            .handle
+            .record(None, Token::new(token).unwrap(), None);
         answers.push(published.handle.flush());
     }
     let took = boot_now().since(started);

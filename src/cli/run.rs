@@ -298,6 +298,7 @@ fn options(config: &Config, memory: Memory, uri: watch::Receiver<UriSource>) -> 
         },
         tunables: tunables(config),
         token_remembered: memory.token,
+        lease_longest_remembered: memory.lease_longest,
         claim_of_the_dead: memory.claim,
     }
 }

@@ -41,10 +41,15 @@ pub(super) struct Checking {
 
 /// The write that is under way: one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-enum Doing {
+pub(super) enum Doing {
     #[default]
     Nothing,
-    Creating(CallId),
+    Creating {
+        call: CallId,
+        revision: Revision,
+        /// Another document was shown since: if the insert succeeds, it is gone.
+        overtaken: bool,
+    },
     Acquiring {
         attempt: Attempt,
         from: Predecessor,
@@ -102,7 +107,7 @@ impl Election {
         earliest([wait, self.next_read()])
     }
 
-    fn doing(&mut self) -> Option<&mut Doing> {
+    pub(super) fn doing(&mut self) -> Option<&mut Doing> {
         match &mut self.state {
             State::Contending(contending) => Some(&mut contending.doing),
             State::Leading(_) | State::Stopping(_) | State::Exited => None,
@@ -118,19 +123,10 @@ impl Election {
         }
     }
 
-    fn start(&mut self, doing: Doing) {
+    pub(super) fn start(&mut self, doing: Doing) {
         if let State::Contending(contending) = &mut self.state {
             contending.doing = doing;
         }
-    }
-
-    fn create(&mut self, turn: &mut Turn<'_>) {
-        let revision = Revision::random(turn.random);
-        let call = self.call(Operation::Create {
-            revision,
-            token: self.token_highest,
-        });
-        self.start(Doing::Creating(call));
     }
 
     fn acquire(
@@ -213,7 +209,11 @@ impl Election {
     pub(super) fn contender_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let doing = self.doing().map(std::mem::take).unwrap_or_default();
         match doing {
-            Doing::Creating(id) if id == call => self.created(outcome, turn),
+            Doing::Creating {
+                call: id,
+                overtaken,
+                ..
+            } if id == call => self.created(outcome, overtaken, turn),
             Doing::Acquiring { attempt, from } if attempt.call == call => {
                 self.acquire_reply(attempt, from, outcome, turn);
             }
@@ -229,7 +229,7 @@ impl Election {
                 self.release_reply(claim, outcome, turn);
             }
             other @ (Doing::Nothing
-            | Doing::Creating(_)
+            | Doing::Creating { .. }
             | Doing::Acquiring { .. }
             | Doing::Adopting { .. }
             | Doing::Releasing { .. }) => {
@@ -248,25 +248,6 @@ impl Election {
                 self.fall_behind(turn.now);
             }
             Outcome::Applied(_) | Outcome::Unknown => {}
-        }
-    }
-
-    fn created(&mut self, outcome: Outcome, turn: &mut Turn<'_>) {
-        match outcome {
-            Outcome::Applied(found) => {
-                // A document may have been seen while the insert was under
-                // way. That it succeeded proves that this one is gone, and its
-                // holder may still lead.
-                if let Plausible::WentBack { seen, found } = self.view.judge(&found) {
-                    self.store_went_back(seen, found, turn);
-                }
-                self.observe(found, turn);
-            }
-            Outcome::Rejected => {
-                self.view.exists();
-                self.fall_behind(turn.now);
-            }
-            Outcome::Failed | Outcome::Unknown => self.retry_later(turn),
         }
     }
 

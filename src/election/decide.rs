@@ -147,7 +147,7 @@ impl Election {
             self.token_highest
         };
         if planted!(TokenFromMemory) {
-            return self.remembered.1.next();
+            return self.remembered.token.next();
         }
         lease.token.max(highest).next()
     }

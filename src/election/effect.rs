@@ -30,6 +30,9 @@ pub enum Effect {
         claim: Option<Claim>,
         /// The highest token seen.
         token: Token,
+        /// The longest lease duration seen: how long the next process waits
+        /// if it finds that the store went back behind this token.
+        lease_longest: Duration,
     },
     /// The role changed: log it, count it. No answer.
     Transition(Transition),

@@ -132,7 +132,7 @@ impl Election {
         let wait = if planted!(OwnQuarantine) {
             self.tunables.timings.lease_duration()
         } else {
-            self.view.longest_lease()
+            self.view.lease_longest()
         };
         self.quarantine = Some(turn.now + wait);
         self.notice(Notice::StoreWentBack { seen, found, wait });
@@ -154,7 +154,7 @@ impl Election {
     /// if a restored document brings it back they are strangers' claims.
     fn forget_superseded(&mut self, lease: &Lease) {
         let holder = lease.holder.as_ref().map(|h| h.claim);
-        let recorded = self.remembered.0;
+        let recorded = self.remembered.claim;
         let mut forgotten = false;
         let mut keep = |claim: Claim, superseded: bool| {
             let keep = !superseded || holder == Some(claim);
@@ -175,7 +175,7 @@ impl Election {
         let foreign_before = matches!(self.view.document, Document::Foreign(_));
         let revision_before = self.view.revision();
         if let Found::Lease(lease) = &found {
-            self.token_highest = self.token_highest.max(lease.token);
+            self.heed(lease);
             self.forget_superseded(lease);
             if let (Some(out), Some(holder)) = (self.stay_out, &lease.holder) {
                 // Who stays out has nothing in the store but claims that ended;

@@ -18,8 +18,9 @@ pub(super) struct View {
     /// The document's token when last seen, by this process or by the one
     /// that left its memory in the status directory; `None`: no document known.
     document_token: Option<Token>,
-    /// The longest valid lease duration seen, or one's own.
-    longest_lease: Duration,
+    /// The longest valid lease duration seen, here or by the process before,
+    /// or one's own.
+    lease_longest: Duration,
     /// When the store last answered.
     pub(super) contact: Option<BootTime>,
 }
@@ -45,13 +46,13 @@ pub(super) enum Plausible {
 }
 
 impl View {
-    pub(super) fn new(remembered: Token, lease_duration: Duration) -> Self {
+    pub(super) fn new(remembered: Token, lease_longest: Duration) -> Self {
         Self {
             document: Document::NotRead,
             seen: BootTime::default(),
             behind: true,
             document_token: (remembered > Token::ZERO).then_some(remembered),
-            longest_lease: lease_duration,
+            lease_longest,
             contact: None,
         }
     }
@@ -70,8 +71,17 @@ impl View {
 
     /// How long to wait when the store went back: nobody that was seen can
     /// have authority for longer.
-    pub(super) fn longest_lease(&self) -> Duration {
-        self.longest_lease
+    pub(super) fn lease_longest(&self) -> Duration {
+        self.lease_longest
+    }
+
+    /// Notes that a document with this token existed, and how long its holder
+    /// may lead, also if nobody waits for the reply that shows it or it is not
+    /// believed: if it is found missing later, it was deleted.
+    pub(super) fn heed(&mut self, lease: &Lease) {
+        self.document_token = self.document_token.max(Some(lease.token));
+        let declared = lease.holder.as_ref().and_then(|h| h.lease_duration.valid());
+        self.lease_longest = self.lease_longest.max(declared.unwrap_or_default());
     }
 
     /// The document's token when it was last seen, here or by the process before.
@@ -116,8 +126,6 @@ impl View {
                     self.seen = now;
                 }
                 self.document_token = Some(lease.token);
-                let declared = lease.holder.as_ref().and_then(|h| h.lease_duration.valid());
-                self.longest_lease = self.longest_lease.max(declared.unwrap_or_default());
                 Document::Lease(lease)
             }
             Found::Missing => {

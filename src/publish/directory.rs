@@ -10,19 +10,20 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Access, FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::election::{Claim, LeaseName, Token};
+use crate::election::{Claim, Declared, LeaseName, Token};
 
 /// Where status directories are by default.
 pub const RUN_ROOT: &str = "/run/leasehold";
 /// The file that is locked and holds the claim record.
 pub const CLAIM_FILE: &str = "claim";
-/// The length of the claim record: the longest one has 218 bytes (two UUIDs
-/// and three 20-digit numbers with their names), and the next power of two
+/// The length of the claim record: the longest one has 245 bytes (two UUIDs,
+/// three 20-digit numbers and an hour with their names), and the next power of two
 /// stays inside one page of the page cache, so that a kill cannot tear it.
 pub const RECORD_LENGTH: usize = 256;
 /// How often the claim file may be exchanged under us before we give up; each
@@ -47,6 +48,9 @@ pub struct Memory {
     pub claim: Option<Claim>,
     /// The highest token that process had seen.
     pub token: Token,
+    /// The longest lease duration that it had seen; `None` where a record of
+    /// an earlier version does not tell.
+    pub lease_longest: Option<Duration>,
     /// Whether a record was there that could not be read: worth a warning,
     /// since the token that it held is forgotten.
     pub damaged: bool,
@@ -99,6 +103,8 @@ struct Record {
     boot_id: Option<String>,
     inode: u64,
     device: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lease_longest_ms: Option<i64>,
 }
 
 impl StatusDirectory {
@@ -133,7 +139,7 @@ impl StatusDirectory {
         // later records need no room on a disk that has filled up.
         // The proof is kept until the caller has used it.
         directory
-            .record(memory.claim, memory.token)
+            .record(memory.claim, memory.token, memory.lease_longest)
             .map_err(write_error)?;
         directory.probe().map_err(write_error)?;
         Ok((directory, memory))
@@ -159,7 +165,12 @@ impl StatusDirectory {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn record(&self, claim: Option<Claim>, token: Token) -> io::Result<()> {
+    pub fn record(
+        &self,
+        claim: Option<Claim>,
+        token: Token,
+        lease_longest: Option<Duration>,
+    ) -> io::Result<()> {
         let record = Record {
             schema: 1,
             claim: claim.map(|c| c.to_string()),
@@ -167,6 +178,7 @@ impl StatusDirectory {
             boot_id: self.boot_id.clone(),
             inode: self.inode,
             device: self.device,
+            lease_longest_ms: lease_longest.map(|longest| Declared::of(longest).millis),
         };
         let text = serde_json::to_string(&record).map_err(io::Error::other)?;
         let mut bytes = [b' '; RECORD_LENGTH];
@@ -209,6 +221,9 @@ impl StatusDirectory {
         Ok(Memory {
             claim: claim.and_then(parse_claim),
             token,
+            lease_longest: record
+                .lease_longest_ms
+                .and_then(|millis| Declared { millis }.valid()),
             damaged: claim.is_some_and(|c| parse_claim(c).is_none()),
         })
     }
@@ -336,136 +351,4 @@ fn parse_claim(text: &str) -> Option<Claim> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn claim() -> Claim {
-        Claim::from_bytes([0x5a; 16])
-    }
-
-    fn token(n: i64) -> Token {
-        Token::new(n).unwrap()
-    }
-
-    #[test]
-    fn a_new_directory_remembers_nothing_and_has_room_for_the_record() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("a/b");
-        let (directory, memory) = StatusDirectory::open(&path).unwrap();
-        assert_eq!(memory, Memory::default());
-        assert_eq!(directory.path(), path);
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
-        let file = fs::metadata(path.join(CLAIM_FILE)).unwrap();
-        assert_eq!((file.len(), file.mode() & 0o777), (256, 0o600));
-    }
-
-    #[test]
-    fn the_longest_record_fits() {
-        let place = tempfile::tempdir().unwrap();
-        let (mut directory, _) = StatusDirectory::open(place.path()).unwrap();
-        (directory.inode, directory.device) = (u64::MAX, u64::MAX);
-        directory.boot_id = Some("01234567-0123-0123-0123-0123456789ab".to_owned());
-        directory.record(Some(claim()), token(i64::MAX)).unwrap();
-    }
-
-    #[test]
-    fn a_second_daemon_is_refused_until_the_first_and_its_guard_are_gone() {
-        let place = tempfile::tempdir().unwrap();
-        let (first, _) = StatusDirectory::open(place.path()).unwrap();
-        let refused = StatusDirectory::open(place.path()).unwrap_err();
-        assert!(matches!(refused, DirectoryError::Locked { .. }));
-        let text = refused.to_string();
-        assert!(text.contains(place.path().to_str().unwrap()), "{text}");
-        assert!(text.contains("status.directory"), "{text}");
-
-        let guard = first.lock_handle().unwrap();
-        drop(first);
-        assert!(StatusDirectory::open(place.path()).is_err());
-        drop(guard);
-        assert!(StatusDirectory::open(place.path()).is_ok());
-    }
-
-    #[test]
-    fn the_claim_is_proof_in_this_file_of_this_boot_only() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("one");
-        let (directory, _) = StatusDirectory::open(&path).unwrap();
-        directory.record(Some(claim()), token(7)).unwrap();
-        drop(directory);
-
-        let (directory, memory) = StatusDirectory::open(&path).unwrap();
-        assert_eq!((memory.claim, memory.token), (Some(claim()), token(7)));
-        drop(directory);
-        // The proof survives a process that died before it could use it.
-        let (_, memory) = StatusDirectory::open(&path).unwrap();
-        assert_eq!(memory.claim, Some(claim()));
-
-        let copy = place.path().join("copy");
-        fs::create_dir(&copy).unwrap();
-        fs::copy(path.join(CLAIM_FILE), copy.join(CLAIM_FILE)).unwrap();
-        let (_, memory) = StatusDirectory::open(&copy).unwrap();
-        assert_eq!((memory.claim, memory.token), (None, token(7)));
-
-        let text = fs::read_to_string(path.join(CLAIM_FILE)).unwrap();
-        let boot = clock::boot_id().unwrap();
-        fs::write(path.join(CLAIM_FILE), text.replace(&boot, "another boot")).unwrap();
-        let (_, memory) = StatusDirectory::open(&path).unwrap();
-        assert_eq!((memory.claim, memory.token), (None, token(7)));
-        assert!(!memory.damaged);
-    }
-
-    #[test]
-    fn garbage_is_told_and_proves_nothing() {
-        for garbage in ["{", "\0\0\0", r#"{"schema":2}"#, "null"] {
-            let place = tempfile::tempdir().unwrap();
-            fs::write(place.path().join(CLAIM_FILE), garbage).unwrap();
-            let (_, memory) = StatusDirectory::open(place.path()).unwrap();
-            assert_eq!(
-                (memory.claim, memory.token),
-                (None, Token::ZERO),
-                "{garbage}"
-            );
-            assert!(memory.damaged, "{garbage}");
-            let (_, memory) = StatusDirectory::open(place.path()).unwrap();
-            assert!(!memory.damaged, "the garbage was replaced");
-        }
-    }
-
-    #[test]
-    fn a_file_in_the_place_of_the_directory_is_an_error() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("file");
-        fs::write(&path, "").unwrap();
-        let error = StatusDirectory::open(&path).unwrap_err();
-        assert!(matches!(error, DirectoryError::Make { .. }), "{error}");
-        assert!(StatusDirectory::open(&path.join("below")).is_err());
-    }
-
-    #[test]
-    fn a_claim_file_that_is_a_link_is_not_followed() {
-        let place = tempfile::tempdir().unwrap();
-        let target = place.path().join("target");
-        fs::write(&target, "precious").unwrap();
-        std::os::unix::fs::symlink(&target, place.path().join(CLAIM_FILE)).unwrap();
-        assert!(StatusDirectory::open(place.path()).is_err());
-        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
-    }
-
-    #[test]
-    fn the_runtime_directory_of_the_user_is_the_second_choice() {
-        let place = tempfile::tempdir().unwrap();
-        let lease = LeaseName::new("orders").unwrap();
-        let run = place.path().join("run");
-        let user = place.path().join("user");
-        let chosen = choose(&lease, None, &run, Some(&user));
-        assert_eq!(chosen, run.join("orders"));
-
-        let blocked = place.path().join("blocked");
-        fs::write(&blocked, "").unwrap();
-        let chosen = choose(&lease, None, &blocked, Some(&user));
-        assert_eq!(chosen, user.join("leasehold/orders"));
-        assert_eq!(choose(&lease, None, &blocked, None), blocked.join("orders"));
-        let configured = Path::new("/elsewhere");
-        assert_eq!(choose(&lease, Some(configured), &run, None), configured);
-    }
-}
+mod tests;

@@ -84,6 +84,7 @@ enum Call {
 struct Remembered {
     claim: Option<Claim>,
     token: Token,
+    lease_longest: Option<Duration>,
 }
 
 impl StatusFile {
@@ -164,10 +165,14 @@ impl StatusFileHandle {
         answered
     }
 
-    /// Puts the claim and the highest token into the claim record, soon. Only
-    /// the newest call counts. Never blocks.
-    pub fn record(&self, claim: Option<Claim>, token: Token) {
-        self.record.send_replace(Some(Remembered { claim, token }));
+    /// Puts the claim, the highest token and the longest lease duration seen
+    /// into the claim record, soon. Only the newest call counts. Never blocks.
+    pub fn record(&self, claim: Option<Claim>, token: Token, lease_longest: Option<Duration>) {
+        self.record.send_replace(Some(Remembered {
+            claim,
+            token,
+            lease_longest,
+        }));
         self.wake();
     }
 
@@ -299,7 +304,12 @@ impl Writer {
         let Some(remembered) = newest.filter(|_| newest != self.recorded) else {
             return;
         };
-        match self.directory.record(remembered.claim, remembered.token) {
+        let Remembered {
+            claim,
+            token,
+            lease_longest,
+        } = remembered;
+        match self.directory.record(claim, token, lease_longest) {
             Ok(()) => {
                 self.recorded = newest;
                 let path = self.directory.path().join(CLAIM_FILE);

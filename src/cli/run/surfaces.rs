@@ -1,6 +1,7 @@
 //! What the runner of a daemon tells the outside: files, metrics, logs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -43,8 +44,8 @@ impl Surfaces for DaemonSurfaces {
         shown
     }
 
-    fn remember(&mut self, claim: Option<Claim>, token: Token) {
-        self.files.record(claim, token);
+    fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration) {
+        self.files.record(claim, token, Some(lease_longest));
     }
 
     fn transition(&mut self, transition: &Transition) {

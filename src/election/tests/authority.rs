@@ -16,7 +16,8 @@ fn a_first_candidate_creates_acquires_and_leads() {
     assert_eq!(stored.lease().token, token(1));
     let claim = stored.lease().holder.as_ref().map(|h| h.claim);
     // The token only when it was seen in the store.
-    assert_eq!(a.remembered, [(claim, token(0)), (claim, token(1))]);
+    let remembered = |n| (claim, token(n), seconds(24));
+    assert_eq!(a.remembered, [remembered(0), remembered(1)]);
 }
 
 #[test]

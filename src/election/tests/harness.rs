@@ -78,7 +78,7 @@ pub(super) struct Node {
     pub(super) sent: Vec<Operation>,
     pub(super) transitions: Vec<Transition>,
     pub(super) notices: Vec<Notice>,
-    pub(super) remembered: Vec<(Option<Claim>, Token)>,
+    pub(super) remembered: Vec<(Option<Claim>, Token, Duration)>,
     pub(super) demotions_asked: usize,
     pub(super) exited: bool,
 }
@@ -105,22 +105,42 @@ impl Node {
         token_remembered: Token,
         claim_of_the_dead: Option<Claim>,
     ) -> Self {
-        // Each candidate draws from its own range.
-        let seed = name
-            .bytes()
-            .fold(7, |seed: u128, byte| seed * 257 + u128::from(byte))
-            << 64;
-        let mut random = Counter(seed);
         let candidate = Candidate {
             identity: identity(name),
             tunables,
             token_remembered,
+            lease_longest_remembered: None,
             claim_of_the_dead,
         };
+        Self::begin(candidate, now)
+    }
+
+    /// The next process on the status directory of this one, in the same boot.
+    pub(super) fn successor(&self, now: BootTime) -> Self {
+        let (claim, token, lease_longest) = *self.remembered.last().expect("it remembers");
+        let candidate = Candidate {
+            identity: self.identity.clone(),
+            tunables: tunables(),
+            token_remembered: token,
+            lease_longest_remembered: Some(lease_longest),
+            claim_of_the_dead: claim,
+        };
+        Self::begin(candidate, now)
+    }
+
+    fn begin(candidate: Candidate, now: BootTime) -> Self {
+        let identity = candidate.identity.clone();
+        // Each candidate draws from its own range.
+        let seed = identity
+            .as_str()
+            .bytes()
+            .fold(7, |seed: u128, byte| seed * 257 + u128::from(byte))
+            << 64;
+        let mut random = Counter(seed);
         let election = Election::new(candidate, now, &mut random);
         let mut node = Self {
             election,
-            identity: identity(name),
+            identity,
             random: random.0,
             calls: VecDeque::new(),
             sent: Vec::new(),
@@ -150,7 +170,11 @@ impl Node {
                     self.calls.push_back((id, operation));
                 }
                 Effect::Demote => self.demotions_asked += 1,
-                Effect::Remember { claim, token } => self.remembered.push((claim, token)),
+                Effect::Remember {
+                    claim,
+                    token,
+                    lease_longest,
+                } => self.remembered.push((claim, token, lease_longest)),
                 Effect::Transition(transition) => self.transitions.push(transition),
                 Effect::Notice(notice) => self.notices.push(notice),
                 Effect::Exit => self.exited = true,

@@ -63,17 +63,21 @@ fn i3_a_restored_document_makes_the_leader_step_down_and_its_tokens_go_on() {
     assert_eq!(a.token(), token(5));
 }
 
-#[test]
-fn a_follower_waits_for_the_longest_duration_it_has_seen() {
-    let long = TimingSettings {
+/// Others are told to wait for a hundred seconds.
+fn long() -> Tunables {
+    let settings = TimingSettings {
         lease_duration: seconds(100),
         ..TimingSettings::default()
     };
-    let long = Tunables {
-        timings: Timings::new(long).expect("legal"),
+    Tunables {
+        timings: Timings::new(settings).expect("legal"),
         ..tunables()
-    };
-    let (_, mut stored) = leader_with("a", at(0), long);
+    }
+}
+
+#[test]
+fn a_follower_waits_for_the_longest_duration_it_has_seen() {
+    let (_, mut stored) = leader_with("a", at(0), long());
     let mut b = follower("b", at(0), &mut stored);
     stored.document = None;
     b.input(at(1), Input::Watch(Watch::Unclear));
@@ -92,6 +96,61 @@ fn the_status_directorys_memory_tells_that_the_store_went_back() {
     assert_eq!(a.reason(), Some(Reason::StoreWentBack));
     a.run(at(25), &mut stored);
     assert_eq!(a.token(), token(41));
+}
+
+/// The leader goes on until its own deadline: a process that knows its token
+/// from the directory alone must know how long that is.
+#[test]
+fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
+    let (_, mut stored) = leader_with("a", at(0), long());
+    let b = follower("b", at(0), &mut stored);
+    stored.document = None;
+    let mut b = b.successor(at(1));
+    b.serve(at(1), &mut stored);
+    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    b.run(at(101) - millis(1), &mut stored);
+    assert_eq!(b.count("create"), 0);
+    b.run(at(102), &mut stored);
+    assert_eq!(b.token(), token(2));
+}
+
+/// A stream that opens makes a second read overtake the first one, whose
+/// answer shows the only leader there is.
+#[test]
+fn i1_what_only_an_overtaken_read_showed_is_known_to_have_been_there() {
+    let (_, stored) = leader("a", at(0));
+    let mut b = Node::start("b", at(0));
+    let (first, _) = b.take_call();
+    b.input(at(0), Input::Watch(Watch::Opened));
+    let (second, _) = b.take_call();
+    let shown = Found::Lease(stored.lease().clone());
+    b.reply(at(0), first, Outcome::Applied(shown));
+    let mut gone = Stored::default();
+    b.reply(at(1), second, Outcome::Applied(Found::Missing));
+    b.serve(at(1), &mut gone);
+    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    b.run(at(25) - millis(1), &mut gone);
+    assert_eq!(b.count("create"), 0, "a may still lead");
+    b.run(at(26), &mut gone);
+    assert_eq!(b.token(), token(2));
+}
+
+/// An event that is not believed raises the token in the directory: the
+/// duration that goes with it must be there too.
+#[test]
+fn i1_a_token_is_never_remembered_without_the_duration_that_goes_with_it() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut newer = stored.lease().clone();
+    newer.token = token(2);
+    newer.revision = Revision::from_bytes([60; 16]);
+    if let Some(holder) = &mut newer.holder {
+        holder.claim = Claim::from_bytes([60; 16]);
+        holder.lease_duration = Declared::of(seconds(100));
+    }
+    stored.document = Some(newer);
+    a.event(at(1), &stored);
+    let remembered = a.remembered.last().map(|(_, token, wait)| (*token, *wait));
+    assert_eq!(remembered, Some((token(2), seconds(100))));
 }
 
 #[test]
@@ -178,6 +237,28 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     assert_eq!(b.count("acquire"), 0, "a may still lead");
 }
 
+/// As the one before, but the insert has the token that was seen meanwhile:
+/// it is one that this candidate knew before.
+#[test]
+fn i1_a_document_made_by_oneself_after_another_one_was_seen_went_back_too() {
+    let (_, stored) = leader("a", at(0));
+    let mut b = Node::start_with("b", at(0), tunables(), token(1), None);
+    let mut gone = Stored::default();
+    b.input(at(0), Input::Watch(Watch::Opened));
+    b.serve(at(0), &mut gone);
+    b.tick(at(24));
+    let (create, operation) = b.take_call();
+    assert_eq!(operation.as_str(), "create");
+    b.event(at(25), &stored);
+    let outcome = gone.apply(&b.identity, &operation);
+    b.reply(at(25), create, outcome);
+    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    b.run(at(49) - millis(1), &mut gone);
+    assert_eq!(b.count("acquire"), 0, "a may still lead");
+    b.run(at(50), &mut gone);
+    assert_eq!(b.token(), token(2));
+}
+
 #[test]
 fn a_token_that_was_never_stored_is_not_remembered_as_seen() {
     let (_, mut stored) = leader("a", at(0));
@@ -185,9 +266,9 @@ fn a_token_that_was_never_stored_is_not_remembered_as_seen() {
     b.tick(at(24));
     // The take-over is lost and the process dies.
     assert_eq!(b.waiting(), ["take_over"]);
-    let (claim, remembered) = *b.remembered.last().expect("it remembers");
-    assert_eq!(remembered, token(1));
-    let mut b = Node::start_with("b", at(25), tunables(), remembered, claim);
+    let remembered = b.remembered.last().map(|(_, token, _)| *token);
+    assert_eq!(remembered, Some(token(1)));
+    let mut b = b.successor(at(25));
     b.serve(at(25), &mut stored);
     assert_eq!((b.role(), b.notices.len()), (Role::Follower, 0));
 }
@@ -199,7 +280,7 @@ fn a_rejected_claim_is_no_proof_of_a_death_any_more() {
     a.tick(at(3));
     a.serve(at(3), &mut stored);
     assert_eq!(a.reason(), Some(Reason::Duplicate));
-    assert_eq!(a.remembered.last().map(|(claim, _)| *claim), Some(None));
+    assert_eq!(a.remembered.last().map(|(claim, _, _)| *claim), Some(None));
 }
 
 #[test]

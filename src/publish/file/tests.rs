@@ -173,7 +173,10 @@ fn i4_the_bare_field_falls_at_the_deadline_too() {
 fn closing_says_not_leader_and_gives_the_directory_up() {
     let place = start(status(3, Duration::from_secs(60)));
     let claim = Claim::from_bytes([9; 16]);
-    place.handle.record(Some(claim), Token::new(3).unwrap());
+    let longest = Some(Duration::from_secs(40));
+    place
+        .handle
+        .record(Some(claim), Token::new(3).unwrap(), longest);
     let ended = place.handle.close().blocking_recv();
     assert_eq!(ended, Ok(Flushed::Shown));
     let last = read(place.directory.path());
@@ -183,6 +186,7 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
     let expected = Memory {
         claim: Some(claim),
         token: Token::new(3).unwrap(),
+        lease_longest: longest,
         damaged: false,
     };
     assert_eq!(

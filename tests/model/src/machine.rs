@@ -2,6 +2,7 @@
 //! what is under way between it and the store.
 
 use std::hash::Hasher;
+use std::time::Duration;
 
 use crate::bounds::{Pace, tunables};
 use crate::canonical::{Canonical, EPOCH};
@@ -23,7 +24,7 @@ pub struct Machine {
     /// The process does not get to run.
     pub frozen: bool,
     /// What the status directory remembers.
-    pub directory: (Option<Claim>, Token),
+    pub directory: Memory,
     /// The claim that was proven dead when this process started.
     pub proven_dead: Option<Claim>,
     /// What is under way, the oldest first; also of processes that died.
@@ -34,6 +35,17 @@ pub struct Machine {
     pub late_events: Vec<Lease>,
     /// The observer's notes.
     pub monitor: Monitor,
+}
+
+/// What a status directory remembers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Memory {
+    /// The newest claim that was sent.
+    pub claim: Option<Claim>,
+    /// The highest token that was seen.
+    pub token: Token,
+    /// The longest lease duration that was seen.
+    pub lease_longest: Option<Duration>,
 }
 
 /// A call that was sent.
@@ -101,7 +113,7 @@ impl Machine {
             pace,
             election: None,
             frozen: false,
-            directory: (None, Token::ZERO),
+            directory: Memory::default(),
             proven_dead: None,
             calls: Vec::new(),
             events: Vec::new(),
@@ -119,13 +131,18 @@ impl Machine {
     pub fn start(&mut self, remembers: bool, ticks: u64, drawn: &mut u64) {
         let now = self.clock(ticks);
         if !remembers {
-            self.directory = (None, Token::ZERO);
+            self.directory = Memory::default();
         }
-        let (claim, token) = self.directory;
+        let Memory {
+            claim,
+            token,
+            lease_longest,
+        } = self.directory;
         let candidate = Candidate {
             identity: self.identity.clone(),
             tunables: tunables(self.pace),
             token_remembered: token,
+            lease_longest_remembered: lease_longest,
             claim_of_the_dead: claim,
         };
         self.proven_dead = claim;

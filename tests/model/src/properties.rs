@@ -220,7 +220,7 @@ fn everybody_knows(world: &World) -> bool {
         .iter()
         .all(|machine| match &machine.election {
             Some(election) => election.status().token_highest >= lease.token,
-            None => machine.directory.1 >= lease.token,
+            None => machine.directory.token >= lease.token,
         })
 }
 

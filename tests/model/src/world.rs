@@ -12,7 +12,7 @@ use crate::election::{
     BootTime, CallId, Effect, Found, Identity, Input, Lease, Notice, Operation, Outcome, Reason,
     Request, RequestKind, Reservation, Role, Token, Watch, reference,
 };
-use crate::machine::{Call, Draw, Machine, Place};
+use crate::machine::{Call, Draw, Machine, Memory, Place};
 use crate::monitor::{Broken, Milestone, Moment, Sender};
 use crate::store::Store;
 
@@ -407,7 +407,17 @@ impl World {
                         machine.calls.push(sent(id, operation, now, drawn));
                     }
                     Effect::Demote => inputs.push(Input::Demoted { shown: true }),
-                    Effect::Remember { claim, token } => machine.directory = (claim, token),
+                    Effect::Remember {
+                        claim,
+                        token,
+                        lease_longest,
+                    } => {
+                        machine.directory = Memory {
+                            claim,
+                            token,
+                            lease_longest: Some(lease_longest),
+                        };
+                    }
                     Effect::Transition(transition) => {
                         self.milestone = match (transition.to, transition.reason) {
                             // What is rarer is told.
