@@ -1,6 +1,7 @@
 //! Brings what the onlooker knows to the invariants.
 
-use super::cluster::{Forked, World};
+use super::cluster::{Damage, Forked, World};
+use super::coverage::{Hit, Path, Said};
 use super::invariants::authority_from_acknowledged_writes::{self as earned, Authority};
 use super::invariants::followers_write_with_cause as followers;
 use super::invariants::one_leader::{self, Leading};
@@ -9,10 +10,13 @@ use super::invariants::{
     Violation, acquisitions_begin_clean, bounds, claims_lead_once, leaders_obey, notices_are_true,
     release_after_the_workload, tokens_grow, transfers_reserve, unknown_grants_nothing,
 };
+use super::observer::Knowledge;
 use super::process::{CALLS_MAX, LEASE_MAX};
-use super::replica_set::{Committed, Document, HISTORY_MAX, Writer};
+use super::replica_set::{Committed, Document, HISTORY_MAX, Stored, Writer};
 use crate::election::mutation::planted;
-use crate::election::{BootTime, CallId, Claim, Input, Notice, Operation};
+use crate::election::{
+    BootTime, CallId, Claim, Found, Input, Notice, Operation, Outcome, Token, Watch,
+};
 
 /// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
 const CHAIN_MAX: usize = 257;
@@ -40,11 +44,26 @@ impl World {
         self.audit_before(process, now, input);
         let p = &mut self.processes[process];
         if let Some((_, revision)) = p.facts.told(now, input, &p.tunables) {
-            let durable = self.set.durable.contains(&revision);
+            let durable = self.set.durable.contains_key(&revision);
             self.found(earned::check_durable(durable));
         }
-        if let Input::Reply { outcome, .. } = input {
-            self.coverage.hit("outcome", outcome.as_str());
+        let shown = match input {
+            Input::Watch(Watch::Changed(lease)) => Some(lease),
+            Input::Reply { outcome, .. } => match outcome {
+                Outcome::Applied(Found::Lease(lease)) => Some(lease),
+                Outcome::Applied(Found::Missing | Found::Foreign(_))
+                | Outcome::Rejected
+                | Outcome::Failed
+                | Outcome::Unknown => None,
+            },
+            _ => None,
+        };
+        // What a mixture of two events shows was never so.
+        if let Some(lease) = shown
+            && let Some((token, order)) = self.set.durable.get(&lease.revision)
+            && *token == lease.token
+        {
+            self.processes[process].facts.learned(lease, *order);
         }
     }
 
@@ -54,17 +73,23 @@ impl World {
         now: BootTime,
         before: Option<BootTime>,
         after: Option<BootTime>,
-        acknowledgement: bool,
+        acknowledged: Option<CallId>,
     ) {
         self.found(unknown_grants_nothing::check(
             unknown_grants_nothing::Turn {
                 before,
                 after,
-                acknowledgement,
+                acknowledgement: acknowledged.is_some(),
             },
         ));
         let p = &mut self.processes[process];
         let status = p.election.status();
+        if let (None, Some(authority)) = (before, status.authority)
+            && let Some(facts) = p.facts.of_token(authority.token)
+            && facts.sent.first().map(|(call, _, _)| *call) != acknowledged
+        {
+            self.coverage.hit(Hit::Path(Path::Adopted));
+        }
         p.facts.decided = now;
         p.facts.holds = after.is_some() || status.stepping_down.is_some();
         p.facts
@@ -74,7 +99,7 @@ impl World {
 
     pub(super) fn noticed(&mut self, process: usize, notice: &Notice) {
         self.note(|| format!("p{process} says {notice:?}"));
-        self.coverage.notice(notice);
+        self.coverage.hit(Hit::Said(Said::from(notice)));
         let authority = self.processes[process].election.status().authority;
         self.found(leaders_obey::check(leaders_obey::Turn {
             leads_on: authority.is_some(),
@@ -142,28 +167,47 @@ impl World {
             ..bounds::Sizes::default()
         }));
         self.processes[process].ledger.calls(call, operation);
-        self.coverage.hit("operation", operation.as_str());
         self.excuse_a_restarted_twin(process, operation);
-        // What a directory remembers is a token: how long its holder's lease
-        // was is known only to who saw it.
-        let known = self.processes[process].facts.known_here;
-        let ignorant = self
-            .damages
-            .iter()
-            .filter(|d| known < d.token)
-            .map(|d| d.until);
-        let excused_until = ignorant.max().unwrap_or(0);
-        if matches!(operation, Operation::Create { .. }) {
-            // What it makes has the highest token that its maker knew: to who
-            // was frozen meanwhile it looks as if nothing had happened.
-            for damage in &mut self.damages {
-                damage.token = crate::election::Token::MAX;
-            }
-        }
         let p = &mut self.processes[process];
         let timings = p.tunables.timings;
-        p.facts
-            .calls(decided, call, operation, timings, excused_until);
+        p.facts.calls(decided, call, operation, timings);
+    }
+
+    /// A person damaged the document: the holder that it named may lead on,
+    /// and this cannot be known to whoever was not told of it before.
+    fn excuse_the_ignorant(&mut self, after: &Stored) {
+        let restored = after.lease().map(|l| self.set.order(l.revision));
+        let order = match (&after.document, restored) {
+            (Document::Missing, _) if self.set.durable.is_empty() => return,
+            (Document::Missing, _) => 0,
+            (_, Some((Some(order), newest))) if order < newest => order,
+            (Document::Lease(_) | Document::Foreign, _) => return,
+        };
+        let (until, token) = (self.now + LEASE_MAX.as_nanos() as u64, self.token_highest);
+        self.damages.push(Damage {
+            until,
+            token,
+            order,
+        });
+    }
+
+    /// Until when a claim or a document that was made with this knowledge is
+    /// excused. What an ignorant one makes may look to the others as if
+    /// nothing had happened: then they are excused as well.
+    fn excuse(&mut self, knowledge: Knowledge, token: Token) -> u64 {
+        let Knowledge { informed, newest } = knowledge;
+        let now = self.now;
+        let mut excused_until = 0;
+        for damage in self.damages.iter_mut().filter(|d| d.until > now) {
+            let asleep = newest > 0 && newest <= damage.order;
+            if informed < damage.token || asleep {
+                excused_until = excused_until.max(damage.until);
+                if token >= damage.token {
+                    damage.token = Token::MAX;
+                }
+            }
+        }
+        excused_until
     }
 
     /// A forked machine's process that is started again before it noticed finds
@@ -179,18 +223,23 @@ impl World {
             .and_then(|s| s.lease.holder.as_ref());
         let dead = holder.map(|h| h.claim).filter(|c| p.facts.dead == Some(*c));
         let Some(claim) = dead else { return };
-        self.coverage.hit("path", "proven dead");
+        self.coverage.hit(Hit::Path(Path::ProvenDead));
         // Whoever was told that its claim is another's has forgotten the record.
-        let forked = self.forks.iter().any(|f| f.claims.contains(&claim));
-        if forked {
-            let until = self.now + self.stretched(p.machine, LEASE_MAX);
-            let claims = vec![claim];
-            self.forks.push(Forked { claims, until });
+        let known = |f: &Forked| f.claims.iter().any(|(c, _)| *c == claim);
+        let twins = self.processes.iter();
+        let timings = twins
+            .filter_map(|p| p.facts.claim(claim))
+            .map(|c| c.timings);
+        if self.forks.iter().any(known)
+            && let Some(deadline) = timings.map(|t| t.renew_deadline()).max()
+        {
+            let claims = vec![(claim, self.clock(process) + deadline)];
+            self.forks.push(Forked { claims });
         }
     }
 
     fn check_write(
-        &self,
+        &mut self,
         process: usize,
         expected: crate::election::Revision,
     ) -> Option<Violation> {
@@ -199,11 +248,22 @@ impl World {
         let sight = facts.sight(expected);
         let holder = sight.and_then(|s| s.lease.holder.as_ref()).map(|h| h.claim);
         let stays_out = facts.stay_out.is_some_and(|(until, _)| now < until);
+        let own = holder.is_some_and(|h| facts.claim(h).is_some_and(|c| c.ended || !c.led));
+        if own {
+            self.coverage.hit(Hit::Path(Path::OwnTakenOver));
+        }
+        if let Some(reserved) = sight.and_then(|s| s.lease.reserved_for.as_ref()) {
+            let mine = reserved.identity == self.machines[p.machine].identity;
+            self.coverage.hit(Hit::Path(match mine {
+                true => Path::ReservationUsed,
+                false => Path::ReservationWaited,
+            }));
+        }
         followers::check(followers::Write {
             now,
             me: &self.machines[p.machine].identity,
             shown: sight.map(|s| (&s.lease, s.first)),
-            own: holder.is_some_and(|h| facts.claim(h).is_some_and(|c| c.ended || !c.led)),
+            own,
             dead: holder.is_some_and(|claim| facts.dead == Some(claim) && !self.lives(claim)),
             foreign: facts.foreign,
             stays_out,
@@ -213,7 +273,10 @@ impl World {
     /// Whether a process that made this claim runs, or is frozen. A forked
     /// machine's twin proves as little as it knows.
     fn lives(&self, claim: Claim) -> bool {
-        let forked = self.forks.iter().any(|f| f.claims.contains(&claim));
+        let forked = self
+            .forks
+            .iter()
+            .any(|f| f.claims.iter().any(|(c, _)| *c == claim));
         let makes = |p: &usize| self.processes[*p].facts.claim(claim).is_some();
         !forked && self.live.iter().any(makes)
     }
@@ -269,19 +332,32 @@ impl World {
             history_max: HISTORY_MAX,
             ..bounds::Sizes::default()
         }));
-        let (Some(lease), Writer::Process(process)) = (after.lease(), *by) else {
+        let process = match *by {
+            Writer::Process(process) => process,
+            Writer::Operator => return self.excuse_the_ignorant(after),
+        };
+        let Some(lease) = after.lease() else {
             return;
         };
+        if was_missing {
+            let knowledge = self.processes[process].facts.knowledge_at_create;
+            self.excuse(knowledge, lease.token);
+        }
         let claim = |l: &crate::election::Lease| l.holder.as_ref().map(|h| h.claim);
-        let before_token = before
-            .lease()
-            .map_or(crate::election::Token::ZERO, |l| l.token);
+        let before_token = before.lease().map_or(Token::ZERO, |l| l.token);
         if claim(lease).is_some() && claim(lease) != before.lease().and_then(claim) {
-            let known = self.processes[process]
-                .facts
-                .claim(claim(lease).expect("held"));
-            let known = known.map_or(crate::election::Token::ZERO, |c| c.known);
             self.found(acquisitions_begin_clean::check(lease));
+            let held = claim(lease).expect("held");
+            let facts = self.processes[process].facts.claim(held);
+            let known = facts.map_or(Token::ZERO, |c| c.known);
+            let knowledge = facts.map(|c| c.knowledge).unwrap_or_default();
+            let excused_until = self.excuse(knowledge, lease.token);
+            if excused_until > 0 {
+                self.coverage.hit(Hit::Path(Path::IgnorantExcused));
+            }
+            if let Some(facts) = self.processes[process].facts.claim_mut(held) {
+                facts.excused_until = excused_until;
+            }
             let highest = self.damages.is_empty().then_some(self.token_highest);
             self.found(tokens_grow::check(tokens_grow::Acquired {
                 token: lease.token,
@@ -297,6 +373,13 @@ impl World {
     pub(super) fn check(&mut self) {
         let mut leading = Vec::new();
         let mut found = None;
+        // By a write that was sent before the machine was forked.
+        let forks = std::mem::take(&mut self.forks);
+        let twin_may = |claim: Claim, until: BootTime| {
+            let claims = forks.iter().flat_map(|f| &f.claims);
+            let mut of_both = claims.filter(|(c, _)| *c == claim);
+            of_both.any(|(_, sent_before)| until <= *sent_before)
+        };
         for process in self.live.iter().copied() {
             let now = self.clock(process);
             let p = &mut self.processes[process];
@@ -346,7 +429,8 @@ impl World {
                     surface: "http",
                     claim: facts.claim,
                     token: facts.token,
-                    excused: facts.excused_until > self.now,
+                    excused: facts.excused_until > self.now
+                        || twin_may(facts.claim, authority.valid_until),
                 });
             }
         }
@@ -370,15 +454,24 @@ impl World {
                     surface: "file",
                     claim: says.claim,
                     token: says.token,
-                    excused: facts.is_some_and(|f| f.excused_until > self.now),
+                    excused: facts.is_some_and(|f| f.excused_until > self.now)
+                        || twin_may(says.claim, says.until),
                 });
             }
         }
-        for leading in &mut leading {
-            let of = |f: &Forked| f.until > self.now && f.claims.contains(&leading.claim);
-            leading.excused |= self.forks.iter().any(of);
-        }
         found = found.or(one_leader::check(&leading));
+        let first = leading.first().map(|l| (l.process, l.claim));
+        let beside = leading.iter().any(|l| Some((l.process, l.claim)) != first);
+        let of_both = |c: Claim| {
+            forks
+                .iter()
+                .any(|f| f.claims.iter().any(|(it, _)| *it == c))
+        };
+        let twins = beside && leading.iter().any(|l| l.excused && of_both(l.claim));
+        self.forks = forks;
+        if twins {
+            self.coverage.hit(Hit::Path(Path::TwinExcused));
+        }
         self.found(found);
     }
 

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::coverage::Coverage;
+use super::coverage::{Coverage, Hit, Path};
 use super::dice::Dice;
 use super::faults::{Fault, Faults, Planned, plan};
-use super::files::{Directory, Health};
+use super::files::{Directory, Health, Memory};
 use super::invariants::Violation;
 use super::process::{Class, Process, tunables};
 use super::replica_set::ReplicaSet;
+use super::run::Setup;
 use super::{MS, RUN, SECOND};
 use crate::election::mutation::planted;
 use crate::election::{BootTime, CallId, Identity, Input, Operation, Outcome, Watch};
@@ -78,6 +79,15 @@ pub(super) enum Event {
         directory: usize,
     },
     Unpause,
+    Freeze {
+        process: usize,
+        until: u64,
+    },
+    /// An operator meddles.
+    Operate {
+        fault: Fault,
+        chance: u64,
+    },
     TakeForeignAway(Box<super::replica_set::Document>),
 }
 
@@ -85,7 +95,7 @@ pub(super) enum Event {
 pub(super) struct Machine {
     pub(super) identity: Identity,
     /// Local nanoseconds per thousand true ones.
-    rate: u64,
+    pub(super) rate: u64,
     /// What the clock shows at true zero.
     base: i64,
     pub(super) boot: u64,
@@ -102,18 +112,21 @@ pub(super) struct Machine {
     pub(super) tunables: crate::election::Tunables,
 }
 
-/// A forked machine: what its claims may do until when.
+/// A forked machine: both twins know these claims, and may lead by writes that
+/// were sent before the fork, up to these instants on their common clock.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
-    pub(super) claims: Vec<crate::election::Claim>,
-    pub(super) until: u64,
+    pub(super) claims: Vec<(crate::election::Claim, BootTime)>,
 }
 
 /// A damaged document: who knows less than this may lead until then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Damage {
     pub(super) until: u64,
+    /// Whoever was not told how long this token's lease is.
     pub(super) token: crate::election::Token,
+    /// Whoever was shown nothing since this state, to which it was restored.
+    pub(super) order: u64,
 }
 
 pub(super) struct World {
@@ -126,7 +139,7 @@ pub(super) struct World {
     events: BTreeMap<(u64, u64), Event>,
     serial: u64,
     steps: u64,
-    plan: Vec<Planned>,
+    pub(super) plan: Vec<Planned>,
     pub(super) planned: usize,
     pub(super) machines: Vec<Machine>,
     pub(super) directories: Vec<Directory>,
@@ -142,7 +155,7 @@ pub(super) struct World {
     pub(super) coverage: Coverage,
     pub(super) violation: Option<Violation>,
     /// The last lines of what happened, if they are wanted.
-    pub(super) trace: Option<Vec<String>>,
+    pub(super) trace: Option<Vec<(u64, String)>>,
     /// All decisions, condensed, and how many.
     pub(super) decisions: (u64, u64),
     pub(super) skewed: bool,
@@ -156,11 +169,15 @@ impl Machine {
 
 impl World {
     /// Clocks run at rates from `slowest` to 1000 per mille.
-    pub(super) fn new(seed: u64, faults: Option<Faults>, slowest: u64) -> Self {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let (seed, faults, slowest) = (setup.seed, setup.faults, setup.slowest);
         let mut build = Dice::new(seed, 1);
         let drawn = Faults::drawn(&mut build);
         let faults = faults.unwrap_or(drawn);
-        let plan = plan(&mut Dice::new(seed, 2), faults, RUN);
+        let mut plan = plan(&mut Dice::new(seed, 2), faults, RUN);
+        if let Some(kept) = &setup.kept {
+            plan.retain(|planned| kept.contains(&planned.at));
+        }
         let mut world = Self {
             now: 0,
             faults,
@@ -185,11 +202,11 @@ impl World {
             token_highest: crate::election::Token::ZERO,
             coverage: Coverage::default(),
             violation: None,
-            trace: None,
+            trace: setup.traced.then(Vec::new),
             decisions: (0xcbf2_9ce4_8422_2325, 0),
-            skewed: true,
+            skewed: !setup.steady,
         };
-        let count = build.between(2, 5);
+        let count = build.between(2, 5).min(setup.candidates);
         for index in 0..count {
             world.add_machine(index, slowest, &mut build);
         }
@@ -200,9 +217,18 @@ impl World {
         let drawn = slowest + build.below(1001 - slowest);
         let drifts = self.faults.has(Fault::Drift);
         let uptime = i64::try_from(build.between(20_000, 400_000) * SECOND).expect("small");
-        let silent = build.one_in(3);
+        let silent = build.one_in(3) && self.faults.has(Fault::WorkloadSilent);
         let confirms = build.between(1, 3_000) * MS;
-        let streams = !build.one_in(3);
+        let streams = !build.one_in(3) || !self.faults.has(Fault::NoStreams);
+        for (fault, drawn) in [
+            (Fault::Drift, drifts),
+            (Fault::WorkloadSilent, silent),
+            (Fault::NoStreams, !streams),
+        ] {
+            if drawn {
+                self.coverage.hit(Hit::Fault(fault));
+            }
+        }
         let name = char::from(b'a' + u8::try_from(index).expect("few machines"));
         self.machines.push(Machine {
             identity: Identity::new(name.to_string()).expect("legal"),
@@ -214,9 +240,8 @@ impl World {
             wall_skew: 0,
             cut_until: 0,
             stale: false,
-            streams: streams || !self.faults.has(Fault::NoStreams),
-            confirms_within: (!silent || !self.faults.has(Fault::WorkloadSilent))
-                .then_some(confirms),
+            streams,
+            confirms_within: (!silent).then_some(confirms),
             tunables: tunables(build),
         });
         let machine = self.machines.len() - 1;
@@ -291,7 +316,7 @@ impl World {
     pub(super) fn start(&mut self, machine: usize, directory: usize) {
         let boot = self.machines[machine].boot;
         if self.directories[directory].locked_by.is_some() && !planted!(LockIgnored) {
-            self.coverage.hit("path", "directory is locked");
+            self.coverage.hit(Hit::Path(Path::DirectoryLocked));
             let again = self.now + 5 * SECOND;
             self.at(again, Event::Start { machine, directory });
             return;
@@ -303,7 +328,7 @@ impl World {
         // say nothing any more.
         let dir = &mut self.directories[directory];
         if matches!(dir.health, Health::Hangs | Health::ReadOnly) {
-            memory.0 = memory.0.filter(|_| planted!(ProofBesideOldFiles));
+            memory.claim = memory.claim.filter(|_| planted!(ProofBesideOldFiles));
         } else {
             dir.files = [None; 2];
         }
@@ -313,7 +338,10 @@ impl World {
         let predecessor = (0..process).rfind(|p| self.processes[*p].directory == directory);
         let told = match planted!(TokenNotRemembered) {
             false => memory,
-            true => (memory.0, crate::election::Token::ZERO),
+            true => Memory {
+                token: crate::election::Token::ZERO,
+                ..memory
+            },
         };
         self.processes.push(Process::start(
             machine,
@@ -325,7 +353,7 @@ impl World {
             random,
             m.streams,
         ));
-        self.processes[process].facts.known = memory.1;
+        self.processes[process].facts.known = memory.token;
         if let (true, Some(before)) = (planted!(SeenKeptAcrossRestart), predecessor) {
             let before = self.processes[before].election.clone();
             self.processes[process].election.continue_from(&before);
@@ -334,13 +362,18 @@ impl World {
         let dir = &mut self.directories[directory];
         dir.locked_by = Some(process);
         dir.record = Some(super::files::Record {
-            claim: record.0,
-            token: record.1,
+            claim: record.claim,
+            token: record.token,
+            lease_longest: record.lease_longest,
+            informed: record.informed,
             boot,
             inode,
         });
         self.live.push(process);
-        self.note(|| format!("p{process} starts on m{machine} d{directory} with {memory:?}"));
+        self.note(|| {
+            let knows = super::report::memory(&memory);
+            format!("p{process} starts on m{machine} d{directory}, which remembers {knows}")
+        });
         if self.machines[machine].streams {
             let at = self.now + self.chance.between(1, 40) * MS;
             self.at(
@@ -374,7 +407,7 @@ impl World {
 
     pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
-            trace.push(format!("{:>9.3} s  {}", self.now as f64 / 1e9, line()));
+            trace.push((self.now, line()));
         }
     }
 

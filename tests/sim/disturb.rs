@@ -1,11 +1,12 @@
 //! What each planned fault does when its time has come, and what is under way.
 
 use super::MS;
-use super::cluster::{Damage, Event, Forked, World};
+use super::cluster::{Event, Forked, World};
+use super::coverage::{Hit, Path};
 use super::dice::Dice;
 use super::faults::{Fault, Planned};
 use super::files::Health;
-use super::process::{Class, Cut, LEASE_MAX, timings};
+use super::process::{Class, Cut, TIMINGS_SHORT, timings};
 use super::replica_set::Document;
 use crate::election::mutation::planted;
 use crate::election::{
@@ -28,8 +29,14 @@ impl World {
             Some(leader) => leader,
             None => self.live[dice.index(self.live.len())],
         };
-        self.note(|| format!("-- {:?} (p{process})", planned.fault));
-        self.coverage.fault(planned.fault);
+        self.note(|| {
+            format!(
+                "-- {:?} (p{process}): {}",
+                planned.fault,
+                planned.fault.words()
+            )
+        });
+        self.coverage.hit(Hit::Fault(planned.fault));
         let machine = self.processes[process].machine;
         match planned.fault {
             Fault::Freeze => self.freeze(process, self.now + dice.between(100, 60_000) * MS),
@@ -113,6 +120,7 @@ impl World {
             | Fault::Drift
             | Fault::StreamStale
             | Fault::NoStreams
+            | Fault::Meddling
             | Fault::WorkloadSilent => {}
         }
     }
@@ -120,9 +128,12 @@ impl World {
     fn fail_over(&mut self, fault: Fault, dice: &mut Dice) {
         let open = self.set.open_writes();
         if open > 0 {
-            self.coverage.hit("path", "a failover with open writes");
+            self.coverage.hit(Hit::Path(Path::FailoverOpen));
         }
         let kept = dice.index(open + 1);
+        if kept < open {
+            self.coverage.hit(Hit::Path(Path::FailoverLost));
+        }
         let deposed = fault == Fault::Deposed;
         let (waiting, replicate) = self.set.fail_over(kept, deposed);
         let gap = if deposed {
@@ -271,7 +282,13 @@ impl World {
         twin.random = Dice::new(dice.roll(), 7);
         twin.stream.open = false;
         let opening = twin.stream.opening;
-        let claims = twin.facts.claims.iter().map(|c| c.claim).collect();
+        // Each twin may lead by what was sent before, for as long as that gives.
+        let now = self.clock(process);
+        let claims = twin.facts.claims.iter();
+        let claims = claims.map(|c| (c.claim, now + c.timings.renew_deadline()));
+        self.forks.push(Forked {
+            claims: claims.collect(),
+        });
         let calls: Vec<_> = twin.driver.iter().map(|d| d.call).collect();
         self.directories.push(directory);
         self.processes.push(twin);
@@ -296,10 +313,6 @@ impl World {
                 opening,
             },
         );
-        // Each twin knows the other's claims for as long as they can lead
-        // without another renewal.
-        let until = self.now + self.stretched(machine, LEASE_MAX);
-        self.forks.push(Forked { claims, until });
         if dice.one_in(2) {
             let end = self.now + dice.between(1_000, 120_000) * MS;
             self.at(end, Event::Kill { process: id });
@@ -307,9 +320,6 @@ impl World {
     }
 
     fn disturb_document(&mut self, fault: Fault, dice: &mut Dice) {
-        let token = self.token_highest;
-        let until = self.now + LEASE_MAX.as_nanos() as u64 * 2;
-        let damage = Damage { until, token };
         let backup = match self.set.backups.len() {
             0 => None,
             n => Some(self.set.backups[dice.index(n)].clone()),
@@ -337,7 +347,6 @@ impl World {
             }
         });
         match fault {
-            Fault::Delete | Fault::Restore => self.damages.push(damage),
             Fault::EditRevision => self.edited = true,
             Fault::Foreign if before != Document::Foreign => {
                 let event = Event::TakeForeignAway(Box::new(before));
@@ -354,7 +363,42 @@ impl World {
         }
     }
 
-    fn operate(&mut self, fault: Fault, dice: &mut Dice) {
+    /// An acquisition whose outcome was unknown is being adopted: just now an
+    /// operator pauses or asks. At times the durations become the shortest
+    /// ones too, and the process freezes for longer than they allow.
+    pub(super) fn meddle(&mut self, process: usize, chance: u64) {
+        let mut dice = Dice::new(chance, 8);
+        if dice.one_in(2) {
+            return;
+        }
+        self.coverage.hit(Hit::Fault(Fault::Meddling));
+        let faults = [Fault::Pause, Fault::StepDownRequest, Fault::Transfer];
+        let (fault, chance) = (faults[dice.index(3)], dice.roll());
+        let at = self.now + dice.below(10) * MS;
+        self.at(at, Event::Operate { fault, chance });
+        if dice.one_in(2) {
+            let machine = self.processes[process].machine;
+            let tunables = Tunables {
+                timings: timings(TIMINGS_SHORT),
+                ..self.machines[machine].tunables
+            };
+            self.machines[machine].tunables = tunables;
+            let input = Box::new(Input::Reconfigure(tunables));
+            let class = Class::Machine;
+            self.at(
+                self.now + 1,
+                Event::Input {
+                    process,
+                    class,
+                    input,
+                },
+            );
+            let until = self.now + dice.between(11_000, 20_000) * MS;
+            self.at(self.now + 2, Event::Freeze { process, until });
+        }
+    }
+
+    pub(super) fn operate(&mut self, fault: Fault, dice: &mut Dice) {
         let names: Vec<_> = self.machines.iter().map(|m| m.identity.clone()).collect();
         let to = names[dice.index(names.len())].clone();
         let revision = Revision::random(dice);

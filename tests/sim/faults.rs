@@ -5,11 +5,20 @@ use super::dice::Dice;
 use super::{MS, SECOND};
 
 macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $words:literal])* $name:ident,)*) => {
         /// One kind of trouble.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(super) enum Fault {
-            $($(#[$doc])* $name,)*
+            $($(#[doc = $words])* $name,)*
+        }
+
+        impl Fault {
+            /// What it is, for a trace.
+            pub(super) const fn words(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($words),*).trim_ascii(),)*
+                }
+            }
         }
 
         impl Fault {
@@ -90,6 +99,8 @@ faults! {
     Transfer,
     /// An operator's request names a token that is not the holder's.
     StaleRequest,
+    /// An operator acts just when an acquisition is being adopted.
+    Meddling,
     /// SIGUSR1.
     Signal,
     /// SIGTERM; later it is started again.

@@ -2,6 +2,8 @@
 //! `publish/directory.rs` do: newest status first, one write at a time, a
 //! flush answered by a look that began after it was asked for.
 
+use std::time::Duration;
+
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Role, Status, Token};
 
@@ -33,8 +35,20 @@ pub(super) struct Says {
 pub(super) struct Record {
     pub(super) claim: Option<Claim>,
     pub(super) token: Token,
+    pub(super) lease_longest: Option<Duration>,
+    /// For the onlooker: up to which token `lease_longest` is the whole truth.
+    pub(super) informed: Token,
     pub(super) boot: u64,
     pub(super) inode: u64,
+}
+
+/// What a new process learns from the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Memory {
+    pub(super) claim: Option<Claim>,
+    pub(super) token: Token,
+    pub(super) lease_longest: Option<Duration>,
+    pub(super) informed: Token,
 }
 
 #[derive(Debug, Clone)]
@@ -62,13 +76,18 @@ impl Directory {
     }
 
     /// What a new process learns from the record.
-    pub(super) fn memory(&self, boot: u64) -> (Option<Claim>, Token) {
+    pub(super) fn memory(&self, boot: u64) -> Memory {
         let Some(record) = self.record else {
-            return (None, Token::ZERO);
+            return Memory::default();
         };
         let proven = (record.boot == boot || planted!(RecordOfAnotherBoot))
             && (record.inode == self.inode || planted!(RecordOfAnotherFile));
-        (record.claim.filter(|_| proven), record.token)
+        Memory {
+            claim: record.claim.filter(|_| proven),
+            token: record.token,
+            lease_longest: record.lease_longest,
+            informed: record.informed,
+        }
     }
 }
 
@@ -84,7 +103,7 @@ pub(super) struct FileThread {
     shown: Option<Status>,
     says_leader: bool,
     pub(super) rewrite_at: BootTime,
-    pub(super) remember: Option<(Option<Claim>, Token)>,
+    pub(super) remember: Option<Memory>,
 }
 
 #[derive(Debug, Clone)]
@@ -144,7 +163,7 @@ impl FileThread {
         &mut self,
         status: &Status,
         now: BootTime,
-        refresh: std::time::Duration,
+        refresh: Duration,
         says: impl FnOnce(&Status) -> Option<Says>,
     ) -> Round {
         if self.writing.is_some() || !(self.called || now >= self.look_at()) {

@@ -1,8 +1,10 @@
 //! What is under way arrives, and everything is well again at the end.
 
-use super::cluster::{Damage, Event, World};
+use super::cluster::{Event, World};
+use super::coverage::{Hit, Path};
+use super::dice::Dice;
 use super::files::Health;
-use super::process::{Class, LEASE_MAX};
+use super::process::Class;
 use super::replica_set::Document;
 use super::{MS, SECOND};
 use crate::election::{Declared, Input};
@@ -62,18 +64,14 @@ impl World {
             }
             Event::Mend { directory } => self.directories[directory].health = Health::Good,
             Event::Unpause => self.unpause(),
+            Event::Freeze { process, until } => self.freeze(process, until),
+            Event::Operate { fault, chance } => self.operate(fault, &mut Dice::new(chance, 9)),
             Event::TakeForeignAway(before) => {
                 let seq = self.set.edit(|stored| {
                     if stored.document == Document::Foreign {
                         stored.document = *before;
                     }
                 });
-                // What stood there may have gone on meanwhile, by a failover.
-                let token = self.token_highest;
-                let until = self.now + LEASE_MAX.as_nanos() as u64 * 2;
-                if self.set.primary().lease().is_none_or(|l| l.token < token) && seq.is_some() {
-                    self.damages.push(Damage { until, token });
-                }
                 self.replicate(seq);
             }
         }
@@ -98,8 +96,10 @@ impl World {
             .files
             .written(&mut self.directories[directory], half, second);
         if flushes > 0 {
-            self.coverage
-                .hit("files", if shown { "shown" } else { "stuck" });
+            self.coverage.hit(Hit::Path(match shown {
+                true => Path::FilesShown,
+                false => Path::FilesStuck,
+            }));
         }
         self.flushed(process, flushes, shown);
         self.pump(process);
@@ -140,13 +140,6 @@ impl World {
         // No holder here declares a longer one: to repair with less than it
         // declared would let others take over from it while it leads.
         let default = Declared { millis: 40_000 };
-        let (until, token) = (
-            self.now + LEASE_MAX.as_nanos() as u64 * 2,
-            self.token_highest,
-        );
-        if self.set.primary().document == Document::Foreign {
-            self.damages.push(Damage { until, token });
-        }
         let seq = self.set.edit(|stored| {
             if stored.document == Document::Foreign {
                 stored.document = Document::Missing;

@@ -1,6 +1,7 @@
 //! Calls on their way to the store and back, commits, and change streams.
 
 use super::cluster::{Event, World};
+use super::coverage::{Answer, Call, Hit, Landing, Path};
 use super::faults::Fault;
 use super::process::{CALLS_MAX, Class, Driven};
 use super::replica_set::{Landed, Stored};
@@ -27,13 +28,20 @@ impl World {
         self.decide(process, &operation);
         let p = &mut self.processes[process];
         if p.driver.len() >= CALLS_MAX {
-            self.coverage.hit("path", "too many calls");
+            self.coverage.hit(Hit::Path(Path::TooManyCalls));
             let outcome = Outcome::Failed;
+            let kind = Call::from(&operation);
+            self.coverage.hit(Hit::Call(kind, Answer::Failed));
             self.processes[process].deliver(Class::Reply, Input::Reply { call, outcome });
             return;
         }
+        if matches!(operation, Operation::Read { confirm: true }) {
+            p.confirming = Some(call);
+        }
+        let adopts = matches!(operation, Operation::Renew { .. }) && !p.facts.holds;
         p.driver.push(Driven {
             call,
+            kind: Call::from(&operation),
             timed_out: false,
         });
         let (machine, timeout) = (p.machine, p.operation_timeout);
@@ -42,6 +50,10 @@ impl World {
         // All chances are drawn whatever is switched on.
         let roll = self.net.below(480);
         let (quick, slow) = (self.net.between(1, 20) * MS, self.net.below(40_000) * MS);
+        let chance = self.net.roll();
+        if adopts && self.faulty(Fault::Meddling) {
+            self.meddle(process, chance);
+        }
         let operation = Box::new(operation);
         let answer = |outcome| Event::Answer {
             process,
@@ -69,7 +81,7 @@ impl World {
         let hit = |world: &mut Self, fault: Fault, from: u64, to: u64| {
             let hit = world.faulty(fault) && (from..to).contains(&roll);
             if hit {
-                world.coverage.fault(fault);
+                world.coverage.hit(Hit::Fault(fault));
             }
             hit
         };
@@ -133,6 +145,19 @@ impl World {
         let identity = self.machines[machine].identity.clone();
         let wall = self.machines[machine].wall_skew / 1_000_000;
         let (landed, seq) = self.set.land(process, &identity, wall, &operation, stale);
+        if self.processes[process].gave_up(call) {
+            let landing = match &landed {
+                Landed::Answered(Outcome::Applied(_)) | Landed::Waits(_, Outcome::Applied(_)) => {
+                    Some(Landing::Matched)
+                }
+                Landed::Answered(_) | Landed::Waits(..) => Some(Landing::Refused),
+                Landed::Silence => None,
+            };
+            if let Some(landing) = landing {
+                let kind = Call::from(operation.as_ref());
+                self.coverage.hit(Hit::Landed(kind, landing));
+            }
+        }
         if let Some(seq) = seq {
             let at = self.now.max(self.set.no_majority_until) + self.net.between(1, 8) * MS;
             self.at(at, Event::Commit(seq));
@@ -158,7 +183,7 @@ impl World {
                 self.acknowledge();
             }
             Landed::Silence if answered => {
-                self.coverage.hit("path", "a deposed primary is silent");
+                self.coverage.hit(Hit::Path(Path::DeposedSilent));
                 let event = Event::Answer {
                     process,
                     call,
@@ -193,6 +218,7 @@ impl World {
             return;
         }
         for committed in self.set.commit(seq) {
+            self.note(|| super::report::committed(&committed));
             self.check_commit(&committed);
             self.tell_streams(&committed.after);
         }
@@ -221,7 +247,10 @@ impl World {
         }
         if let Some(driven) = self.processes[process].returned(call) {
             if driven.timed_out {
-                self.coverage.hit("late", outcome.as_str());
+                self.coverage.hit(Hit::Late(Answer::from(&outcome)));
+            } else {
+                let hit = Hit::Call(driven.kind, Answer::from(&outcome));
+                self.coverage.hit(hit);
             }
             self.input(process, Class::Reply, Input::Reply { call, outcome });
         }
@@ -234,8 +263,9 @@ impl World {
             self.at(at, Event::TimeUp { process, call });
             return;
         }
-        if self.processes[process].timed_out(call) {
+        if let Some(kind) = self.processes[process].timed_out(call) {
             let outcome = Outcome::Unknown;
+            self.coverage.hit(Hit::Call(kind, Answer::Unknown));
             self.input(process, Class::Reply, Input::Reply { call, outcome });
         }
     }
@@ -259,7 +289,7 @@ impl World {
                 && roll < 6
                 && let Some(lease) = self.old_or_mixed(roll, state)
             {
-                self.coverage.fault(Fault::StreamStale);
+                self.coverage.hit(Hit::Fault(Fault::StreamStale));
                 let opening = self.processes[process].stream.opening;
                 let watch = Box::new(Watch::Changed(lease));
                 self.at(

@@ -1,6 +1,9 @@
 //! What an onlooker with true time writes down of each process, from its
 //! inputs and effects alone: nothing here asks the state machine.
 
+use std::collections::VecDeque;
+
+use super::files::Memory;
 use crate::election::{
     BootTime, CallId, Claim, Found, Input, Lease, Operation, Outcome, Reason, Revision, Timings,
     Token, Tunables, Watch,
@@ -29,6 +32,18 @@ pub(super) struct ClaimFacts {
     pub(super) released: bool,
     /// The highest token that its maker had been shown when it made it.
     pub(super) known: Token,
+    pub(super) knowledge: Knowledge,
+}
+
+/// How much a process can know of who may lead.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Knowledge {
+    /// The highest token of which it, or its status directory, was told how
+    /// long the holder's lease is.
+    pub(super) informed: Token,
+    /// The newest committed state that it was shown in this life, by its
+    /// place in the order of commits.
+    pub(super) newest: u64,
 }
 
 /// When a revision was first shown, and the document as last shown with it.
@@ -50,12 +65,13 @@ pub(super) struct Drain {
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
     pub(super) claims: Vec<ClaimFacts>,
-    pub(super) sights: Vec<Sight>,
+    pub(super) sights: VecDeque<Sight>,
     /// The document as last read is none of ours.
     pub(super) foreign: bool,
     pub(super) known: Token,
-    /// The highest token that it was shown with its holder, in this life.
-    pub(super) known_here: Token,
+    pub(super) knowledge: Knowledge,
+    /// What it knew when it last sent a creation.
+    pub(super) knowledge_at_create: Knowledge,
     pub(super) dead: Option<Claim>,
     pub(super) drain: Option<Drain>,
     pub(super) shutdown: bool,
@@ -69,14 +85,18 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn new((dead, known): (Option<Claim>, Token)) -> Self {
+    pub(super) fn new(memory: Memory) -> Self {
         Self {
             claims: Vec::new(),
-            sights: Vec::new(),
+            sights: VecDeque::with_capacity(SIGHTS_MAX),
             foreign: false,
-            known,
-            known_here: Token::ZERO,
-            dead,
+            known: memory.token,
+            knowledge: Knowledge {
+                informed: memory.informed,
+                newest: 0,
+            },
+            knowledge_at_create: Knowledge::default(),
+            dead: memory.claim,
             drain: None,
             shutdown: false,
             stay_out: None,
@@ -131,7 +151,7 @@ impl Facts {
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
                 self.shown(now, found);
                 // It may be one that nobody waits for any more.
-                if let (Some(false), Some(sight)) = (paused, self.sights.last_mut()) {
+                if let (Some(false), Some(sight)) = (paused, self.sights.back_mut()) {
                     sight.lease.paused = false;
                 }
                 return self.acknowledged(*call, found);
@@ -141,7 +161,7 @@ impl Facts {
                 self.saw(now, lease);
                 // A holder takes an event for a hint to read.
                 if let (true, Some(false), Some(sight)) =
-                    (self.holds, paused, self.sights.last_mut())
+                    (self.holds, paused, self.sights.back_mut())
                 {
                     sight.lease.paused = false;
                 }
@@ -177,11 +197,6 @@ impl Facts {
 
     fn saw(&mut self, now: BootTime, lease: &Lease) {
         self.known = self.known.max(lease.token);
-        if let Some(holder) = &lease.holder
-            && holder.lease_duration.valid().is_some()
-        {
-            self.known_here = self.known_here.max(lease.token);
-        }
         self.foreign = false;
         let own = |claim| self.claim(claim).is_some_and(|c| c.led);
         let mine = lease.holder.as_ref().is_none_or(|h| own(h.claim));
@@ -195,10 +210,15 @@ impl Facts {
             .sights
             .iter()
             .position(|s| s.lease.revision == lease.revision);
-        let before = index.map(|index| self.sights.remove(index));
+        // Most often it is the newest one, which is taken off the end.
+        let before = match index {
+            Some(index) if index + 1 == self.sights.len() => self.sights.pop_back(),
+            Some(index) => self.sights.remove(index),
+            None => None,
+        };
         let first = before.as_ref().map_or(now, |sight| sight.first);
         if self.sights.len() == SIGHTS_MAX {
-            self.sights.remove(0);
+            self.sights.pop_front();
         }
         let mut lease = lease.clone();
         // Somebody may have edited what it declares; whichever was believed.
@@ -211,7 +231,20 @@ impl Facts {
                 *new
             };
         }
-        self.sights.push(Sight { first, lease });
+        self.sights.push_back(Sight { first, lease });
+    }
+
+    /// A document was shown that a majority had just so, as the `order`th state.
+    pub(super) fn learned(&mut self, lease: &Lease, order: u64) {
+        let Knowledge { informed, newest } = &mut self.knowledge;
+        *newest = (*newest).max(order);
+        if lease
+            .holder
+            .as_ref()
+            .is_some_and(|h| h.lease_duration.valid().is_some())
+        {
+            *informed = (*informed).max(lease.token);
+        }
     }
 
     fn acknowledged(&mut self, call: CallId, found: &Found) -> Option<(Claim, Revision)> {
@@ -233,8 +266,16 @@ impl Facts {
         call: CallId,
         operation: &Operation,
         timings: Timings,
-        excused_until: u64,
     ) {
+        let mut knowledge = self.knowledge;
+        if let Operation::TakeOver { acquisition, .. } = operation
+            && let Some(sight) = self.sight(acquisition.expected)
+            && let Some(holder) = &sight.lease.holder
+            && self.dead == Some(holder.claim)
+        {
+            // A proof of death is as old as the record that it rests on.
+            knowledge.newest = knowledge.newest.min(1);
+        }
         match operation {
             Operation::Acquire(new)
             | Operation::TakeOver {
@@ -251,10 +292,11 @@ impl Facts {
                     until: None,
                     ended: false,
                     led: false,
-                    excused_until,
+                    excused_until: 0,
                     renewal_sent: decided,
                     released: false,
                     known: self.known,
+                    knowledge,
                 });
             }
             Operation::Renew {
@@ -269,7 +311,8 @@ impl Facts {
                 }
             }
             Operation::Read { .. } => self.last_read = Some(call),
-            Operation::Create { .. } | Operation::Release { .. } => {}
+            Operation::Create { .. } => self.knowledge_at_create = self.knowledge,
+            Operation::Release { .. } => {}
         }
     }
 

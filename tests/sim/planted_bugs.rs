@@ -21,11 +21,11 @@ const END: &str = "<!-- end of planted bugs -->\n";
 fn caught(mutation: Mutation) -> Option<(u64, &'static str)> {
     mutation::with(Some(mutation), || {
         (0..SEEDS_MAX).find_map(|seed| {
-            let ran = run(Setup::new(seed));
+            let ran = run(&Setup::new(seed));
             let clock = matches!(mutation, Mutation::WallClock | Mutation::ServerClock);
             let unsteady = || {
                 clock
-                    .then(|| unsteady(Setup::new(seed), ran.decisions))
+                    .then(|| unsteady(&Setup::new(seed), ran.decisions))
                     .flatten()
             };
             let violation = ran.violation.or_else(unsteady)?;

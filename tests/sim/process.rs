@@ -5,13 +5,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::coverage::Call;
 use super::dice::Dice;
-use super::files::FileThread;
+use super::files::{FileThread, Memory};
 use super::ledger::Ledger;
 use super::observer::Facts;
 use crate::election::{
-    BootTime, CallId, Candidate, Claim, Effect, Election, Identity, Input, Status, TimingSettings,
-    Timings, Token, Tunables,
+    BootTime, CallId, Candidate, Election, Identity, Input, Status, TimingSettings, Timings,
+    Tunables,
 };
 
 /// As in `runner.rs`.
@@ -30,6 +31,7 @@ pub(super) enum Class {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Driven {
     pub(super) call: CallId,
+    pub(super) kind: Call,
     pub(super) timed_out: bool,
 }
 
@@ -75,11 +77,19 @@ pub(super) struct Process {
     /// It has the right to change streams.
     pub(super) streams: bool,
     pub(super) exiting: bool,
+    /// The last input was a signal to step down.
+    pub(super) signalled: bool,
+    /// The linearizable read that is under way, and whether this turn's input answers it.
+    pub(super) confirming: Option<CallId>,
+    pub(super) confirmed: bool,
     pub(super) facts: Facts,
     pub(super) ledger: Ledger,
     /// The instant of the last turn, for clocks that are broken on purpose.
     pub(super) leads_now: bool,
 }
+
+/// The choice of [`timings`] that gives the shortest durations.
+pub(super) const TIMINGS_SHORT: u64 = 3;
 
 /// The durations of a candidate: the defaults, Kubernetes', short and long ones.
 pub(super) fn timings(choice: u64) -> Timings {
@@ -132,7 +142,7 @@ impl Process {
         directory: usize,
         identity: Identity,
         tunables: Tunables,
-        memory: (Option<Claim>, Token),
+        memory: Memory,
         now: BootTime,
         mut random: Dice,
         streams: bool,
@@ -140,8 +150,9 @@ impl Process {
         let candidate = Candidate {
             identity,
             tunables,
-            token_remembered: memory.1,
-            claim_of_the_dead: memory.0,
+            token_remembered: memory.token,
+            lease_longest_remembered: memory.lease_longest,
+            claim_of_the_dead: memory.claim,
         };
         let election = Election::new(candidate, now, &mut random);
         Self {
@@ -163,6 +174,9 @@ impl Process {
             stream: Stream::default(),
             streams,
             exiting: false,
+            signalled: false,
+            confirming: None,
+            confirmed: false,
             facts: Facts::new(memory),
             ledger: Ledger::default(),
             leads_now: false,
@@ -181,10 +195,16 @@ impl Process {
         Some(self.driver.remove(index))
     }
 
-    /// Its `operation_timeout` is over: true if it was still waited for.
-    pub(super) fn timed_out(&mut self, call: CallId) -> bool {
-        let driven = self.driver.iter_mut().find(|d| d.call == call);
-        driven.is_some_and(|d| !std::mem::replace(&mut d.timed_out, true))
+    /// Its `operation_timeout` is over: what it was, if it was still waited for.
+    pub(super) fn timed_out(&mut self, call: CallId) -> Option<Call> {
+        let driven = self.driver.iter_mut().find(|d| d.call == call)?;
+        (!std::mem::replace(&mut driven.timed_out, true)).then_some(driven.kind)
+    }
+
+    /// Nobody waits for this call any more.
+    pub(super) fn gave_up(&self, call: CallId) -> bool {
+        let driven = self.driver.iter().find(|d| d.call == call);
+        driven.is_none_or(|d| d.timed_out)
     }
 
     /// The status goes into the channel; true if it is another one.
@@ -197,9 +217,5 @@ impl Process {
             self.files.wake();
         }
         changed
-    }
-
-    pub(super) fn effects(&mut self) -> Vec<Effect> {
-        std::iter::from_fn(|| self.election.next_effect()).collect()
     }
 }

@@ -5,15 +5,17 @@
 //! it; a failover discards a suffix of what it has not. Filters and updates
 //! are the election's own reference, to which those that ship are compared.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::election::mutation::planted;
 use crate::election::{
-    Found, Identity, Lease, Operation, Outcome, Revision, WallMillis, reference,
+    Found, Identity, Lease, Operation, Outcome, Revision, Token, WallMillis, reference,
 };
 
 /// As in `store/mongo/document.rs`.
 pub(super) const HISTORY_MAX: usize = 20;
+/// States of which a backup is kept.
+const BACKUPS_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Document {
@@ -83,8 +85,9 @@ pub(super) struct ReplicaSet {
     seq: u64,
     deposed: Option<Deposed>,
     pub(super) waiting: Vec<Waiting>,
-    /// Every revision that a majority ever had.
-    pub(super) durable: BTreeSet<Revision>,
+    /// Every revision that a majority ever had: the token it came with, and
+    /// its place in the order of commits.
+    pub(super) durable: BTreeMap<Revision, (Token, u64)>,
     /// Older states, as backups have them.
     pub(super) backups: Vec<Stored>,
     pub(super) no_primary_until: u64,
@@ -164,7 +167,7 @@ impl ReplicaSet {
             seq: 0,
             deposed: None,
             waiting: Vec::new(),
-            durable: BTreeSet::new(),
+            durable: BTreeMap::new(),
             backups: Vec::new(),
             no_primary_until: 0,
             no_majority_until: 0,
@@ -272,10 +275,12 @@ impl ReplicaSet {
             };
             let before = std::mem::replace(&mut self.committed, state.clone());
             if let Some(lease) = state.lease() {
-                self.durable.insert(lease.revision);
+                let next = self.durable.len() as u64 + 1;
+                let entry = self.durable.entry(lease.revision);
+                entry.or_insert((lease.token, next));
             }
-            if self.backups.len() < 64 && state.document != Document::Foreign {
-                self.backups.push(state.clone());
+            if state.document != Document::Foreign {
+                self.keep_backup(&state);
             }
             all.push(Committed {
                 before,
@@ -284,6 +289,23 @@ impl ReplicaSet {
             });
         }
         all
+    }
+
+    /// Keeps some states of every age.
+    fn keep_backup(&mut self, state: &Stored) {
+        if self.backups.len() < BACKUPS_MAX {
+            self.backups.push(state.clone());
+        } else {
+            let place = (self.seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+            self.backups[place % BACKUPS_MAX] = state.clone();
+        }
+    }
+
+    /// The place of a document in the order of commits, and the newest place
+    /// that there is; `None` if no majority ever had it.
+    pub(super) fn order(&self, revision: Revision) -> (Option<u64>, u64) {
+        let order = self.durable.get(&revision).map(|(_, order)| *order);
+        (order, self.durable.len() as u64)
     }
 
     /// The answers that are due now.

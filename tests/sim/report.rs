@@ -1,6 +1,176 @@
-//! Words for a trace.
+//! Words for a trace: what a person reads of a run.
 
-use crate::election::{Found, Input, Lease, Operation, Outcome, Watch};
+use std::fmt::Write as _;
+
+use super::SECOND;
+use super::cluster::Machine;
+use super::files::Memory;
+use super::invariants::Violation;
+use super::replica_set::{Committed, Document, Writer};
+use super::run::{Ran, Setup, run};
+use crate::election::{Found, Input, Lease, Operation, Outcome, Transition, Watch};
+
+/// How to read the lines.
+const LEGEND: &str = "each line: true time, who (p1 is the second process that was started, in \
+                      its machine m and status directory d), what; -- is a trouble, == the store";
+
+/// A seed in which nothing broke.
+pub(super) fn good(setup: &Setup, lines: usize) -> String {
+    let ran = run(&Setup {
+        traced: true,
+        ..setup.clone()
+    });
+    let mut text = format!("seed {}: every invariant holds\n", setup.seed);
+    text += &body(&ran, lines);
+    text
+}
+
+/// A seed in which something broke, by the smallest run that was found.
+pub(super) fn failed(
+    setup: &Setup,
+    smallest: &Setup,
+    violation: &Violation,
+    lines: usize,
+) -> String {
+    let ran = run(&Setup {
+        traced: true,
+        ..smallest.clone()
+    });
+    let invariant = violation.invariant;
+    let meaning = meaning(invariant);
+    let mut text = format!("seed {}: {invariant} is broken: {meaning}\n", setup.seed);
+    if smallest.faults.is_some() {
+        text += "this is the smallest run found in which it is: fewer kinds of faults, fewer \
+                 troubles, fewer candidates\n";
+    }
+    text += &body(&ran, lines);
+    let evidence = ran
+        .violation
+        .as_ref()
+        .map_or(&violation.evidence, |v| &v.evidence);
+    let after = ran.lasted as f64 / SECOND as f64;
+    let _ = writeln!(
+        text,
+        "after {after:.3} s {invariant} is broken: {meaning}\n    {evidence}"
+    );
+    let _ = write!(text, "again: make replay SEED={}", setup.seed);
+    text
+}
+
+fn body(ran: &Ran, lines: usize) -> String {
+    let mut text = String::from("candidates\n");
+    for candidate in &ran.candidates {
+        let _ = writeln!(text, "    {candidate}");
+    }
+    let faults = ran.faults.list();
+    let _ = writeln!(
+        text,
+        "{} kinds of faults, {} planned troubles",
+        faults.len(),
+        ran.planned.len()
+    );
+    for fault in faults {
+        let _ = writeln!(text, "    {:<16} {}", format!("{fault:?}"), fault.words());
+    }
+    let _ = writeln!(text, "{LEGEND}");
+    let from = ran.trace.len().saturating_sub(lines);
+    if from > 0 {
+        let _ = writeln!(text, "    … {from} lines before (make replay shows them)");
+    }
+    for (at, line) in &ran.trace[from..] {
+        let _ = writeln!(text, "{:>9.3} s  {line}", *at as f64 / SECOND as f64);
+    }
+    text
+}
+
+/// The rule in words, as in `docs/protocol.md`.
+fn meaning(invariant: &str) -> &str {
+    match invariant {
+        "I1" => "at most one claim has authority at any instant",
+        "I2" => "authority comes only from an acknowledged write, counted from before it was sent",
+        "I3" => "the token grows with every acquisition and is never reused",
+        "I4" => "file, HTTP and metrics say \"not leader\" by valid_until",
+        "I6" => "release only after the workload is gone",
+        "I7" => "an unknown outcome never grants or extends",
+        "I8" => "a follower writes only with a cause",
+        "I9" => "no wall clock decides anything",
+        "I10" => "somebody leads when nothing is in the way",
+        "I11" => "no foreign document is overwritten, and every queue is bounded",
+        "assertion" => "the code asserts what only a bug can break",
+        rule => rule,
+    }
+}
+
+/// A candidate in a line of the header.
+pub(super) fn candidate(machine: &Machine) -> String {
+    let t = machine.tunables.timings;
+    let workload = match machine.confirms_within {
+        Some(within) => format!("confirms within {:.3} s", within as f64 / SECOND as f64),
+        None => "never confirms".to_owned(),
+    };
+    format!(
+        "m{} {}: lease_duration {:?}, renew_deadline {:?}, renew_interval {:?}, retry_interval \
+         {:?}, operation_timeout {:?}, handoff_delay {:?}, clock at {:.3}, {}, its workload {workload}",
+        machine.boot,
+        machine.identity,
+        t.lease_duration(),
+        t.renew_deadline(),
+        t.renew_interval(),
+        t.retry_interval(),
+        t.operation_timeout(),
+        machine.tunables.handoff_delay,
+        machine.rate as f64 / 1000.0,
+        if machine.streams {
+            "change streams"
+        } else {
+            "polls"
+        },
+    )
+}
+
+/// What a status directory tells a process that starts.
+pub(super) fn memory(memory: &Memory) -> String {
+    let Memory {
+        claim,
+        token,
+        lease_longest,
+        informed: _,
+    } = memory;
+    let claim = claim.map_or(String::new(), |claim| {
+        format!(", proven dead: {}", short(claim))
+    });
+    let longest = lease_longest.map_or(String::new(), |longest| {
+        format!(", longest lease {longest:?}")
+    });
+    format!("token {token}{longest}{claim}")
+}
+
+/// What became durable, and by whom.
+pub(super) fn committed(committed: &Committed) -> String {
+    let by = match committed.by {
+        Writer::Process(process) => format!("p{process}"),
+        Writer::Operator => "a person".to_owned(),
+    };
+    let now = match &committed.after.document {
+        Document::Missing => "[missing]".to_owned(),
+        Document::Lease(it) => lease(it),
+        Document::Foreign => "[foreign]".to_owned(),
+    };
+    format!("== a majority has what {by} wrote: {now}")
+}
+
+pub(super) fn transition(transition: &Transition) -> String {
+    let Transition {
+        from,
+        to,
+        reason,
+        token,
+        lasted,
+    } = transition;
+    let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
+    let token = token.map_or(String::new(), |token| format!(", token {token}"));
+    format!("is {to}{reason}{token}; it was {from} for {lasted:?}")
+}
 
 fn short(id: impl std::fmt::Display) -> String {
     id.to_string().chars().take(6).collect()

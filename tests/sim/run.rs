@@ -1,5 +1,7 @@
-//! Seeds: one, many, the smallest set of faults that fails, and the tests.
+//! Seeds: one, many, and the tests.
 
+use std::fmt;
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use super::invariants::healing::{self, Longest};
 use super::invariants::{Violation, wall_clocks_decide_nothing};
 use super::process::LEASE_MAX;
 use super::{RUN, SECOND};
+use super::{minimal, report};
 use crate::election::mutation::{self, Mutation};
 
 /// The slowest clock, per mille of the fastest: 3/4 of it is the bound of the
@@ -19,6 +22,8 @@ pub(super) const SLOWEST: u64 = 760;
 const SEEDS: u64 = 20_000;
 /// After this many seeds one is run again with steady wall clocks.
 const STEADY_EVERY: u64 = 50;
+/// Lines of the trace that a failing test prints.
+const LINES: usize = 60;
 
 /// What a run came to.
 pub(super) struct Ran {
@@ -26,15 +31,25 @@ pub(super) struct Ran {
     pub(super) coverage: Coverage,
     pub(super) decisions: (u64, u64),
     pub(super) faults: Faults,
-    pub(super) trace: Vec<String>,
+    /// When each planned trouble came.
+    pub(super) planned: Vec<u64>,
+    /// How long it lasted, in true nanoseconds.
+    pub(super) lasted: u64,
+    pub(super) trace: Vec<(u64, String)>,
+    /// Each candidate in a line.
+    pub(super) candidates: Vec<String>,
 }
 
 /// How a run is set up.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) seed: u64,
     /// `None`: as the seed says.
     pub(super) faults: Option<Faults>,
+    /// The instants of the planned troubles that come; `None`: all do.
+    pub(super) kept: Option<Vec<u64>>,
+    /// Not more candidates than this.
+    pub(super) candidates: u64,
     pub(super) slowest: u64,
     pub(super) traced: bool,
     /// Wall clocks and servers' clocks are never set.
@@ -46,6 +61,8 @@ impl Setup {
         Self {
             seed,
             faults: None,
+            kept: None,
+            candidates: u64::MAX,
             slowest: SLOWEST,
             traced: false,
             steady: false,
@@ -54,10 +71,13 @@ impl Setup {
 }
 
 /// Ten minutes of faults, then peace until somebody must lead.
-pub(super) fn run(setup: Setup) -> Ran {
-    let mut world = World::new(setup.seed, setup.faults, setup.slowest);
-    world.trace = setup.traced.then(Vec::new);
-    world.skewed = !setup.steady;
+pub(super) fn run(setup: &Setup) -> Ran {
+    let mut world = World::new(setup);
+    let planned = world.plan.iter().map(|planned| planned.at).collect();
+    let candidates = match setup.traced {
+        true => world.machines.iter().map(report::candidate).collect(),
+        false => Vec::new(),
+    };
     let end = catch_unwind(AssertUnwindSafe(|| live(&mut world, setup.slowest)));
     if let Err(panic) = end {
         let text = panic
@@ -75,7 +95,10 @@ pub(super) fn run(setup: Setup) -> Ran {
         coverage: world.coverage,
         decisions: world.decisions,
         faults: world.faults,
+        planned,
+        lasted: world.now,
         trace: world.trace.unwrap_or_default(),
+        candidates,
     }
 }
 
@@ -104,73 +127,89 @@ fn live(world: &mut World, slowest: u64) {
     world.found(healing::check(leaders, bound));
 }
 
-/// Fewer and fewer kinds of faults, as long as the same invariant breaks.
-pub(super) fn shrink(setup: Setup, invariant: &str) -> Faults {
-    let mut faults = run(setup).faults;
-    for fault in faults.list() {
-        let fewer = faults.without(fault);
-        let again = run(Setup {
-            faults: Some(fewer),
-            ..setup
-        });
-        if again.violation.is_some_and(|v| v.invariant == invariant) {
-            faults = fewer;
-        }
-    }
-    faults
+/// What many runs came to.
+#[derive(Default)]
+pub(super) struct Walked {
+    coverage: Coverage,
+    seeds: u64,
+    /// True time of the simulated machines.
+    simulated: Duration,
+    /// Of all threads: the machine may be busy with other things.
+    cpu: Duration,
 }
 
-/// What is printed of a failing seed.
-fn explain(setup: Setup, violation: &Violation, lines: usize) -> String {
-    let faults = shrink(setup, violation.invariant);
-    let ran = run(Setup {
-        faults: Some(faults),
-        traced: true,
-        ..setup
-    });
-    let from = ran.trace.len().saturating_sub(lines);
-    format!(
-        "seed {}: {violation:?}\nthe fewest faults with which it fails: {:?}\n{}\n\
-         again: make replay SEED={}",
-        setup.seed,
-        faults.list(),
-        ran.trace[from..].join("\n"),
-        setup.seed,
-    )
+impl Walked {
+    fn add(&mut self, other: &Self) {
+        let Self {
+            coverage,
+            seeds,
+            simulated,
+            cpu,
+        } = other;
+        self.coverage.add(coverage);
+        self.seeds += seeds;
+        self.simulated += *simulated;
+        self.cpu += *cpu;
+    }
+}
+
+impl fmt::Display for Walked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hours, cpu) = (
+            self.simulated.as_secs_f64() / 3600.0,
+            self.cpu.as_secs_f64(),
+        );
+        write!(
+            f,
+            "{} seeds, {hours:.0} simulated hours in {cpu:.0} s of CPU: {:.0} hours a minute on one core",
+            self.seeds,
+            hours / cpu * 60.0
+        )
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    spent.try_into().unwrap_or_default()
 }
 
 /// Runs many seeds on all cores; stops at the first failure.
-pub(super) fn walk(seeds: std::ops::Range<u64>, slowest: u64) -> Result<Coverage, String> {
+pub(super) fn walk(seeds: std::ops::Range<u64>, slowest: u64) -> Result<Walked, String> {
     let next = std::sync::atomic::AtomicU64::new(seeds.start);
     let failed = std::sync::atomic::AtomicBool::new(false);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let order = std::sync::atomic::Ordering::Relaxed;
     let one = || {
-        let mut coverage = Coverage::default();
+        let mut walked = Walked::default();
+        let begun = thread_cpu();
         loop {
             let seed = next.fetch_add(1, order);
             if seed >= seeds.end || failed.load(order) {
-                return Ok(coverage);
+                walked.cpu = thread_cpu().saturating_sub(begun);
+                return Ok(walked);
             }
             let setup = Setup {
                 slowest,
                 ..Setup::new(seed)
             };
-            let ran = run(setup);
-            coverage.add(&ran.coverage);
+            let ran = run(&setup);
+            walked.coverage.add(&ran.coverage);
+            walked.seeds += 1;
+            walked.simulated += Duration::from_nanos(ran.lasted);
             let mut violation = ran.violation;
             if violation.is_none() && seed.is_multiple_of(STEADY_EVERY) {
-                violation = unsteady(setup, ran.decisions);
+                violation = unsteady(&setup, ran.decisions);
+                walked.simulated += Duration::from_nanos(ran.lasted);
             }
             if let Some(violation) = violation {
                 failed.store(true, order);
-                return Err(explain(setup, &violation, 60));
+                return Err(minimal::explain(&setup, &violation, LINES));
             }
         }
     };
     std::thread::scope(|scope| {
         let walkers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
-        let mut all = Coverage::default();
+        let mut all = Walked::default();
         for walker in walkers {
             all.add(&walker.join().expect("a walker does not panic")?);
         }
@@ -179,12 +218,17 @@ pub(super) fn walk(seeds: std::ops::Range<u64>, slowest: u64) -> Result<Coverage
 }
 
 /// I9: the same seed with steady wall clocks.
-pub(super) fn unsteady(setup: Setup, decisions: (u64, u64)) -> Option<Violation> {
-    let steady = run(Setup {
+pub(super) fn unsteady(setup: &Setup, decisions: (u64, u64)) -> Option<Violation> {
+    let steady = run(&Setup {
         steady: true,
-        ..setup
+        ..setup.clone()
     });
     wall_clocks_decide_nothing::check(decisions, steady.decisions)
+}
+
+/// Past the harness, which shows what a test prints only when it fails.
+fn tell(text: &impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -197,8 +241,9 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn all_invariants_hold_whatever_happens_within_the_ratio() {
-    if let Err(failure) = walk(0..number("SIM_SEEDS").unwrap_or(SEEDS), SLOWEST) {
-        panic!("{failure}");
+    match walk(0..number("SIM_SEEDS").unwrap_or(SEEDS), SLOWEST) {
+        Ok(walked) => tell(&format!("simulation: {walked}")),
+        Err(failure) => panic!("{failure}"),
     }
 }
 
@@ -207,7 +252,7 @@ fn all_invariants_hold_whatever_happens_within_the_ratio() {
 fn survey() {
     let mut broken = std::collections::BTreeMap::<_, (u64, u64, String)>::new();
     for seed in 0..number("SURVEY").unwrap_or(0) {
-        if let Some(violation) = run(Setup::new(seed)).violation {
+        if let Some(violation) = run(&Setup::new(seed)).violation {
             let text = violation.evidence;
             broken
                 .entry(violation.invariant)
@@ -226,15 +271,10 @@ fn soak() {
     };
     let first = number("SOAK_FIRST").unwrap_or(1 << 32);
     match walk(first..first + seeds, SLOWEST) {
-        Ok(coverage) => {
-            #[allow(clippy::print_stdout, reason = "what was asked for")]
-            {
-                println!(
-                    "{coverage}{seeds} seeds from {first}, {} simulated hours",
-                    seeds / 6
-                );
-            }
-            assert_eq!(coverage.missing(), Vec::<String>::new(), "never hit");
+        Ok(walked) => {
+            let missing = walked.coverage.missing();
+            tell(&format!("{}from seed {first}: {walked}", walked.coverage));
+            assert_eq!(missing, Vec::<String>::new(), "never hit");
         }
         Err(failure) => panic!("{failure}"),
     }
@@ -254,12 +294,15 @@ fn replay() {
             .find(named)
             .expect("a mutation of that name")
     });
+    let lines = number("REPLAY_LINES").map_or(usize::MAX, |n| n as usize);
     mutation::with(mutation, || {
         let setup = Setup::new(seed);
-        let ran = run(setup);
-        let lines = number("REPLAY_LINES").map_or(usize::MAX, |n| n as usize);
-        if let Some(violation) = ran.violation {
-            panic!("{}", explain(setup, &violation, lines));
+        let ran = run(&setup);
+        let violation = ran.violation;
+        let violation = violation.or_else(|| unsteady(&setup, ran.decisions));
+        match violation {
+            Some(violation) => panic!("{}", minimal::explain(&setup, &violation, lines)),
+            None => tell(&report::good(&setup, lines)),
         }
     });
 }
@@ -267,7 +310,7 @@ fn replay() {
 #[test]
 fn a_run_is_decided_by_its_seed() {
     let traced = |seed| {
-        let ran = run(Setup {
+        let ran = run(&Setup {
             traced: true,
             ..Setup::new(seed)
         });
@@ -282,7 +325,7 @@ fn a_run_is_decided_by_its_seed() {
 #[test]
 fn i1_breaks_when_clock_rates_differ_too_much_so_the_check_works() {
     let broken = (0..200).find_map(|seed| {
-        let ran = run(Setup {
+        let ran = run(&Setup {
             slowest: 300,
             ..Setup::new(seed)
         });

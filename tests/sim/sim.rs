@@ -16,6 +16,7 @@ mod files;
 mod happen;
 mod invariants;
 mod ledger;
+mod minimal;
 mod network;
 mod observer;
 mod planted_bugs;

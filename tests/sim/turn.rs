@@ -2,10 +2,11 @@
 
 use super::MS;
 use super::cluster::{Event, World};
-use super::files::{Health, Round, Says};
+use super::coverage::{Hit, Path};
+use super::files::{Health, Memory, Round, Says};
 use super::process::{Class, Cut};
 use crate::election::mutation::planted;
-use crate::election::{Authority, Effect, Input, Outcome, Status};
+use crate::election::{Authority, Effect, Input, Notice, Outcome, Status};
 
 impl World {
     /// Lets a process do all that waits.
@@ -48,27 +49,29 @@ impl World {
         let p = &mut self.processes[process];
         let valid_until = |status: &Status| status.authority.map(|a: Authority| a.valid_until);
         let before = valid_until(p.election.status());
-        let acknowledgement = matches!(
-            &input,
+        let acknowledged = match &input {
             Input::Reply {
+                call,
                 outcome: Outcome::Applied(_),
-                ..
-            }
-        );
+            } => Some(*call),
+            _ => None,
+        };
+        p.signalled = input == Input::StepDown;
+        p.confirmed = acknowledged.is_some() && p.confirming == acknowledged;
         if let Input::Reconfigure(tunables) = &input {
             p.tunables = *tunables;
         }
         p.election.handle(now, input, &mut p.random);
         let after = valid_until(p.election.status());
         p.leads_now = after.is_some();
-        self.after_turn(process, now, before, after, acknowledgement);
+        self.after_turn(process, now, before, after, acknowledged);
         match self.processes[process].stall_next.take() {
             Some((cut, length)) => {
                 if cut == Cut::BeforeEffects {
                     self.first_half(process);
                 }
                 self.processes[process].cut = Some(cut);
-                self.coverage.hit("path", "cut in a turn");
+                self.coverage.hit(Hit::Path(Path::CutInTurn));
                 self.freeze(process, self.now + length);
             }
             None => self.finish(process, Cut::BeforePublish),
@@ -101,27 +104,48 @@ impl World {
     }
 
     fn carry_out(&mut self, process: usize) {
-        for effect in self.processes[process].effects() {
+        let mut went_back = false;
+        while let Some(effect) = self.processes[process].election.next_effect() {
             match effect {
                 Effect::Call { id, operation } => self.send(process, id, operation),
                 Effect::Demote => self.processes[process].files.flush(),
-                Effect::Remember { claim, token } => {
-                    self.processes[process].files.remember = Some((claim, token));
+                Effect::Remember {
+                    claim,
+                    token,
+                    lease_longest,
+                } => {
+                    let p = &mut self.processes[process];
+                    p.files.remember = Some(Memory {
+                        claim,
+                        token,
+                        lease_longest: Some(lease_longest),
+                        informed: p.facts.knowledge.informed,
+                    });
                 }
                 Effect::Transition(transition) => {
-                    self.note(|| format!("p{process} {transition:?}"));
-                    self.coverage.transition(&transition);
+                    self.note(|| format!("p{process} {}", super::report::transition(&transition)));
+                    let signalled = self.processes[process].signalled;
+                    self.coverage.transition(&transition, signalled);
                     if let Some(token) = self.processes[process].published.stepping_down {
                         self.workload_ends(process, token);
                     }
                 }
-                Effect::Notice(notice) => self.noticed(process, &notice),
+                Effect::Notice(notice) => {
+                    went_back |= matches!(notice, Notice::StoreWentBack { .. });
+                    self.noticed(process, &notice);
+                }
                 Effect::Exit => {
                     self.processes[process].exiting = true;
                     let at = self.now + 250 * MS;
                     self.at(at, Event::Exited { process });
                 }
             }
+        }
+        if std::mem::take(&mut self.processes[process].confirmed) {
+            self.coverage.hit(Hit::Path(match went_back {
+                true => Path::WentBackBelieved,
+                false => Path::WentBackRefuted,
+            }));
         }
     }
 
@@ -151,14 +175,21 @@ impl World {
         let boot = self.machines[p.machine].boot;
         let directory = &mut self.directories[p.directory];
         if !matches!(directory.health, Health::Hangs | Health::ReadOnly)
-            && let Some((claim, token)) = p.files.remember.take()
+            && let Some(memory) = p.files.remember.take()
         {
-            let inode = directory.inode;
+            let Memory {
+                claim,
+                token,
+                lease_longest,
+                informed,
+            } = memory;
             directory.record = Some(super::files::Record {
                 claim,
                 token,
+                lease_longest,
+                informed,
                 boot,
-                inode,
+                inode: directory.inode,
             });
         }
         let facts = &p.facts;

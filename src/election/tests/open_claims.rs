@@ -19,7 +19,7 @@ fn unanswered() -> (Node, Operation, Stored) {
 }
 
 fn recorded(node: &Node) -> Option<Claim> {
-    node.remembered.last().and_then(|(claim, _)| *claim)
+    node.remembered.last().and_then(|(claim, _, _)| *claim)
 }
 
 #[test]

@@ -17,11 +17,9 @@ pub(in crate::sim) struct Leading {
 
 /// Two processes with one claim are two leaders as well: a forked machine.
 pub(in crate::sim) fn check(leading: &[Leading]) -> Option<Violation> {
-    let first = leading.first()?;
-    let other = leading.iter().find(|l| {
-        let same = l.claim == first.claim && l.process == first.process;
-        !same && !l.excused && !first.excused
-    })?;
+    let mut sure = leading.iter().filter(|l| !l.excused);
+    let first = sure.next()?;
+    let other = sure.find(|l| (l.claim, l.process) != (first.claim, first.process))?;
     violation("I1", format!("{first:?} beside {other:?}"))
 }
 
@@ -50,5 +48,15 @@ mod tests {
         assert!(check(&[leading(0, 1, false), leading(1, 2, false)]).is_some());
         assert!(check(&[leading(0, 1, false), leading(1, 1, false)]).is_some());
         assert_eq!(check(&[leading(0, 1, false), leading(1, 1, true)]), None);
+    }
+
+    #[test]
+    fn an_excused_one_does_not_hide_two_others() {
+        let three = [
+            leading(0, 1, true),
+            leading(1, 2, false),
+            leading(2, 3, false),
+        ];
+        assert!(check(&three).is_some());
     }
 }
