@@ -15,7 +15,7 @@ use super::process::{CALLS_MAX, LEASE_MAX};
 use super::replica_set::{Committed, Document, HISTORY_MAX, Stored, Writer};
 use crate::election::mutation::planted;
 use crate::election::{
-    BootTime, CallId, Claim, Found, Input, Notice, Operation, Outcome, Token, Watch,
+    BootTime, CallId, Claim, Found, Input, Lease, Notice, Operation, Outcome, Token, Watch,
 };
 
 /// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
@@ -175,7 +175,7 @@ impl World {
 
     /// A person damaged the document: the holder that it named may lead on,
     /// and this cannot be known to whoever was not told of it before.
-    fn excuse_the_ignorant(&mut self, after: &Stored) {
+    fn excuse_the_ignorant(&mut self, before: &Stored, after: &Stored) {
         let restored = after.lease().map(|l| self.set.order(l.revision));
         let order = match (&after.document, restored) {
             (Document::Missing, _) if self.set.durable.is_empty() => return,
@@ -183,7 +183,20 @@ impl World {
             (_, Some((Some(order), newest))) if order < newest => order,
             (Document::Lease(_) | Document::Foreign, _) => return,
         };
-        let (until, token) = (self.now + LEASE_MAX.as_nanos() as u64, self.token_highest);
+        // Where tokens began anew after an earlier loss they do not tell any
+        // more what is newer: what this damage brings may look like progress
+        // to everybody.
+        let claim_of = |l: &Lease| l.holder.as_ref().map(|h| h.claim);
+        let began_anew = before.lease().is_some_and(|l| l.token < self.token_highest);
+        let another = before
+            .lease()
+            .zip(after.lease())
+            .is_some_and(|(old, new)| new.token == old.token && claim_of(new) != claim_of(old));
+        let token = match began_anew || another {
+            true => Token::MAX,
+            false => self.token_highest,
+        };
+        let until = self.now + LEASE_MAX.as_nanos() as u64;
         self.damages.push(Damage {
             until,
             token,
@@ -334,7 +347,7 @@ impl World {
         }));
         let process = match *by {
             Writer::Process(process) => process,
-            Writer::Operator => return self.excuse_the_ignorant(after),
+            Writer::Operator => return self.excuse_the_ignorant(before, after),
         };
         let Some(lease) = after.lease() else {
             return;
