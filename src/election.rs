@@ -373,7 +373,7 @@ impl Election {
                 }
             }
             None if believed => self.observe(Found::Lease(lease), turn),
-            None => self.read_soon(turn.now),
+            None => self.fall_behind(turn.now),
         }
     }
 

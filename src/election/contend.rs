@@ -239,14 +239,17 @@ impl Election {
         }
     }
 
-    /// The true outcome of an acquisition that had been given up as unknown:
-    /// no authority comes from it, only the hint to look.
+    /// The true outcome of a call that had been given up as unknown: no
+    /// authority comes from it, only the hint to look.
     fn late_reply(&mut self, call: CallId, outcome: &Outcome, turn: &mut Turn<'_>) {
         match outcome {
             Outcome::Rejected | Outcome::Failed => self.pending.retain(|p| p.call != call),
             Outcome::Applied(_) if self.pending.iter().any(|p| p.call == call) => {
                 self.fall_behind(turn.now);
             }
+            // The answer to an old read. The filters keep what is foreign from
+            // being written to, but the next write should know of it.
+            Outcome::Applied(Found::Foreign(_)) => self.fall_behind(turn.now),
             Outcome::Applied(_) | Outcome::Unknown => {}
         }
     }

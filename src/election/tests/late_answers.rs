@@ -120,6 +120,19 @@ fn a_foreign_document_in_the_late_answer_to_an_old_read_ends_nothing() {
 }
 
 #[test]
+fn i11_after_a_foreign_document_in_a_late_answer_a_contender_reads_before_it_writes() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = Node::start("b", at(1));
+    let (old, _) = b.take_call();
+    b.reply(at(4), old, Outcome::Unknown);
+    b.run(at(8), &mut stored);
+    let foreign = Found::Foreign("somebody else's".to_owned());
+    b.reply(at(8), old, Outcome::Applied(foreign));
+    let (_, next) = b.take_call();
+    assert_eq!(next, Operation::Read { confirm: false });
+}
+
+#[test]
 fn an_adoption_that_meets_a_pause_steps_down_for_it() {
     let mut stored = Stored::default();
     let mut a = Node::start("a", at(0));
