@@ -24,7 +24,7 @@ macro_rules! planted {
     };
 }
 #[path = "../../src/election/reference.rs"]
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, clippy::nonminimal_bool)]
 mod reference;
 
 const NAME: &str = "orders";
