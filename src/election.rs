@@ -112,6 +112,8 @@ pub struct Election {
     /// When leadership was last lost by deadline.
     deadline_loss: Option<BootTime>,
     watch_open: bool,
+    /// Its workload cannot work: it leaves the lease to others.
+    unhealthy: bool,
     /// Set by [`Input::Shutdown`].
     shutdown: Option<Shutdown>,
     reading: Option<Reading>,
@@ -235,6 +237,7 @@ impl Election {
             eager_at: now,
             deadline_loss: None,
             watch_open: false,
+            unhealthy: false,
             shutdown: None,
             reading: None,
             read_due: Some(now),
@@ -298,6 +301,7 @@ impl Election {
             Input::PrimaryChanged => self.primary_changed(turn),
             Input::Demoted { shown } => self.demoted(shown),
             Input::WorkloadDone { token } => self.workload_done(token),
+            Input::Health { healthy } => self.health(healthy, turn),
             Input::StepDown => self.stop(Reason::Requested, None, turn),
             Input::Shutdown => self.shut_down(turn),
             Input::Reconfigure(tunables) => {
@@ -384,6 +388,13 @@ impl Election {
             }
         } else if self.read_due.is_some() {
             self.read_soon(turn.now);
+        }
+    }
+
+    fn health(&mut self, healthy: bool, turn: &mut Turn<'_>) {
+        self.unhealthy = !healthy;
+        if self.unhealthy && !planted!(UnhealthyLeads) {
+            self.stop(Reason::Unhealthy, None, turn);
         }
     }
 

@@ -198,6 +198,12 @@ impl Elector {
         let _ = self.inputs.send(Input::StepDown).await;
     }
 
+    /// Says whether the workload can do its work. While it cannot, this
+    /// candidate steps down and leaves the lease to others.
+    pub async fn set_healthy(&self, healthy: bool) {
+        let _ = self.inputs.send(Input::Health { healthy }).await;
+    }
+
     /// Confirms that the workload stopped what it did under `token`.
     pub async fn workload_done(&self, token: Token) {
         let _ = self.inputs.send(Input::WorkloadDone { token }).await;

@@ -102,7 +102,12 @@ impl Election {
                 self.lead_unrenewed(attempt, turn);
             }
             Decision::Adopt(attempt) => self.adopt(attempt, turn),
-            Decision::Release(ended) => self.release(&ended, turn),
+            Decision::Release(ended) => {
+                // Its answer shows more than a read beside it, which could be
+                // answered from before the release.
+                self.read_due = self.read_due.filter(|due| *due > turn.now);
+                self.release(&ended, turn);
+            }
         }
         earliest([wait, self.next_read()])
     }
@@ -369,8 +374,10 @@ impl Election {
         self.pending.clear();
         self.ended.clear();
         self.observe(Found::Lease(lease), turn);
-        if self.shutdown.is_some() || tenure.valid_until() <= turn.now {
+        let unwanted = self.unhealthy && !planted!(UnhealthyLeads);
+        if self.shutdown.is_some() || unwanted || tenure.valid_until() <= turn.now {
             let asked = self.shutdown.map(|_| Reason::Shutdown);
+            let asked = asked.or(unwanted.then_some(Reason::Unhealthy));
             let reason = asked.unwrap_or(Reason::Deadline);
             let ended = self.end(&tenure, reason, None);
             push_bounded(&mut self.ended, ended);

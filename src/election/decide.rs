@@ -44,10 +44,17 @@ impl Election {
         stay_out.max(quarantine).unwrap_or_default()
     }
 
+    /// Whether the lease is left to others however long that takes: the
+    /// workload here could do nothing with it.
+    fn abstains(&self) -> bool {
+        self.unhealthy && !planted!(UnhealthyContends)
+    }
+
     pub(super) fn decide(&self, now: BootTime) -> Decision {
         match &self.view.document {
             Document::Foreign(_) if planted!(ForeignOverwritten) => Decision::Create,
             Document::NotRead | Document::Foreign(_) => Decision::Wait(None),
+            Document::Missing if self.abstains() => Decision::Wait(None),
             Document::Missing if self.gate() > now => Decision::Wait(Some(self.gate())),
             Document::Missing => Decision::Create,
             Document::Lease(lease) => match &lease.holder {
@@ -58,7 +65,7 @@ impl Election {
     }
 
     fn decide_free(&self, lease: &Lease, now: BootTime) -> Decision {
-        if lease.paused || !self.token_can_grow(lease) {
+        if lease.paused || self.abstains() || !self.token_can_grow(lease) {
             return Decision::Wait(None);
         }
         let reserved = lease
@@ -77,7 +84,8 @@ impl Election {
     }
 
     fn decide_held(&self, lease: &Lease, holder: &Holder, now: BootTime) -> Decision {
-        let closed = lease.paused || self.gate() > now || !self.token_can_grow(lease);
+        let barred = lease.paused || self.abstains() || !self.token_can_grow(lease);
+        let closed = barred || self.gate() > now;
         let entry = |reason| HistoryEntry {
             token: lease.token,
             identity: holder.identity.clone(),
@@ -111,7 +119,7 @@ impl Election {
             let stranger = self.stranger(lease, holder);
             return Decision::Adopt(stranger);
         }
-        if (lease.paused && !planted!(PauseIgnored)) || !self.token_can_grow(lease) {
+        if barred && !(planted!(PauseIgnored) && lease.paused) {
             return Decision::Wait(None);
         }
         let namesake = planted!(IdentityIsProof) && holder.identity == self.identity;

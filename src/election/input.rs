@@ -33,6 +33,12 @@ pub enum Input {
         /// The token that it confirms.
         token: Token,
     },
+    /// Whether the workload can do its work. Until it is told otherwise the
+    /// election takes it for healthy; one that is not steps down and does not contend.
+    Health {
+        /// `false`: another replica should lead.
+        healthy: bool,
+    },
     /// Somebody on this machine asked this candidate to step down (SIGUSR1).
     StepDown,
     /// Step down if leading, release, then [`Effect::Exit`](super::Effect::Exit).

@@ -352,12 +352,10 @@ impl Election {
         }
     }
 
-    /// Who was asked to step down leaves the lease to others.
+    /// Who was asked to step down leaves the lease to others. Who did it for its
+    /// workload's health stays out until that is back, and no longer.
     fn stay_out_if_asked(&mut self, reason: Reason, token: Token, now: BootTime) {
-        if matches!(
-            reason,
-            Reason::Requested | Reason::Transferred | Reason::Unhealthy
-        ) {
+        if matches!(reason, Reason::Requested | Reason::Transferred) {
             self.stay_out(token, now);
         }
     }

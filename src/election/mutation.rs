@@ -189,6 +189,12 @@ mutations! {
     /// A candidate that was asked to step down contends at once.
     NoStayOut:
         "who was asked to step down lets another lead first",
+    /// A leader whose workload is unhealthy goes on.
+    UnhealthyLeads:
+        "a leader whose workload is unhealthy steps down",
+    /// A candidate whose workload is unhealthy contends.
+    UnhealthyContends:
+        "a candidate contends only while its workload is healthy",
     /// A candidate that lost by deadline twice contends at once.
     NoBackOff:
         "who lost by deadline twice in ten minutes lets others go first",

@@ -8,6 +8,7 @@ mod broken_invariants;
 mod contending;
 mod drawn;
 mod harness;
+mod health;
 mod late_answers;
 mod losing;
 mod open_claims;

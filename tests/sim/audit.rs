@@ -89,13 +89,16 @@ impl World {
             let renewed = heard.renewed == Some(claim);
             let to_another = |to: Option<&_>| to != Some(me);
             leaders_obey::check(leaders_obey::Turn {
-                leads_on: led == Some(token),
                 rejected: heard.rejected == Some(claim),
                 paused: renewed && asks.is_some_and(|asks| asks.paused),
                 requested: renewed
                     && request.is_some_and(|(t, to)| *t == token && to_another(to.as_ref())),
-                store_went_back: false,
+                ..leaders_obey::Turn::quiet(led == Some(token))
             })
+        });
+        let able = leaders_obey::check(leaders_obey::Turn {
+            unhealthy: p.facts.unhealthy,
+            ..leaders_obey::Turn::quiet(led.is_some())
         });
         let begins = stopping.filter(|token| ledger.stopping != Some(*token));
         let lost = ledger.led.or(ledger.stopping).filter(|_| {
@@ -108,6 +111,7 @@ impl World {
                 reason: status.reason,
                 signalled: heard.signalled,
                 shut_down: heard.shut_down,
+                unhealthy: heard.unhealthy,
                 paused: asks.is_some_and(|asks| asks.paused),
                 requested: request.map(|(token, _)| *token),
                 rejected: heard.rejected.is_some() && heard.rejected == of(token),
@@ -119,6 +123,7 @@ impl World {
         let reconfigured = heard.reconfigured;
         let transferred = begins.filter(|_| status.reason == Some(Reason::Transferred));
         self.found(obeyed);
+        self.found(able);
         self.found(caused);
         let p = &mut self.processes[process];
         p.ledger.transferred = transferred.or(p.ledger.transferred);

@@ -102,11 +102,8 @@ impl World {
         self.coverage.hit(Hit::Said(Said::from(notice)));
         let authority = self.processes[process].election.status().authority;
         self.found(leaders_obey::check(leaders_obey::Turn {
-            leads_on: authority.is_some(),
-            rejected: false,
-            paused: false,
-            requested: false,
             store_went_back: matches!(notice, Notice::StoreWentBack { .. }),
+            ..leaders_obey::Turn::quiet(authority.is_some())
         }));
         self.found(notices_are_true::check(notices_are_true::Said {
             store_went_back: matches!(notice, Notice::StoreWentBack { .. }),
@@ -280,6 +277,7 @@ impl World {
             dead: holder.is_some_and(|claim| facts.dead == Some(claim) && !self.lives(claim)),
             foreign: facts.foreign,
             stays_out,
+            unhealthy: facts.unhealthy,
         })
     }
 

@@ -69,6 +69,7 @@ closed! {
         Pause => "a pause",
         Signal => "a signal",
         Shutdown => "a shutdown",
+        Health => "an unhealthy workload",
     }
 }
 
@@ -179,12 +180,12 @@ impl Asked {
             Reason::Transferred => Some(Self::Transfer),
             Reason::Paused => Some(Self::Pause),
             Reason::Shutdown => Some(Self::Shutdown),
+            Reason::Unhealthy => Some(Self::Health),
             Reason::Acquired
             | Reason::TookOver
             | Reason::Renewed
             | Reason::Deadline
             | Reason::Rejected
-            | Reason::Unhealthy
             | Reason::WorkloadExit
             | Reason::StoreWentBack
             | Reason::Duplicate => None,
@@ -227,9 +228,7 @@ impl Hit {
             Self::Change(Role::Stopping, Role::Leader) => {
                 Some("a claim leads once, and a follower's turn lies before the next one")
             }
-            Self::Reason(Reason::Unhealthy | Reason::WorkloadExit) => {
-                Some("comes with the supervision of a workload")
-            }
+            Self::Reason(Reason::WorkloadExit) => Some("comes with the supervision of a workload"),
             Self::Reason(Reason::Renewed) => Some("a renewal changes no role"),
             Self::Call(Call::Read, Answer::Rejected) => Some("a read has no filter"),
             Self::Landed(Call::Read, _) => Some("a read changes nothing"),

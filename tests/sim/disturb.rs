@@ -93,6 +93,19 @@ impl World {
                 self.operate(planned.fault, &mut dice);
             }
             Fault::Signal => self.input(process, Class::Machine, Input::StepDown),
+            Fault::Unhealthy => {
+                self.input(process, Class::Machine, Input::Health { healthy: false });
+                let input = Box::new(Input::Health { healthy: true });
+                let class = Class::Machine;
+                self.at(
+                    self.now + dice.between(100, 40_000) * MS,
+                    Event::Input {
+                        process,
+                        class,
+                        input,
+                    },
+                );
+            }
             Fault::Reconfigure => {
                 let tunables = Tunables {
                     timings: timings(dice.roll()),

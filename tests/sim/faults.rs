@@ -117,6 +117,8 @@ faults! {
     DiskHangs,
     /// A workload that never confirms.
     WorkloadSilent,
+    /// A workload cannot do its work for a while.
+    Unhealthy,
 }
 
 /// A set of faults.
@@ -208,6 +210,7 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::DiskFull, 2),
     (Fault::DiskReadOnly, 2),
     (Fault::DiskHangs, 2),
+    (Fault::Unhealthy, 3),
 ];
 
 /// The plan of a run of `length`, drawn whole: a kind that is switched off

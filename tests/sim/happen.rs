@@ -160,6 +160,7 @@ impl World {
             p.frozen_until = p.frozen_until.min(self.now);
             p.stall_next = None;
             self.pump(process);
+            self.input(process, Class::Machine, Input::Health { healthy: true });
         }
         let started = SECOND;
         for machine in 0..self.machines.len() {

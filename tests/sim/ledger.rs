@@ -17,6 +17,7 @@ const CALLS_REMEMBERED_MAX: usize = 64;
 pub(super) struct Heard {
     pub(super) signalled: bool,
     pub(super) shut_down: bool,
+    pub(super) unhealthy: bool,
     pub(super) reconfigured: bool,
     /// The document that a reply shows asks its holder for this.
     pub(super) asks: Option<Asks>,
@@ -97,6 +98,7 @@ impl Ledger {
                 self.renewal_owed = held.filter(idle).map(|(_, token)| token);
             }
             Input::Reply { call, outcome } => self.answered(*call, outcome),
+            Input::Health { healthy } => self.heard.unhealthy = !healthy,
             Input::Tick | Input::Watch(_) | Input::Demoted { .. } | Input::WorkloadDone { .. } => {}
         }
     }

@@ -75,6 +75,8 @@ pub(super) struct Facts {
     pub(super) dead: Option<Claim>,
     pub(super) drain: Option<Drain>,
     pub(super) shutdown: bool,
+    /// It was told last that its workload cannot work.
+    pub(super) unhealthy: bool,
     /// Asked to step down: not before this instant, unless another with a higher token led.
     pub(super) stay_out: Option<(BootTime, Token)>,
     pub(super) last_read: Option<CallId>,
@@ -99,6 +101,7 @@ impl Facts {
             dead: memory.claim,
             drain: None,
             shutdown: false,
+            unhealthy: false,
             stay_out: None,
             last_read: None,
             holds: false,
@@ -177,6 +180,7 @@ impl Facts {
                     drain.until = drain.until.min(now);
                 }
             }
+            Input::Health { healthy } => self.unhealthy = !healthy,
             Input::Tick
             | Input::Watch(_)
             | Input::PrimaryChanged

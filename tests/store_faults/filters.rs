@@ -116,9 +116,8 @@ fn leases() -> Vec<Document> {
     all
 }
 
-/// Documents that are not to be touched, by what every filter looks at. (A
-/// holder of another shape is not among that, nor a list that has the awaited
-/// revision: only who read them keeps away.)
+/// Documents that are not to be touched. Their filters see that by themselves,
+/// whatever their sender read before.
 fn foreign() -> Vec<Document> {
     let mut all = Vec::new();
     for lease in [free(), held()] {
@@ -131,6 +130,9 @@ fn foreign() -> Vec<Document> {
             with(lease.clone(), "token", "4"),
             without(lease.clone(), "token"),
             with(lease.clone(), "revision", "1"),
+            with(lease.clone(), "revision", vec![uuid(1)]),
+            with(lease.clone(), "holder", "a"),
+            with(lease.clone(), "holder", doc! { "claim": uuid(1) }),
             without(lease, "revision"),
         ]);
     }

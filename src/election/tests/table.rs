@@ -141,6 +141,14 @@ fn states() -> Vec<Case> {
         );
         (node, stored)
     });
+    case("unhealthy", {
+        let (mut node, mut stored) = follower_of_a();
+        node.input(at(1), Input::Health { healthy: false });
+        stored.lease_mut().holder = None;
+        stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+        node.event(at(1), &stored);
+        (node, stored)
+    });
     case("exited", {
         let (mut node, stored) = follower_of_a();
         node.input(at(1), Input::Shutdown);
@@ -202,6 +210,8 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
             "workload done",
             Some(Input::WorkloadDone { token: token(1) }),
         ),
+        ("unhealthy", Some(Input::Health { healthy: false })),
+        ("healthy", Some(Input::Health { healthy: true })),
         ("step down", Some(Input::StepDown)),
         ("shutdown", Some(Input::Shutdown)),
         ("reconfigure", Some(Input::Reconfigure(tunables()))),

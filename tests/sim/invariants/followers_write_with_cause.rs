@@ -1,6 +1,7 @@
 //! I8: a follower writes only when the lease is free, expired as it observed
 //! it, its own ended claim's, or a proven dead process's; not while paused,
-//! reserved for another, asked to stay out, or where the document is foreign.
+//! reserved for another, asked to stay out, unable to work, or where the
+//! document is foreign.
 
 use super::{Violation, violation};
 use crate::election::{BootTime, Identity, Lease, RESERVATION_MAX};
@@ -20,6 +21,8 @@ pub(in crate::sim) struct Write<'a> {
     pub(in crate::sim) foreign: bool,
     /// It was asked to step down, and neither time nor another's lead excuses it.
     pub(in crate::sim) stays_out: bool,
+    /// It was told that its workload cannot work.
+    pub(in crate::sim) unhealthy: bool,
 }
 
 pub(in crate::sim) fn check(write: Write<'_>) -> Option<Violation> {
@@ -35,6 +38,9 @@ pub(in crate::sim) fn check(write: Write<'_>) -> Option<Violation> {
     }
     if write.stays_out {
         return because("it was asked to step down");
+    }
+    if write.unhealthy {
+        return because("its workload is unhealthy");
     }
     let waited = write.now.since(first);
     match &lease.holder {
@@ -97,6 +103,7 @@ mod tests {
             dead: false,
             foreign: false,
             stays_out: false,
+            unhealthy: false,
         }
     }
 
@@ -143,6 +150,10 @@ mod tests {
             },
             Write {
                 stays_out: true,
+                ..write
+            },
+            Write {
+                unhealthy: true,
                 ..write
             },
         ] {

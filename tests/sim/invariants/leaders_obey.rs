@@ -1,7 +1,8 @@
 //! A leader that is told to stop has no authority after that turn: its newest
 //! renewal was rejected, the answer to it shows a pause or a request that names
-//! its token, or it saw the store go back (*Outcomes*, *Requests* and *The
-//! store went back* in `docs/protocol.md`).
+//! its token, it saw the store go back, or its workload is unhealthy
+//! (*Outcomes*, *Requests*, *The store went back* and *The workload's health*
+//! in `docs/protocol.md`).
 
 use super::{Violation, violation};
 
@@ -14,6 +15,22 @@ pub(in crate::sim) struct Turn {
     pub(in crate::sim) paused: bool,
     pub(in crate::sim) requested: bool,
     pub(in crate::sim) store_went_back: bool,
+    /// What it was told last of its workload. Then no other claim leads either.
+    pub(in crate::sim) unhealthy: bool,
+}
+
+impl Turn {
+    /// One in which nothing tells the leader to stop.
+    pub(in crate::sim) const fn quiet(leads_on: bool) -> Self {
+        Self {
+            leads_on,
+            rejected: false,
+            paused: false,
+            requested: false,
+            store_went_back: false,
+            unhealthy: false,
+        }
+    }
 }
 
 pub(in crate::sim) fn check(turn: Turn) -> Option<Violation> {
@@ -23,8 +40,9 @@ pub(in crate::sim) fn check(turn: Turn) -> Option<Violation> {
         paused,
         requested,
         store_went_back,
+        unhealthy,
     } = turn;
-    if leads_on && (rejected || paused || requested || store_went_back) {
+    if leads_on && (rejected || paused || requested || store_went_back || unhealthy) {
         violation("leaders obey", format!("{turn:?}"))
     } else {
         None
@@ -35,13 +53,7 @@ pub(in crate::sim) fn check(turn: Turn) -> Option<Violation> {
 mod tests {
     use super::*;
 
-    const QUIET: Turn = Turn {
-        leads_on: true,
-        rejected: false,
-        paused: false,
-        requested: false,
-        store_went_back: false,
-    };
+    const QUIET: Turn = Turn::quiet(true);
 
     #[test]
     fn a_leader_that_nobody_stops_may_go_on() {
@@ -65,6 +77,10 @@ mod tests {
             },
             Turn {
                 store_went_back: true,
+                ..QUIET
+            },
+            Turn {
+                unhealthy: true,
                 ..QUIET
             },
         ] {

@@ -13,6 +13,8 @@ pub(in crate::sim) struct Ending {
     /// Somebody on the machine asked for it.
     pub(in crate::sim) signalled: bool,
     pub(in crate::sim) shut_down: bool,
+    /// Its workload was said to be unable to work.
+    pub(in crate::sim) unhealthy: bool,
     pub(in crate::sim) paused: bool,
     /// The token that the request in the document names.
     pub(in crate::sim) requested: Option<Token>,
@@ -28,6 +30,7 @@ pub(in crate::sim) fn check(ending: Ending) -> Option<Violation> {
         reason,
         signalled,
         shut_down,
+        unhealthy,
         paused,
         requested,
         rejected,
@@ -39,18 +42,13 @@ pub(in crate::sim) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::Transferred) => named,
         Some(Reason::Paused) => paused,
         Some(Reason::Shutdown) => shut_down,
+        Some(Reason::Unhealthy) => unhealthy,
         Some(Reason::Rejected) => rejected,
         Some(Reason::Deadline) => expired,
         // `notices_are_true` asks for the cause of these.
         Some(Reason::StoreWentBack | Reason::Duplicate) => true,
-        // No input asks for these yet, and the rest are no ends.
-        Some(
-            Reason::Unhealthy
-            | Reason::WorkloadExit
-            | Reason::Acquired
-            | Reason::TookOver
-            | Reason::Renewed,
-        )
+        // No input asks for the first yet, and the rest are no ends.
+        Some(Reason::WorkloadExit | Reason::Acquired | Reason::TookOver | Reason::Renewed)
         | None => false,
     };
     if caused {
@@ -70,6 +68,7 @@ mod tests {
             reason: Some(reason),
             signalled: false,
             shut_down: false,
+            unhealthy: false,
             paused: false,
             requested: None,
             rejected: false,
@@ -94,6 +93,7 @@ mod tests {
         }
         let all = |reason| Ending {
             shut_down: true,
+            unhealthy: true,
             paused: true,
             rejected: true,
             expired: true,
@@ -101,6 +101,7 @@ mod tests {
         };
         for reason in [
             Reason::Shutdown,
+            Reason::Unhealthy,
             Reason::Paused,
             Reason::Rejected,
             Reason::Deadline,
@@ -127,6 +128,7 @@ mod tests {
             Reason::Transferred,
             Reason::Paused,
             Reason::Shutdown,
+            Reason::Unhealthy,
             Reason::Rejected,
             Reason::Deadline,
             Reason::Renewed,
