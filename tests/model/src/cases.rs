@@ -85,7 +85,7 @@ pub fn short() -> Vec<Case> {
             name: "two candidates, one fault of any kind, one request",
             bounds: bounds(&APART, 1, 1),
             milestones: UNKNOWN,
-            states_min: 1_420_000,
+            states_min: 1_424_000,
         },
         Case {
             name: "two candidates on change streams, one fault of any kind",
@@ -94,7 +94,7 @@ pub fn short() -> Vec<Case> {
                 ..bounds(&APART, 1, 0)
             },
             milestones: UNKNOWN,
-            states_min: 58_000,
+            states_min: 55_100,
         },
         Case {
             name: "two candidates, a deletion and a delay or a crash, or two deletions",
@@ -104,19 +104,19 @@ pub fn short() -> Vec<Case> {
                 ..bounds(&APART, 2, 0)
             },
             milestones: &[StoreWentBack, RenewalRejected, TakeOver],
-            states_min: 1_560_000,
+            states_min: 1_658_000,
         },
         Case {
             name: "three candidates, one fault of any kind",
             bounds: bounds(&THREE, 1, 0),
             milestones: UNKNOWN,
-            states_min: 1_425_000,
+            states_min: 1_433_000,
         },
         Case {
             name: "two candidates that declare different durations, one fault of any kind",
             bounds: bounds(&DECLARED_APART, 1, 0),
             milestones: UNKNOWN,
-            states_min: 43_000,
+            states_min: 43_500,
         },
         Case {
             name: "two candidates, one fault of any kind, one pause",
@@ -125,7 +125,7 @@ pub fn short() -> Vec<Case> {
                 ..bounds(&APART, 1, 1)
             },
             milestones: &[Paused, TakeOver, HandOver, RollBack],
-            states_min: 1_600_000,
+            states_min: 1_606_000,
         },
         Case {
             name: "two candidates, one fault of any kind, one transfer",
@@ -134,7 +134,7 @@ pub fn short() -> Vec<Case> {
                 ..bounds(&APART, 1, 1)
             },
             milestones: &[Transferred, TakeOver, HandOver, RollBack],
-            states_min: 323_000,
+            states_min: 324_000,
         },
         Case {
             name: "two candidates on change streams, no fault, one pause",
@@ -144,7 +144,7 @@ pub fn short() -> Vec<Case> {
                 ..bounds(&APART, 0, 1)
             },
             milestones: &[Paused, HandOver],
-            states_min: 38_900,
+            states_min: 36_500,
         },
         Case {
             name: "three candidates, no fault, one transfer",
@@ -153,7 +153,7 @@ pub fn short() -> Vec<Case> {
                 ..bounds(&THREE, 0, 1)
             },
             milestones: &[Transferred],
-            states_min: 45_000,
+            states_min: 45_200,
         },
     ]
 }
@@ -165,7 +165,7 @@ pub fn long() -> Vec<Case> {
             name: "two candidates, two faults of any kind",
             bounds: bounds(&APART, 2, 0),
             milestones: UNKNOWN,
-            states_min: 6_260_000,
+            states_min: 6_287_000,
         },
         Case {
             name: "two candidates on change streams, one fault of any kind, one request",
@@ -174,7 +174,7 @@ pub fn long() -> Vec<Case> {
                 ..bounds(&APART, 1, 1)
             },
             milestones: UNKNOWN,
-            states_min: 2_680_000,
+            states_min: 2_494_000,
         },
         Case {
             name: "two candidates on change streams, one fault of any kind, one transfer",
@@ -184,7 +184,7 @@ pub fn long() -> Vec<Case> {
                 ..bounds(&APART, 1, 1)
             },
             milestones: &[Transferred, TakeOver, HandOver, RollBack],
-            states_min: 1_180_000,
+            states_min: 1_127_000,
         },
     ]
 }
