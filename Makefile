@@ -43,7 +43,7 @@ soak: ## SEEDS=N more simulated runs of ten minutes, and what they hit (FIRST=N:
 		$(CARGO) test --lib sim::run::soak -- --exact --nocapture
 
 replay: ## one simulated run, SEED=N, line by line (MUTATION=Name plants a bug)
-	REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
+	RUST_BACKTRACE=0 REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
 		$(CARGO) test --lib sim::run::replay -- --exact --nocapture
 
 model: ## all explorations of the model, with their figures (about 10 minutes; ONLY=TEXT for some)

@@ -259,6 +259,11 @@ pub fn is_planted(mutation: Mutation) -> bool {
     ACTIVE.get() == Some(mutation)
 }
 
+/// The rule that is broken in this thread.
+pub fn active() -> Option<Mutation> {
+    ACTIVE.get()
+}
+
 /// Runs with one rule broken.
 pub fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
     struct Reset;

@@ -7,7 +7,7 @@ use super::invariants::{
     ended_claims_are_freed, held_claims_are_renewed, leaders_obey, leadership_ends_with_cause,
     news_is_followed_up,
 };
-use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Token};
+use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
 /// As in `election/lead.rs`: two losses by deadline within this time make a candidate wait.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
@@ -60,7 +60,8 @@ impl World {
     fn left_in_the_store(&self, process: usize, lease: &Lease) -> Option<Claim> {
         let facts = &self.processes[process].facts;
         // Who was told of a damage, a twin or a shutdown leaves it to expire.
-        let troubled = self.edited || !self.damages.is_empty() || !self.forks.is_empty();
+        let damaged = self.damages.iter().any(|d| d.until > self.now);
+        let troubled = self.edited || damaged || !self.forks.is_empty();
         if troubled || facts.holds || facts.shutdown || lease.token < facts.known {
             return None;
         }
@@ -87,7 +88,7 @@ impl World {
         let obeyed = ledger.led.and_then(|token| {
             let claim = of(token)?;
             let renewed = heard.renewed == Some(claim);
-            let to_another = |to: Option<&_>| to != Some(me);
+            let to_another = |to: Option<&Reservation>| to.map(|r| &r.identity) != Some(me);
             leaders_obey::check(leaders_obey::Turn {
                 rejected: heard.rejected == Some(claim),
                 paused: renewed && asks.is_some_and(|asks| asks.paused),
@@ -102,7 +103,10 @@ impl World {
         });
         let begins = stopping.filter(|token| ledger.stopping != Some(*token));
         let lost = ledger.led.or(ledger.stopping).filter(|_| {
-            let by_loss = matches!(status.reason, Some(Reason::Deadline | Reason::Rejected));
+            let by_loss = matches!(
+                status.reason,
+                Some(Reason::Deadline | Reason::Rejected | Reason::StoreWentBack)
+            );
             led.is_none() && stopping.is_none() && by_loss
         });
         let caused = begins.or(lost).and_then(|token| {
@@ -114,6 +118,7 @@ impl World {
                 unhealthy: heard.unhealthy,
                 paused: asks.is_some_and(|asks| asks.paused),
                 requested: request.map(|(token, _)| *token),
+                confirmed: p.confirmed,
                 rejected: heard.rejected.is_some() && heard.rejected == of(token),
                 expired: ledger.until.is_some_and(|until| until <= now),
             })
@@ -122,11 +127,15 @@ impl World {
         let lease_duration = p.tunables.timings.lease_duration();
         let reconfigured = heard.reconfigured;
         let transferred = begins.filter(|_| status.reason == Some(Reason::Transferred));
+        let transferred = transferred.and_then(|token| {
+            let (_, to) = request?;
+            Some((token, to.clone()?))
+        });
         self.found(obeyed);
         self.found(able);
         self.found(caused);
         let p = &mut self.processes[process];
-        p.ledger.transferred = transferred.or(p.ledger.transferred);
+        p.ledger.transferred = transferred.or(p.ledger.transferred.take());
         if let Some(token) = by_deadline {
             let before = p.ledger.lost_at.replace(now);
             let again = before.is_some_and(|at| now.since(at) < LOSSES_WINDOW);

@@ -1,6 +1,6 @@
 //! Brings what the onlooker knows to the invariants.
 
-use super::cluster::{Damage, Forked, World};
+use super::cluster::{Was, World};
 use super::coverage::{Hit, Path, Said};
 use super::invariants::authority_from_acknowledged_writes::{self as earned, Authority};
 use super::invariants::followers_write_with_cause as followers;
@@ -10,12 +10,11 @@ use super::invariants::{
     Violation, acquisitions_begin_clean, bounds, claims_lead_once, leaders_obey, notices_are_true,
     release_after_the_workload, tokens_grow, transfers_reserve, unknown_grants_nothing,
 };
-use super::observer::Knowledge;
-use super::process::{CALLS_MAX, LEASE_MAX};
-use super::replica_set::{Committed, Document, HISTORY_MAX, Stored, Writer};
+use super::process::CALLS_MAX;
+use super::replica_set::{Committed, Document, HISTORY_MAX, Writer};
 use crate::election::mutation::planted;
 use crate::election::{
-    BootTime, CallId, Claim, Found, Input, Lease, Notice, Operation, Outcome, Token, Watch,
+    BootTime, CallId, Claim, Found, Input, Notice, Operation, Outcome, Token, Watch,
 };
 
 /// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
@@ -109,6 +108,10 @@ impl World {
             store_went_back: matches!(notice, Notice::StoreWentBack { .. }),
             duplicate: matches!(notice, Notice::Duplicate { .. }),
             damaged: !self.damages.is_empty(),
+            was_so: match notice {
+                Notice::StoreWentBack { found, .. } => self.was_so(process, *found),
+                _ => true,
+            },
             forked_or_edited: self.edited || !self.forks.is_empty(),
         }));
     }
@@ -145,11 +148,15 @@ impl World {
                 chain_length = chain.len();
                 let token = p.facts.claim(*claim).map(|c| c.token);
                 let release = transfers_reserve::Release {
-                    transferred: token.is_some() && token == p.ledger.transferred,
-                    reserves: reserved_for.is_some(),
+                    transferred: p
+                        .ledger
+                        .transferred
+                        .as_ref()
+                        .and_then(|(of, to)| Some(to).filter(|_| token == Some(*of))),
+                    reserves: reserved_for.as_ref(),
                 };
-                found = self.check_release(process, *claim);
-                found = found.or(transfers_reserve::check(release));
+                let reserved = transfers_reserve::check(release);
+                found = self.check_release(process, *claim).or(reserved);
             }
             Operation::Create { .. } | Operation::Read { .. } => {}
         }
@@ -166,86 +173,11 @@ impl World {
         self.processes[process].ledger.calls(call, operation);
         self.excuse_a_restarted_twin(process, operation);
         let p = &mut self.processes[process];
+        if let Operation::Read { .. } = operation {
+            p.facts.last_read_at = self.now;
+        }
         let timings = p.tunables.timings;
         p.facts.calls(decided, call, operation, timings);
-    }
-
-    /// A person damaged the document: the holder that it named may lead on,
-    /// and this cannot be known to whoever was not told of it before.
-    fn excuse_the_ignorant(&mut self, before: &Stored, after: &Stored) {
-        let restored = after.lease().map(|l| self.set.order(l.revision));
-        let order = match (&after.document, restored) {
-            (Document::Missing, _) if self.set.durable.is_empty() => return,
-            (Document::Missing, _) => 0,
-            (_, Some((Some(order), newest))) if order < newest => order,
-            (Document::Lease(_) | Document::Foreign, _) => return,
-        };
-        // Where tokens began anew after an earlier loss they do not tell any
-        // more what is newer: what this damage brings may look like progress
-        // to everybody.
-        let claim_of = |l: &Lease| l.holder.as_ref().map(|h| h.claim);
-        let began_anew = before.lease().is_some_and(|l| l.token < self.token_highest);
-        let another = before
-            .lease()
-            .zip(after.lease())
-            .is_some_and(|(old, new)| new.token == old.token && claim_of(new) != claim_of(old));
-        let token = match began_anew || another {
-            true => Token::MAX,
-            false => self.token_highest,
-        };
-        let until = self.now + LEASE_MAX.as_nanos() as u64;
-        self.damages.push(Damage {
-            until,
-            token,
-            order,
-        });
-    }
-
-    /// Until when a claim or a document that was made with this knowledge is
-    /// excused. What an ignorant one makes may look to the others as if
-    /// nothing had happened: then they are excused as well.
-    fn excuse(&mut self, knowledge: Knowledge, token: Token) -> u64 {
-        let Knowledge { informed, newest } = knowledge;
-        let now = self.now;
-        let mut excused_until = 0;
-        for damage in self.damages.iter_mut().filter(|d| d.until > now) {
-            let asleep = newest > 0 && newest <= damage.order;
-            if informed < damage.token || asleep {
-                excused_until = excused_until.max(damage.until);
-                if token >= damage.token {
-                    damage.token = Token::MAX;
-                }
-            }
-        }
-        excused_until
-    }
-
-    /// A forked machine's process that is started again before it noticed finds
-    /// its record in order: the twin's authority overlaps once more, up to its deadline.
-    fn excuse_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
-        let p = &self.processes[process];
-        let Operation::TakeOver { acquisition, .. } = operation else {
-            return;
-        };
-        let holder = p
-            .facts
-            .sight(acquisition.expected)
-            .and_then(|s| s.lease.holder.as_ref());
-        let dead = holder.map(|h| h.claim).filter(|c| p.facts.dead == Some(*c));
-        let Some(claim) = dead else { return };
-        self.coverage.hit(Hit::Path(Path::ProvenDead));
-        // Whoever was told that its claim is another's has forgotten the record.
-        let known = |f: &Forked| f.claims.iter().any(|(c, _)| *c == claim);
-        let twins = self.processes.iter();
-        let timings = twins
-            .filter_map(|p| p.facts.claim(claim))
-            .map(|c| c.timings);
-        if self.forks.iter().any(known)
-            && let Some(deadline) = timings.map(|t| t.renew_deadline()).max()
-        {
-            let claims = vec![(claim, self.clock(process) + deadline)];
-            self.forks.push(Forked { claims });
-        }
     }
 
     fn check_write(
@@ -332,6 +264,14 @@ impl World {
     pub(super) fn check_commit(&mut self, committed: &Committed) {
         let Committed { before, after, by } = committed;
         let was_missing = before.document == Document::Missing;
+        let was = match &after.document {
+            Document::Missing => Was::Missing,
+            Document::Foreign => Was::Foreign,
+            Document::Lease(lease) => Was::Token(lease.token),
+        };
+        if self.was.last().map(|(_, was)| *was) != Some(was) {
+            self.was.push((self.now, was));
+        }
         self.found(bounds::check_change(bounds::Change {
             by_a_person: *by == Writer::Operator,
             was_foreign: before.document == Document::Foreign,
@@ -486,9 +426,10 @@ impl World {
         self.found(found);
     }
 
-    /// How many lead now.
-    pub(super) fn leaders(&self) -> usize {
-        let leads = |p: &&usize| self.processes[**p].published.leads_at(self.clock(**p));
-        self.live.iter().filter(leads).count()
+    /// The tokens of those that lead now.
+    pub(super) fn leaders(&self) -> Vec<Token> {
+        let leads = |p: &usize| self.processes[*p].published.at(self.clock(*p)).authority;
+        let all = self.live.iter().filter_map(leads);
+        all.map(|authority| authority.token).collect()
     }
 }

@@ -129,6 +129,14 @@ pub(super) struct Damage {
     pub(super) order: u64,
 }
 
+/// What a majority had for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Was {
+    Missing,
+    Foreign,
+    Token(crate::election::Token),
+}
+
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) faults: Faults,
@@ -149,6 +157,10 @@ pub(super) struct World {
     pub(super) forks: Vec<Forked>,
     pub(super) damages: Vec<Damage>,
     pub(super) edited: bool,
+    /// Lease durations that a reload replaced, and when.
+    pub(super) replaced: Vec<(u64, Duration)>,
+    /// The token of what a majority has, each time that it changed.
+    pub(super) was: Vec<(u64, Was)>,
     /// Calls that were reported as never sent: nothing of them may land.
     pub(super) never_sent: std::collections::BTreeSet<(usize, CallId)>,
     pub(super) token_highest: crate::election::Token,
@@ -198,6 +210,8 @@ impl World {
             forks: Vec::new(),
             damages: Vec::new(),
             edited: false,
+            replaced: Vec::new(),
+            was: vec![(0, Was::Missing)],
             never_sent: std::collections::BTreeSet::new(),
             token_highest: crate::election::Token::ZERO,
             coverage: Coverage::default(),

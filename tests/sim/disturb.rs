@@ -111,7 +111,7 @@ impl World {
                     timings: timings(dice.roll()),
                     ..self.machines[machine].tunables
                 };
-                self.machines[machine].tunables = tunables;
+                self.reconfigure(machine, tunables);
                 self.input(process, Class::Machine, Input::Reconfigure(tunables));
             }
             Fault::DiskSlow | Fault::DiskFull | Fault::DiskReadOnly | Fault::DiskHangs => {
@@ -395,7 +395,7 @@ impl World {
                 timings: timings(TIMINGS_SHORT),
                 ..self.machines[machine].tunables
             };
-            self.machines[machine].tunables = tunables;
+            self.reconfigure(machine, tunables);
             let input = Box::new(Input::Reconfigure(tunables));
             let class = Class::Machine;
             self.at(
@@ -409,6 +409,12 @@ impl World {
             let until = self.now + dice.between(11_000, 20_000) * MS;
             self.at(self.now + 2, Event::Freeze { process, until });
         }
+    }
+
+    fn reconfigure(&mut self, machine: usize, tunables: Tunables) {
+        let before = std::mem::replace(&mut self.machines[machine].tunables, tunables);
+        let longest = before.timings.lease_duration();
+        self.replaced.push((self.now, longest));
     }
 
     pub(super) fn operate(&mut self, fault: Fault, dice: &mut Dice) {

@@ -1,10 +1,12 @@
 //! What is under way arrives, and everything is well again at the end.
 
+use std::time::Duration;
+
 use super::cluster::{Event, World};
 use super::coverage::{Hit, Path};
 use super::dice::Dice;
 use super::files::Health;
-use super::process::Class;
+use super::process::{Class, LEASE_MAX};
 use super::replica_set::Document;
 use super::{MS, SECOND};
 use crate::election::{Declared, Input};
@@ -117,6 +119,27 @@ impl World {
             directory.files = [None; 2];
         }
         self.kill(process);
+    }
+
+    /// How long somebody may have to wait for a lease now: what the holder
+    /// declared, or what a candidate waits that was asked to stay out. Where
+    /// tokens were lost it is the longest of all.
+    pub(super) fn longest_wait(&self) -> Duration {
+        if !self.damages.is_empty() {
+            return LEASE_MAX;
+        }
+        let holder = self.set.primary().lease().and_then(|l| l.holder.as_ref());
+        let declared = holder.and_then(|h| h.lease_duration.valid());
+        let recent = self.now.saturating_sub(LEASE_MAX.as_nanos() as u64 * 2);
+        let replaced = self.replaced.iter().filter(|(at, _)| *at >= recent);
+        let own = self
+            .machines
+            .iter()
+            .map(|m| m.tunables.timings.lease_duration());
+        let all = own
+            .chain(declared)
+            .chain(replaced.map(|(_, longest)| *longest));
+        all.max().unwrap_or(LEASE_MAX)
     }
 
     /// Everything is well again, for the healing period.

@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 
 use crate::election::{
-    BootTime, CallId, Claim, Found, Identity, Input, Lease, Operation, Outcome, RequestKind, Token,
-    Watch,
+    BootTime, CallId, Claim, Found, Input, Lease, Operation, Outcome, RequestKind, Reservation,
+    Token, Watch,
 };
 
 /// Renewals and releases that are remembered: many times what is in flight.
@@ -32,7 +32,7 @@ pub(super) struct Heard {
 pub(super) struct Asks {
     pub(super) paused: bool,
     /// The token that a request names, and to whom it would transfer.
-    pub(super) request: Option<(Token, Option<Identity>)>,
+    pub(super) request: Option<(Token, Option<Reservation>)>,
 }
 
 /// A renewal whose fate is not known to be nothing.
@@ -60,8 +60,8 @@ pub(super) struct Ledger {
     /// Reads in a row that showed an own ended claim about which nothing was done.
     pub(super) idle_reads: u32,
     pub(super) lost_at: Option<BootTime>,
-    /// The token of the leadership that was transferred last.
-    pub(super) transferred: Option<Token>,
+    /// The token of the leadership that was transferred last, and what was asked for.
+    pub(super) transferred: Option<(Token, Reservation)>,
     /// The tokens that it led with and drained before this turn, and until when.
     pub(super) led: Option<Token>,
     pub(super) stopping: Option<Token>,
@@ -74,7 +74,7 @@ impl Asks {
     fn of(lease: &Lease) -> Self {
         let request = lease.request.as_ref().map(|r| match &r.kind {
             RequestKind::StepDown => (r.token, None),
-            RequestKind::Transfer(to) => (r.token, Some(to.identity.clone())),
+            RequestKind::Transfer(to) => (r.token, Some(to.clone())),
         });
         Self {
             paused: lease.paused,

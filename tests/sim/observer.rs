@@ -1,5 +1,6 @@
-//! What an onlooker with true time writes down of each process, from its
-//! inputs and effects alone: nothing here asks the state machine.
+//! What an onlooker with true time writes down of each process: its inputs,
+//! its calls, and the status that it publishes. The status says which claim is
+//! drained and why; with what right it says so is judged by the rest.
 
 use std::collections::VecDeque;
 
@@ -80,6 +81,8 @@ pub(super) struct Facts {
     /// Asked to step down: not before this instant, unless another with a higher token led.
     pub(super) stay_out: Option<(BootTime, Token)>,
     pub(super) last_read: Option<CallId>,
+    /// The true time at which it was sent.
+    pub(super) last_read_at: u64,
     /// It leads or drains.
     pub(super) holds: bool,
     /// When the last turn was taken.
@@ -104,6 +107,7 @@ impl Facts {
             unhealthy: false,
             stay_out: None,
             last_read: None,
+            last_read_at: 0,
             holds: false,
             decided: BootTime::default(),
         }

@@ -8,11 +8,15 @@ use super::files::Memory;
 use super::invariants::Violation;
 use super::replica_set::{Committed, Document, Writer};
 use super::run::{Ran, Setup, run};
+use crate::election::mutation;
 use crate::election::{Found, Input, Lease, Operation, Outcome, Transition, Watch};
 
 /// How to read the lines.
 const LEGEND: &str = "each line: true time, who (p1 is the second process that was started, in \
                       its machine m and status directory d), what; -- is a trouble, == the store";
+
+/// Lines of nothing but routine that are shown in a row.
+const ROUTINE_MAX: usize = 8;
 
 /// A seed in which nothing broke.
 pub(super) fn good(setup: &Setup, lines: usize) -> String {
@@ -54,6 +58,9 @@ pub(super) fn failed(
         "after {after:.3} s {invariant} is broken: {meaning}\n    {evidence}"
     );
     let _ = write!(text, "again: make replay SEED={}", setup.seed);
+    if let Some(mutation) = mutation::active() {
+        let _ = write!(text, " MUTATION={mutation:?}");
+    }
     text
 }
 
@@ -77,10 +84,52 @@ fn body(ran: &Ran, lines: usize) -> String {
     if from > 0 {
         let _ = writeln!(text, "    … {from} lines before (make replay shows them)");
     }
-    for (at, line) in &ran.trace[from..] {
-        let _ = writeln!(text, "{:>9.3} s  {line}", *at as f64 / SECOND as f64);
+    for line in shortened(&ran.trace[from..]) {
+        let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// What goes on in quiet times: renewals, and what tells of them.
+fn is_routine(line: &str) -> bool {
+    let parts = [
+        " renew ",
+        " applied [",
+        "== a majority has",
+        " event [",
+        "Alive",
+        " read",
+    ];
+    parts.iter().any(|part| line.contains(part))
+}
+
+/// A trace in which long stretches of nothing but routine are one line. What
+/// is around the changes stays, and so does the end.
+fn shortened(trace: &[(u64, String)]) -> Vec<String> {
+    let show =
+        |(at, line): &(u64, String)| format!("{:>9.3} s  {line}", *at as f64 / SECOND as f64);
+    let routine = |(_, line): &(u64, String)| is_routine(line);
+    let mut lines = Vec::new();
+    for stretch in trace.chunk_by(|a, b| routine(a) && routine(b)) {
+        let last = trace
+            .last()
+            .is_some_and(|l| std::ptr::eq(l, &raw const stretch[stretch.len() - 1]));
+        if last || stretch.len() <= ROUTINE_MAX {
+            lines.extend(stretch.iter().map(show));
+            continue;
+        }
+        let (begin, end) = (
+            &stretch[..ROUTINE_MAX / 2],
+            &stretch[stretch.len() - ROUTINE_MAX / 2..],
+        );
+        lines.extend(begin.iter().map(show));
+        let left_out = stretch.len() - begin.len() - end.len();
+        lines.push(format!(
+            "             … {left_out} lines of renewals and reads"
+        ));
+        lines.extend(end.iter().map(show));
+    }
+    lines
 }
 
 /// The rule in words, as in `docs/protocol.md`.
@@ -241,4 +290,15 @@ pub(super) fn operation(operation: &Operation) -> String {
         }
         Operation::Read { confirm } => format!("read{}", if *confirm { " to confirm" } else { "" }),
     }
+}
+
+#[test]
+fn long_stretches_of_routine_are_one_line_but_not_at_the_end() {
+    let renewals = |n: u64| (0..n).map(|i| (i * SECOND, format!("p0 sends #{i} renew ab")));
+    let mut trace: Vec<_> = renewals(100).collect();
+    trace.push((100 * SECOND, "p0 is gone".to_owned()));
+    trace.extend(renewals(20));
+    let lines = shortened(&trace);
+    assert_eq!(lines.len(), ROUTINE_MAX + 1 + 1 + 20, "{lines:#?}");
+    assert!(lines[ROUTINE_MAX / 2].contains("92 lines"), "{lines:#?}");
 }

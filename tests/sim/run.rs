@@ -10,7 +10,6 @@ use super::coverage::Coverage;
 use super::faults::Faults;
 use super::invariants::healing::{self, Longest};
 use super::invariants::{Violation, wall_clocks_decide_nothing};
-use super::process::LEASE_MAX;
 use super::{RUN, SECOND};
 use super::{minimal, report};
 use crate::election::mutation::{self, Mutation};
@@ -22,6 +21,8 @@ pub(super) const SLOWEST: u64 = 760;
 const SEEDS: u64 = 20_000;
 /// After this many seeds one is run again with steady wall clocks.
 const STEADY_EVERY: u64 = 50;
+/// For so long, after somebody must lead, the same one goes on.
+const STEADY: u64 = 10 * SECOND;
 /// Lines of the trace that a failing test prints.
 const LINES: usize = 60;
 
@@ -111,7 +112,7 @@ fn live(world: &mut World, slowest: u64) {
     }
     world.heal();
     let bound = healing::bound(Longest {
-        lease_duration: LEASE_MAX,
+        lease_duration: world.longest_wait(),
         reservation: Duration::from_secs(5),
         operation_timeout: Duration::from_secs(3),
         retry_interval: Duration::from_secs(1),
@@ -124,7 +125,13 @@ fn live(world: &mut World, slowest: u64) {
         world.step(calm);
     }
     let leaders = world.leaders();
-    world.found(healing::check(leaders, bound));
+    world.found(healing::check(&leaders, None, bound));
+    let end = world.now + STEADY;
+    while world.now < end && world.violation.is_none() {
+        world.step(end);
+        let (now, first) = (world.leaders(), leaders.first().copied());
+        world.found(healing::check(&now, first, bound));
+    }
 }
 
 /// What many runs came to.

@@ -11,6 +11,7 @@ mod cluster;
 mod coverage;
 mod dice;
 mod disturb;
+mod excuses;
 mod faults;
 mod files;
 mod happen;

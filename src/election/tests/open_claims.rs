@@ -44,6 +44,23 @@ fn an_open_acquisition_is_a_strangers_once_another_claim_has_its_token() {
 }
 
 #[test]
+fn an_open_acquisition_is_a_strangers_once_the_store_went_back() {
+    let (mut b, operation, before) = unanswered();
+    let mut gone = Stored::default();
+    b.input(at(1), Input::Watch(Watch::Unclear));
+    b.serve(at(1), &mut gone);
+    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    // Somebody restores what was there, and the acquisition lands on that.
+    let mut restored = before;
+    restored.apply(&b.identity, &operation);
+    b.event(at(2), &restored);
+    b.run(at(26) - millis(1), &mut restored);
+    assert_eq!((b.count("renew"), b.count("release")), (0, 0));
+    b.run(at(27), &mut restored);
+    assert_eq!(b.token(), token(3), "waited out like any other");
+}
+
+#[test]
 fn an_adopted_acquisition_stays_on_record() {
     let (mut b, operation, mut stored) = unanswered();
     stored.apply(&b.identity, &operation);

@@ -44,6 +44,25 @@ fn i3_a_deleted_document_makes_the_leader_step_down_and_its_tokens_go_on() {
 }
 
 #[test]
+fn i3_a_document_that_was_foreign_for_a_while_and_is_missing_then_was_lost() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    b.input(at(1), Input::Watch(Watch::Unclear));
+    let (read, _) = b.take_call();
+    b.reply(
+        at(1),
+        read,
+        Outcome::Applied(Found::Foreign("newer".to_owned())),
+    );
+    stored.document = None;
+    b.input(at(2), Input::Watch(Watch::Unclear));
+    b.serve(at(2), &mut stored);
+    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    b.run(at(27), &mut stored);
+    assert_eq!(b.token(), token(2));
+}
+
+#[test]
 fn i3_a_restored_document_makes_the_leader_step_down_and_its_tokens_go_on() {
     let (mut a, mut stored) = leader("a", at(0));
     let old = stored.clone();

@@ -1,9 +1,10 @@
 //! I10: not paused, the store reachable, healthy candidates: somebody leads
-//! within a bound that the durations give, and it is one.
+//! within a bound that the durations give, it is one, and it goes on leading.
 
 use std::time::Duration;
 
 use super::{Violation, violation};
+use crate::election::Token;
 
 /// What a bound is made of.
 #[derive(Debug, Clone, Copy)]
@@ -23,14 +24,17 @@ pub(in crate::sim) fn bound(longest: Longest) -> Duration {
     (longest.lease_duration + longest.reservation + retries) * 1000 / longest.rate
 }
 
-pub(in crate::sim) fn check(leaders: usize, waited: Duration) -> Option<Violation> {
-    if leaders == 1 {
-        None
-    } else {
-        violation(
-            "I10",
-            format!("{leaders} leaders after {waited:?} of peace"),
-        )
+/// Who leads when the bound is over, or later; then `before` is who led when it was.
+pub(in crate::sim) fn check(
+    leaders: &[Token],
+    before: Option<Token>,
+    waited: Duration,
+) -> Option<Violation> {
+    let because = |what: String| violation("I10", format!("{what} after {waited:?} of peace"));
+    match leaders {
+        [leader] if before.is_none_or(|token| token == *leader) => None,
+        [leader] => because(format!("token {leader} leads instead of {before:?}")),
+        _ => because(format!("{} leaders", leaders.len())),
     }
 }
 
@@ -40,9 +44,13 @@ mod tests {
 
     #[test]
     fn exactly_one_leader_is_healthy() {
-        assert_eq!(check(1, Duration::ZERO), None);
-        assert!(check(0, Duration::ZERO).is_some());
-        assert!(check(2, Duration::ZERO).is_some());
+        let [one, two] = [1, 2].map(|n| Token::new(n).expect("positive"));
+        let waited = Duration::ZERO;
+        assert_eq!(check(&[one], None, waited), None);
+        assert_eq!(check(&[one], Some(one), waited), None);
+        assert!(check(&[], None, waited).is_some());
+        assert!(check(&[one, two], None, waited).is_some());
+        assert!(check(&[two], Some(one), waited).is_some());
     }
 
     #[test]

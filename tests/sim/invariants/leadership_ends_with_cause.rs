@@ -18,6 +18,8 @@ pub(in crate::sim) struct Ending {
     pub(in crate::sim) paused: bool,
     /// The token that the request in the document names.
     pub(in crate::sim) requested: Option<Token>,
+    /// The answer to a linearizable read.
+    pub(in crate::sim) confirmed: bool,
     /// The newest renewal did not match.
     pub(in crate::sim) rejected: bool,
     /// Its authority is over.
@@ -33,6 +35,7 @@ pub(in crate::sim) fn check(ending: Ending) -> Option<Violation> {
         unhealthy,
         paused,
         requested,
+        confirmed,
         rejected,
         expired,
     } = ending;
@@ -45,10 +48,16 @@ pub(in crate::sim) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::Unhealthy) => unhealthy,
         Some(Reason::Rejected) => rejected,
         Some(Reason::Deadline) => expired,
-        // `notices_are_true` asks for the cause of these.
-        Some(Reason::StoreWentBack | Reason::Duplicate) => true,
+        // Whether what it showed was so is asked by `notices_are_true`.
+        Some(Reason::StoreWentBack) => confirmed,
         // No input asks for the first yet, and the rest are no ends.
-        Some(Reason::WorkloadExit | Reason::Acquired | Reason::TookOver | Reason::Renewed)
+        Some(
+            Reason::WorkloadExit
+            | Reason::Acquired
+            | Reason::TookOver
+            | Reason::Renewed
+            | Reason::Duplicate,
+        )
         | None => false,
     };
     if caused {
@@ -71,6 +80,7 @@ mod tests {
             unhealthy: false,
             paused: false,
             requested: None,
+            confirmed: false,
             rejected: false,
             expired: false,
         }
@@ -95,6 +105,7 @@ mod tests {
             shut_down: true,
             unhealthy: true,
             paused: true,
+            confirmed: true,
             rejected: true,
             expired: true,
             ..ending(reason)
@@ -102,6 +113,7 @@ mod tests {
         for reason in [
             Reason::Shutdown,
             Reason::Unhealthy,
+            Reason::StoreWentBack,
             Reason::Paused,
             Reason::Rejected,
             Reason::Deadline,
@@ -129,6 +141,7 @@ mod tests {
             Reason::Paused,
             Reason::Shutdown,
             Reason::Unhealthy,
+            Reason::StoreWentBack,
             Reason::Rejected,
             Reason::Deadline,
             Reason::Renewed,

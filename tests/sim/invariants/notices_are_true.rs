@@ -10,12 +10,15 @@ pub(in crate::sim) struct Said {
     pub(in crate::sim) duplicate: bool,
     /// The document was deleted or restored.
     pub(in crate::sim) damaged: bool,
+    /// A majority had what the candidate says that it found, since it sent its
+    /// last read.
+    pub(in crate::sim) was_so: bool,
     /// A machine was forked, or the document edited or damaged.
     pub(in crate::sim) forked_or_edited: bool,
 }
 
 pub(in crate::sim) fn check(said: Said) -> Option<Violation> {
-    let true_loss = !said.store_went_back || said.damaged;
+    let true_loss = !said.store_went_back || (said.damaged && said.was_so);
     let true_duplicate = !said.duplicate || said.forked_or_edited || said.damaged;
     if true_loss && true_duplicate {
         None
@@ -34,10 +37,16 @@ mod tests {
             store_went_back,
             duplicate,
             damaged,
+            was_so: true,
             forked_or_edited,
         };
         assert_eq!(check(said(true, false, true, false)), None);
         assert_eq!(check(said(false, true, false, true)), None);
+        let of_the_past = Said {
+            was_so: false,
+            ..said(true, false, true, false)
+        };
+        assert!(check(of_the_past).is_some());
         assert!(check(said(true, false, false, true)).is_some());
         assert!(check(said(false, true, false, false)).is_some());
     }

@@ -1,17 +1,19 @@
 //! A transfer leaves a reservation: the release of a claim that was asked to
-//! hand over names who may acquire first (*Requests* in `docs/protocol.md`).
+//! hand over names who may acquire first, and for how long (*Requests* in
+//! `docs/protocol.md`).
 
 use super::{Violation, violation};
+use crate::election::Reservation;
 
 /// A release as it is sent.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::sim) struct Release {
-    /// Its leadership ended by a transfer.
-    pub(in crate::sim) transferred: bool,
-    pub(in crate::sim) reserves: bool,
+pub(in crate::sim) struct Release<'a> {
+    /// What the request asked for by which its leadership ended.
+    pub(in crate::sim) transferred: Option<&'a Reservation>,
+    pub(in crate::sim) reserves: Option<&'a Reservation>,
 }
 
-pub(in crate::sim) fn check(release: Release) -> Option<Violation> {
+pub(in crate::sim) fn check(release: Release<'_>) -> Option<Violation> {
     if release.transferred == release.reserves {
         None
     } else {
@@ -21,17 +23,27 @@ pub(in crate::sim) fn check(release: Release) -> Option<Violation> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::election::Identity;
 
     #[test]
-    fn a_reservation_comes_with_a_transfer_and_only_then() {
+    fn a_reservation_comes_with_a_transfer_as_it_was_asked_for() {
+        let to = |name, seconds| Reservation {
+            identity: Identity::new(name).expect("legal"),
+            duration: Duration::from_secs(seconds),
+        };
+        let (asked, other, shorter) = (to("b", 5), to("c", 5), to("b", 4));
         let release = |transferred, reserves| Release {
             transferred,
             reserves,
         };
-        assert_eq!(check(release(true, true)), None);
-        assert_eq!(check(release(false, false)), None);
-        assert!(check(release(true, false)).is_some());
-        assert!(check(release(false, true)).is_some());
+        assert_eq!(check(release(Some(&asked), Some(&asked))), None);
+        assert_eq!(check(release(None, None)), None);
+        for wrong in [None, Some(&other), Some(&shorter)] {
+            assert!(check(release(Some(&asked), wrong)).is_some());
+        }
+        assert!(check(release(None, Some(&asked))).is_some());
     }
 }

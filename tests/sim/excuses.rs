@@ -1,0 +1,101 @@
+//! Who is excused, and until when: two that lead because a person damaged the
+//! document or forked a machine, and nobody could know. What the excuses are is
+//! said in `docs/verification.md`.
+
+use super::cluster::{Damage, Forked, Was, World};
+use super::coverage::{Hit, Path};
+use super::observer::Knowledge;
+use super::process::LEASE_MAX;
+use super::replica_set::{Document, Stored};
+use crate::election::{Lease, Operation, Token};
+
+impl World {
+    /// Whether a majority had this, at some instant since the process sent its
+    /// last read.
+    pub(super) fn was_so(&self, process: usize, found: Option<Token>) -> bool {
+        let found = found.map_or(Was::Missing, Was::Token);
+        let sent = self.processes[process].facts.last_read_at;
+        let ends = self.was.iter().skip(1).map(|(at, _)| *at);
+        let ends = ends.chain([u64::MAX]);
+        let mut all = self.was.iter().zip(ends);
+        all.any(|((_, was), end)| *was == found && end >= sent)
+    }
+
+    /// A person damaged the document: the holder that it named may lead on,
+    /// and this cannot be known to whoever was not told of it before.
+    pub(super) fn excuse_the_ignorant(&mut self, before: &Stored, after: &Stored) {
+        let restored = after.lease().map(|l| self.set.order(l.revision));
+        let order = match (&after.document, restored) {
+            (Document::Missing, _) if self.set.durable.is_empty() => return,
+            (Document::Missing, _) => 0,
+            (_, Some((Some(order), newest))) if order < newest => order,
+            (Document::Lease(_) | Document::Foreign, _) => return,
+        };
+        // Where tokens began anew after an earlier loss they do not tell any
+        // more what is newer: what this damage brings may look like progress
+        // to everybody.
+        let claim_of = |l: &Lease| l.holder.as_ref().map(|h| h.claim);
+        let began_anew = before.lease().is_some_and(|l| l.token < self.token_highest);
+        let another = before
+            .lease()
+            .zip(after.lease())
+            .is_some_and(|(old, new)| new.token == old.token && claim_of(new) != claim_of(old));
+        let token = match began_anew || another {
+            true => Token::MAX,
+            false => self.token_highest,
+        };
+        let until = self.now + LEASE_MAX.as_nanos() as u64;
+        self.damages.push(Damage {
+            until,
+            token,
+            order,
+        });
+    }
+
+    /// Until when a claim or a document that was made with this knowledge is
+    /// excused. What an ignorant one makes may look to the others as if
+    /// nothing had happened: then they are excused as well.
+    pub(super) fn excuse(&mut self, knowledge: Knowledge, token: Token) -> u64 {
+        let Knowledge { informed, newest } = knowledge;
+        let now = self.now;
+        let mut excused_until = 0;
+        for damage in self.damages.iter_mut().filter(|d| d.until > now) {
+            let asleep = newest > 0 && newest <= damage.order;
+            if informed < damage.token || asleep {
+                excused_until = excused_until.max(damage.until);
+                if token >= damage.token {
+                    damage.token = Token::MAX;
+                }
+            }
+        }
+        excused_until
+    }
+
+    /// A forked machine's process that is started again before it noticed finds
+    /// its record in order: the twin's authority overlaps once more, up to its deadline.
+    pub(super) fn excuse_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
+        let p = &self.processes[process];
+        let Operation::TakeOver { acquisition, .. } = operation else {
+            return;
+        };
+        let holder = p
+            .facts
+            .sight(acquisition.expected)
+            .and_then(|s| s.lease.holder.as_ref());
+        let dead = holder.map(|h| h.claim).filter(|c| p.facts.dead == Some(*c));
+        let Some(claim) = dead else { return };
+        self.coverage.hit(Hit::Path(Path::ProvenDead));
+        // Whoever was told that its claim is another's has forgotten the record.
+        let known = |f: &Forked| f.claims.iter().any(|(c, _)| *c == claim);
+        let twins = self.processes.iter();
+        let timings = twins
+            .filter_map(|p| p.facts.claim(claim))
+            .map(|c| c.timings);
+        if self.forks.iter().any(known)
+            && let Some(deadline) = timings.map(|t| t.renew_deadline()).max()
+        {
+            let claims = vec![(claim, self.clock(process) + deadline)];
+            self.forks.push(Forked { claims });
+        }
+    }
+}
