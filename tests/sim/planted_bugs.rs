@@ -86,3 +86,21 @@ fn every_planted_bug_is_caught_as_the_table_says() {
     }
     assert_eq!(survivors, Vec::<Mutation>::new(), "nobody noticed");
 }
+
+/// Else its absence in the daemon would show nothing.
+#[test]
+fn a_program_with_planted_bugs_carries_their_marker() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/election/mutation.rs");
+    let text = std::fs::read_to_string(source).expect("the planted bugs");
+    let (_, rest) = text
+        .split_once("const MARKER: &str = \"")
+        .expect("the marker");
+    let (marker, _) = rest.split_once('"').expect("the marker ends");
+    let program = std::env::current_exe().expect("this program");
+    let program = std::fs::read(program).expect("readable");
+    assert!(
+        program
+            .windows(marker.len())
+            .any(|w| w == marker.as_bytes())
+    );
+}
