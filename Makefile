@@ -33,9 +33,10 @@ lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 doc: ## the API documentation, every public item and every link checked
 	$(CARGO) doc --workspace --no-deps --quiet
 
-test: lint ## everything, on real mongod replica sets
+test: lint ## everything, on real mongod replica sets and a real Kubernetes control plane
 	@$(TESTBED)/ensure-tools
 	@$(TESTBED)/fetch-mongod >/dev/null
+	@$(TESTBED)/fetch-kubernetes >/dev/null
 	$(CARGO) test --workspace
 
 soak: ## SEEDS=N more simulated runs of ten minutes, and what they hit (FIRST=N: from that seed)
