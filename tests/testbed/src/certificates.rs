@@ -1,4 +1,4 @@
-//! Certificates for MongoDB over TLS, made anew for each use.
+//! Certificates for servers that speak TLS, made anew for each use.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};

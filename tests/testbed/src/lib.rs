@@ -1,8 +1,9 @@
-//! Real parts for leasehold's own tests: mongod replica sets, daemons as
-//! processes, faults between them.
+//! Real parts for leasehold's own tests: mongod replica sets, Kubernetes
+//! control planes, daemons as processes, faults between them.
 //!
 //! It does not imitate anything: a [`ReplicaSet`] is made of mongod processes,
-//! a [`Daemon`] is the shipped binary, a [`Proxy`] is a socket in between.
+//! a [`Kubernetes`] has an API server and controllers, a [`Daemon`] is the
+//! shipped binary, a [`Proxy`] is a socket in between.
 //! A missing part fails with the command that provides it.
 //!
 //! Everything listens on 127.0.0.1, keeps its data in a temporary directory,
@@ -17,6 +18,7 @@ pub mod certificates;
 pub mod daemon;
 pub mod faketime;
 mod http;
+pub mod kubernetes;
 mod mongod;
 mod ports;
 pub mod process;
@@ -32,6 +34,7 @@ pub mod witness;
 pub use certificates::Certificates;
 pub use daemon::{Daemon, DaemonBuilder, DaemonTimings};
 pub use faketime::{FakeClock, JumpingClock};
+pub use kubernetes::{Credentials, Kubernetes};
 pub use mongod::mongod_binary;
 pub use ports::ReservedPort;
 pub use process::{Launch, Lifetime, Process};

@@ -1,0 +1,271 @@
+//! A private Kubernetes control plane: etcd, kube-apiserver and
+//! kube-controller-manager on loopback ports.
+//!
+//! There is no kubelet: nothing runs in a [pod](Kubernetes::pod), it is only
+//! said to. What runs as a pod is a process of the test with that pod's
+//! [credentials](Kubernetes::credentials) and [environment](Kubernetes::environment).
+
+mod control_plane;
+mod credentials;
+mod manifest;
+mod pod;
+mod programs;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
+use kube::Client;
+use kube::api::{Api, DynamicObject, ObjectMeta, PostParams};
+use tokio::sync::Mutex;
+
+use crate::Proxy;
+use control_plane::ControlPlane;
+
+pub use credentials::Credentials;
+pub use programs::kubernetes_programs;
+
+/// What the controllers do takes milliseconds; a machine that is busy with
+/// other tests was seen to need seconds for their start.
+const CONTROLLER_DEADLINE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(10);
+/// The node of every pod that is not put elsewhere.
+const NODE: &str = "node-1";
+
+/// A running control plane. Ends when it is dropped.
+///
+/// ```no_run
+/// # async fn example() {
+/// let kubernetes = leasehold_testbed::Kubernetes::start().await;
+/// let namespace = kubernetes.namespace().await;
+/// let pod = kubernetes
+///     .pod(&namespace, "orders-0", &[("app", "orders")], "default")
+///     .await;
+/// let credentials = kubernetes.credentials(&pod).await;
+/// let client = kubernetes.client_as(&credentials);
+/// # }
+/// ```
+pub struct Kubernetes {
+    control_plane: ControlPlane,
+    client: Client,
+    namespaces: AtomicU32,
+    nodes: AtomicU32,
+    pods: AtomicU32,
+}
+
+impl Kubernetes {
+    /// With one node.
+    ///
+    /// # Panics
+    /// When it cannot be started, with the reason.
+    pub async fn start() -> Self {
+        let programs = kubernetes_programs().unwrap_or_else(|failure| panic!("{failure}"));
+        let started = ControlPlane::start(&programs).await;
+        let control_plane = started.unwrap_or_else(|failure| panic!("{failure}"));
+        let client = control_plane.administrator();
+        let kubernetes = Self {
+            control_plane,
+            client,
+            namespaces: AtomicU32::new(0),
+            nodes: AtomicU32::new(0),
+            pods: AtomicU32::new(0),
+        };
+        assert_eq!(kubernetes.node().await, NODE);
+        kubernetes
+    }
+
+    /// One for all tests of a binary that hold it at the same time, started by
+    /// the first. To be called inside [`run`](crate::run), whose runtime the
+    /// clients of all of them live on.
+    pub async fn shared() -> Arc<Self> {
+        // A value in a static is never dropped: see `shared.rs`.
+        static CURRENT: Mutex<Weak<Kubernetes>> = Mutex::const_new(Weak::new());
+        let mut current = CURRENT.lock().await;
+        if let Some(kubernetes) = current.upgrade() {
+            return kubernetes;
+        }
+        let kubernetes = Arc::new(Self::start().await);
+        *current = Arc::downgrade(&kubernetes);
+        kubernetes
+    }
+
+    /// A client that may do everything.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// A client of a pod, authenticated as its processes are.
+    pub fn client_as(&self, credentials: &Credentials) -> Client {
+        self.control_plane.client(&credentials.token_file())
+    }
+
+    /// Where a process in a pod finds the API server.
+    pub fn environment(&self) -> [(String, String); 2] {
+        environment(self.port())
+    }
+
+    /// A new proxy in front of the API server: see [`environment_through`](Self::environment_through).
+    pub fn proxy(&self) -> Proxy {
+        Proxy::start(&[self.port()], true)
+    }
+
+    /// As [`environment`](Self::environment), with `proxy` in between.
+    pub fn environment_through(&self, proxy: &Proxy) -> [(String, String); 2] {
+        environment(proxy.port(0))
+    }
+
+    /// The API server's port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.control_plane.port()
+    }
+
+    /// The certificate authority that signed the API server's certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.control_plane.authority()
+    }
+
+    /// The process ids of its three programs.
+    pub fn pids(&self) -> Vec<u32> {
+        self.control_plane.pids()
+    }
+
+    /// The directory of its data and logs.
+    pub fn directory(&self) -> &Path {
+        self.control_plane.directory()
+    }
+
+    /// The ends of the three programs' logs.
+    pub fn logs(&self) -> String {
+        self.control_plane.logs()
+    }
+
+    /// Makes a namespace with a name that no other has, and waits for its
+    /// service account `default`, without which there are no pods in it.
+    ///
+    /// # Panics
+    /// When the controller does not make the account.
+    pub async fn namespace(&self) -> String {
+        let number = self.namespaces.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = format!("test-{number}");
+        let namespace = Namespace {
+            metadata: named(&name),
+            ..Namespace::default()
+        };
+        self.create(&Api::all(self.client()), &namespace).await;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), &name);
+        let end = Instant::now() + CONTROLLER_DEADLINE;
+        while accounts.get_opt("default").await.ok().flatten().is_none() {
+            let logs = self.logs();
+            assert!(Instant::now() < end, "no service account: {logs}");
+            tokio::time::sleep(POLL).await;
+        }
+        name
+    }
+
+    /// Makes another node and returns its name. A pod that is bound to a node
+    /// which does not exist is deleted by the controller manager.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    pub async fn node(&self) -> String {
+        let number = self.nodes.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = format!("node-{number}");
+        let node = Node {
+            metadata: named(&name),
+            ..Node::default()
+        };
+        self.create(&Api::all(self.client()), &node).await;
+        name
+    }
+
+    /// Makes a pod on the first node, and reports it running, ready and with
+    /// an address of its own, as a kubelet does.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    pub async fn pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        labels: &[(&str, &str)],
+        service_account: &str,
+    ) -> Pod {
+        self.pod_on(NODE, namespace, name, labels, service_account)
+            .await
+    }
+
+    /// As [`pod`](Self::pod), on a [node](Self::node).
+    ///
+    /// # Panics
+    /// As [`pod`](Self::pod).
+    pub async fn pod_on(
+        &self,
+        node: &str,
+        namespace: &str,
+        name: &str,
+        labels: &[(&str, &str)],
+        service_account: &str,
+    ) -> Pod {
+        let pods = Api::namespaced(self.client(), namespace);
+        let pod = pod::on_node(node, name, labels, service_account);
+        self.create(&pods, &pod).await;
+        let number = self.pods.fetch_add(1, Ordering::Relaxed);
+        let reported = pod::report_running(&pods, name, number).await;
+        reported.unwrap_or_else(|error| panic!("report pod {name}: {error}"))
+    }
+
+    /// What a projected volume gives a pod to authenticate with.
+    ///
+    /// # Panics
+    /// When the API server gives no token.
+    pub async fn credentials(&self, pod: &Pod) -> Credentials {
+        Credentials::new(self.client(), pod, &self.authority()).await
+    }
+
+    /// Applies all documents of `yaml` as the administrator, in their order;
+    /// those that name no namespace in `namespace`.
+    ///
+    /// # Panics
+    /// When a document is not understood, or the API server refuses one.
+    pub async fn apply(&self, namespace: &str, yaml: &str) -> Vec<DynamicObject> {
+        let applied = manifest::apply(&self.client, namespace, yaml, false).await;
+        applied.unwrap_or_else(|error| panic!("apply: {error}"))
+    }
+
+    /// As [`apply`](Self::apply), and nothing is stored: what would be, after
+    /// defaults and admission.
+    ///
+    /// # Errors
+    /// The API server's refusal of the first document that it refuses.
+    pub async fn dry_run(
+        &self,
+        namespace: &str,
+        yaml: &str,
+    ) -> Result<Vec<DynamicObject>, kube::Error> {
+        manifest::apply(&self.client, namespace, yaml, true).await
+    }
+
+    async fn create<K>(&self, api: &Api<K>, object: &K)
+    where
+        K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+    {
+        let created = api.create(&PostParams::default(), object).await;
+        created.unwrap_or_else(|error| panic!("create {object:?}: {error}"));
+    }
+}
+
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    }
+}
+
+fn environment(port: u16) -> [(String, String); 2] {
+    [
+        ("KUBERNETES_SERVICE_HOST".to_owned(), "127.0.0.1".to_owned()),
+        ("KUBERNETES_SERVICE_PORT".to_owned(), port.to_string()),
+    ]
+}

@@ -1,0 +1,265 @@
+//! The three programs, their flags and their start.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kube::config::AuthInfo;
+use kube::{Client, Config};
+use rcgen::KeyPair;
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use crate::{Certificates, Failure, Launch, Process, ReservedPort, Scratch};
+
+/// Measured: 2 s on two idle cores. A busy machine gets its time.
+const START_DEADLINE: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(10);
+/// What is shown of each log.
+const LOG_END_BYTES: usize = 4_000;
+/// The administrator's. It is good for nothing outside of 127.0.0.1.
+const TOKEN: &str = "testbed-administrator";
+const ISSUER: &str = "https://kubernetes.default.svc";
+/// What the tests' objects need; each controller costs the start some time.
+const CONTROLLERS: [&str; 8] = [
+    "deployment-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "serviceaccount-controller",
+];
+
+/// Running etcd, kube-apiserver and kube-controller-manager.
+#[derive(Debug)]
+pub(super) struct ControlPlane {
+    // Fields are dropped in this order: nothing loses what it writes to first.
+    processes: Vec<Process>,
+    port: ReservedPort,
+    etcd_ports: [ReservedPort; 2],
+    certificates: Certificates,
+    scratch: Scratch,
+}
+
+impl ControlPlane {
+    /// Starts the programs of a directory and waits until the API server is
+    /// ready. The controllers may need some more time.
+    pub(super) async fn start(programs: &Path) -> Result<Self, Failure> {
+        let mut control_plane = Self {
+            processes: Vec::new(),
+            port: ReservedPort::new(),
+            etcd_ports: [ReservedPort::new(), ReservedPort::new()],
+            certificates: Certificates::new(),
+            scratch: Scratch::new(),
+        };
+        control_plane.write_files();
+        let end = Instant::now() + START_DEADLINE;
+        control_plane.launch(programs, "etcd", control_plane.etcd_flags())?;
+        let port = control_plane.etcd_ports[0].number();
+        control_plane
+            .wait(end, async || {
+                TcpStream::connect(("127.0.0.1", port)).await.is_ok()
+            })
+            .await?;
+        let flags = control_plane.api_server_flags();
+        control_plane.launch(programs, "kube-apiserver", flags)?;
+        let client = control_plane.observer();
+        control_plane
+            .wait(end, async || {
+                let request = http::Request::get("/readyz").body(Vec::new());
+                let request = request.expect("a constant request is well-formed");
+                client.request_text(request).await.is_ok()
+            })
+            .await?;
+        let flags = control_plane.controller_manager_flags();
+        control_plane.launch(programs, "kube-controller-manager", flags)?;
+        Ok(control_plane)
+    }
+
+    /// A client whose token is in a file, as in a pod.
+    pub(super) fn client(&self, token: &Path) -> Client {
+        Client::try_from(self.config(token)).expect("the files are there and well-formed")
+    }
+
+    pub(super) fn administrator(&self) -> Client {
+        self.client(&self.file("token"))
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    pub(super) fn authority(&self) -> PathBuf {
+        self.certificates.authority()
+    }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(Process::pid).collect()
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    pub(super) fn logs(&self) -> String {
+        let ends = ["etcd", "kube-apiserver", "kube-controller-manager"].map(|name| {
+            let log = std::fs::read(self.file(name).with_extension("log")).unwrap_or_default();
+            let begin = log.len().saturating_sub(LOG_END_BYTES);
+            format!("{name}:\n{}\n", String::from_utf8_lossy(&log[begin..]))
+        });
+        ends.concat()
+    }
+
+    fn config(&self, token: &Path) -> Config {
+        let url = format!("https://127.0.0.1:{}", self.port());
+        let mut config = Config::new(url.parse().expect("a port makes a URL"));
+        config.root_cert_file = Some(self.authority());
+        config.auth_info = AuthInfo {
+            token_file: Some(token.display().to_string()),
+            ..AuthInfo::default()
+        };
+        config
+    }
+
+    /// A client that does not wait by itself before it tries again.
+    fn observer(&self) -> Client {
+        let mut config = self.config(&self.file("token"));
+        config.default_retry = false;
+        Client::try_from(config).expect("the files are there and well-formed")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    fn launch(&mut self, programs: &Path, name: &str, flags: Vec<String>) -> Result<(), Failure> {
+        let process = Launch::new(programs.join(name))
+            .arguments(flags)
+            .stderr(self.file(name).with_extension("log"))
+            .start()?;
+        self.processes.push(process);
+        Ok(())
+    }
+
+    async fn wait(&self, end: Instant, ready: impl AsyncFn() -> bool) -> Result<(), Failure> {
+        while !ready().await {
+            let ended = self
+                .processes
+                .iter()
+                .any(|process| process.exit_status().is_some());
+            if ended || Instant::now() > end {
+                let logs = self.logs();
+                return Err(Failure::new(format!("Kubernetes does not start:\n{logs}")));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// The key of service account tokens, and the administrator in two forms:
+    /// the API server's table of tokens and the controller manager's file.
+    fn write_files(&self) {
+        let key = KeyPair::generate().expect("a key can be generated");
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "testbed",
+            "clusters": [{ "name": "testbed", "cluster": {
+                "server": format!("https://127.0.0.1:{}", self.port()),
+                "certificate-authority": self.authority(),
+            }}],
+            "users": [{ "name": "testbed", "user": { "tokenFile": self.file("token") } }],
+            "contexts": [{ "name": "testbed", "context": { "cluster": "testbed", "user": "testbed" } }],
+        });
+        for (name, text) in [
+            ("accounts.key", key.serialize_pem()),
+            ("accounts.pub", key.public_key_pem()),
+            ("token", TOKEN.to_owned()),
+            (
+                "tokens.csv",
+                format!("{TOKEN},administrator,administrator,\"system:masters\"\n"),
+            ),
+            ("kubeconfig", kubeconfig.to_string()),
+        ] {
+            std::fs::write(self.file(name), text)
+                .expect("a file can be written in the scratch directory");
+        }
+    }
+
+    fn etcd_flags(&self) -> Vec<String> {
+        let [client, peer] = &self.etcd_ports;
+        let client = format!("http://127.0.0.1:{}", client.number());
+        let peer = format!("http://127.0.0.1:{}", peer.number());
+        vec![
+            format!("--data-dir={}", self.file("etcd").display()),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+            // Nothing here has to outlive the machine.
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+        ]
+    }
+
+    fn api_server_flags(&self) -> Vec<String> {
+        let certificate = self.certificates.server();
+        let flags = [
+            (
+                "etcd-servers",
+                format!("http://127.0.0.1:{}", self.etcd_ports[0].number()),
+            ),
+            ("etcd-compaction-interval", "0".to_owned()),
+            ("bind-address", "127.0.0.1".to_owned()),
+            ("secure-port", self.port().to_string()),
+            // Else it looks for a route to the outside, and a sandbox has none.
+            ("advertise-address", "192.0.2.1".to_owned()),
+            ("endpoint-reconciler-type", "none".to_owned()),
+            ("cert-dir", self.file("certificates").display().to_string()),
+            ("tls-cert-file", certificate.display().to_string()),
+            ("tls-private-key-file", certificate.display().to_string()),
+            ("service-cluster-ip-range", "10.96.0.0/16".to_owned()),
+            ("authorization-mode", "RBAC".to_owned()),
+            (
+                "token-auth-file",
+                self.file("tokens.csv").display().to_string(),
+            ),
+            ("service-account-issuer", ISSUER.to_owned()),
+            (
+                "service-account-key-file",
+                self.file("accounts.pub").display().to_string(),
+            ),
+            (
+                "service-account-signing-key-file",
+                self.file("accounts.key").display().to_string(),
+            ),
+        ];
+        flags
+            .into_iter()
+            .map(|(name, value)| format!("--{name}={value}"))
+            .collect()
+    }
+
+    fn controller_manager_flags(&self) -> Vec<String> {
+        vec![
+            format!("--kubeconfig={}", self.file("kubeconfig").display()),
+            format!("--controllers={}", CONTROLLERS.join(",")),
+            "--leader-elect=false".to_owned(),
+            // Nobody asks it anything.
+            "--secure-port=0".to_owned(),
+            // By default it holds itself back to 20 requests a second.
+            "--kube-api-qps=200".to_owned(),
+            "--kube-api-burst=400".to_owned(),
+        ]
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // All at once: then they die side by side.
+        for process in &self.processes {
+            process.signal(Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What a projected volume holds: a token, the authority, the namespace.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::Client;
+use kube::api::{Api, PostParams};
+
+use crate::Scratch;
+
+/// As the chart asks for it; the API server grants no less than ten minutes.
+const EXPIRATION_SECONDS: i64 = 3600;
+const FILES: [&str; 3] = ["token", "ca.crt", "namespace"];
+
+/// A directory with `token`, `ca.crt` and `namespace`, laid out as a kubelet
+/// does: each is a link into `..data`, which is a link to the directory of the
+/// newest content. Removed when it is dropped.
+pub struct Credentials {
+    client: Client,
+    pod: Pod,
+    authority: Vec<u8>,
+    directory: Scratch,
+    generation: u32,
+}
+
+impl Credentials {
+    pub(super) async fn new(client: Client, pod: &Pod, authority: &Path) -> Self {
+        let authority = std::fs::read(authority).expect("the authority's file is there");
+        let directory = Scratch::new();
+        for name in FILES {
+            symlink(Path::new("..data").join(name), directory.path().join(name))
+                .expect("a link can be made in the scratch directory");
+        }
+        let mut credentials = Self {
+            client,
+            pod: pod.clone(),
+            authority,
+            directory,
+            generation: 0,
+        };
+        credentials.rotate().await;
+        credentials
+    }
+
+    /// The directory, to be given in place of
+    /// `/var/run/secrets/kubernetes.io/serviceaccount`.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The file with the token, which is replaced by [`rotate`](Self::rotate).
+    pub fn token_file(&self) -> PathBuf {
+        self.directory().join("token")
+    }
+
+    /// The token in the file.
+    pub fn token(&self) -> String {
+        std::fs::read_to_string(self.token_file()).expect("the token is there")
+    }
+
+    /// Puts a new token in place of the old one, which stays valid.
+    ///
+    /// # Panics
+    /// When the API server gives no token.
+    pub async fn rotate(&mut self) {
+        let token = self.request_token().await;
+        self.publish(&token);
+    }
+
+    /// Puts `token` in place, such as one that the API server will refuse.
+    pub fn publish(&mut self, token: &str) {
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        self.generation += 1;
+        let fresh = format!("..generation-{}", self.generation);
+        let contents = [token.as_bytes(), &self.authority, namespace.as_bytes()];
+        let root = self.directory.path();
+        let written: std::io::Result<()> = (|| {
+            std::fs::create_dir(root.join(&fresh))?;
+            for (name, content) in FILES.iter().zip(contents) {
+                std::fs::write(root.join(&fresh).join(name), content)?;
+            }
+            let old = std::fs::read_link(root.join("..data")).ok();
+            symlink(&fresh, root.join("..data_tmp"))?;
+            std::fs::rename(root.join("..data_tmp"), root.join("..data"))?;
+            old.map_or(Ok(()), |old| std::fs::remove_dir_all(root.join(old)))
+        })();
+        written.expect("credentials can be written in the scratch directory");
+    }
+
+    async fn request_token(&self) -> String {
+        let metadata = &self.pod.metadata;
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let account = self.pod.spec.as_ref().and_then(|spec| {
+            let name = spec.service_account_name.as_deref();
+            name.filter(|name| !name.is_empty())
+        });
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                // None stands for the API server itself.
+                audiences: Vec::new(),
+                expiration_seconds: Some(EXPIRATION_SECONDS),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Pod".to_owned()),
+                    name: metadata.name.clone(),
+                    uid: metadata.uid.clone(),
+                }),
+            },
+            ..TokenRequest::default()
+        };
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let parameters = PostParams::default();
+        let answer = accounts
+            .create_token_request(account.unwrap_or("default"), &parameters, &request)
+            .await
+            .unwrap_or_else(|error| panic!("request a token: {error}"));
+        let status = answer.status.expect("an answered request has a status");
+        status.token
+    }
+}
