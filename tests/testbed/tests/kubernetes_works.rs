@@ -254,6 +254,32 @@ fn what_is_owned_goes_with_its_owner() {
 }
 
 #[test]
+fn a_deployment_makes_pods() {
+    run(async {
+        let kubernetes = Kubernetes::shared().await;
+        let namespace = kubernetes.namespace().await;
+        let deployment = "
+kind: Deployment
+apiVersion: apps/v1
+metadata: {name: orders}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: orders}}
+  template:
+    metadata: {labels: {app: orders}}
+    spec: {containers: [{name: workload, image: registry.example/workload:1}]}
+";
+        kubernetes.apply(&namespace, deployment).await;
+        let pods: Api<Pod> = Api::namespaced(kubernetes.client(), &namespace);
+        let of_it = ListParams::default().labels("app=orders");
+        eventually("two pods", async || {
+            (pods.list(&of_it).await.unwrap().items.len() == 2).then_some(())
+        })
+        .await;
+    });
+}
+
+#[test]
 fn validating_policies_are_enforced() {
     run(async {
         let kubernetes = Kubernetes::shared().await;
