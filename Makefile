@@ -3,14 +3,14 @@
 CARGO ?= cargo
 TESTBED := tests/testbed
 # The tests that start no server.
-FAST_TESTS := configuration docs_match_config http metrics_page module_boundaries no_planted_bug_ships publication readme reading_status
+FAST_TESTS := configuration dockerfile docs_match_config http metrics_page module_boundaries no_planted_bug_ships publication readme reading_status
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
 .PHONY: help run stop build check test soak replay model mutants miri bench lint doc clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## three daemons contend for one lease on a private replica set; KEEP=1 leaves them up
 	@$(CARGO) build --package leasehold --package leasehold-testbed --bins
@@ -38,6 +38,21 @@ test: lint ## everything, on real mongod replica sets and a real Kubernetes cont
 	@$(TESTBED)/fetch-mongod >/dev/null
 	@$(TESTBED)/fetch-kubernetes >/dev/null
 	$(CARGO) test --workspace
+
+# What is released is built on bases that cannot move: tags can, digests cannot.
+BUILDER ?= docker
+.PHONY: image test-image
+
+image: ## the image, on bases named by digest: RUST_IMAGE=NAME@sha256:… BASE_IMAGE=NAME@sha256:…
+	@for base in "$(RUST_IMAGE)" "$(BASE_IMAGE)"; do case "$$base" in *@sha256:*) ;; *) \
+	  echo "make image needs RUST_IMAGE=NAME@sha256:DIGEST and BASE_IMAGE=NAME@sha256:DIGEST (docs/image.md), not \"$$base\"" >&2; exit 1;; \
+	esac; done
+	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml) && $(BUILDER) build \
+	  --build-arg RUST_IMAGE=$(RUST_IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg LEASEHOLD_VERSION=$$version \
+	  --build-arg LEASEHOLD_REVISION=$$(git describe --always --dirty --exclude '*') --tag leasehold:$$version .
+
+test-image: ## the Dockerfile, built by buildah on bases made by hand, and run (root, Debian 12; about 20 minutes on busy cores)
+	tests/image/run
 
 soak: ## SEEDS=N more simulated runs of ten minutes, and what they hit (FIRST=N: from that seed)
 	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \

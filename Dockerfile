@@ -1,0 +1,61 @@
+# The image: the daemon on distroless Debian 12, as user 65532, without a shell.
+# docs/image.md says why it is made in this way, and what to mount.
+#
+# The defaults name tags, which move. What is released names digests,
+# NAME@sha256:…, and `make image` refuses anything else.
+ARG RUST_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm
+ARG BASE_IMAGE=gcr.io/distroless/cc-debian12:nonroot
+ARG LEASEHOLD_VERSION=0.1.0
+ARG LEASEHOLD_REVISION=unknown
+
+# All that a change of the sources leaves as it was, so that it stays in the cache.
+FROM ${RUST_IMAGE} AS dependencies
+WORKDIR /source
+# It puts the list of the crates into the binary, where scanners look for it.
+RUN cargo install cargo-auditable --version 0.7.7 --locked
+COPY Cargo.toml Cargo.lock ./
+COPY tests/model/Cargo.toml tests/model/
+COPY tests/testbed/Cargo.toml tests/testbed/
+# Cargo wants a source for each target that a manifest names. The empty program
+# is built for the sake of its dependencies and then forgotten: by their dates
+# the real sources would be older than it, and it would ship.
+RUN mkdir -p src benches tests/model/src tests/testbed/src \
+    && touch tests/model/src/lib.rs tests/testbed/src/lib.rs \
+    && echo '//! Empty.' > src/lib.rs \
+    && printf '//! Empty.\nfn main() {}\n' > src/main.rs \
+    && echo 'fn main() {}' > benches/figures.rs \
+    && cargo auditable build --release --locked --package leasehold --bin leasehold \
+    && cargo clean --release --package leasehold
+
+FROM dependencies AS build
+COPY config config
+COPY src src
+# Declared here and not above: another revision leaves the dependencies cached.
+ARG LEASEHOLD_VERSION
+ARG LEASEHOLD_REVISION
+# What the labels will say is what the program says.
+RUN cargo auditable build --release --locked --package leasehold --bin leasehold \
+    && test "$(target/release/leasehold --version)" = "leasehold ${LEASEHOLD_VERSION} (revision ${LEASEHOLD_REVISION})" \
+    && mkdir -p /image/run/leasehold
+
+FROM ${BASE_IMAGE}
+ARG BASE_IMAGE
+ARG LEASEHOLD_VERSION
+ARG LEASEHOLD_REVISION
+LABEL org.opencontainers.image.title="leasehold" \
+      org.opencontainers.image.description="Leader election for replicated workloads, on the MongoDB they already have" \
+      org.opencontainers.image.licenses="Apache-2.0 OR MIT" \
+      org.opencontainers.image.version="${LEASEHOLD_VERSION}" \
+      org.opencontainers.image.revision="${LEASEHOLD_REVISION}" \
+      org.opencontainers.image.base.name="${BASE_IMAGE}"
+COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/leasehold/
+# For a first try without a volume: the user may not make it.
+COPY --from=build --chown=65532:65532 /image/run/leasehold /run/leasehold
+COPY --from=build /source/target/release/leasehold /leasehold
+# By number, so that the kubelet can see that it is not root.
+USER 65532:65532
+STOPSIGNAL SIGTERM
+# Liveness is the kubelet's to ask: /livez and /readyz.
+HEALTHCHECK NONE
+ENTRYPOINT ["/leasehold"]
+CMD ["run"]

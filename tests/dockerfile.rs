@@ -1,0 +1,77 @@
+//! What the Dockerfile repeats of other files is as it is there. It repeats
+//! because a layer that has read a file is lost with each change of that file.
+//!
+//! That it builds, and that the image runs, is shown by `make test-image`.
+
+const DOCKERFILE: &str = include_str!("../Dockerfile");
+const DOCKERIGNORE: &str = include_str!("../.dockerignore");
+const MANIFEST: &str = include_str!("../Cargo.toml");
+const TOOLCHAIN: &str = include_str!("../rust-toolchain.toml");
+
+/// The default of a build argument.
+fn default_of(argument: &str) -> &'static str {
+    let start = format!("ARG {argument}=");
+    DOCKERFILE
+        .lines()
+        .find_map(|line| line.strip_prefix(start.as_str()))
+        .expect("an argument with a default")
+}
+
+/// The quoted texts of the first line that begins so.
+fn quoted(text: &'static str, start: &str) -> Vec<&'static str> {
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(start))
+        .expect("a line that begins so");
+    line.split('"').skip(1).step_by(2).collect()
+}
+
+/// What the instructions COPY take from the context.
+fn copied() -> Vec<&'static str> {
+    let mut sources = Vec::new();
+    for line in DOCKERFILE.lines() {
+        if let Some(words) = line.strip_prefix("COPY ")
+            && !words.starts_with("--from=")
+        {
+            let mut words: Vec<_> = words.split_whitespace().collect();
+            words.pop();
+            sources.extend(words);
+        }
+    }
+    sources
+}
+
+#[test]
+fn it_builds_with_the_compiler_of_the_toolchain_file() {
+    let channel = quoted(TOOLCHAIN, "channel = ")[0];
+    let image = format!("docker.io/library/rust:{channel}-slim-bookworm");
+    assert_eq!(default_of("RUST_IMAGE"), image);
+}
+
+#[test]
+fn its_version_is_the_package_s() {
+    assert_eq!(default_of("LEASEHOLD_VERSION"), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn every_member_of_the_workspace_has_its_manifest_and_an_empty_source() {
+    for member in quoted(MANIFEST, "members = ") {
+        let manifest = format!("{member}/Cargo.toml");
+        assert!(copied().contains(&manifest.as_str()), "COPY {manifest}");
+        let source = format!(" {member}/src/lib.rs");
+        assert!(DOCKERFILE.contains(&source), "touch{source}");
+    }
+}
+
+#[test]
+fn the_context_has_what_is_copied_and_nothing_else() {
+    let mut copied = copied();
+    let mut sent: Vec<_> = DOCKERIGNORE
+        .lines()
+        .filter_map(|line| line.strip_prefix('!'))
+        .collect();
+    copied.sort_unstable();
+    sent.sort_unstable();
+    assert_eq!(sent, copied);
+    assert!(DOCKERIGNORE.lines().any(|line| line == "*"));
+}
