@@ -28,7 +28,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use choice::{LogFormat, LogLevel, ReadyWhen};
+pub use choice::{KubernetesEnabled, LogFormat, LogLevel, ReadyWhen};
 pub use error::{ConfigError, Origin, Problem};
 pub use load::{Loaded, Setting, Sources};
 pub use schema::{DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, suggest, suggest_key};
@@ -53,6 +53,8 @@ pub struct Config {
     pub status_directory: Option<PathBuf>,
     /// HTTP and metrics.
     pub http: HttpConfig,
+    /// The pod's label and Events.
+    pub kubernetes: KubernetesConfig,
     /// The workload.
     pub workload: WorkloadConfig,
     /// Logs.
@@ -90,6 +92,29 @@ pub struct HttpConfig {
     pub listen: Option<SocketAddr>,
     /// When `/readyz` answers 200.
     pub ready_when: ReadyWhen,
+}
+
+/// Section `[kubernetes]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubernetesConfig {
+    /// Whether there are labels and Events at all.
+    pub enabled: KubernetesEnabled,
+    /// The name of this pod.
+    pub pod_name: Option<String>,
+    /// Its namespace; `None`: that of the credentials.
+    pub pod_namespace: Option<String>,
+    /// Its uid.
+    pub pod_uid: Option<String>,
+    /// The directory with `token` and `ca.crt`.
+    pub credentials: PathBuf,
+    /// What stands before the lease in the label's key.
+    pub label_prefix: String,
+    /// How long a step-down waits for the label at most.
+    pub label_wait: Duration,
+    /// Whether a new leader looks after other pods' labels.
+    pub demote_others: bool,
+    /// Whether Events are reported.
+    pub events: bool,
 }
 
 /// Section `[workload]`; its `loss_grace` is one of the [`Timings`].
@@ -161,6 +186,18 @@ impl Config {
                 },
             status_directory,
             http: HttpConfig { listen, ready_when },
+            kubernetes:
+                KubernetesConfig {
+                    enabled,
+                    pod_name,
+                    pod_namespace,
+                    pod_uid,
+                    credentials,
+                    label_prefix,
+                    label_wait,
+                    demote_others,
+                    events,
+                },
             workload: WorkloadConfig { ends_first },
             log: LogConfig { level, format },
         } = self;
@@ -201,6 +238,15 @@ impl Config {
             ("status.directory", format!("{status_directory:?}")),
             ("http.listen", format!("{listen:?}")),
             ("http.ready_when", ready_when.to_string()),
+            ("kubernetes.enabled", enabled.to_string()),
+            ("kubernetes.pod_name", format!("{pod_name:?}")),
+            ("kubernetes.pod_namespace", format!("{pod_namespace:?}")),
+            ("kubernetes.pod_uid", format!("{pod_uid:?}")),
+            ("kubernetes.credentials", format!("{credentials:?}")),
+            ("kubernetes.label_prefix", label_prefix.clone()),
+            ("kubernetes.label_wait", format!("{label_wait:?}")),
+            ("kubernetes.demote_others", demote_others.to_string()),
+            ("kubernetes.events", events.to_string()),
             ("workload.loss_grace", format!("{:?}", timings.loss_grace())),
             ("workload.ends_first", ends_first.to_string()),
             ("log.level", level.to_string()),

@@ -49,6 +49,18 @@ choice! {
 }
 
 choice! {
+    /// Whether pod labels and Events are published.
+    KubernetesEnabled {
+        /// Where the process finds itself in a cluster.
+        Auto = "auto",
+        /// Always: what is missing is a mistake.
+        On = "on",
+        /// Never.
+        Off = "off",
+    }
+}
+
+choice! {
     /// The least important level that is logged.
     LogLevel {
         /// What needs somebody at once.

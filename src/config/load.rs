@@ -30,7 +30,8 @@ pub struct Sources {
 impl Sources {
     /// With the environment of this process.
     pub fn of_process(files: Vec<PathBuf>, flags: Vec<(&'static Key, String)>) -> Self {
-        let relevant = |name: &OsStr| name == POD_NAME || variable_parts(name).is_some();
+        let of_pod = |name: &OsStr| POD.iter().any(|(_, _, variable)| name == *variable);
+        let relevant = |name: &OsStr| of_pod(name) || variable_parts(name).is_some();
         Self {
             files,
             environment: std::env::vars_os()
@@ -53,7 +54,8 @@ impl Sources {
         for (key, value) in &self.flags {
             loader.set(key, value.clone(), Origin::Flag(key.flag()));
         }
-        loader.identity(&self.environment);
+        loader.pod(&self.environment);
+        loader.identity();
         Loaded {
             settings: loader.settings,
             problems: loader.problems,
@@ -116,8 +118,14 @@ pub struct Loaded {
     pub(super) problems: Vec<Problem>,
 }
 
-/// Where Kubernetes puts a pod's name by convention; the default identity.
-const POD_NAME: &str = "POD_NAME";
+/// Keys with the variables in which manifests put what a pod is, by convention:
+/// where no layer says anything else.
+const POD: [(&str, &str, &str); 4] = [
+    ("identity", "name", "POD_NAME"),
+    ("kubernetes", "pod_name", "POD_NAME"),
+    ("kubernetes", "pod_namespace", "POD_NAMESPACE"),
+    ("kubernetes", "pod_uid", "POD_UID"),
+];
 
 /// No configuration is longer. It bounds what a wrong path can cost.
 const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -294,34 +302,37 @@ impl Loader {
         }
     }
 
-    /// Where no layer names the candidate: the pod, else host and process.
-    fn identity(&mut self, environment: &[(OsString, OsString)]) {
-        let Some(key) = known("identity", "name") else {
-            return;
-        };
-        if self
-            .settings
-            .iter()
-            .any(|s| s.key == key && !(s.valid && s.value.is_empty()))
-        {
-            return;
-        }
-        let pod = environment
-            .iter()
-            .find(|(name, value)| name == POD_NAME && !value.is_empty());
-        match pod {
-            Some((_, value)) => self.set(
-                key,
-                value.to_string_lossy().into_owned(),
-                Origin::Variable(POD_NAME.to_owned()),
-            ),
-            None => {
-                let system = rustix::system::uname();
-                let host = system.nodename().to_string_lossy();
-                let name = format!("{host}-{}", std::process::id());
-                self.set(key, name, Origin::Host);
+    /// Where no layer says what pod this is: the variables of the pod.
+    fn pod(&mut self, environment: &[(OsString, OsString)]) {
+        for (section, name, variable) in POD {
+            let value = environment
+                .iter()
+                .find(|(name, value)| name == variable && !value.is_empty());
+            if let (Some(key), Some((_, value))) = (known(section, name), value)
+                && self.is_unset(key)
+            {
+                let origin = Origin::Variable(variable.to_owned());
+                self.set(key, value.to_string_lossy().into_owned(), origin);
             }
         }
+    }
+
+    /// Where neither a layer nor the pod names the candidate: host and process.
+    fn identity(&mut self) {
+        if let Some(key) = known("identity", "name")
+            && self.is_unset(key)
+        {
+            let system = rustix::system::uname();
+            let host = system.nodename().to_string_lossy();
+            let name = format!("{host}-{}", std::process::id());
+            self.set(key, name, Origin::Host);
+        }
+    }
+
+    /// Whether no layer gives a value; a refused one is given.
+    fn is_unset(&self, key: &Key) -> bool {
+        let mut settings = self.settings.iter();
+        settings.any(|s| s.key == key && s.valid && s.value.is_empty())
     }
 }
 

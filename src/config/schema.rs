@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::{File, FileFormat, Source, ValueKind};
 
-use super::choice::{LogFormat, LogLevel, ReadyWhen};
+use super::choice::{KubernetesEnabled, LogFormat, LogLevel, ReadyWhen};
 use crate::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
 /// The built-in defaults, with a comment on each key.
@@ -67,6 +67,8 @@ pub enum Kind {
     },
     /// An address and port, or empty.
     Listen,
+    /// The prefix of a Kubernetes label.
+    LabelPrefix,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// `true` or `false`.
@@ -84,6 +86,7 @@ impl Kind {
             Self::Path => "PATH",
             Self::Duration { .. } => "DURATION",
             Self::Listen => "ADDRESS:PORT",
+            Self::LabelPrefix => "DOMAIN",
             Self::OneOf(_) => "WORD",
             Self::Flag => "BOOL",
         }
@@ -184,6 +187,10 @@ fn edits(a: &str, b: &str) -> usize {
     }
     row[b.len()]
 }
+
+/// A step-down has half a second for all that it shows before it takes a status
+/// file for stuck, and the label must be well within it.
+const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
 
 /// Nothing here is measured in more than an hour: a longer value is a slip of the unit.
 const LONGEST: Duration = LEASE_DURATION_MAX;
@@ -291,6 +298,50 @@ pub static KEYS: &[Key] = &[
         reload: Reload::Now,
         help: "When /readyz says ready: connected or leader",
         ..key("http", "ready_when", Kind::OneOf(ReadyWhen::WORDS))
+    },
+    Key {
+        help: "Whether the pod gets a label and Events: auto, on or off",
+        ..key(
+            "kubernetes",
+            "enabled",
+            Kind::OneOf(KubernetesEnabled::WORDS),
+        )
+    },
+    Key {
+        help: "The name of this pod; not set: POD_NAME",
+        ..key("kubernetes", "pod_name", Kind::Line)
+    },
+    Key {
+        help: "The namespace of this pod; not set: POD_NAMESPACE, else that of the credentials",
+        ..key("kubernetes", "pod_namespace", Kind::Line)
+    },
+    Key {
+        help: "The uid of this pod; not set: POD_UID",
+        ..key("kubernetes", "pod_uid", Kind::Line)
+    },
+    Key {
+        help: "The directory with the files token and ca.crt of a service account",
+        ..key("kubernetes", "credentials", Kind::Path)
+    },
+    Key {
+        help: "The label is <label_prefix>/<lease>",
+        ..key("kubernetes", "label_prefix", Kind::LabelPrefix)
+    },
+    Key {
+        help: "How long a step-down waits for the label at most; 0s: not at all",
+        ..key(
+            "kubernetes",
+            "label_wait",
+            between(Duration::ZERO, LABEL_WAIT_MAX),
+        )
+    },
+    Key {
+        help: "A new leader takes the label leader from other pods; needs the right to list pods",
+        ..key("kubernetes", "demote_others", Kind::Flag)
+    },
+    Key {
+        help: "Whether Events are reported on the pod",
+        ..key("kubernetes", "events", Kind::Flag)
     },
     Key {
         reload: Reload::NextClaim,

@@ -4,12 +4,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::choice::{LogFormat, LogLevel, ReadyWhen};
+use super::choice::{KubernetesEnabled, LogFormat, LogLevel, ReadyWhen};
 use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
 use super::schema::Kind;
 use super::secret::{Secret, UriSource};
-use super::{Config, HttpConfig, LeaseConfig, LogConfig, MongoConfig, WorkloadConfig, value};
+use super::{
+    Config, HttpConfig, KubernetesConfig, LeaseConfig, LogConfig, MongoConfig, WorkloadConfig,
+    value,
+};
 use crate::election::{Identity, LeaseName, TimingSettings, Timings};
 
 impl Loaded {
@@ -195,6 +198,26 @@ impl Checked {
         Some(source)
     }
 
+    fn kubernetes(&self) -> Option<KubernetesConfig> {
+        let named = |path| self.text(path).map(str::to_owned);
+        Some(KubernetesConfig {
+            enabled: KubernetesEnabled::from_word(self.text("kubernetes.enabled")?)?,
+            pod_name: named("kubernetes.pod_name"),
+            pod_namespace: named("kubernetes.pod_namespace"),
+            pod_uid: named("kubernetes.pod_uid"),
+            // The empty path is no directory: nothing is found in it.
+            credentials: PathBuf::from(self.text("kubernetes.credentials").unwrap_or_default()),
+            label_prefix: named("kubernetes.label_prefix")?,
+            label_wait: self.duration("kubernetes.label_wait")?,
+            demote_others: self.flag("kubernetes.demote_others")?,
+            events: self.flag("kubernetes.events")?,
+        })
+    }
+
+    fn flag(&self, path: &str) -> Option<bool> {
+        value::flag(self.text(path)?).ok()
+    }
+
     fn assemble(
         &self,
         timings: Option<Timings>,
@@ -220,8 +243,9 @@ impl Checked {
                 listen: value::listen(&self.setting("http.listen").value).ok()?,
                 ready_when: ReadyWhen::from_word(self.text("http.ready_when")?)?,
             },
+            kubernetes: self.kubernetes()?,
             workload: WorkloadConfig {
-                ends_first: value::flag(self.text("workload.ends_first")?).ok()?,
+                ends_first: self.flag("workload.ends_first")?,
             },
             log: LogConfig {
                 level: LogLevel::from_word(self.text("log.level")?)?,

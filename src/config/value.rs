@@ -30,6 +30,7 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Collection => collection(text),
         Kind::Duration { min, max } => duration(text, min, max).map(drop),
         Kind::Listen => listen(text).map(drop),
+        Kind::LabelPrefix => label_prefix(text),
         Kind::OneOf(words) => {
             if words.contains(&text) {
                 Ok(())
@@ -109,6 +110,25 @@ pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
          turn it off"
             .to_owned()
     })
+}
+
+/// Kubernetes: a DNS subdomain.
+fn label_prefix(text: &str) -> Result<(), String> {
+    const LENGTH_MAX: usize = 253;
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let part = |part: &str| {
+        !part.is_empty()
+            && part.chars().all(legal)
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    if text.len() <= LENGTH_MAX && text.split('.').all(part) {
+        Ok(())
+    } else {
+        Err("expected a domain such as \"leasehold.dev\": lower-case letters, digits, \"-\" and \".\", \
+             at most 253 bytes"
+            .to_owned())
+    }
 }
 
 fn optional(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
@@ -231,6 +251,25 @@ mod tests {
         }
         for wrong in ["", "system.users", "a$b", ".a", "a."] {
             assert!(check(Kind::Collection, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn label_prefixes_are_domains() {
+        for right in ["leasehold.dev", "a", "1-2.x"] {
+            assert_eq!(check(Kind::LabelPrefix, right), Ok(()), "{right}");
+        }
+        for wrong in [
+            "",
+            "A.dev",
+            "a..b",
+            "-a",
+            "a-",
+            "a/b",
+            "a.",
+            &"x".repeat(254),
+        ] {
+            assert!(check(Kind::LabelPrefix, wrong).is_err(), "{wrong}");
         }
     }
 

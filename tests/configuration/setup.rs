@@ -67,7 +67,8 @@ pub(crate) fn refusal(sources: &Sources) -> String {
 pub(crate) fn leasehold(arguments: &[&str], variables: &[(&str, &str)]) -> Answer {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("LEASEHOLD_") || name == "POD_NAME" {
+        let text = name.to_string_lossy();
+        if text.starts_with("LEASEHOLD_") || text.starts_with("POD_") {
             command.env_remove(name);
         }
     }
