@@ -7,6 +7,7 @@
 
 pub mod directory;
 pub mod file;
+pub mod kubernetes;
 pub mod metrics;
 pub mod render;
 pub mod systemd;

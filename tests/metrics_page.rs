@@ -14,6 +14,7 @@ use std::path::Path;
 use leasehold::clock::boot_now;
 use leasehold::election::{HolderView, Identity, LeaseName, Role, Session, Status, Token};
 use leasehold::publish::StoreInfo;
+use leasehold::publish::kubernetes::{LabelInSync, Shown};
 use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
 use tokio::sync::watch;
@@ -44,7 +45,11 @@ fn full_scrape() -> Metrics {
     };
     let (_, status) = watch::channel(status);
     let (_, store) = watch::channel(Some(store));
-    Metrics::new(&who, status, store).unwrap()
+    let (_, shown) = watch::channel(Shown::Unknown);
+    let metrics = Metrics::new(&who, status.clone(), store).unwrap();
+    let label = LabelInSync::new(&who.lease, status, shown).unwrap();
+    metrics.registry().register(Box::new(label)).unwrap();
+    metrics
 }
 
 fn table() -> String {

@@ -3,6 +3,7 @@
 //! Everything that a configuration can get wrong about this machine (the
 //! status directory, the port) fails here before the election begins.
 
+mod kubernetes;
 mod reload;
 mod reporter;
 mod surfaces;
@@ -17,6 +18,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::level_filters::LevelFilter;
 
+pub use self::kubernetes::KubernetesError;
+
 use self::reload::Reloader;
 use self::reporter::Reporter;
 use self::surfaces::DaemonSurfaces;
@@ -29,6 +32,7 @@ use crate::exit;
 use crate::log::{self, Format, LogHandle};
 use crate::publish::directory::{DirectoryError, Memory, StatusDirectory, default_directory};
 use crate::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
+use crate::publish::kubernetes::{Api, Kubernetes, KubernetesOptions, Tasks};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
@@ -54,6 +58,9 @@ pub enum RunError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Labels are demanded, and this is no pod.
+    #[error(transparent)]
+    Kubernetes(#[from] KubernetesError),
     /// The kernel or a part of the daemon failed.
     #[error("{doing}")]
     System {
@@ -68,7 +75,9 @@ impl RunError {
     /// The exit code that tells what kind of error it is.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Directory(_) | Self::Bind(_) | Self::Config(_) => exit::CONFIGURATION,
+            Self::Directory(_) | Self::Bind(_) | Self::Config(_) | Self::Kubernetes(_) => {
+                exit::CONFIGURATION
+            }
             Self::System { .. } => exit::NEGATIVE,
         }
     }
@@ -89,13 +98,16 @@ pub fn run(config: Config, sources: Sources) -> Result<ExitCode, RunError> {
     let log = log::start(config.log.level.into(), config.log.format.into());
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
     let (directory, memory) = StatusDirectory::open(&path)?;
+    let cluster = kubernetes::find(&config)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
     // One thread turns the loop; the files have a thread of their own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(system("start the event loop"))?;
-    let ended = runtime.block_on(Daemon::begin(config, sources, log, directory, memory, http));
+    let ended = runtime.block_on(Daemon::begin(
+        config, sources, log, directory, memory, cluster, http,
+    ));
     // A call that hangs in the driver must not hold up the end.
     runtime.shutdown_background();
     ended
@@ -107,6 +119,7 @@ struct Daemon {
     signals: Signals,
     systemd: Systemd,
     files: Arc<StatusFileHandle>,
+    kubernetes: Option<(Kubernetes, Tasks)>,
     status: watch::Receiver<Status>,
     inputs: mpsc::Sender<Input>,
     reloader: Reloader,
@@ -120,6 +133,7 @@ impl Daemon {
         log: LogHandle,
         directory: StatusDirectory,
         memory: Memory,
+        cluster: Option<(Api, KubernetesOptions)>,
         http: Option<Bound>,
     ) -> Result<ExitCode, RunError> {
         let signals = Signals::register().map_err(system("register the signal handlers"))?;
@@ -171,7 +185,14 @@ impl Daemon {
                 stepped_down,
             }
         });
-        let surfaces = DaemonSurfaces::new(Arc::clone(&files), metrics, reporter);
+        let kubernetes = cluster
+            .map(|(api, options)| Kubernetes::spawn(api, options, &who, &status, &metrics))
+            .transpose()
+            .map_err(system("publish on the pod"))?;
+        let told = kubernetes
+            .as_ref()
+            .map(|(kubernetes, _)| kubernetes.clone());
+        let surfaces = DaemonSurfaces::new(Arc::clone(&files), told, metrics, reporter);
         let elector = prepared.start(surfaces);
         let reloader = Reloader::new(config, sources, log, ready_when, uri);
         let daemon = Self {
@@ -179,6 +200,7 @@ impl Daemon {
             signals,
             systemd,
             files,
+            kubernetes,
             status,
             inputs,
             reloader,
@@ -203,6 +225,12 @@ impl Daemon {
                     None => std::future::pending().await,
                 }
             };
+            let published = async {
+                match &mut self.kubernetes {
+                    Some((_, tasks)) => tasks.ended().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 signal = self.signals.next() => {
                     if signal == Signal::Stop {
@@ -223,6 +251,7 @@ impl Daemon {
                     let Err(error) = serving;
                     return Err(system("serve HTTP")(error));
                 }
+                error = published => return Err(system("publish on the pod")(error)),
                 Ok(()) = self.status.changed() => {
                     let status = self.status.borrow_and_update().clone();
                     if status.store_reached && !said_ready {
@@ -262,9 +291,15 @@ impl Daemon {
         let _ = self.inputs.send(input).await;
     }
 
-    /// Waits, for a moment, until the files say what is true.
+    /// Waits, for a moment, until the files and the label say what is true.
     async fn flush(&self) {
-        let flushed = tokio::time::timeout(LAST_FLUSH_MAX, self.files.flush()).await;
+        let labelled = async {
+            if let Some((kubernetes, _)) = &self.kubernetes {
+                kubernetes.last_words().await;
+            }
+        };
+        let files = tokio::time::timeout(LAST_FLUSH_MAX, self.files.flush());
+        let (flushed, ()) = tokio::join!(files, labelled);
         if !matches!(flushed, Ok(Ok(Flushed::Shown))) {
             tracing::warn!(
                 lease = %self.who.lease,

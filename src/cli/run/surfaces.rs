@@ -1,4 +1,4 @@
-//! What the runner of a daemon tells the outside: files, metrics, logs.
+//! What the runner of a daemon tells the outside: files, labels, Events, metrics, logs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::reporter::Reporter;
 use crate::election::{Claim, Notice, Status, Token, Transition};
 use crate::publish::file::{Flushed, StatusFileHandle};
+use crate::publish::kubernetes::{Event, Kubernetes};
 use crate::publish::metrics::Metrics;
 use crate::runner::{Answered, Surfaces};
 use crate::store::Failure;
@@ -15,16 +16,31 @@ use crate::store::Failure;
 /// The surfaces of a daemon that are told. HTTP and metrics ask by themselves.
 pub(super) struct DaemonSurfaces {
     files: Arc<StatusFileHandle>,
+    kubernetes: Option<Kubernetes>,
     metrics: Metrics,
     reporter: Reporter,
 }
 
 impl DaemonSurfaces {
-    pub(super) fn new(files: Arc<StatusFileHandle>, metrics: Metrics, reporter: Reporter) -> Self {
+    pub(super) fn new(
+        files: Arc<StatusFileHandle>,
+        kubernetes: Option<Kubernetes>,
+        metrics: Metrics,
+        reporter: Reporter,
+    ) -> Self {
         Self {
             files,
+            kubernetes,
             metrics,
             reporter,
+        }
+    }
+
+    fn report(&self, event: impl FnOnce() -> Option<Event>) {
+        if let Some(kubernetes) = &self.kubernetes
+            && let Some(event) = event()
+        {
+            kubernetes.report(event);
         }
     }
 }
@@ -37,9 +53,18 @@ impl Surfaces for DaemonSurfaces {
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, shown) = oneshot::channel();
         let flushed = self.files.flush();
+        let demoted = self.kubernetes.as_ref().map(Kubernetes::demoted);
         tokio::spawn(async move {
+            // The labels are given a moment, and do not count: a label is no
+            // deadline, and the API server must not hold up a hand-off.
+            let labels = async {
+                if let Some(demoted) = demoted {
+                    demoted.await;
+                }
+            };
+            let (flushed, ()) = tokio::join!(flushed, labels);
             // The runner may have stopped waiting.
-            let _ = answer.send(flushed.await == Ok(Flushed::Shown));
+            let _ = answer.send(flushed == Ok(Flushed::Shown));
         });
         shown
     }
@@ -51,10 +76,12 @@ impl Surfaces for DaemonSurfaces {
     fn transition(&mut self, transition: &Transition) {
         self.metrics.transition(transition.to, transition.reason);
         self.reporter.transition(transition);
+        self.report(|| Event::of_transition(transition));
     }
 
     fn notice(&mut self, notice: &Notice) {
         self.reporter.notice(notice);
+        self.report(|| Event::of_notice(notice));
     }
 
     fn answered(&mut self, answered: &Answered) {
@@ -64,9 +91,15 @@ impl Surfaces for DaemonSurfaces {
                 operation,
                 outcome,
                 elapsed,
-                ..
+                failure,
+                late: _,
             } = answered;
             self.metrics.store_operation(operation, outcome, *elapsed);
+            if *operation == "renew"
+                && let Some(Failure { kind, .. }) = failure
+            {
+                self.report(|| Some(Event::RenewalFailing { why: kind }));
+            }
         }
         self.reporter.answered(answered);
     }

@@ -1,0 +1,93 @@
+//! Finds out whether this process is in a cluster, and as which pod.
+
+use std::path::Path;
+
+use tracing::{info, warn};
+
+use crate::config::{Config, KubernetesConfig, KubernetesEnabled};
+use crate::publish::kubernetes::{
+    Access, Api, KubernetesOptions, Pod, REPAIR_INTERVAL, SERVICE_HOST, SERVICE_PORT,
+};
+
+/// Why `kubernetes.enabled = "on"` cannot be done.
+#[derive(Debug, thiserror::Error)]
+#[error("kubernetes.enabled is \"on\", but {missing}")]
+pub struct KubernetesError {
+    missing: String,
+}
+
+/// What is to be published and over what; `None` where labels are off.
+pub(super) fn find(config: &Config) -> Result<Option<(Api, KubernetesOptions)>, KubernetesError> {
+    let lease = &config.lease.name;
+    let KubernetesConfig {
+        enabled,
+        credentials,
+        ..
+    } = &config.kubernetes;
+    if *enabled == KubernetesEnabled::Off {
+        return Ok(None);
+    }
+    let required = *enabled == KubernetesEnabled::On;
+    let access = match access(credentials) {
+        Ok(access) => access,
+        Err(missing) if required => return Err(KubernetesError { missing }),
+        Err(missing) => {
+            info!(%lease, why = missing, "not in a Kubernetes cluster: no pod label, no Events");
+            return Ok(None);
+        }
+    };
+    let pod = match pod(&config.kubernetes, &access) {
+        Ok(pod) => pod,
+        Err(missing) if required => return Err(KubernetesError { missing }),
+        Err(missing) => {
+            warn!(%lease, why = missing, "no pod label and no Events: which pod this is, is not known");
+            return Ok(None);
+        }
+    };
+    info!(
+        %lease, %pod, label = format!("{}/{lease}", config.kubernetes.label_prefix),
+        "publishing on this pod"
+    );
+    let options = KubernetesOptions {
+        pod,
+        label_prefix: config.kubernetes.label_prefix.clone(),
+        label_wait: config.kubernetes.label_wait,
+        demote_others: config.kubernetes.demote_others,
+        events: config.kubernetes.events,
+        repair_interval: REPAIR_INTERVAL,
+    };
+    Ok(Some((Api::new(access), options)))
+}
+
+fn access(credentials: &Path) -> Result<Access, String> {
+    let [host, port] = [SERVICE_HOST, SERVICE_PORT].map(|name| std::env::var(name).ok());
+    Access::find(host.as_deref(), port.as_deref(), credentials).map_err(|e| e.to_string())
+}
+
+fn pod(config: &KubernetesConfig, access: &Access) -> Result<Pod, String> {
+    let given = |value: &Option<String>, key: &str, variable: &str, field: &str| {
+        value.clone().ok_or_else(|| {
+            format!("{key} is not set: set it, or set {variable} by the downward API from {field}")
+        })
+    };
+    let name = given(
+        &config.pod_name,
+        "kubernetes.pod_name",
+        "POD_NAME",
+        "metadata.name",
+    )?;
+    let uid = given(
+        &config.pod_uid,
+        "kubernetes.pod_uid",
+        "POD_UID",
+        "metadata.uid",
+    )?;
+    let namespace = config.pod_namespace.clone().or_else(|| access.namespace());
+    let namespace = given(
+        &namespace,
+        "kubernetes.pod_namespace",
+        "POD_NAMESPACE",
+        "metadata.namespace",
+    )?;
+    Pod::new(&name, &namespace, &uid).map_err(|e| e.to_string())
+}

@@ -1,0 +1,163 @@
+//! How a pod reaches its API server: the variables that the kubelet sets, and
+//! the directory with the token and the certificate that it mounts.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hyper::Request;
+use hyper_util::client::legacy::{self, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::{Client, Config};
+use tower::{BoxError, ServiceExt};
+
+/// Where the kubelet mounts a service account unless a pod says otherwise.
+pub const CREDENTIALS_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// The variable with the API server's address.
+pub const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
+/// The variable with its port.
+pub const SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
+
+const TOKEN_FILE: &str = "token";
+const CERTIFICATE_FILE: &str = "ca.crt";
+const NAMESPACE_FILE: &str = "namespace";
+
+/// A connection inside a cluster takes a millisecond; kube's own default is 30 s.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// An API server and the credentials for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    server: String,
+    directory: PathBuf,
+}
+
+/// What a process that is not in a cluster lacks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotInCluster(String);
+
+impl Access {
+    /// From the values of [`SERVICE_HOST`] and [`SERVICE_PORT`] and the
+    /// directory of the credentials.
+    ///
+    /// # Errors
+    /// The first thing that is missing.
+    pub fn find(
+        host: Option<&str>,
+        port: Option<&str>,
+        directory: &Path,
+    ) -> Result<Self, NotInCluster> {
+        let variable = |name, value: Option<&str>| match value {
+            Some(value) if !value.is_empty() => Ok(value.to_owned()),
+            Some(_) | None => Err(NotInCluster(format!(
+                "the environment variable {name} is not set"
+            ))),
+        };
+        let host = variable(SERVICE_HOST, host)?;
+        let port = variable(SERVICE_PORT, port)?;
+        for file in [TOKEN_FILE, CERTIFICATE_FILE] {
+            let path = directory.join(file);
+            if let Err(error) = std::fs::metadata(&path) {
+                let (path, kind) = (path.display(), error.kind());
+                return Err(NotInCluster(format!("{path} cannot be read ({kind})")));
+            }
+        }
+        // An IPv6 address stands in brackets in a URL.
+        let host = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host
+        };
+        let server = format!("https://{host}:{port}");
+        if server.parse::<hyper::Uri>().is_err() {
+            return Err(NotInCluster(format!(
+                "{SERVICE_HOST} and {SERVICE_PORT} give no address: {server}"
+            )));
+        }
+        Ok(Self {
+            server,
+            directory: directory.to_owned(),
+        })
+    }
+
+    /// The namespace in the directory of the credentials, where there is one.
+    pub fn namespace(&self) -> Option<String> {
+        let text = std::fs::read_to_string(self.directory.join(NAMESPACE_FILE)).ok()?;
+        let name = text.trim();
+        (!name.is_empty()).then(|| name.to_owned())
+    }
+
+    /// A client that reads the token and the certificate again as they rotate.
+    ///
+    /// Put together here and not by kube, whose own stack logs the text of
+    /// every error, tries again by itself, and has no bound for an answer.
+    pub(super) fn client(&self) -> Result<Client, kube::Error> {
+        let server = self.server.parse().expect("it was parsed when it was made");
+        let mut config = Config::new(server);
+        config.root_cert_file = Some(self.directory.join(CERTIFICATE_FILE));
+        let token = self.directory.join(TOKEN_FILE);
+        config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
+
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_connect_timeout(Some(CONNECT_TIME_MAX));
+        let connector = config.rustls_https_connector_with_connector(connector)?;
+        // No connection is kept: at a request a minute each pod would hold one
+        // of the API server's for nothing, and a half-dead one would cost the
+        // first demotion its time-out.
+        let transport = legacy::Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(0)
+            .build::<_, Body>(connector);
+        // kube's layers ask for the one type of error that they share.
+        let transport = ServiceExt::<Request<Body>>::map_err(transport, BoxError::from);
+        let stack = ClientBuilder::new(transport, config.default_namespace.clone());
+        let stack = match config.auth_layer()? {
+            Some(token) => stack.with_layer(&token),
+            None => unreachable!("a configuration with a token file authenticates by it"),
+        };
+        Ok(stack.with_layer(&config.base_uri_layer()).build())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(files: &[&str]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for file in files {
+            std::fs::write(directory.path().join(file), "x\n").unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn a_process_outside_of_a_cluster_is_told_what_it_lacks() {
+        let all = directory(&["token", "ca.crt"]);
+        let no_token = directory(&["ca.crt"]);
+        let cases = [
+            (None, Some("443"), &all, "KUBERNETES_SERVICE_HOST"),
+            (Some("h"), Some(""), &all, "KUBERNETES_SERVICE_PORT"),
+            (Some("h"), Some("443"), &no_token, "token"),
+            (Some("h h"), Some("443"), &all, "give no address"),
+        ];
+        for (host, port, directory, named) in cases {
+            let error = Access::find(host, port, directory.path()).unwrap_err();
+            assert!(error.to_string().contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_both_kinds_make_a_url() {
+        let directory = directory(&["token", "ca.crt", "namespace"]);
+        for (host, server) in [
+            ("10.96.0.1", "https://10.96.0.1:6443"),
+            ("fd00::1", "https://[fd00::1]:6443"),
+        ] {
+            let access = Access::find(Some(host), Some("6443"), directory.path()).unwrap();
+            assert_eq!(access.server, server);
+            assert_eq!(access.namespace().as_deref(), Some("x"));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The API server is a function here: what is asked of it and what its answers mean.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hyper::Response;
+use kube::client::Body;
+use tower::BoxError;
+use tower::util::service_fn;
+
+use super::*;
+
+type Asked = Arc<Mutex<Vec<Request<Body>>>>;
+
+/// An API server that gives one answer, what it was asked, and how often a
+/// client was made.
+fn server(
+    status: u16,
+    headers: &'static [(&'static str, &'static str)],
+    body: &'static str,
+) -> (Api, Asked, Arc<AtomicUsize>) {
+    let asked = Asked::default();
+    let made = Arc::new(AtomicUsize::new(0));
+    let (log, count) = (Arc::clone(&asked), Arc::clone(&made));
+    let api = Api::over(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        let log = Arc::clone(&log);
+        let answer = service_fn(move |request: Request<Body>| {
+            log.lock().unwrap().push(request);
+            let mut answer = Response::builder().status(status);
+            for (name, value) in headers {
+                answer = answer.header(*name, *value);
+            }
+            let answer = answer.body(Body::from(body.as_bytes().to_vec())).unwrap();
+            async move { Ok::<_, BoxError>(answer) }
+        });
+        Ok(Client::new(answer, "shop"))
+    });
+    (api, asked, made)
+}
+
+fn request() -> Request<Vec<u8>> {
+    Request::patch("/api/v1/namespaces/shop/pods/a/status")
+        .body(b"{}".to_vec())
+        .unwrap()
+}
+
+async fn trouble(
+    status: u16,
+    headers: &'static [(&'static str, &'static str)],
+    body: &'static str,
+) -> Trouble {
+    server(status, headers, body)
+        .0
+        .send(request())
+        .await
+        .unwrap_err()
+}
+
+#[tokio::test]
+async fn a_request_is_sent_once() {
+    let (api, asked, _) = server(200, &[], "{}");
+    assert_eq!(api.send(request()).await.unwrap(), "{}");
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 1, "no get before it, no attempt after it");
+    assert_eq!(asked[0].method(), "PATCH");
+}
+
+#[tokio::test]
+async fn answers_are_told_apart() {
+    let uid =
+        r#"{"details": {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}}"#;
+    let cases = [
+        (401, "", Remedy::Again, false),
+        (403, "", Remedy::Person, false),
+        (404, "", Remedy::NewPod, false),
+        (409, "", Remedy::Again, false),
+        (422, uid, Remedy::NewPod, false),
+        (
+            422,
+            r#"{"message": "a policy says no to metadata.uid"}"#,
+            Remedy::Person,
+            false,
+        ),
+        (422, "no json", Remedy::Person, false),
+        (400, "", Remedy::Person, false),
+        (500, "", Remedy::Again, true),
+        (504, "", Remedy::Again, true),
+    ];
+    for (status, body, remedy, may_land) in cases {
+        let trouble = trouble(status, &[], body).await;
+        assert_eq!(
+            (trouble.remedy, trouble.may_land),
+            (remedy, may_land),
+            "{status} {body}"
+        );
+        assert_eq!(trouble.status, Some(status));
+    }
+}
+
+#[tokio::test]
+async fn a_pause_is_asked_for_in_seconds() {
+    let asked = trouble(429, &[("retry-after", "7")], "").await;
+    assert_eq!(asked.remedy, Remedy::After(Duration::from_secs(7)));
+    let asked = trouble(503, &[("retry-after", " 2 ")], "").await;
+    assert_eq!(asked.remedy, Remedy::After(Duration::from_secs(2)));
+    for dateful in [&[][..], &[("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")]] {
+        assert_eq!(trouble(429, dateful, "").await.remedy, Remedy::Again);
+    }
+}
+
+#[tokio::test]
+async fn the_servers_own_words_are_not_passed_on() {
+    let secret = r#"{"message": "token abc.def is wrong"}"#;
+    for status in [401, 403, 422, 500] {
+        let text = format!("{:?} {0}", trouble(status, &[], secret).await);
+        assert!(!text.contains("abc"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_made_anew_only_after_its_credentials_were_refused() {
+    for (status, clients) in [(200, 1), (403, 1), (401, 3)] {
+        let (api, _, made) = server(status, &[], "");
+        for _ in 0..3 {
+            let _ = api.send(request()).await;
+        }
+        assert_eq!(made.load(Ordering::SeqCst), clients, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_not_read_to_its_end() {
+    let endless = "x".repeat(ANSWER_BYTES_MAX + 1);
+    let (api, _, _) = server(200, &[], endless.leak());
+    assert_eq!(
+        api.send(request()).await.unwrap(),
+        "",
+        "it was done all the same"
+    );
+}

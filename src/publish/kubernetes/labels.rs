@@ -1,0 +1,141 @@
+//! The task that keeps the label of this pod: at most one write under way,
+//! and what it says is decided when it is sent.
+
+use std::future::pending;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use tokio::sync::watch;
+
+use super::api::{Api, Trouble};
+use super::request::Requests;
+use super::trouble::Troubles;
+use super::upkeep::{Label, Shown, Step, Upkeep};
+use crate::clock::{BootTimer, boot_now};
+use crate::election::{BootTime, Status};
+use crate::publish::Surface;
+use crate::publish::metrics::Metrics;
+
+/// Keeps one label.
+pub(super) struct Labels {
+    api: Arc<Api>,
+    requests: Arc<Requests>,
+    status: watch::Receiver<Status>,
+    shown: watch::Sender<Shown>,
+    timer: BootTimer,
+    upkeep: Upkeep,
+    troubles: Troubles,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Bytes, Trouble>> + Send>>;
+
+impl Labels {
+    pub(super) fn new(
+        api: Arc<Api>,
+        requests: Arc<Requests>,
+        status: watch::Receiver<Status>,
+        metrics: Metrics,
+        repair_interval: Duration,
+    ) -> io::Result<(Self, watch::Receiver<Shown>)> {
+        let upkeep = Upkeep::new(repair_interval);
+        let (shown, receiver) = watch::channel(upkeep.shown());
+        let subject = format!("label {} of pod {}", requests.label_key(), requests.pod());
+        let labels = Self {
+            api,
+            requests,
+            status,
+            shown,
+            timer: BootTimer::new()?,
+            upkeep,
+            troubles: Troubles::new(Surface::Label, subject, "patch pods/status", metrics),
+        };
+        Ok((labels, receiver))
+    }
+
+    /// Runs until the timer fails.
+    pub(super) async fn run(mut self) -> io::Result<()> {
+        let mut write: Option<Answer> = None;
+        // The candidate may end before its label is right.
+        let mut candidate_runs = true;
+        loop {
+            let now = boot_now();
+            let status = self.status.borrow_and_update().clone();
+            let wanted = Label::wanted(&status, now);
+            let wake = match self.upkeep.step(wanted, now) {
+                Step::Write(label) => {
+                    write = Some(self.write(label, now));
+                    continue;
+                }
+                Step::GiveUp => {
+                    write = None;
+                    self.failed(&Trouble::NO_ANSWER);
+                    continue;
+                }
+                Step::Wait(at) => at,
+            };
+            self.timer.arm(Some(wake.min(deadline(&status, now))))?;
+            let answered = async {
+                match &mut write {
+                    Some(answer) => answer.await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                fired = self.timer.fired() => fired?,
+                changed = self.status.changed(), if candidate_runs => {
+                    candidate_runs = changed.is_ok();
+                }
+                answer = answered => {
+                    write = None;
+                    match answer {
+                        Ok(_) => self.acknowledged(),
+                        Err(trouble) => self.failed(&trouble),
+                    }
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, label: Label, now: BootTime) -> Answer {
+        self.upkeep.sent(label, now);
+        self.publish();
+        let request = self.requests.label(label);
+        let api = Arc::clone(&self.api);
+        Box::pin(async move { api.send(request).await })
+    }
+
+    fn acknowledged(&mut self) {
+        self.upkeep.acknowledged();
+        self.troubles.over();
+        self.publish();
+    }
+
+    fn failed(&mut self, trouble: &Trouble) {
+        self.upkeep.failed(trouble, boot_now(), random());
+        self.troubles.goes_on(trouble);
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let shown = self.upkeep.shown();
+        self.shown
+            .send_if_modified(|published| std::mem::replace(published, shown) != shown);
+    }
+}
+
+/// When `status` ceases to be true by itself.
+fn deadline(status: &Status, now: BootTime) -> BootTime {
+    let ahead = status.authority.filter(|a| a.valid_until > now);
+    ahead.map_or(BootTime::from_nanos(u64::MAX), |a| a.valid_until)
+}
+
+/// One random byte; without it attempts are only less spread.
+pub(super) fn random() -> u8 {
+    let mut byte = [0];
+    let _ = getrandom::fill(&mut byte);
+    byte[0]
+}

@@ -1,0 +1,173 @@
+//! Takes the label `leader` from pods that cannot do so themselves, such as
+//! those of a lost node: only while this candidate leads.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::REPAIR_INTERVAL;
+use super::api::{Api, Remedy, Trouble};
+use super::labels::random;
+use super::request::{PODS_MAX, Requests};
+use super::trouble::Troubles;
+use super::upkeep::{LANDS_WITHIN, REQUEST_TIME_MAX, backoff};
+use crate::clock::{BootTimer, boot_now};
+use crate::election::{BootTime, Status, Token};
+use crate::publish::Surface;
+use crate::publish::metrics::Metrics;
+
+/// Lists in one round. Each patches all that the one before showed; more are
+/// needed only for more than [`PODS_MAX`] pods and for conflicts.
+const LISTS_MAX: usize = 5;
+
+/// Looks after other pods' labels.
+pub(super) struct Others {
+    api: Arc<Api>,
+    requests: Arc<Requests>,
+    status: watch::Receiver<Status>,
+    timer: BootTimer,
+    troubles: Troubles,
+    rounds: Rounds,
+}
+
+/// When to look: once at the begin of a leadership, and once more when what
+/// the dead pod may have sent last has landed.
+#[derive(Debug, Default)]
+struct Rounds {
+    token: Option<Token>,
+    done: u32,
+    failures: u32,
+    next: Option<BootTime>,
+}
+
+impl Rounds {
+    /// When the next round is due under `token`, if one is.
+    fn due(&mut self, token: Option<Token>, now: BootTime) -> Option<BootTime> {
+        if token.is_some() && token != self.token {
+            *self = Self {
+                token,
+                next: Some(now),
+                ..Self::default()
+            };
+        }
+        self.next.filter(|_| token.is_some())
+    }
+
+    fn succeeded(&mut self, now: BootTime) {
+        self.done += 1;
+        self.failures = 0;
+        self.next = (self.done == 1).then(|| now + LANDS_WITHIN);
+    }
+
+    fn failed(&mut self, trouble: &Trouble, now: BootTime, random: u8) {
+        self.failures += 1;
+        let wait = match trouble.remedy {
+            Remedy::Again => backoff(self.failures, random),
+            Remedy::After(asked) => asked.min(REPAIR_INTERVAL),
+            Remedy::Person | Remedy::NewPod => REPAIR_INTERVAL,
+        };
+        self.next = Some(now + wait);
+    }
+}
+
+impl Others {
+    pub(super) fn new(
+        api: Arc<Api>,
+        requests: Arc<Requests>,
+        status: watch::Receiver<Status>,
+        metrics: Metrics,
+    ) -> io::Result<Self> {
+        let subject = format!("label {} of other pods", requests.label_key());
+        let right = "list pods and patch pods/status";
+        Ok(Self {
+            api,
+            requests,
+            status,
+            timer: BootTimer::new()?,
+            troubles: Troubles::new(Surface::Label, subject, right, metrics),
+            rounds: Rounds::default(),
+        })
+    }
+
+    /// Runs until the timer fails.
+    pub(super) async fn run(mut self) -> io::Result<()> {
+        let mut candidate_runs = true;
+        loop {
+            let now = boot_now();
+            let status = self.status.borrow_and_update().at(now);
+            let token = status.authority.map(|a| a.token);
+            let due = self.rounds.due(token, now);
+            if let (Some(token), Some(at)) = (token, due)
+                && at <= now
+            {
+                match self.round(token).await {
+                    Ok(()) => {
+                        self.troubles.over();
+                        self.rounds.succeeded(boot_now());
+                    }
+                    Err(trouble) => {
+                        self.troubles.goes_on(&trouble);
+                        self.rounds.failed(&trouble, boot_now(), random());
+                    }
+                }
+                continue;
+            }
+            self.timer.arm(due)?;
+            tokio::select! {
+                fired = self.timer.fired() => fired?,
+                changed = self.status.changed(), if candidate_runs => {
+                    candidate_runs = changed.is_ok();
+                }
+            }
+        }
+    }
+
+    /// Lists and patches until no other pod says leader, or until this
+    /// candidate does not lead under `token` any more.
+    async fn round(&self, token: Token) -> Result<(), Trouble> {
+        for _ in 0..LISTS_MAX {
+            let list = self.send(self.requests.leaders()).await?;
+            let others = self.requests.others(&list).ok_or(Trouble {
+                what: "the list of pods cannot be understood",
+                ..Trouble::NO_ANSWER
+            })?;
+            if others.is_empty() {
+                return Ok(());
+            }
+            for other in others.into_iter().take(PODS_MAX) {
+                // Right before each write: this candidate may have lost the
+                // lease to that very pod since the list was made.
+                let status = self.status.borrow().at(boot_now());
+                if status.authority.map(|a| a.token) != Some(token) {
+                    return Ok(());
+                }
+                match self.send(self.requests.demotion(&other)).await {
+                    Ok(_) => tracing::info!(
+                        pod = other.name,
+                        label = self.requests.label_key(),
+                        "took the label of the leader from another pod"
+                    ),
+                    // Changed or deleted since the list: listed again.
+                    Err(Trouble {
+                        status: Some(404 | 409 | 422),
+                        ..
+                    }) => {}
+                    Err(trouble) => return Err(trouble),
+                }
+            }
+        }
+        Err(Trouble {
+            what: "other pods' labels keep changing",
+            ..Trouble::NO_ANSWER
+        })
+    }
+
+    async fn send(&self, request: hyper::Request<Vec<u8>>) -> Result<hyper::body::Bytes, Trouble> {
+        let answer = tokio::time::timeout(REQUEST_TIME_MAX, self.api.send(request)).await;
+        answer.unwrap_or(Err(Trouble::NO_ANSWER))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The API server is a function that answers lists and patches, and may let
+//! something happen in between.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use hyper::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+use tower::BoxError;
+use tower::util::service_fn;
+
+use super::*;
+use crate::election::{Authority, Identity, LeaseName, Role, Session};
+use crate::publish::kubernetes::request::Pod;
+use crate::publish::render::Identification;
+
+type Answers = dyn FnMut(&Method) -> (u16, serde_json::Value) + Send;
+
+fn token() -> Token {
+    Token::new(7).unwrap()
+}
+
+fn follower() -> Status {
+    Status::initial(Session::from_bytes([1; 16]), BootTime::default())
+}
+
+fn leader() -> Status {
+    let valid_until = boot_now() + Duration::from_secs(3600);
+    Status {
+        role: Role::Leader,
+        authority: Some(Authority {
+            token: token(),
+            valid_until,
+        }),
+        ..follower()
+    }
+}
+
+fn pods(names: &[&str]) -> serde_json::Value {
+    let items: Vec<_> = names
+        .iter()
+        .map(|name| json!({ "metadata": { "name": name, "uid": name, "resourceVersion": "1" } }))
+        .collect();
+    json!({ "items": items })
+}
+
+/// With what it will be asked, in order: `GET` or `PATCH` and the pod's name.
+fn others(
+    status: watch::Receiver<Status>,
+    answers: Box<Answers>,
+) -> (Others, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (log, answers) = (Arc::clone(&asked), Arc::new(Mutex::new(answers)));
+    let api = Api::over(move || {
+        let (log, answers) = (Arc::clone(&log), Arc::clone(&answers));
+        let server = service_fn(move |request: Request<Body>| {
+            let pod = request.uri().path().rsplit('/').nth(1).unwrap_or_default();
+            log.lock()
+                .unwrap()
+                .push(format!("{} {pod}", request.method()));
+            let (status, body) = answers.lock().unwrap()(request.method());
+            let body = Body::from(body.to_string().into_bytes());
+            let answer = Response::builder().status(status).body(body).unwrap();
+            async move { Ok::<_, BoxError>(answer) }
+        });
+        Ok(Client::new(server, "shop"))
+    });
+    let who = Identification {
+        lease: LeaseName::new("orders").unwrap(),
+        identity: Identity::new("me").unwrap(),
+        boot_id: None,
+    };
+    let (_, store) = watch::channel(None);
+    let metrics = Metrics::new(&who, status.clone(), store).unwrap();
+    let pod = Pod::new("me", "shop", "me").unwrap();
+    let requests = Arc::new(Requests::new(pod, "leasehold.dev", &who));
+    let others = Others::new(Arc::new(api), requests, status, metrics).unwrap();
+    (others, asked)
+}
+
+#[tokio::test]
+async fn each_other_pod_is_patched_and_the_list_made_again() {
+    let (_status, receiver) = watch::channel(leader());
+    let mut lists = vec![pods(&["me"]), pods(&["a", "me", "b"])];
+    let answers = move |method: &Method| match *method {
+        Method::GET => (200, lists.pop().unwrap()),
+        _ => (200, json!({})),
+    };
+    let (others, asked) = others(receiver, Box::new(answers));
+    others.round(token()).await.unwrap();
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!(asked, ["GET shop", "PATCH a", "PATCH b", "GET shop"]);
+}
+
+#[tokio::test]
+async fn a_pod_that_changed_meanwhile_is_listed_again() {
+    for status in [404, 409, 422] {
+        let (_status, receiver) = watch::channel(leader());
+        let mut lists = vec![pods(&[]), pods(&["a"]), pods(&["a"])];
+        let mut patches = vec![200, status];
+        let answers = move |method: &Method| match *method {
+            Method::GET => (200, lists.pop().unwrap()),
+            _ => (patches.pop().unwrap(), json!({})),
+        };
+        let (others, asked) = others(receiver, Box::new(answers));
+        others.round(token()).await.unwrap();
+        assert_eq!(asked.lock().unwrap().len(), 5, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn who_lost_the_lease_meanwhile_patches_nobody_any_more() {
+    let (status, receiver) = watch::channel(leader());
+    let answers = move |method: &Method| match *method {
+        Method::GET => (200, pods(&["a", "b", "c"])),
+        _ => {
+            status.send_replace(follower());
+            (200, json!({}))
+        }
+    };
+    let (others, asked) = others(receiver, Box::new(answers));
+    others.round(token()).await.unwrap();
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!(asked, ["GET shop", "PATCH a"], "b may lead by now");
+}
+
+#[tokio::test]
+async fn labels_that_keep_changing_end_a_round() {
+    let (_status, receiver) = watch::channel(leader());
+    let answers = move |method: &Method| match *method {
+        Method::GET => (200, pods(&["a"])),
+        _ => (409, json!({})),
+    };
+    let (others, asked) = others(receiver, Box::new(answers));
+    others.round(token()).await.unwrap_err();
+    assert_eq!(asked.lock().unwrap().len(), 2 * LISTS_MAX);
+}
+
+#[test]
+fn a_leadership_has_two_rounds_and_another_one_more() {
+    let at = |seconds| BootTime::from_nanos(0) + Duration::from_secs(seconds);
+    let mut rounds = Rounds::default();
+    assert_eq!(rounds.due(None, at(1)), None);
+    assert_eq!(rounds.due(Some(token()), at(2)), Some(at(2)));
+    rounds.failed(&Trouble::NO_ANSWER, at(2), 0);
+    assert_eq!(
+        rounds.due(Some(token()), at(2)),
+        Some(at(2) + backoff(1, 0))
+    );
+    rounds.succeeded(at(3));
+    assert_eq!(rounds.due(Some(token()), at(3)), Some(at(3) + LANDS_WITHIN));
+    assert_eq!(rounds.due(None, at(80)), None, "it does not lead");
+    rounds.succeeded(at(81));
+    assert_eq!(rounds.due(Some(token()), at(82)), None);
+    let next = token().next();
+    assert_eq!(rounds.due(next, at(90)), Some(at(90)));
+    let forbidden = Trouble {
+        remedy: Remedy::Person,
+        ..Trouble::NO_ANSWER
+    };
+    rounds.failed(&forbidden, at(90), 0);
+    assert_eq!(rounds.due(next, at(90)), Some(at(90) + REPAIR_INTERVAL));
+}

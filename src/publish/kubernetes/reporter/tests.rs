@@ -1,0 +1,76 @@
+use super::*;
+
+fn at(seconds: u64) -> BootTime {
+    BootTime::from_nanos(0) + Duration::from_secs(1_000 + seconds)
+}
+
+#[test]
+fn a_renewal_that_fails_each_second_is_one_event_and_a_count_a_minute() {
+    let mut memory = Memory::new(at(0));
+    let mut requests = Vec::new();
+    for second in 0..300 {
+        match memory.sort("RenewalFailing", "no answer", at(second)) {
+            Sorted::New => {
+                memory.remember("RenewalFailing", "no answer".to_owned(), "a.1", at(second));
+                requests.push((second, 1));
+            }
+            Sorted::Again { name, count } => {
+                assert_eq!(name, "a.1");
+                requests.push((second, count));
+            }
+            Sorted::Counted => {}
+            Sorted::TooMany => panic!("a count is no new Event"),
+        }
+    }
+    assert_eq!(
+        requests,
+        [(0, 1), (60, 61), (120, 121), (180, 181), (240, 241)]
+    );
+}
+
+#[test]
+fn what_happens_again_after_a_while_is_another_event() {
+    let mut memory = Memory::new(at(0));
+    assert_eq!(memory.sort("A", "x", at(0)), Sorted::New);
+    memory.remember("A", "x".to_owned(), "a.1", at(0));
+    assert_eq!(memory.sort("A", "y", at(1)), Sorted::New, "other words");
+    assert_eq!(memory.sort("A", "x", at(600)), Sorted::New);
+}
+
+#[test]
+fn an_event_that_was_not_accepted_is_reported_anew() {
+    let mut memory = Memory::new(at(0));
+    assert_eq!(memory.sort("A", "x", at(0)), Sorted::New);
+    assert_eq!(memory.sort("A", "x", at(1)), Sorted::New);
+}
+
+#[test]
+fn a_lease_that_changes_hands_all_the_time_makes_a_bounded_number_of_events() {
+    let mut memory = Memory::new(at(0));
+    let mut new = |second| {
+        let sorted = memory.sort("LeaderElected", &format!("token {second}"), at(second));
+        if sorted == Sorted::New {
+            memory.remember(
+                "LeaderElected",
+                format!("token {second}"),
+                "a.1",
+                at(second),
+            );
+        } else {
+            assert_eq!(sorted, Sorted::TooMany);
+        }
+        assert!(memory.reported.len() <= REMEMBERED_MAX);
+        u64::from(sorted == Sorted::New)
+    };
+    let hour: u64 = (0..3600).map(&mut new).sum();
+    assert_eq!(
+        hour,
+        u64::from(BURST) + 3600 / REFILL_INTERVAL.as_secs() - 1
+    );
+    // A pause does not save up more than one burst.
+    let burst: u64 = (100_000..100_100).map(new).sum();
+    assert_eq!(
+        burst,
+        u64::from(BURST) + 100 / REFILL_INTERVAL.as_secs() - 1
+    );
+}

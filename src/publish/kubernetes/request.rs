@@ -1,0 +1,230 @@
+//! The requests, each as one function: this is all that a pod asks of the API.
+
+use std::fmt;
+
+use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::{Method, Request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::upkeep::Label;
+use crate::publish::render::Identification;
+
+/// Pods in one list. One pod says leader; a few more after a lost node. The
+/// list is made again until it is empty.
+pub(super) const PODS_MAX: usize = 20;
+
+/// Names of the API: 253 bytes for pods, and namespaces have fewer.
+const NAME_LENGTH_MAX: usize = 253;
+
+/// Who writes, in the managed fields and Events of the API.
+const FIELD_MANAGER: &str = "leasehold";
+
+/// Only the metadata of pods in answers: the rest would be read for nothing.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// The pod that a candidate runs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    name: String,
+    namespace: String,
+    uid: String,
+}
+
+/// A text that the API would not have given as a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what} {text:?} is none of Kubernetes: expected lower-case letters, digits, \"-\" and \".\""
+)]
+pub struct NotAName {
+    what: &'static str,
+    text: String,
+}
+
+impl Pod {
+    /// From what the downward API gives.
+    ///
+    /// # Errors
+    /// When one of them is none of the API's: it would make another URL.
+    pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, NotAName> {
+        let checked = |what, text: &str| {
+            let legal =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+            if (1..=NAME_LENGTH_MAX).contains(&text.len()) && text.chars().all(legal) {
+                Ok(text.to_owned())
+            } else {
+                let text = text.chars().take(NAME_LENGTH_MAX).collect();
+                Err(NotAName { what, text })
+            }
+        };
+        Ok(Self {
+            name: checked("the pod's name", name)?,
+            namespace: checked("the pod's namespace", namespace)?,
+            uid: checked("the pod's uid", uid)?,
+        })
+    }
+}
+
+impl fmt::Display for Pod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Another pod, as a list shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OtherPod {
+    pub(super) name: String,
+    uid: String,
+    resource_version: String,
+}
+
+/// Makes requests for one pod and one lease.
+#[derive(Debug)]
+pub(super) struct Requests {
+    pod: Pod,
+    lease: String,
+    label_key: String,
+    identity: String,
+}
+
+impl Requests {
+    pub(super) fn new(pod: Pod, label_prefix: &str, who: &Identification) -> Self {
+        Self {
+            pod,
+            label_key: format!("{label_prefix}/{}", who.lease),
+            lease: who.lease.to_string(),
+            identity: who.identity.to_string(),
+        }
+    }
+
+    pub(super) fn pod(&self) -> &Pod {
+        &self.pod
+    }
+
+    pub(super) fn label_key(&self) -> &str {
+        &self.label_key
+    }
+
+    pub(super) fn lease(&self) -> &str {
+        &self.lease
+    }
+
+    pub(super) fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Sets the label of this pod and of no other that has its name later.
+    pub(super) fn label(&self, label: Label) -> Request<Vec<u8>> {
+        let body = json!({ "metadata": {
+            "uid": self.pod.uid,
+            "labels": { &self.label_key: label.as_str() },
+        }});
+        self.patch_status(&self.pod.name, &body)
+    }
+
+    /// Takes the label `leader` from a pod that is still as it was listed.
+    pub(super) fn demotion(&self, other: &OtherPod) -> Request<Vec<u8>> {
+        let body = json!({ "metadata": {
+            "uid": other.uid,
+            "resourceVersion": other.resource_version,
+            "labels": { &self.label_key: Label::Follower.as_str() },
+        }});
+        self.patch_status(&other.name, &body)
+    }
+
+    /// Lists the pods whose label says leader.
+    pub(super) fn leaders(&self) -> Request<Vec<u8>> {
+        let key = self.label_key.replace('/', "%2F");
+        let leader = Label::Leader.as_str();
+        let uri = format!(
+            "/api/v1/namespaces/{}/pods?limit={PODS_MAX}&labelSelector={key}%3D{leader}",
+            self.pod.namespace
+        );
+        Request::get(uri)
+            .header(ACCEPT, METADATA_LIST_ONLY)
+            .body(Vec::new())
+            .expect("names were checked")
+    }
+
+    /// The pods of a list, without this one.
+    pub(super) fn others(&self, list: &[u8]) -> Option<Vec<OtherPod>> {
+        #[derive(Deserialize)]
+        struct List {
+            items: Vec<Item>,
+        }
+        #[derive(Deserialize)]
+        struct Item {
+            metadata: OtherPod,
+        }
+        let list: List = serde_json::from_slice(list).ok()?;
+        let pods = list.items.into_iter().map(|item| item.metadata);
+        Some(pods.filter(|pod| pod.uid != self.pod.uid).collect())
+    }
+
+    /// Creates an Event on this pod.
+    pub(super) fn event(&self, object: &Value) -> Request<Vec<u8>> {
+        self.with_body(Method::POST, &self.events(""), "application/json", object)
+    }
+
+    /// Says that an Event happened again.
+    pub(super) fn event_again(&self, name: &str, series: &Value) -> Request<Vec<u8>> {
+        let body = json!({ "series": series });
+        let uri = self.events(&format!("/{name}"));
+        self.with_body(Method::PATCH, &uri, "application/merge-patch+json", &body)
+    }
+
+    /// What an Event says of the pod that it is about.
+    pub(super) fn regarding(&self) -> Value {
+        let Pod {
+            name,
+            namespace,
+            uid,
+        } = &self.pod;
+        json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": uid })
+    }
+
+    pub(super) fn event_metadata(&self, random: u64) -> Value {
+        // With the point and 16 digits it stays within the length of a name.
+        let name: String = self.pod.name.chars().take(NAME_LENGTH_MAX - 17).collect();
+        json!({ "name": format!("{name}.{random:016x}"), "namespace": self.pod.namespace })
+    }
+
+    fn events(&self, rest: &str) -> String {
+        let namespace = &self.pod.namespace;
+        format!(
+            "/apis/events.k8s.io/v1/namespaces/{namespace}/events{rest}?fieldManager={FIELD_MANAGER}"
+        )
+    }
+
+    /// `pods/status` and not `pods`: who may patch that can set labels and
+    /// cannot change images.
+    fn patch_status(&self, name: &str, body: &Value) -> Request<Vec<u8>> {
+        let uri = format!(
+            "/api/v1/namespaces/{}/pods/{name}/status?fieldManager={FIELD_MANAGER}",
+            self.pod.namespace
+        );
+        self.with_body(Method::PATCH, &uri, "application/merge-patch+json", body)
+    }
+
+    fn with_body(
+        &self,
+        method: Method,
+        uri: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> Request<Vec<u8>> {
+        Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(ACCEPT, METADATA_ONLY)
+            .header(CONTENT_TYPE, content_type)
+            .body(body.to_string().into_bytes())
+            .expect("names were checked")
+    }
+}
+
+#[cfg(test)]
+mod tests;

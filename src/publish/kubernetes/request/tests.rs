@@ -1,0 +1,83 @@
+use super::*;
+use crate::election::{Identity, LeaseName};
+
+fn requests() -> Requests {
+    let who = Identification {
+        lease: LeaseName::new("shop.orders").unwrap(),
+        identity: Identity::new("orders-0").unwrap(),
+        boot_id: None,
+    };
+    let pod = Pod::new("orders-0", "shop", "0d5f-1").unwrap();
+    Requests::new(pod, "leasehold.dev", &who)
+}
+
+fn shape(request: &Request<Vec<u8>>) -> (String, String, Value) {
+    let line = format!("{} {}", request.method(), request.uri());
+    let kind = request.headers().get(CONTENT_TYPE);
+    let kind = kind.map_or(String::new(), |kind| kind.to_str().unwrap().to_owned());
+    let body = serde_json::from_slice(request.body()).unwrap_or(Value::Null);
+    (line, kind, body)
+}
+
+#[test]
+fn the_label_is_a_merge_patch_on_the_status_with_the_uid() {
+    let (line, kind, body) = shape(&requests().label(Label::Leader));
+    assert_eq!(
+        line,
+        "PATCH /api/v1/namespaces/shop/pods/orders-0/status?fieldManager=leasehold"
+    );
+    assert_eq!(kind, "application/merge-patch+json");
+    let labels = json!({ "leasehold.dev/shop.orders": "leader" });
+    let expected = json!({ "metadata": { "uid": "0d5f-1", "labels": labels } });
+    assert_eq!(body, expected, "and nothing else");
+}
+
+#[test]
+fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
+    let requests = requests();
+    let (line, _, _) = shape(&requests.leaders());
+    assert_eq!(
+        line,
+        "GET /api/v1/namespaces/shop/pods?limit=20&\
+         labelSelector=leasehold.dev%2Fshop.orders%3Dleader"
+    );
+    let item =
+        |name, uid| json!({ "metadata": { "name": name, "uid": uid, "resourceVersion": "7" } });
+    // The uid tells, not the name: a pod that was made anew is another one.
+    let list = json!({ "items": [item("orders-0", "0d5f-1"), item("orders-0", "0d5f-2"), item("orders-1", "9")] });
+    let others = requests.others(list.to_string().as_bytes()).unwrap();
+    let uids: Vec<_> = others.iter().map(|other| other.uid.as_str()).collect();
+    assert_eq!(uids, ["0d5f-2", "9"]);
+    assert_eq!(requests.others(b""), None);
+
+    let (line, _, body) = shape(&requests.demotion(&others[1]));
+    assert!(line.starts_with("PATCH /api/v1/namespaces/shop/pods/orders-1/status?"));
+    let labels = json!({ "leasehold.dev/shop.orders": "follower" });
+    let metadata = json!({ "uid": "9", "resourceVersion": "7", "labels": labels });
+    assert_eq!(
+        body,
+        json!({ "metadata": metadata }),
+        "only as it was listed"
+    );
+}
+
+#[test]
+fn a_name_that_would_make_another_url_is_refused() {
+    for wrong in ["", "a/b", "a?b", "A", "..%2f", &"x".repeat(254)] {
+        assert!(Pod::new(wrong, "shop", "1").is_err(), "{wrong}");
+        assert!(Pod::new("a", wrong, "1").is_err(), "{wrong}");
+        assert!(Pod::new("a", "shop", wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn names_of_events_are_names() {
+    let who = Identification {
+        lease: LeaseName::new("orders").unwrap(),
+        identity: Identity::new("a").unwrap(),
+        boot_id: None,
+    };
+    let pod = Pod::new(&"x".repeat(253), "shop", "1").unwrap();
+    let metadata = Requests::new(pod, "leasehold.dev", &who).event_metadata(u64::MAX);
+    assert_eq!(metadata["name"].as_str().unwrap().len(), 253);
+}

@@ -1,0 +1,88 @@
+//! A trouble that lasts: a line at its begin, at each new kind, and then at
+//! growing intervals; a line at its end.
+
+use super::api::{Remedy, Trouble};
+use tracing::{error, info, warn};
+
+use crate::publish::Surface;
+use crate::publish::metrics::Metrics;
+
+/// Counts and logs the failures of one kind of request.
+#[derive(Debug)]
+pub(super) struct Troubles {
+    surface: Surface,
+    /// What does not work, such as "pod label".
+    subject: String,
+    /// The rule of a Role that allows it.
+    right: &'static str,
+    metrics: Metrics,
+    failures: u64,
+    last: Option<&'static str>,
+}
+
+impl Troubles {
+    pub(super) fn new(
+        surface: Surface,
+        subject: String,
+        right: &'static str,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            surface,
+            subject,
+            right,
+            metrics,
+            failures: 0,
+            last: None,
+        }
+    }
+
+    pub(super) fn goes_on(&mut self, trouble: &Trouble) {
+        self.metrics.publish_failed(self.surface);
+        self.failures += 1;
+        let new_kind = self.last.replace(trouble.what) != Some(trouble.what);
+        // With attempts at growing intervals, so are the lines.
+        if !new_kind && !self.failures.is_power_of_two() {
+            return;
+        }
+        let (surface, failures) = (self.surface.as_str(), self.failures);
+        let subject = &self.subject;
+        if trouble.status == Some(403) {
+            error!(
+                surface,
+                subject,
+                failures,
+                missing_rule = self.right,
+                "forbidden by the API server: a Role bound to this pod's service account must allow \
+                 missing_rule; trying again each minute"
+            );
+            return;
+        }
+        match trouble.remedy {
+            Remedy::Again | Remedy::After(_) => warn!(
+                surface, subject, failures, why = %trouble,
+                "cannot be written to the API server; trying again"
+            ),
+            Remedy::Person => error!(
+                surface, subject, failures, why = %trouble,
+                "not accepted by the API server; trying again each minute"
+            ),
+            Remedy::NewPod => warn!(
+                surface, subject, failures, why = %trouble,
+                "the pod is gone from the API server, and its label with it"
+            ),
+        }
+    }
+
+    pub(super) fn over(&mut self) {
+        let failures = std::mem::take(&mut self.failures);
+        self.last = None;
+        if failures > 0 {
+            let (surface, subject) = (self.surface.as_str(), &self.subject);
+            info!(
+                surface,
+                subject, failures, "written to the API server again"
+            );
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Time is told; every case is a sequence of what happens to one label.
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const REFUSED: Trouble = Trouble {
+    what: "forbidden",
+    status: Some(403),
+    may_land: false,
+    remedy: Remedy::Person,
+};
+const UNREACHABLE: Trouble = Trouble {
+    what: "the API server cannot be reached",
+    status: None,
+    may_land: false,
+    remedy: Remedy::Again,
+};
+
+fn at(seconds: f64) -> BootTime {
+    BootTime::from_nanos(1_000_000_000_000) + Duration::from_secs_f64(seconds)
+}
+
+fn written(label: Label, sent: f64) -> Upkeep {
+    let mut upkeep = Upkeep::new(MINUTE);
+    upkeep.sent(label, at(sent));
+    upkeep.acknowledged();
+    upkeep
+}
+
+/// When `wanted` is written next if nothing else happens, looked at from `now` on.
+fn next_write(upkeep: &Upkeep, wanted: Label, now: BootTime) -> BootTime {
+    match upkeep.step(wanted, now) {
+        Step::Write(_) => now,
+        Step::Wait(at) => {
+            assert_eq!(upkeep.step(wanted, at), Step::Write(wanted));
+            at
+        }
+        Step::GiveUp => panic!("a write is under way"),
+    }
+}
+
+#[test]
+fn the_first_write_and_a_change_are_at_once() {
+    let upkeep = Upkeep::new(MINUTE);
+    assert_eq!(
+        upkeep.step(Label::Follower, at(0.0)),
+        Step::Write(Label::Follower)
+    );
+    let upkeep = written(Label::Follower, 0.0);
+    assert_eq!(
+        upkeep.step(Label::Leader, at(0.1)),
+        Step::Write(Label::Leader)
+    );
+}
+
+#[test]
+fn a_label_that_is_right_is_written_again_each_minute_from_send_to_send() {
+    let mut upkeep = written(Label::Leader, 0.0);
+    let mut writes = 0;
+    let mut now = at(1.0);
+    while now < at(600.0) {
+        now = next_write(&upkeep, Label::Leader, now);
+        upkeep.sent(Label::Leader, now);
+        upkeep.acknowledged();
+        writes += 1;
+    }
+    assert_eq!((writes, now), (10, at(600.0)));
+}
+
+#[test]
+fn one_write_at_a_time_and_the_newest_truth_after_it() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    upkeep.sent(Label::Leader, at(0.0));
+    // Whatever changes meanwhile, nothing is queued.
+    for wanted in [Label::Follower, Label::Leader, Label::Follower] {
+        assert!(matches!(upkeep.step(wanted, at(0.05)), Step::Wait(_)));
+    }
+    upkeep.acknowledged();
+    assert_eq!(
+        upkeep.step(Label::Follower, at(0.06)),
+        Step::Write(Label::Follower)
+    );
+}
+
+#[test]
+fn a_hanging_write_that_is_wrong_by_now_gives_way_soon_and_a_right_one_late() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    upkeep.sent(Label::Leader, at(0.0));
+    assert_eq!(
+        upkeep.step(Label::Follower, at(0.0)),
+        Step::Wait(at(0.0) + GIVE_WAY_AFTER)
+    );
+    assert_eq!(
+        upkeep.step(Label::Follower, at(0.0) + GIVE_WAY_AFTER),
+        Step::GiveUp
+    );
+    assert_eq!(
+        upkeep.step(Label::Leader, at(4.0)),
+        Step::Wait(at(0.0) + REQUEST_TIME_MAX)
+    );
+    assert_eq!(upkeep.step(Label::Leader, at(5.0)), Step::GiveUp);
+    upkeep.failed(&Trouble::NO_ANSWER, at(2.0), 0);
+    assert_eq!(
+        upkeep.step(Label::Follower, at(2.0)),
+        Step::Write(Label::Follower),
+        "the demotion does not wait for the backoff of the promotion"
+    );
+}
+
+#[test]
+fn what_may_still_land_is_written_over_until_it_cannot() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    upkeep.sent(Label::Leader, at(0.0));
+    upkeep.failed(&Trouble::NO_ANSWER, at(1.0), 0);
+    let mut now = at(1.0);
+    let mut times = Vec::new();
+    while now < at(200.0) {
+        now = next_write(&upkeep, Label::Follower, now);
+        upkeep.sent(Label::Follower, now);
+        upkeep.acknowledged();
+        times.push(now);
+    }
+    let gaps: Vec<_> = times
+        .windows(2)
+        .map(|pair| pair[1].since(pair[0]))
+        .collect();
+    let settled = times
+        .iter()
+        .position(|time| *time >= at(1.0) + LANDS_WITHIN);
+    let settled = settled.expect("it settles");
+    assert!(
+        gaps[..settled].iter().all(|gap| *gap == SETTLING_INTERVAL),
+        "{gaps:?}"
+    );
+    assert!(gaps[settled..].iter().all(|gap| *gap == MINUTE), "{gaps:?}");
+}
+
+#[test]
+fn a_write_that_was_refused_for_certain_leaves_nothing_to_write_over() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    upkeep.sent(Label::Leader, at(0.0));
+    upkeep.failed(&REFUSED, at(0.1), 0);
+    upkeep.sent(Label::Follower, at(1.0));
+    upkeep.acknowledged();
+    assert_eq!(next_write(&upkeep, Label::Follower, at(1.1)), at(61.0));
+}
+
+#[test]
+fn attempts_at_an_api_server_that_is_gone_are_at_growing_intervals_up_to_five_seconds() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    let mut now = at(0.0);
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        upkeep.sent(Label::Leader, now);
+        upkeep.failed(&UNREACHABLE, now, 0);
+        let next = next_write(&upkeep, Label::Leader, now);
+        waits.push(next.since(now).as_millis());
+        now = next;
+    }
+    assert_eq!(waits, [250, 500, 1000, 2000, 4000, 5000, 5000, 5000]);
+    assert_eq!(
+        backoff(99, 255),
+        Duration::from_secs(4),
+        "a fifth shorter at most"
+    );
+    upkeep.sent(Label::Leader, now);
+    upkeep.acknowledged();
+    upkeep.sent(Label::Leader, at(90.0));
+    upkeep.failed(&UNREACHABLE, at(90.0), 0);
+    let next = next_write(&upkeep, Label::Leader, at(90.0));
+    assert_eq!(next, at(90.25), "a success begins anew");
+}
+
+#[test]
+fn a_refusal_that_a_person_must_mend_is_tried_each_minute_and_each_change_once() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    upkeep.sent(Label::Leader, at(0.0));
+    upkeep.failed(&REFUSED, at(0.0), 0);
+    assert_eq!(next_write(&upkeep, Label::Leader, at(0.0)), at(60.0));
+    assert_eq!(next_write(&upkeep, Label::Follower, at(1.0)), at(1.0));
+    upkeep.sent(Label::Follower, at(1.0));
+    upkeep.failed(&REFUSED, at(1.0), 0);
+    assert_eq!(next_write(&upkeep, Label::Follower, at(1.0)), at(61.0));
+}
+
+#[test]
+fn a_pause_that_the_api_server_asks_for_holds_for_every_label_and_not_for_ever() {
+    let asked = |seconds| Trouble {
+        what: "the API server asks for fewer requests",
+        status: Some(429),
+        may_land: false,
+        remedy: Remedy::After(Duration::from_secs(seconds)),
+    };
+    for (seconds, obeyed) in [(7, 7.0), (3600, 60.0), (0, 0.25)] {
+        let mut upkeep = Upkeep::new(MINUTE);
+        upkeep.sent(Label::Leader, at(0.0));
+        upkeep.failed(&asked(seconds), at(0.0), 0);
+        for wanted in [Label::Leader, Label::Follower] {
+            assert_eq!(
+                next_write(&upkeep, wanted, at(0.0)),
+                at(obeyed),
+                "{seconds}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_says_follower_while_a_promotion_is_open() {
+    let mut upkeep = written(Label::Follower, 0.0);
+    assert!(!upkeep.shown().may_say_leader());
+    upkeep.sent(Label::Follower, at(60.0));
+    assert!(!upkeep.shown().may_say_leader(), "a repair changes nothing");
+    upkeep.acknowledged();
+    upkeep.sent(Label::Leader, at(61.0));
+    assert!(upkeep.shown().may_say_leader(), "it may have landed");
+    upkeep.failed(&Trouble::NO_ANSWER, at(62.0), 0);
+    assert!(upkeep.shown().may_say_leader());
+    upkeep.sent(Label::Follower, at(62.0));
+    assert!(upkeep.shown().may_say_leader(), "not yet acknowledged");
+    upkeep.acknowledged();
+    assert_eq!(upkeep.shown(), Shown::Says(Label::Follower));
+}
+
+#[test]
+fn a_pod_that_is_gone_shows_nothing() {
+    let mut upkeep = written(Label::Leader, 0.0);
+    upkeep.sent(Label::Follower, at(1.0));
+    let gone = Trouble {
+        what: "the pod does not exist",
+        status: Some(404),
+        may_land: false,
+        remedy: Remedy::NewPod,
+    };
+    upkeep.failed(&gone, at(1.0), 0);
+    assert_eq!(upkeep.shown(), Shown::NoPod);
+    assert!(!upkeep.shown().may_say_leader());
+    assert_eq!(next_write(&upkeep, Label::Follower, at(1.0)), at(61.0));
+}
