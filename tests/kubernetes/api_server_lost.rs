@@ -1,0 +1,79 @@
+//! Goal: an API server that is frozen or gone costs no renewal and no
+//! leadership, delays a step-down by no more than `label_wait`, and finds the
+//! newest truth, not a queue of old ones, when it is back.
+
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::run;
+use serde_json::Value;
+
+use crate::cluster::{Cluster, LONG, eventually};
+
+fn deadline(status: &Value) -> u64 {
+    status["valid_until_boottime_ns"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn behind_a_frozen_api_server_renewals_go_on_and_the_hand_off_is_not_held_up() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
+        let proxy = cluster.kubernetes.proxy();
+        let a = cluster.candidate_through(&place_a, &proxy).start();
+        let led = a.wait_leads(LONG).await;
+        cluster.wait_label("a", "leader").await;
+        let b = cluster.candidate(&place_b).start();
+        cluster.wait_label("b", "follower").await;
+
+        proxy.stall();
+        let renewed = a
+            .wait_until(
+                |status| deadline(status) > deadline(&led) + 3_000_000_000,
+                LONG,
+            )
+            .await;
+        assert_eq!(renewed["token"], led["token"]);
+
+        let begin = Instant::now();
+        a.term();
+        b.wait_leads(LONG).await;
+        let handed_over = begin.elapsed();
+        // The wait for the label is 250 ms; the rest is this machine's.
+        println!("handed over after {handed_over:?} behind a frozen API server");
+        assert!(handed_over < Duration::from_millis(1500), "{handed_over:?}");
+        assert_eq!(a.wait_exit(LONG).await, 0);
+        let ended = begin.elapsed();
+        println!("ended after {ended:?}");
+        assert!(ended < Duration::from_secs(3), "{ended:?}");
+        cluster.wait_label("b", "leader").await;
+    });
+}
+
+#[test]
+fn an_api_server_that_comes_back_is_told_the_newest_truth_at_once() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let place = cluster.place("a").await;
+        let proxy = cluster.kubernetes.proxy();
+        proxy.cut();
+        let daemon = cluster.candidate_through(&place, &proxy).start();
+        daemon.wait_leads(LONG).await;
+        let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
+        eventually("attempts that failed", async || {
+            daemon.metric(failures).await >= 5.0
+        })
+        .await;
+        assert_eq!(daemon.metric("leasehold_label_in_sync").await, 0.0);
+        assert_eq!(cluster.label("a").await, None);
+        proxy.resume();
+        let took = cluster.wait_label("a", "leader").await;
+        println!("right {took:?} after the API server came back");
+        // 5 s between two attempts.
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        let lines = daemon.log_records();
+        let lines = lines
+            .iter()
+            .filter(|line| line["fields"]["surface"] == "label" || line["surface"] == "label");
+        assert!(lines.count() <= 8, "{}", daemon.logs());
+    });
+}

@@ -1,0 +1,204 @@
+//! One test's namespace and lease: pods with the rights of the chart, and
+//! daemons that run as those pods.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use leasehold_testbed::kubernetes::Credentials;
+use leasehold_testbed::{
+    Daemon, DaemonBuilder, DaemonTimings, Kubernetes, Proxy, ReplicaSet, SharedSet,
+};
+use serde_json::json;
+
+/// The shipped binary.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+/// For what takes milliseconds on an idle machine and is waited for on a busy one.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// The lease of every test; namespaces and databases keep them apart.
+pub(crate) const LEASE: &str = "orders";
+/// The label of every test.
+pub(crate) const LABEL: &str = "leasehold.dev/orders";
+
+static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// Every right that a pod may need, and no other.
+const RIGHTS: &str = "
+kind: Role
+apiVersion: rbac.authorization.k8s.io/v1
+metadata: {name: leasehold}
+rules:
+- {apiGroups: [''], resources: [pods/status], verbs: [patch]}
+- {apiGroups: [''], resources: [pods], verbs: [list]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
+---
+kind: RoleBinding
+apiVersion: rbac.authorization.k8s.io/v1
+metadata: {name: leasehold}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leasehold}
+subjects: [{kind: ServiceAccount, name: default}]
+";
+
+const SERVICE: &str = "
+kind: Service
+apiVersion: v1
+metadata: {name: leader}
+spec:
+  selector: {app: orders, leasehold.dev/orders: leader}
+  ports: [{port: 80}]
+";
+
+pub(crate) struct Cluster {
+    pub(crate) kubernetes: Arc<Kubernetes>,
+    pub(crate) namespace: String,
+    set: Arc<ReplicaSet>,
+}
+
+/// A pod and what a process in it authenticates with.
+pub(crate) struct Place {
+    pub(crate) pod: Pod,
+    pub(crate) credentials: Credentials,
+}
+
+impl Cluster {
+    /// A namespace whose pods may do what leasehold needs.
+    pub(crate) async fn new() -> Self {
+        let cluster = Self::without_rights().await;
+        cluster.grant().await;
+        cluster
+    }
+
+    pub(crate) async fn without_rights() -> Self {
+        let kubernetes = Kubernetes::shared().await;
+        let namespace = kubernetes.namespace().await;
+        let set = SET.get().await;
+        Self {
+            kubernetes,
+            namespace,
+            set,
+        }
+    }
+
+    pub(crate) async fn grant(&self) {
+        self.kubernetes.apply(&self.namespace, RIGHTS).await;
+    }
+
+    /// Routes to the pod with the label `leader`.
+    pub(crate) async fn service(&self) {
+        self.kubernetes.apply(&self.namespace, SERVICE).await;
+    }
+
+    pub(crate) async fn place(&self, name: &str) -> Place {
+        let labels = [("app", "orders")];
+        let pod = self
+            .kubernetes
+            .pod(&self.namespace, name, &labels, "default")
+            .await;
+        let credentials = self.kubernetes.credentials(&pod).await;
+        Place { pod, credentials }
+    }
+
+    /// A daemon in a pod: lease of 6 s, immediate hand-off.
+    pub(crate) fn candidate(&self, place: &Place) -> DaemonBuilder {
+        self.candidate_at(place, self.kubernetes.environment())
+    }
+
+    /// A daemon in a pod that reaches the API server through a proxy.
+    pub(crate) fn candidate_through(&self, place: &Place, proxy: &Proxy) -> DaemonBuilder {
+        self.candidate_at(place, self.kubernetes.environment_through(proxy))
+    }
+
+    fn candidate_at(&self, place: &Place, environment: [(String, String); 2]) -> DaemonBuilder {
+        let name = place.pod.name_any();
+        let mut builder = Daemon::builder(PROGRAM)
+            .lease(LEASE)
+            .identity(&name)
+            .uri(&self.set.uri())
+            .timings(DaemonTimings::DEMO)
+            .flag("--lease-handoff-delay=0s")
+            .flag(&format!("--mongodb-database={}", self.namespace))
+            .flag("--kubernetes-enabled=on")
+            .flag(&format!(
+                "--kubernetes-credentials={}",
+                place.credentials.directory().display()
+            ))
+            .env("POD_NAME", name.as_str())
+            .env("POD_UID", place.pod.uid().unwrap());
+        for (name, value) in environment {
+            builder = builder.env(&name, value);
+        }
+        builder
+    }
+
+    /// A proxy in front of the store.
+    pub(crate) fn store_proxy(&self) -> Proxy {
+        self.set.proxy()
+    }
+
+    /// The store's address behind a proxy.
+    pub(crate) fn uri_through(&self, proxy: &Proxy) -> String {
+        proxy.uri(&self.set.uri())
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.kubernetes.client(), &self.namespace)
+    }
+
+    /// What the label of a pod says.
+    pub(crate) async fn label(&self, name: &str) -> Option<String> {
+        self.pods()
+            .get(name)
+            .await
+            .unwrap()
+            .labels()
+            .get(LABEL)
+            .cloned()
+    }
+
+    pub(crate) async fn wait_label(&self, name: &str, value: &str) -> Duration {
+        eventually(&format!("{name} says {value}"), async || {
+            self.label(name).await.as_deref() == Some(value)
+        })
+        .await
+    }
+
+    /// Sets the label of a pod, or removes it, as somebody with rights might.
+    pub(crate) async fn interfere(&self, name: &str, value: Option<&str>) {
+        self.set_label(name, LABEL, value).await;
+    }
+
+    /// Sets any label of a pod.
+    pub(crate) async fn set_label(&self, name: &str, label: &str, value: Option<&str>) {
+        let patch = Patch::Merge(json!({ "metadata": { "labels": { label: value } } }));
+        let (pods, parameters) = (self.pods(), PatchParams::default());
+        pods.patch(name, &parameters, &patch).await.unwrap();
+    }
+
+    /// The names of the pods that the Service routes to.
+    pub(crate) async fn endpoints(&self) -> Vec<String> {
+        let slices: Api<EndpointSlice> = Api::namespaced(self.kubernetes.client(), &self.namespace);
+        let of_service = ListParams::default().labels("kubernetes.io/service-name=leader");
+        let slices = slices.list(&of_service).await.unwrap();
+        let endpoints = slices.into_iter().flat_map(|slice| slice.endpoints);
+        let ready = endpoints.filter(|endpoint| {
+            let conditions = endpoint.conditions.as_ref();
+            conditions.and_then(|c| c.ready).unwrap_or(true)
+        });
+        ready
+            .filter_map(|endpoint| endpoint.target_ref?.name)
+            .collect()
+    }
+}
+
+/// Polls until `condition` holds, and says how long that took.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !condition().await {
+        assert!(begin.elapsed() < LONG, "not so: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    begin.elapsed()
+}

@@ -1,0 +1,88 @@
+//! Goal: a change of leadership is on record at the pod, with whom and why.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams};
+use leasehold_testbed::run;
+
+use crate::cluster::{Cluster, LONG, eventually};
+
+async fn notes(cluster: &Cluster, pod: &str, reason: &str) -> Vec<String> {
+    let events: Api<Event> = Api::namespaced(cluster.kubernetes.client(), &cluster.namespace);
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let about = events.into_iter().filter(|event| {
+        let regarding = event.regarding.as_ref().unwrap();
+        regarding.name.as_deref() == Some(pod) && event.reason.as_deref() == Some(reason)
+    });
+    about.filter_map(|event| event.note).collect()
+}
+
+#[test]
+fn who_leads_who_stepped_down_and_who_was_taken_over_are_reported() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
+        let a = cluster.candidate(&place_a).start();
+        a.wait_leads(LONG).await;
+        eventually("a is elected", async || {
+            notes(&cluster, "a", "LeaderElected").await == ["leads orders with token 1 (acquired)"]
+        })
+        .await;
+        let b = cluster.candidate(&place_b).start();
+        cluster.wait_label("b", "follower").await;
+        a.kill();
+        b.wait_leads(LONG).await;
+        eventually("b took over", async || {
+            !notes(&cluster, "b", "TakenOver").await.is_empty()
+        })
+        .await;
+        let note = &notes(&cluster, "b", "TakenOver").await[0];
+        assert!(note.starts_with("took over orders from a, which had token 1 and was silent for "));
+        b.term();
+        assert_eq!(b.wait_exit(LONG).await, 0);
+        let stepped_down = notes(&cluster, "b", "SteppedDown").await;
+        assert_eq!(
+            stepped_down,
+            ["does not lead orders any more, token 2 ended (shutdown)"],
+            "reported before the process ended"
+        );
+    });
+}
+
+#[test]
+fn renewals_that_fail_in_the_same_way_are_one_event() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let place = cluster.place("a").await;
+        let proxy = cluster.store_proxy();
+        let daemon = cluster
+            .candidate(&place)
+            .uri(&cluster.uri_through(&proxy))
+            .start();
+        daemon.wait_leads(LONG).await;
+        proxy.stall();
+        // Events are reported in their order, so after this one all are there.
+        eventually("the loss is reported", async || {
+            notes(&cluster, "a", "SteppedDown").await
+                == ["does not lead orders any more, token 1 ended (deadline)"]
+        })
+        .await;
+        let unknown = "leasehold_store_operations_total{lease=\"orders\",operation=\"renew\",outcome=\"unknown\"}";
+        assert!(
+            daemon.metric(unknown).await >= 2.0,
+            "several renewals failed"
+        );
+        let reported = notes(&cluster, "a", "RenewalFailing").await;
+        let different: BTreeSet<_> = reported.iter().collect();
+        assert_eq!(different.len(), reported.len(), "{reported:?}");
+        assert!(
+            reported
+                .iter()
+                .any(|note| note.contains("no answer within operation_timeout")),
+            "{reported:?}"
+        );
+        let lost = "leasehold_publish_failures_total{lease=\"orders\",surface=\"event\"}";
+        assert_eq!(daemon.metric(lost).await, 0.0);
+    });
+}

@@ -1,0 +1,77 @@
+//! Goal: through start, hand-off, crash and restart the label says who leads,
+//! and a Service that selects it has exactly the leader as its endpoint.
+
+use leasehold_testbed::run;
+
+use crate::cluster::{Cluster, LONG, eventually};
+
+#[test]
+fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
+    run(async {
+        let cluster = Cluster::new().await;
+        cluster.service().await;
+        let routes_to = async |name: &str| {
+            eventually(&format!("the Service routes to {name}"), async || {
+                cluster.endpoints().await == [name]
+            })
+            .await;
+        };
+        let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
+        let mut a = cluster.candidate(&place_a).start();
+        a.wait_leads(LONG).await;
+        cluster.wait_label("a", "leader").await;
+        routes_to("a").await;
+        let b = cluster
+            .candidate(&place_b)
+            .flag("--kubernetes-demote-others=true")
+            .start();
+        cluster.wait_label("b", "follower").await;
+        assert_eq!(a.metric("leasehold_label_in_sync").await, 1.0);
+
+        // The label of the old one is right before it is gone.
+        a.term();
+        assert_eq!(a.wait_exit(LONG).await, 0);
+        assert_eq!(cluster.label("a").await.as_deref(), Some("follower"));
+        b.wait_leads(LONG).await;
+        cluster.wait_label("b", "leader").await;
+        routes_to("b").await;
+
+        // Back and forth, and then a crash: nobody corrects the label of the
+        // dead but the daemon that comes after it.
+        a.restart_same_directory();
+        b.wait_leads(LONG).await;
+        cluster.wait_label("a", "follower").await;
+        b.kill();
+        a.wait_leads(LONG).await;
+        cluster.wait_label("a", "leader").await;
+        assert_eq!(
+            cluster.label("b").await.as_deref(),
+            Some("leader"),
+            "it is dead"
+        );
+        let mut b = b;
+        b.restart_same_directory();
+        cluster.wait_label("b", "follower").await;
+        routes_to("a").await;
+        assert_eq!(cluster.label("a").await.as_deref(), Some("leader"));
+    });
+}
+
+#[test]
+fn a_leader_that_cannot_renew_any_more_turns_its_label_by_itself() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let place = cluster.place("a").await;
+        let proxy = cluster.store_proxy();
+        let daemon = cluster
+            .candidate(&place)
+            .uri(&cluster.uri_through(&proxy))
+            .start();
+        daemon.wait_leads(LONG).await;
+        cluster.wait_label("a", "leader").await;
+        proxy.stall();
+        cluster.wait_label("a", "follower").await;
+        assert!(!daemon.leads());
+        assert_eq!(daemon.metric("leasehold_leader").await, 0.0);
+    });
+}

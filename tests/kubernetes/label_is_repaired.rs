@@ -1,0 +1,70 @@
+//! Goal: a label that somebody edits or removes is put right without anybody's
+//! doing, and one that is right costs no more than a request each interval.
+//! Method: the publisher itself, with an interval that a test can wait for.
+
+use std::time::{Duration, Instant};
+
+use leasehold::clock::boot_now;
+use leasehold_testbed::run;
+
+use crate::cluster::{Cluster, LONG, eventually};
+use crate::publisher::{Publisher, follower, leader};
+
+const REPAIR: Duration = Duration::from_millis(400);
+
+#[test]
+fn an_edited_and_a_removed_label_are_put_right() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let place = cluster.place("a").await;
+        let publisher = Publisher::start(&cluster, &place, REPAIR);
+        cluster.wait_label("a", "follower").await;
+        for damage in [Some("leader"), None, Some("x")] {
+            cluster.interfere("a", damage).await;
+            let took = cluster.wait_label("a", "follower").await;
+            println!("{damage:?}: right again after {took:?}");
+        }
+        publisher.set(leader(boot_now() + LONG));
+        cluster.wait_label("a", "leader").await;
+        cluster.interfere("a", None).await;
+        cluster.wait_label("a", "leader").await;
+    });
+}
+
+#[test]
+fn the_label_turns_at_the_deadline_although_nothing_is_published() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let place = cluster.place("a").await;
+        let publisher = Publisher::start(&cluster, &place, LONG);
+        let authority = Duration::from_secs(3);
+        publisher.set(leader(boot_now() + authority));
+        let begin = Instant::now();
+        cluster.wait_label("a", "leader").await;
+        cluster.wait_label("a", "follower").await;
+        assert!(begin.elapsed() >= authority, "{:?}", begin.elapsed());
+        assert_eq!(publisher.failures(), 0);
+    });
+}
+
+#[test]
+fn nothing_is_written_while_nothing_changes() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let place = cluster.place("a").await;
+        let publisher = Publisher::start(&cluster, &place, LONG);
+        cluster.wait_label("a", "follower").await;
+        eventually("in sync", async || publisher.in_sync()).await;
+        // A leader publishes at each renewal, and its label stays as it is.
+        cluster.interfere("a", Some("x")).await;
+        for _ in 0..20 {
+            publisher.set(follower());
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        assert_eq!(
+            cluster.label("a").await.as_deref(),
+            Some("x"),
+            "not yet due"
+        );
+    });
+}

@@ -1,0 +1,38 @@
+//! Goal: with `demote_others` the pod of a daemon that is gone loses the label
+//! `leader`; without it, and where another lease is meant, it keeps it.
+
+use leasehold_testbed::run;
+
+use crate::cluster::{Cluster, LONG, eventually};
+
+#[test]
+fn a_new_leader_takes_the_label_of_a_dead_one() {
+    run(async {
+        let cluster = Cluster::new().await;
+        cluster.service().await;
+        let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
+        let a = cluster.candidate(&place_a).start();
+        a.wait_leads(LONG).await;
+        cluster.wait_label("a", "leader").await;
+        // Somebody else's label, on the dead pod too.
+        let other = "leasehold.dev/other";
+        cluster.set_label("a", other, Some("leader")).await;
+        let b = cluster
+            .candidate(&place_b)
+            .flag("--kubernetes-demote-others=true")
+            .start();
+        cluster.wait_label("b", "follower").await;
+        assert_eq!(cluster.label("a").await.as_deref(), Some("leader"));
+        a.kill();
+        b.wait_leads(LONG).await;
+        cluster.wait_label("b", "leader").await;
+        cluster.wait_label("a", "follower").await;
+        eventually("the Service has one endpoint", async || {
+            cluster.endpoints().await == ["b"]
+        })
+        .await;
+        let pod = cluster.pods().get("a").await.unwrap();
+        let labels = pod.metadata.labels.unwrap();
+        assert_eq!(labels[other], "leader");
+    });
+}

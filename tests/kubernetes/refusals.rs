@@ -1,0 +1,98 @@
+//! Goal: what the API server refuses is told apart, said once in words that
+//! name the remedy, and costs no leadership.
+
+use std::time::Duration;
+
+use kube::api::DeleteParams;
+use leasehold::clock::boot_now;
+use leasehold_testbed::run;
+
+use crate::cluster::{Cluster, LONG, eventually};
+use crate::publisher::{Publisher, follower, leader};
+
+const REPAIR: Duration = Duration::from_millis(200);
+
+#[test]
+fn without_the_right_one_line_names_the_missing_rule_and_the_lease_is_led() {
+    run(async {
+        let cluster = Cluster::without_rights().await;
+        let place = cluster.place("a").await;
+        let daemon = cluster.candidate(&place).start();
+        daemon.wait_leads(LONG).await;
+        let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
+        eventually("refused as follower and as leader", async || {
+            daemon.metric(failures).await >= 2.0
+        })
+        .await;
+        let records = daemon.log_records();
+        let lines: Vec<_> = records
+            .iter()
+            .filter(|record| record.to_string().contains("patch pods/status"))
+            .collect();
+        assert!((1..=2).contains(&lines.len()), "{}", daemon.logs());
+        assert!(daemon.leads());
+        assert_eq!(daemon.metric("leasehold_label_in_sync").await, 0.0);
+        assert_eq!(cluster.label("a").await, None);
+        assert!(
+            !daemon.logs().contains(place.credentials.token().trim()),
+            "I12"
+        );
+
+        // A change is worth an attempt at once: no minute passes.
+        cluster.grant().await;
+        daemon.term();
+        assert_eq!(daemon.wait_exit(LONG).await, 0);
+    });
+}
+
+#[test]
+fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let old = cluster.place("a").await;
+        let publisher = Publisher::start_as_administrator(&cluster, &old, REPAIR);
+        publisher.set(leader(boot_now() + LONG));
+        cluster.wait_label("a", "leader").await;
+        let at_once = DeleteParams::default().grace_period(0);
+        cluster.pods().delete("a", &at_once).await.unwrap();
+        eventually("the pod is gone", async || {
+            cluster.pods().get_opt("a").await.unwrap().is_none()
+        })
+        .await;
+        eventually("a write said so", async || publisher.failures() > 0).await;
+        assert!(!publisher.in_sync());
+
+        let _new = cluster.place("a").await;
+        let before = publisher.failures();
+        eventually("it was tried on the new pod", async || {
+            publisher.failures() >= before + 3
+        })
+        .await;
+        assert_eq!(cluster.label("a").await, None);
+        // What is gone needs no waiting for.
+        publisher.set(follower());
+        let begin = std::time::Instant::now();
+        publisher.kubernetes.demoted().await;
+        assert!(
+            begin.elapsed() < Duration::from_millis(250),
+            "{:?}",
+            begin.elapsed()
+        );
+    });
+}
+
+#[test]
+fn a_token_that_is_replaced_on_disk_is_used_at_the_next_attempt() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let mut place = cluster.place("a").await;
+        std::fs::write(place.credentials.token_file(), "not.a.token").unwrap();
+        let daemon = cluster.candidate(&place).start();
+        daemon.wait_leads(LONG).await;
+        let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
+        eventually("refused", async || daemon.metric(failures).await >= 1.0).await;
+        assert_eq!(cluster.label("a").await, None);
+        place.credentials.rotate().await;
+        cluster.wait_label("a", "leader").await;
+    });
+}
