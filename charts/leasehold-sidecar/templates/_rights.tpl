@@ -1,0 +1,136 @@
+{{- define "leasehold.serviceAccount" -}}
+{{- if .Values.leasehold.serviceAccount.create -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "leasehold.serviceAccountName" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "leasehold.labels" . | nindent 4 }}
+  {{- with .Values.leasehold.serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- end -}}
+{{- end -}}
+
+{{/* The Role and its binding: exactly the verbs that the daemon uses. */}}
+{{- define "leasehold.rbac" -}}
+{{- if and .Values.leasehold.rbac.create (include "leasehold.labelled" .) -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ include "leasehold.name" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "leasehold.labels" . | nindent 4 }}
+rules:
+  - apiGroups: [""]
+    resources: [pods/status]
+    verbs: [patch]
+  {{- if .Values.leasehold.kubernetes.demoteOthers }}
+  - apiGroups: [""]
+    resources: [pods]
+    verbs: [list]
+  {{- end }}
+  {{- if .Values.leasehold.kubernetes.events }}
+  - apiGroups: [events.k8s.io]
+    resources: [events]
+    verbs: [create, patch]
+  {{- end }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ include "leasehold.name" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "leasehold.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ include "leasehold.name" . }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "leasehold.serviceAccountName" . }}
+    namespace: {{ .Release.Namespace }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+`patch pods/status` alone could set the address, the readiness and the annotations of every pod in the
+namespace. The policy leaves of it one label of the pod that the token is bound to.
+*/}}
+{{- define "leasehold.policy" -}}
+{{- if and .Values.leasehold.policy.create .Values.leasehold.kubernetes.enabled -}}
+{{- $label := include "leasehold.label" . -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ include "leasehold.clusterName" . }}
+  labels:
+    {{- include "leasehold.labels" . | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [""]
+        apiVersions: [v1]
+        operations: [UPDATE]
+        resources: [pods/status]
+  matchConditions:
+    - name: a-sidecar-asks
+      expression: >-
+        request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:{{ include "leasehold.serviceAccountName" . }}"
+  variables:
+    - name: label
+      expression: {{ $label | squote }}
+    - name: labels
+      expression: object.metadata.?labels.orValue({})
+    - name: labelsBefore
+      expression: oldObject.metadata.?labels.orValue({})
+    - name: own
+      expression: >-
+        object.metadata.name in request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([]) &&
+        object.metadata.uid in request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([])
+  validations:
+    {{- if .Values.leasehold.kubernetes.demoteOthers }}
+    - expression: >-
+        variables.own || (variables.labelsBefore[?variables.label] == optional.of('leader') &&
+        variables.labels[?variables.label] == optional.of('follower'))
+      message: of other pods a sidecar changes nothing but a label from leader to follower
+    {{- else }}
+    - expression: variables.own
+      message: a sidecar changes only the pod that its token is bound to
+    {{- end }}
+    - expression: variables.labels[?variables.label].orValue('') in ['leader', 'follower']
+      message: {{ printf "the label %s is leader or follower" $label }}
+    - expression: >-
+        variables.labels.all(key, key == variables.label ||
+        variables.labelsBefore[?key] == optional.of(variables.labels[key])) &&
+        variables.labelsBefore.all(key, key in variables.labels)
+      message: {{ printf "a sidecar changes no label but %s" $label }}
+    - expression: >-
+        object.metadata.?annotations.orValue({}) == oldObject.metadata.?annotations.orValue({}) &&
+        object.metadata.?finalizers.orValue([]) == oldObject.metadata.?finalizers.orValue([]) &&
+        object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences
+      message: a sidecar changes no annotation, finalizer or owner
+    - expression: object.?spec == oldObject.?spec && object.?status == oldObject.?status
+      message: a sidecar changes no status
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ include "leasehold.clusterName" . }}
+  labels:
+    {{- include "leasehold.labels" . | nindent 4 }}
+spec:
+  policyName: {{ include "leasehold.clusterName" . }}
+  validationActions: [Deny]
+  matchResources:
+    namespaceSelector:
+      matchLabels:
+        kubernetes.io/metadata.name: {{ .Release.Namespace }}
+{{- end -}}
+{{- end -}}

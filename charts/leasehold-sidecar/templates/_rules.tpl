@@ -1,0 +1,84 @@
+{{/* A PrometheusRule on the lease. Where they mark an alert's limit, the values under `rules` say why. */}}
+{{- define "leasehold.rules" -}}
+{{- $lease := include "leasehold.lease" . -}}
+{{- $rules := .Values.leasehold.rules -}}
+{{- $series := printf `{lease="%s"}` $lease -}}
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: {{ include "leasehold.name" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "leasehold.labels" . | nindent 4 }}
+    {{- with $rules.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  groups:
+    - name: {{ include "leasehold.clusterName" . }}
+      rules:
+        - alert: LeaseholdNoLeader
+          expr: absent(leasehold_leader{{ $series }} == 1)
+          for: {{ $rules.noLeaderFor }}
+          labels:
+            severity: critical
+            lease: {{ $lease | quote }}
+          annotations:
+            summary: "Nobody leads {{ $lease }}"
+            description: "No replica leads, or none is scraped. The lease may be paused, MongoDB without a primary, or no pod running."
+        - alert: LeaseholdMoreThanOneLeader
+          expr: sum by (lease) (leasehold_leader{{ $series }}) > 1
+          for: {{ $rules.moreThanOneLeaderFor }}
+          labels:
+            severity: critical
+          annotations:
+            summary: "{{ `{{ $value }}` }} replicas lead {{ $lease }}"
+            description: "Most likely they contend on different stores (compare leasehold_store_info), or a clock was stopped. Stop all but one."
+        - alert: LeaseholdStoresDiffer
+          expr: count by (lease) (count by (lease, set, database, collection) (leasehold_store_info{{ $series }})) > 1
+          for: {{ $rules.moreThanOneLeaderFor }}
+          labels:
+            severity: critical
+          annotations:
+            summary: "Replicas of {{ $lease }} contend on different stores"
+            description: "They do not exclude each other. Give all of them one connection string, database and collection."
+        - alert: LeaseholdLeadershipFlaps
+          expr: sum by (lease) (increase(leasehold_transitions_total{lease="{{ $lease }}",to="leader"}[15m])) > {{ $rules.acquisitionsMax }}
+          labels:
+            severity: warning
+          annotations:
+            summary: "The leadership of {{ $lease }} changed {{ `{{ $value | humanize }}` }} times in 15 minutes"
+            description: "The label reason of leasehold_transitions_total says why it was lost."
+        - alert: LeaseholdRenewalsFail
+          expr: sum by (lease, pod) (increase(leasehold_store_operations_total{lease="{{ $lease }}",operation="renew",outcome=~"failed|unknown"}[5m])) > 2
+          labels:
+            severity: warning
+          annotations:
+            summary: "{{ `{{ $labels.pod }}` }} cannot renew {{ $lease }}"
+            description: "Its log has the lines 'store call failed' with the reason."
+        - alert: LeaseholdAuthorityNearlyGone
+          expr: leasehold_authority_seconds{{ $series }} < {{ $rules.authorityLeftSeconds }} and leasehold_leader{{ $series }} == 1
+          labels:
+            severity: warning
+          annotations:
+            summary: "{{ `{{ $labels.pod }}` }} is about to lose {{ $lease }}"
+            description: "{{ `{{ $value | humanizeDuration }}` }} of authority are left; renewals do not get through."
+        - alert: LeaseholdSurfaceFails
+          expr: sum by (lease, pod, surface) (increase(leasehold_publish_failures_total{{ $series }}[5m])) > 0
+          for: 5m
+          labels:
+            severity: warning
+          annotations:
+            summary: "{{ `{{ $labels.pod }}` }} cannot show the status of {{ $lease }} on {{ `{{ $labels.surface }}` }}"
+            description: "Readers of that surface may see an old status; its deadline still holds."
+        {{- if include "leasehold.labelled" . }}
+        - alert: LeaseholdLabelOutOfSync
+          expr: leasehold_label_in_sync{{ $series }} == 0
+          for: 3m
+          labels:
+            severity: warning
+          annotations:
+            summary: "The label of {{ `{{ $labels.pod }}` }} is not what it should be"
+            description: "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to nobody or to an old one."
+        {{- end }}
+{{- end -}}

@@ -1,0 +1,210 @@
+//! Goal: dashboard and rules ask for nothing that the daemon does not expose.
+//! Method: every metric and label in an expression is looked for in a scrape
+//! in which every metric has a series; promtool judges the expressions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+use leasehold::clock::boot_now;
+use leasehold::election::{HolderView, Identity, LeaseName, Role, Session, Status, Token};
+use leasehold::publish::StoreInfo;
+use leasehold::publish::metrics::Metrics;
+use leasehold::publish::render::Identification;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::helm::{Objects, root, text, tool};
+
+/// What Prometheus adds to each series of a pod.
+const TARGET_LABELS: [&str; 1] = ["pod"];
+
+/// The labels of each metric, by name, as one scrape shows them.
+fn exposed() -> BTreeMap<String, BTreeSet<String>> {
+    let who = Identification {
+        lease: LeaseName::new("orders").unwrap(),
+        identity: Identity::new("me").unwrap(),
+        boot_id: None,
+    };
+    let status = Status {
+        role: Role::Follower,
+        holder: Some(HolderView {
+            identity: Identity::new("other").unwrap(),
+            token: Token::ZERO,
+            until: boot_now() + Duration::from_secs(3600),
+        }),
+        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
+    };
+    let store = StoreInfo {
+        set: None,
+        database: "leasehold".to_owned(),
+        collection: "leases".to_owned(),
+    };
+    let (_, status) = watch::channel(status);
+    let (_, store) = watch::channel(Some(store));
+    let metrics = Metrics::new(&who, status, store).unwrap();
+    let mut exposed = BTreeMap::new();
+    for family in metrics.registry().gather() {
+        let labels = family
+            .get_metric()
+            .iter()
+            .flat_map(|metric| metric.get_label());
+        let labels: BTreeSet<_> = labels.map(|label| label.name().to_owned()).collect();
+        if format!("{:?}", family.get_field_type()) == "HISTOGRAM" {
+            let mut with_bound = labels.clone();
+            with_bound.insert("le".to_owned());
+            exposed.insert(format!("{}_bucket", family.name()), with_bound);
+        }
+        exposed.insert(family.name().to_owned(), labels);
+    }
+    exposed
+}
+
+fn dashboard() -> Value {
+    let path = root().join("charts/leasehold/dashboards/leasehold.json");
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Every expression of the dashboard and the rules, with where it is.
+fn expressions() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for panel in dashboard()["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            found.push((
+                panel["title"].to_string(),
+                target["expr"].as_str().unwrap().to_owned(),
+            ));
+        }
+    }
+    for annotation in dashboard()["annotations"]["list"].as_array().unwrap() {
+        found.push((
+            annotation["name"].to_string(),
+            annotation["expr"].as_str().unwrap().to_owned(),
+        ));
+    }
+    let objects = Objects::of("everything", &[]);
+    let rules = &objects.one("PrometheusRule")["spec"]["groups"][0]["rules"];
+    for rule in rules.as_array().unwrap() {
+        found.push((
+            rule["alert"].to_string(),
+            rule["expr"].as_str().unwrap().to_owned(),
+        ));
+    }
+    found
+}
+
+/// The words of an expression, without its quoted texts.
+fn words(expression: &str) -> BTreeSet<String> {
+    let unquoted: String = expression
+        .split('"')
+        .step_by(2)
+        .collect::<Vec<_>>()
+        .join(" ");
+    let words = unquoted.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The words in the parentheses after each `by`, and those before each comparison of a selector.
+fn labels(expression: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for list in expression.split("by (").skip(1) {
+        let list = list.split(')').next().unwrap();
+        found.extend(list.split(',').map(|label| label.trim().to_owned()));
+    }
+    for selector in expression.split('{').skip(1) {
+        let selector = selector.split('}').next().unwrap();
+        for matcher in selector.split(',') {
+            let end = matcher.find(['=', '!']).unwrap();
+            found.insert(matcher[..end].trim().to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn every_metric_and_label_is_one_that_the_daemon_exposes() {
+    let exposed = exposed();
+    for (place, expression) in expressions() {
+        let metrics: Vec<_> = words(&expression)
+            .into_iter()
+            .filter(|word| word.starts_with("leasehold_"))
+            .collect();
+        assert!(!metrics.is_empty(), "{place}: {expression}");
+        let mut known: BTreeSet<_> = TARGET_LABELS.map(str::to_owned).into();
+        for metric in metrics {
+            let labels = exposed.get(&metric);
+            let labels = labels.unwrap_or_else(|| panic!("{place}: no metric {metric}"));
+            known.extend(labels.iter().cloned());
+        }
+        for label in labels(&expression) {
+            assert!(
+                known.contains(&label),
+                "{place}: no label {label} in {expression}"
+            );
+        }
+    }
+}
+
+#[test]
+fn promtool_understands_every_expression_of_the_dashboard() {
+    let rules: Vec<_> = expressions()
+        .into_iter()
+        .enumerate()
+        .map(|(index, (_, expression))| {
+            let expression = expression.replace("$__rate_interval", "1m");
+            json!({"record": format!("panel:{index}"), "expr": expression})
+        })
+        .collect();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.yaml");
+    let file = json!({"groups": [{"name": "dashboard", "rules": rules}]});
+    fs::write(&path, file.to_string()).unwrap();
+    let output = tool("promtool")
+        .args(["check", "rules"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn every_panel_says_what_it_shows_and_stands_where_there_is_room() {
+    let dashboard = dashboard();
+    let mut taken = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_i64().unwrap()), "{title}");
+        assert!(
+            panel["description"].as_str().unwrap().ends_with('.'),
+            "{title}"
+        );
+        assert!(
+            panel["fieldConfig"]["defaults"]["unit"].is_string(),
+            "{title}"
+        );
+        let at = |name: &str| panel["gridPos"][name].as_i64().unwrap();
+        assert!(at("x") + at("w") <= 24, "{title}");
+        for x in at("x")..at("x") + at("w") {
+            for y in at("y")..at("y") + at("h") {
+                assert!(taken.insert((x, y)), "{title} lies over another panel");
+            }
+        }
+        for target in panel["targets"].as_array().unwrap() {
+            assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
+        }
+    }
+}
+
+#[test]
+fn the_config_map_holds_the_dashboard_unchanged() {
+    let objects = Objects::of("everything", &[]);
+    let held = objects.one("ConfigMap")["data"]["leasehold.json"]
+        .as_str()
+        .unwrap();
+    let held: Value = serde_json::from_str(held).unwrap();
+    assert_eq!(held, dashboard());
+}

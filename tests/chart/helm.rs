@@ -1,0 +1,127 @@
+//! Helm as a person runs it, and what it renders as data.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The newest Kubernetes that the chart knows something about: injection.
+pub(crate) const KUBERNETES: &str = "1.36.0";
+/// Where the tests install it.
+pub(crate) const NAMESPACE: &str = "shop";
+pub(crate) const RELEASE: &str = "orders";
+/// The values files, each of them a kind of installation.
+pub(crate) const INSTALLATIONS: [&str; 4] = ["minimal", "everything", "unlabelled", "injector"];
+
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+pub(crate) fn chart() -> PathBuf {
+    root().join("charts/leasehold")
+}
+
+pub(crate) fn values(installation: &str) -> PathBuf {
+    root().join(format!("tests/chart/values/{installation}.yaml"))
+}
+
+/// One of the tools, found or built by the testbed's script.
+pub(crate) fn tool(name: &str) -> Command {
+    static TOOLS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
+    let tools = TOOLS.get_or_init(|| {
+        let script = root().join("tests/testbed/fetch-chart-tools");
+        let output = Command::new(script).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, path)| (name.to_owned(), path.to_owned()))
+            .collect()
+    });
+    Command::new(&tools[name])
+}
+
+/// Both streams, for a message.
+pub(crate) fn text(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// `helm template` of a chart with more arguments; what it complains of if it fails.
+pub(crate) fn render_chart(chart: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = tool("helm")
+        .args(["template", RELEASE])
+        .arg(chart)
+        .args(["--namespace", NAMESPACE, "--kube-version", KUBERNETES])
+        .args(arguments)
+        .output()
+        .unwrap();
+    if output.status.success() {
+        Ok(String::from_utf8(output.stdout).unwrap())
+    } else {
+        Err(text(&output))
+    }
+}
+
+/// The text of one of the [`INSTALLATIONS`], with `--set` for each of `changes`.
+pub(crate) fn render(installation: &str, changes: &[&str]) -> Result<String, String> {
+    let file = values(installation);
+    let mut arguments = vec!["--values", file.to_str().unwrap()];
+    arguments.extend(changes.iter().flat_map(|change| ["--set-json", *change]));
+    render_chart(&chart(), &arguments)
+}
+
+/// The objects in what was rendered.
+#[derive(Debug)]
+pub(crate) struct Objects(Vec<Value>);
+
+impl Objects {
+    pub(crate) fn parse(yaml: &str) -> Self {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap();
+        Self(objects.into_iter().filter(|o| !o.is_null()).collect())
+    }
+
+    /// Of an installation that must render.
+    pub(crate) fn of(installation: &str, changes: &[&str]) -> Self {
+        Self::parse(
+            &render(installation, changes).unwrap_or_else(|complaint| panic!("{complaint}")),
+        )
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Value> {
+        self.0.iter()
+    }
+
+    pub(crate) fn kinds(&self) -> Vec<&str> {
+        self.0.iter().filter_map(|o| o["kind"].as_str()).collect()
+    }
+
+    pub(crate) fn find(&self, kind: &str) -> Option<&Value> {
+        self.0.iter().find(|object| object["kind"] == kind)
+    }
+
+    /// The one object of a kind, which must be there.
+    pub(crate) fn one(&self, kind: &str) -> &Value {
+        self.find(kind)
+            .unwrap_or_else(|| panic!("no {kind} among {:?}", self.kinds()))
+    }
+
+    /// The spec of the Deployment's pods.
+    pub(crate) fn pod(&self) -> &Value {
+        &self.one("Deployment")["spec"]["template"]["spec"]
+    }
+
+    pub(crate) fn sidecar(&self) -> &Value {
+        &self.pod()["initContainers"][0]
+    }
+
+    pub(crate) fn workload(&self) -> &Value {
+        &self.pod()["containers"][0]
+    }
+}

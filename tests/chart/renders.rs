@@ -1,0 +1,251 @@
+//! Goal: the chart renders for every kind of installation, says clearly what
+//! is missing or wrong, and a reviewer sees what a change does to it.
+//! Method: helm's own linter, schemas and templates; the default manifests are
+//! kept beside the test (`BLESS=1 cargo test --test chart golden` writes them).
+
+use std::fs;
+
+use crate::helm::{self, INSTALLATIONS, Objects, render, root, text, tool};
+
+#[test]
+fn the_linter_has_nothing_to_say() {
+    for installation in INSTALLATIONS {
+        let output = tool("helm")
+            .args(["lint", "--strict", "--kube-version", helm::KUBERNETES])
+            .arg("--values")
+            .arg(helm::values(installation))
+            .arg(helm::chart())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{installation}: {}", text(&output));
+    }
+    let library = root().join("charts/leasehold-sidecar");
+    let output = tool("helm")
+        .args(["lint", "--strict"])
+        .arg(library)
+        .output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn the_default_manifests_are_golden() {
+    let path = root().join("tests/chart/golden/minimal.yaml");
+    let rendered = render("minimal", &[]).unwrap();
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, rendered).unwrap();
+        return;
+    }
+    let golden = fs::read_to_string(&path).unwrap();
+    assert_eq!(
+        golden, rendered,
+        "run: BLESS=1 cargo test --test chart golden"
+    );
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for (change, named) in [
+        (
+            "leasehold.mongodb.secretName=\"\"",
+            "set leasehold.mongodb.secretName",
+        ),
+        (
+            "workload.image.repository=\"\"",
+            "set workload.image.repository",
+        ),
+        ("workload.image.tag=\"\"", "set workload.image.tag"),
+    ] {
+        let complaint = render("minimal", &[change]).unwrap_err();
+        assert!(complaint.contains(named), "{change}: {complaint}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_the_schema_with_its_place() {
+    for (change, place) in [
+        ("replica=1", "'replica' not allowed"),
+        ("deployment.replicas=-1", "/deployment/replicas"),
+        ("service.targetPort=\"http\"", "/service/targetPort"),
+        (
+            "workload.image.digest=\"sha256:abc\"",
+            "/workload/image/digest",
+        ),
+        ("leasehold.leaseName=\"-orders\"", "/leaseName"),
+        (
+            "leasehold.config.lease.lease_duration=24",
+            "/config/lease/lease_duration",
+        ),
+        ("leasehold.config.lease.name=\"x\"", "'name' not allowed"),
+        (
+            "leasehold.config.mongodb.uri=\"mongodb://u:p@h\"",
+            "'uri' not allowed",
+        ),
+        (
+            "leasehold.kubernetes.tokenExpirationSeconds=10",
+            "/kubernetes/tokenExpirationSeconds",
+        ),
+        ("leasehold.kubernetes.labels=true", "'labels' not allowed"),
+    ] {
+        let complaint = render("minimal", &[change]).unwrap_err();
+        assert!(complaint.contains(place), "{change}: {complaint}");
+    }
+}
+
+#[test]
+fn a_lease_name_that_is_no_label_is_refused() {
+    let long = "a".repeat(60);
+    let complaint = helm::render_chart(
+        &helm::chart(),
+        &[
+            "--values",
+            helm::values("minimal").to_str().unwrap(),
+            "--namespace",
+            &long,
+        ],
+    );
+    let complaint = complaint.unwrap_err();
+    assert!(complaint.contains("set leasehold.leaseName"), "{complaint}");
+}
+
+#[test]
+fn a_cluster_that_is_too_old_is_refused() {
+    let file = helm::values("minimal");
+    let old = |version: &str, more: &[&str]| {
+        let arguments = [
+            "--values",
+            file.to_str().unwrap(),
+            "--kube-version",
+            version,
+        ];
+        helm::render_chart(&helm::chart(), &[&arguments[..], more].concat())
+    };
+    let complaint = old("1.29.14", &[]).unwrap_err();
+    assert!(complaint.contains(">=1.30.0-0"), "{complaint}");
+    assert!(old("1.30.0", &[]).is_ok());
+    let complaint = old("1.35.9", &["--set", "inject.enabled=true"]).unwrap_err();
+    assert!(complaint.contains("needs Kubernetes 1.36"), "{complaint}");
+}
+
+#[test]
+fn the_notes_say_how_to_see_who_leads() {
+    let notes = |installation: &str| {
+        let output = tool("helm")
+            .args(["install", helm::RELEASE, "--namespace", helm::NAMESPACE])
+            .arg("--dry-run=client")
+            .arg("--values")
+            .arg(helm::values(installation))
+            .arg(helm::chart())
+            .output()
+            .unwrap();
+        let shown = text(&output);
+        assert!(output.status.success(), "{shown}");
+        let (_, notes) = shown.split_once("NOTES:").unwrap();
+        notes.to_owned()
+    };
+    assert!(notes("minimal").contains("--label-columns leasehold.dev/shop.orders"));
+    let unlabelled = notes("unlabelled");
+    assert!(unlabelled.contains("/status"), "{unlabelled}");
+    assert!(unlabelled.contains("Pods carry no label"), "{unlabelled}");
+    assert!(notes("injector").contains("leasehold.dev/inject"));
+}
+
+#[test]
+fn a_chart_of_ones_own_gets_the_same_sidecar() {
+    let own = tempfile::tempdir().unwrap();
+    let copied = own.path().join("charts");
+    fs::create_dir_all(own.path().join("templates")).unwrap();
+    fs::create_dir(&copied).unwrap();
+    let library = root().join("charts/leasehold-sidecar");
+    std::os::unix::fs::symlink(library, copied.join("leasehold-sidecar")).unwrap();
+    let example = root().join("docs/kubernetes.md");
+    let page = fs::read_to_string(example).unwrap();
+    for file in ["Chart.yaml", "templates/deployment.yaml", "values.yaml"] {
+        let start = format!("```yaml\n# {file}\n");
+        let (_, rest) = page
+            .split_once(&start)
+            .unwrap_or_else(|| panic!("no {file}"));
+        let (block, _) = rest.split_once("```").unwrap();
+        fs::write(own.path().join(file), block).unwrap();
+    }
+    let rendered = helm::render_chart(own.path(), &[]).unwrap();
+    let ours = Objects::of(
+        "minimal",
+        &["leasehold.mongodb.secretName=\"billing-mongodb\""],
+    );
+    let own = Objects::parse(&rendered);
+    assert_eq!(own.sidecar(), ours.sidecar());
+    for kind in [
+        "Role",
+        "RoleBinding",
+        "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+    ] {
+        assert_eq!(own.one(kind)["spec"], ours.one(kind)["spec"]);
+        assert_eq!(own.one(kind)["rules"], ours.one(kind)["rules"]);
+    }
+    let mounts = own.workload()["volumeMounts"].as_array().unwrap();
+    assert!(mounts.iter().any(|mount| mount["readOnly"] == true));
+}
+
+#[test]
+fn a_forgotten_alias_is_named() {
+    let own = tempfile::tempdir().unwrap();
+    fs::create_dir_all(own.path().join("templates")).unwrap();
+    fs::create_dir(own.path().join("charts")).unwrap();
+    let library = root().join("charts/leasehold-sidecar");
+    std::os::unix::fs::symlink(library, own.path().join("charts/leasehold-sidecar")).unwrap();
+    let chart = "apiVersion: v2\nname: own\nversion: 0.1.0\ndependencies:\n- name: leasehold-sidecar\n  version: 0.1.0\n  repository: file://x\n";
+    fs::write(own.path().join("Chart.yaml"), chart).unwrap();
+    let template = "{{ include \"leasehold.sidecar\" . }}";
+    fs::write(own.path().join("templates/a.yaml"), template).unwrap();
+    let complaint = helm::render_chart(own.path(), &[]).unwrap_err();
+    assert!(complaint.contains("alias: leasehold"), "{complaint}");
+}
+
+#[test]
+fn the_versions_are_those_of_the_daemon() {
+    let version = env!("CARGO_PKG_VERSION");
+    for chart in ["leasehold", "leasehold-sidecar"] {
+        let path = root().join("charts").join(chart).join("Chart.yaml");
+        let text = fs::read_to_string(path).unwrap();
+        assert!(
+            text.contains(&format!("\nappVersion: {version}\n")),
+            "{chart}"
+        );
+    }
+    let image = Objects::of("minimal", &[]).sidecar()["image"].clone();
+    assert_eq!(image, format!("leasehold:{version}"));
+}
+
+#[test]
+fn every_value_has_a_comment() {
+    for chart in ["leasehold", "leasehold-sidecar"] {
+        let path = root().join("charts").join(chart).join("values.yaml");
+        let text = fs::read_to_string(path).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        let mut values = 0;
+        // A map of ours groups values; one that is passed on has the comment itself.
+        let mut passed_on = None;
+        for (index, line) in lines.iter().enumerate() {
+            let indent = line.len() - line.trim_start().len();
+            if line.trim().is_empty() || line.trim_start().starts_with(['#', '-']) {
+                continue;
+            }
+            if passed_on.is_some_and(|outer| indent > outer) {
+                continue;
+            }
+            let commented = index > 0 && lines[index - 1].trim_start().starts_with('#');
+            passed_on = None;
+            if line.ends_with(':') {
+                passed_on = commented
+                    .then_some(indent)
+                    .filter(|_| !line.starts_with("leasehold"));
+                continue;
+            }
+            assert!(commented, "{chart}: {line}");
+            values += 1;
+        }
+        assert!(values > 20, "{chart}: {values}");
+    }
+}

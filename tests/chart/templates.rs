@@ -1,0 +1,406 @@
+//! Goal: each template does what its values say: off, by default, and with
+//! other values. Method: what helm renders, read as data.
+
+use serde_json::{Value, json};
+
+use crate::helm::{INSTALLATIONS, NAMESPACE, Objects, render};
+
+const LABEL: &str = "leasehold.dev/shop.orders";
+
+#[test]
+fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator() {
+    let mut kinds = Objects::of("minimal", &[])
+        .kinds()
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    kinds.sort();
+    assert_eq!(
+        kinds,
+        [
+            "Deployment",
+            "PodDisruptionBudget",
+            "Role",
+            "RoleBinding",
+            "ServiceAccount",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+        ]
+    );
+}
+
+#[test]
+fn each_object_can_be_turned_on_and_off() {
+    for (kind, on, off) in [
+        (
+            "PodDisruptionBudget",
+            "podDisruptionBudget.enabled=true",
+            "podDisruptionBudget.enabled=false",
+        ),
+        ("Service", "service.enabled=true", "service.enabled=false"),
+        (
+            "PodMonitor",
+            "podMonitor.enabled=true",
+            "podMonitor.enabled=false",
+        ),
+        (
+            "PrometheusRule",
+            "prometheusRule.enabled=true",
+            "prometheusRule.enabled=false",
+        ),
+        (
+            "ConfigMap",
+            "dashboard.enabled=true",
+            "dashboard.enabled=false",
+        ),
+        (
+            "NetworkPolicy",
+            "networkPolicy.enabled=true",
+            "networkPolicy.enabled=false",
+        ),
+        (
+            "MutatingAdmissionPolicy",
+            "inject.enabled=true",
+            "inject.enabled=false",
+        ),
+        (
+            "MutatingAdmissionPolicyBinding",
+            "inject.enabled=true",
+            "inject.enabled=false",
+        ),
+        (
+            "ServiceAccount",
+            "leasehold.serviceAccount.create=true",
+            "leasehold.serviceAccount.create=false",
+        ),
+        (
+            "Role",
+            "leasehold.rbac.create=true",
+            "leasehold.rbac.create=false",
+        ),
+        (
+            "RoleBinding",
+            "leasehold.rbac.create=true",
+            "leasehold.rbac.create=false",
+        ),
+        (
+            "ValidatingAdmissionPolicy",
+            "leasehold.policy.create=true",
+            "leasehold.policy.create=false",
+        ),
+        (
+            "ValidatingAdmissionPolicyBinding",
+            "leasehold.policy.create=true",
+            "leasehold.policy.create=false",
+        ),
+    ] {
+        assert!(Objects::of("minimal", &[on]).find(kind).is_some(), "{on}");
+        assert!(Objects::of("minimal", &[off]).find(kind).is_none(), "{off}");
+    }
+    let injector = Objects::of("injector", &[]);
+    let injecting = injector
+        .kinds()
+        .iter()
+        .all(|k| k.starts_with("MutatingAdmission"));
+    assert!(injecting, "{:?}", injector.kinds());
+}
+
+#[test]
+fn everything_in_a_namespace_says_which() {
+    for installation in INSTALLATIONS {
+        for object in Objects::of(installation, &[]).iter() {
+            let kind = object["kind"].as_str().unwrap();
+            let name = object["metadata"]["name"].as_str().unwrap();
+            if kind.contains("AdmissionPolicy") {
+                assert!(name.starts_with("orders.shop.leasehold"), "{kind} {name}");
+            } else {
+                assert_eq!(object["metadata"]["namespace"], NAMESPACE, "{kind} {name}");
+            }
+            let instance = &object["metadata"]["labels"]["app.kubernetes.io/instance"];
+            assert_eq!(instance, "orders", "{kind} {name}");
+        }
+    }
+}
+
+#[test]
+fn the_sidecar_is_native_and_its_flags_follow_the_values() {
+    let objects = Objects::of("minimal", &[]);
+    let sidecar = objects.sidecar();
+    assert_eq!(sidecar["restartPolicy"], "Always");
+    let flags = |objects: &Objects| objects.sidecar()["args"].clone();
+    let has = |list: &Value, flag: &str| list.as_array().unwrap().contains(&json!(flag));
+    for flag in [
+        "run",
+        "--lease-name=shop.orders",
+        "--workload-ends-first=true",
+        "--kubernetes-enabled=on",
+    ] {
+        assert!(has(&flags(&objects), flag), "{flag}");
+    }
+    let others = Objects::of("everything", &[]);
+    for flag in [
+        "--lease-name=orders.main",
+        "--http-listen=[::]:9500",
+        "--lease-lease-duration=15s",
+        "--lease-handoff-delay=0s",
+        "--mongodb-database=elections",
+        "--workload-loss-grace=2s",
+        "--kubernetes-label-prefix=lead.example.com",
+        "--kubernetes-demote-others=true",
+    ] {
+        assert!(has(&flags(&others), flag), "{flag}: {}", flags(&others));
+    }
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        assert_eq!(others.sidecar()[probe]["httpGet"]["port"], 9500, "{probe}");
+    }
+    assert_eq!(others.sidecar()["livenessProbe"]["periodSeconds"], 20);
+    assert_eq!(others.sidecar()["ports"][0]["containerPort"], 9500);
+    assert_eq!(others.sidecar()["env"][3]["name"], "SSL_CERT_DIR");
+    let image = others.sidecar()["image"].as_str().unwrap();
+    assert!(
+        image.starts_with("registry.example/leasehold@sha256:b"),
+        "{image}"
+    );
+}
+
+#[test]
+fn only_the_sidecar_gets_the_token_and_the_connection_string() {
+    for installation in ["minimal", "everything", "unlabelled"] {
+        let objects = Objects::of(installation, &[]);
+        let pod = objects.pod();
+        assert_eq!(pod["automountServiceAccountToken"], false);
+        assert_eq!(pod["enableServiceLinks"], false);
+        let mounted = |container: &Value| {
+            let mounts = container["volumeMounts"].as_array().unwrap().clone();
+            let names = mounts
+                .iter()
+                .map(|mount| mount["name"].as_str().unwrap().to_owned());
+            names.collect::<Vec<_>>()
+        };
+        let workload = mounted(objects.workload());
+        assert!(workload.contains(&"leasehold-status".to_owned()));
+        assert_eq!(objects.workload()["volumeMounts"][0]["readOnly"], true);
+        for secret in ["leasehold-token", "leasehold-mongodb"] {
+            assert!(!workload.contains(&secret.to_owned()), "{secret}");
+        }
+        let labelled = installation != "unlabelled";
+        let token = "leasehold-token".to_owned();
+        assert_eq!(mounted(objects.sidecar()).contains(&token), labelled);
+    }
+}
+
+#[test]
+fn no_container_may_more_than_the_restricted_level() {
+    for installation in ["minimal", "unlabelled"] {
+        let objects = Objects::of(installation, &[]);
+        for container in [objects.sidecar(), objects.workload()] {
+            let context = &container["securityContext"];
+            assert_eq!(context["readOnlyRootFilesystem"], true);
+            assert_eq!(context["runAsNonRoot"], true);
+            assert_eq!(context["allowPrivilegeEscalation"], false);
+            assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}));
+            assert_eq!(context["seccompProfile"]["type"], "RuntimeDefault");
+        }
+    }
+}
+
+#[test]
+fn the_sidecar_has_requests_and_no_cpu_limit() {
+    let objects = Objects::of("minimal", &[]);
+    let resources = &objects.sidecar()["resources"];
+    assert_eq!(
+        resources["requests"],
+        json!({"cpu": "5m", "memory": "16Mi"})
+    );
+    assert_eq!(resources["limits"], json!({"memory": "32Mi"}));
+}
+
+#[test]
+fn the_workload_is_what_the_values_say() {
+    let objects = Objects::of("everything", &[]);
+    let workload = objects.workload();
+    assert_eq!(workload["command"], json!(["/orders"]));
+    assert_eq!(workload["args"], json!(["--serve", "a b"]));
+    assert_eq!(workload["env"][0]["value"], "/status/status.json");
+    assert_eq!(workload["env"][1], json!({"name": "MODE", "value": "yes"}));
+    assert_eq!(workload["envFrom"][0]["configMapRef"]["name"], "orders");
+    assert_eq!(workload["ports"][0]["containerPort"], 8081);
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        assert_eq!(workload[probe]["tcpSocket"]["port"], 8081, "{probe}");
+    }
+    assert_eq!(workload["volumeMounts"][0]["mountPath"], "/status");
+    assert_eq!(workload["volumeMounts"][1]["mountPath"], "/work");
+    let deployment = objects.one("Deployment");
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    assert_eq!(deployment["spec"]["strategy"]["type"], "Recreate");
+    let template = &deployment["spec"]["template"];
+    assert_eq!(template["metadata"]["labels"]["team"], "orders");
+    assert_eq!(
+        template["metadata"]["annotations"]["example.com/owner"],
+        "orders"
+    );
+    let pod = objects.pod();
+    assert_eq!(pod["terminationGracePeriodSeconds"], 60);
+    assert_eq!(pod["nodeSelector"]["kubernetes.io/os"], "linux");
+    assert_eq!(pod["tolerations"][0]["tolerationSeconds"], 30);
+    assert_eq!(pod["priorityClassName"], "system-cluster-critical");
+    assert_eq!(pod["imagePullSecrets"][0]["name"], "registry");
+    assert!(pod["affinity"]["nodeAffinity"].is_object());
+    let keys = pod["topologySpreadConstraints"].as_array().unwrap();
+    assert_eq!(keys.len(), 2);
+    assert!(
+        keys.iter()
+            .all(|key| key["whenUnsatisfiable"] == "DoNotSchedule")
+    );
+    let off = Objects::of("unlabelled", &[]);
+    assert!(off.pod()["topologySpreadConstraints"].is_null());
+}
+
+#[test]
+fn selectors_find_the_pods() {
+    let objects = Objects::of("everything", &[]);
+    let deployment = objects.one("Deployment");
+    let labels = deployment["spec"]["template"]["metadata"]["labels"]
+        .as_object()
+        .unwrap();
+    let spread = &objects.pod()["topologySpreadConstraints"][0]["labelSelector"];
+    for selector in [
+        &deployment["spec"]["selector"]["matchLabels"],
+        &objects.one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        &objects.one("PodMonitor")["spec"]["selector"]["matchLabels"],
+        &objects.one("NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        &spread["matchLabels"],
+    ] {
+        let wanted = selector.as_object().unwrap();
+        assert!(!wanted.is_empty());
+        assert!(
+            wanted.iter().all(|(key, value)| labels[key] == *value),
+            "{selector}"
+        );
+    }
+}
+
+#[test]
+fn the_service_selects_the_leader_by_its_label_and_a_numeric_port() {
+    let objects = Objects::of("minimal", &["service.enabled=true"]);
+    let spec = &objects.one("Service")["spec"];
+    assert_eq!(spec["selector"][LABEL], "leader");
+    assert_eq!(spec["ports"][0]["targetPort"], 8080);
+    let others = Objects::of("everything", &[]);
+    let spec = &others.one("Service")["spec"];
+    assert_eq!(spec["selector"]["lead.example.com/orders.main"], "leader");
+    assert_eq!(spec["ports"][0]["targetPort"], 8081);
+    let complaint = render("unlabelled", &["service.enabled=true"]).unwrap_err();
+    assert!(
+        complaint.contains("service.enabled needs labels"),
+        "{complaint}"
+    );
+}
+
+#[test]
+fn without_a_policy_there_are_no_labels_and_no_rights_unless_that_is_accepted() {
+    let right = |objects: &Objects| objects.find("Role").is_some();
+    let flag = |objects: &Objects| {
+        objects.sidecar()["args"]
+            .to_string()
+            .contains("--kubernetes-enabled=on")
+    };
+    for (changes, labelled) in [
+        (&["leasehold.policy.create=false"][..], false),
+        (&["leasehold.kubernetes.enabled=false"], false),
+        (
+            &[
+                "leasehold.policy.create=false",
+                "leasehold.policy.existing=true",
+            ],
+            true,
+        ),
+        (
+            &[
+                "leasehold.policy.create=false",
+                "leasehold.kubernetes.allowUnrestrictedStatusPatch=true",
+            ],
+            true,
+        ),
+    ] {
+        let objects = Objects::of("minimal", changes);
+        assert_eq!(right(&objects), labelled, "{changes:?}");
+        assert_eq!(flag(&objects), labelled, "{changes:?}");
+        assert!(
+            objects.find("ValidatingAdmissionPolicy").is_none(),
+            "{changes:?}"
+        );
+    }
+}
+
+#[test]
+fn the_role_has_exactly_the_verbs_of_what_is_on() {
+    let rules = |changes: &[&str]| {
+        let objects = Objects::of("minimal", changes);
+        let rules = objects.one("Role")["rules"].as_array().unwrap().clone();
+        let rule = |rule: &Value| format!("{} {}", rule["resources"], rule["verbs"]);
+        rules.iter().map(rule).collect::<Vec<_>>()
+    };
+    let patch = r#"["pods/status"] ["patch"]"#.to_owned();
+    let list = r#"["pods"] ["list"]"#.to_owned();
+    let events = r#"["events"] ["create","patch"]"#.to_owned();
+    assert_eq!(rules(&[]), [patch.clone(), events.clone()]);
+    let quiet = "leasehold.kubernetes.events=false";
+    assert_eq!(rules(&[quiet]), [patch.clone()]);
+    let demoting = "leasehold.kubernetes.demoteOthers=true";
+    assert_eq!(rules(&[demoting]), [patch, list, events]);
+}
+
+#[test]
+fn the_network_policy_lets_through_what_leasehold_needs() {
+    let ports = |installation: &str| {
+        let objects = Objects::of(installation, &["networkPolicy.enabled=true"]);
+        let spec = objects.one("NetworkPolicy")["spec"].clone();
+        let port = |rule: &Value| rule["ports"][0]["port"].clone();
+        let of = |side: &str| {
+            spec[side]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(port)
+                .collect::<Vec<_>>()
+        };
+        (of("ingress"), of("egress"))
+    };
+    assert_eq!(
+        ports("minimal"),
+        (
+            vec![json!(9402)],
+            vec![json!(53), json!(27017), json!(6443)]
+        )
+    );
+    // No labels, no way to the API server.
+    assert_eq!(
+        ports("unlabelled"),
+        (vec![json!(9402)], vec![json!(53), json!(27017)])
+    );
+    let (ingress, egress) = ports("everything");
+    assert_eq!(ingress, [json!(9500), json!(8081)]);
+    assert_eq!(egress, [json!(53), json!(27018), json!(443), json!(443)]);
+}
+
+#[test]
+fn what_prometheus_and_grafana_read_follows_the_values() {
+    let objects = Objects::of("everything", &[]);
+    let monitor = objects.one("PodMonitor");
+    let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["interval"], "30s");
+    assert_eq!(endpoint["port"], objects.sidecar()["ports"][0]["name"]);
+    assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
+    let rule = objects.one("PrometheusRule");
+    assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
+    let config = objects.one("ConfigMap");
+    assert_eq!(config["metadata"]["labels"]["grafana"], "yes");
+    // Where there are no labels, they cannot be out of step.
+    let alert = "LeaseholdLabelOutOfSync";
+    assert!(rule.to_string().contains(alert));
+    let alerts = Objects::of("unlabelled", &[])
+        .one("PrometheusRule")
+        .to_string();
+    assert!(!alerts.contains(alert), "{alerts}");
+}
