@@ -8,12 +8,22 @@
 
 #[path = "chart/alerts.rs"]
 mod alerts;
+#[path = "chart/cluster.rs"]
+mod cluster;
 #[path = "chart/configuration.rs"]
 mod configuration;
 #[path = "chart/dashboard.rs"]
 mod dashboard;
+#[path = "chart/end_to_end.rs"]
+mod end_to_end;
 #[path = "chart/helm.rs"]
 mod helm;
+#[path = "chart/injection.rs"]
+mod injection;
+#[path = "chart/policy.rs"]
+mod policy;
+#[path = "chart/published.rs"]
+mod published;
 #[path = "chart/renders.rs"]
 mod renders;
 #[path = "chart/templates.rs"]

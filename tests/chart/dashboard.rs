@@ -1,62 +1,44 @@
 //! Goal: dashboard and rules ask for nothing that the daemon does not expose.
-//! Method: every metric and label in an expression is looked for in a scrape
-//! in which every metric has a series; promtool judges the expressions.
+//! Method: every metric and label in an expression is looked for among those of
+//! docs/metrics.md, which are those of a scrape; promtool judges the expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::Duration;
 
-use leasehold::clock::boot_now;
-use leasehold::election::{HolderView, Identity, LeaseName, Role, Session, Status, Token};
-use leasehold::publish::StoreInfo;
-use leasehold::publish::metrics::Metrics;
-use leasehold::publish::render::Identification;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use crate::helm::{Objects, root, text, tool};
 
 /// What Prometheus adds to each series of a pod.
 const TARGET_LABELS: [&str; 1] = ["pod"];
 
-/// The labels of each metric, by name, as one scrape shows them.
+/// The labels of each metric, by name. The page lists exactly what a scrape
+/// shows: tests/metrics_page.rs compares the two.
 fn exposed() -> BTreeMap<String, BTreeSet<String>> {
-    let who = Identification {
-        lease: LeaseName::new("orders").unwrap(),
-        identity: Identity::new("me").unwrap(),
-        boot_id: None,
-    };
-    let status = Status {
-        role: Role::Follower,
-        holder: Some(HolderView {
-            identity: Identity::new("other").unwrap(),
-            token: Token::ZERO,
-            until: boot_now() + Duration::from_secs(3600),
-        }),
-        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
-    };
-    let store = StoreInfo {
-        set: None,
-        database: "leasehold".to_owned(),
-        collection: "leases".to_owned(),
-    };
-    let (_, status) = watch::channel(status);
-    let (_, store) = watch::channel(Some(store));
-    let metrics = Metrics::new(&who, status, store).unwrap();
+    let page = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
     let mut exposed = BTreeMap::new();
-    for family in metrics.registry().gather() {
-        let labels = family
-            .get_metric()
-            .iter()
-            .flat_map(|metric| metric.get_label());
-        let labels: BTreeSet<_> = labels.map(|label| label.name().to_owned()).collect();
-        if format!("{:?}", family.get_field_type()) == "HISTOGRAM" {
-            let mut with_bound = labels.clone();
-            with_bound.insert("le".to_owned());
-            exposed.insert(format!("{}_bucket", family.name()), with_bound);
+    for line in page.lines() {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [_, name, kind, labels, _, _] = cells.as_slice() else {
+            continue;
+        };
+        let Some(name) = name
+            .strip_prefix('`')
+            .and_then(|name| name.strip_suffix('`'))
+        else {
+            continue;
+        };
+        let labels = labels
+            .split(", ")
+            .map(|label| label.trim_matches('`').to_owned());
+        let mut labels: BTreeSet<_> = labels.collect();
+        exposed.insert(name.to_owned(), labels.clone());
+        if *kind == "histogram" {
+            labels.insert("le".to_owned());
+            exposed.insert(format!("{name}_bucket"), labels);
         }
-        exposed.insert(family.name().to_owned(), labels);
     }
+    assert!(exposed.len() > 10, "{exposed:?}");
     exposed
 }
 

@@ -189,6 +189,23 @@ fn a_chart_of_ones_own_gets_the_same_sidecar() {
 }
 
 #[test]
+fn a_packaged_chart_holds_the_library() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = tool("helm")
+        .args(["package", "--destination"])
+        .args([directory.path(), &helm::chart()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let package = directory
+        .path()
+        .join(format!("leasehold-{}.tgz", env!("CARGO_PKG_VERSION")));
+    let file = helm::values("minimal");
+    let rendered = helm::render_chart(&package, &["--values", file.to_str().unwrap()]);
+    assert_eq!(rendered, render("minimal", &[]));
+}
+
+#[test]
 fn a_forgotten_alias_is_named() {
     let own = tempfile::tempdir().unwrap();
     fs::create_dir_all(own.path().join("templates")).unwrap();

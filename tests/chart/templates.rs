@@ -232,7 +232,7 @@ fn the_workload_is_what_the_values_say() {
     assert_eq!(workload["volumeMounts"][1]["mountPath"], "/work");
     let deployment = objects.one("Deployment");
     assert_eq!(deployment["spec"]["replicas"], 3);
-    assert_eq!(deployment["spec"]["strategy"]["type"], "Recreate");
+    assert_eq!(deployment["spec"]["strategy"], json!({"type": "Recreate"}));
     let template = &deployment["spec"]["template"];
     assert_eq!(template["metadata"]["labels"]["team"], "orders");
     assert_eq!(

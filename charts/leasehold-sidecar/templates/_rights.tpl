@@ -85,7 +85,7 @@ spec:
         request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:{{ include "leasehold.serviceAccountName" . }}"
   variables:
     - name: label
-      expression: {{ $label | squote }}
+      expression: {{ printf "'%s'" $label | quote }}
     - name: labels
       expression: object.metadata.?labels.orValue({})
     - name: labelsBefore

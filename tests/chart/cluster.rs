@@ -1,0 +1,133 @@
+//! A namespace of the real API server with the chart installed in it, and pods
+//! as its Deployment would make them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use leasehold_testbed::Kubernetes;
+use serde_json::{Value, json};
+
+use crate::helm::{self, Objects, RELEASE};
+
+/// A policy is in force some moments after it was stored; seconds on a machine
+/// that is busy with other tests.
+const SOON: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// The chart, installed.
+pub(crate) struct Installed {
+    pub(crate) kubernetes: Arc<Kubernetes>,
+    pub(crate) namespace: String,
+    pub(crate) objects: Objects,
+}
+
+impl Installed {
+    /// What `installation` renders with `changes`, but for what only the
+    /// Prometheus operator knows, in a namespace that enforces the restricted
+    /// level.
+    pub(crate) async fn new(installation: &str, changes: &[&str]) -> Self {
+        let kubernetes = Kubernetes::shared().await;
+        let namespace = kubernetes.namespace().await;
+        restrict(&kubernetes.client(), &namespace).await;
+        // Policies are of the whole cluster, which other tests use too.
+        let only_here = format!(
+            r#"inject.namespaceSelector={{"matchLabels":{{"kubernetes.io/metadata.name":"{namespace}"}}}}"#
+        );
+        let changes = [&[only_here.as_str()], changes].concat();
+        let rendered = render(installation, &namespace, &changes);
+        kubernetes.apply(&namespace, &rendered).await;
+        Self {
+            kubernetes,
+            namespace,
+            objects: Objects::parse(&rendered),
+        }
+    }
+
+    pub(crate) fn pods(&self, client: Client) -> Api<Pod> {
+        Api::namespaced(client, &self.namespace)
+    }
+
+    /// The label that the sidecar may write.
+    pub(crate) fn label(&self) -> String {
+        format!("leasehold.dev/{}.{RELEASE}", self.namespace)
+    }
+
+    /// A pod made from the Deployment's template, on the fixture's node.
+    pub(crate) async fn pod(&self, name: &str) -> Pod {
+        let template = &self.objects.one("Deployment")["spec"]["template"];
+        let mut pod = template.clone();
+        pod["metadata"]["name"] = json!(name);
+        pod["spec"]["nodeName"] = json!("node-1");
+        let pod = serde_json::from_value(pod).unwrap();
+        let pods = self.pods(self.kubernetes.client());
+        let created = pods.create(&PostParams::default(), &pod).await;
+        created.unwrap_or_else(|error| panic!("create {name}: {error}"))
+    }
+
+    /// A client with the token of a pod.
+    pub(crate) async fn client_of(&self, pod: &Pod) -> Client {
+        let credentials = self.kubernetes.credentials(pod).await;
+        self.kubernetes.client_as(&credentials)
+    }
+}
+
+/// The text of an installation in a namespace.
+pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> String {
+    let file = helm::values(installation);
+    let mut arguments = vec!["--values", file.to_str().unwrap(), "--namespace", namespace];
+    arguments.extend(changes.iter().flat_map(|change| ["--set-json", *change]));
+    helm::render_chart(&helm::chart(), &arguments).unwrap()
+}
+
+async fn restrict(client: &Client, namespace: &str) {
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+    let labels = json!({"metadata": {"labels": {
+        "pod-security.kubernetes.io/enforce": "restricted",
+    }}});
+    let parameters = PatchParams::default();
+    let patched = namespaces
+        .patch(namespace, &parameters, &Patch::Merge(labels))
+        .await;
+    patched.unwrap();
+}
+
+/// A merge patch on the status of a pod, as the daemon sends it.
+pub(crate) async fn patch_status(
+    pods: &Api<Pod>,
+    name: &str,
+    patch: Value,
+    dry_run: bool,
+) -> Result<Pod, String> {
+    let parameters = PatchParams {
+        dry_run,
+        ..PatchParams::default()
+    };
+    let patched = pods
+        .patch_status(name, &parameters, &Patch::Merge(patch))
+        .await;
+    patched.map_err(|error| error.to_string())
+}
+
+/// Looks until there is something.
+pub(crate) async fn eventually<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+    #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
+    let end = Instant::now() + SOON;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
+        let now = Instant::now();
+        assert!(now < end, "{what}: not within {SOON:?}");
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// A pod of others, which no chart made.
+pub(crate) fn foreign_pod(name: &str, spec: &Value) -> Pod {
+    let pod = json!({"metadata": ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, "spec": spec});
+    serde_json::from_value(pod).unwrap()
+}

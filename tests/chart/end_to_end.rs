@@ -1,0 +1,273 @@
+//! Goal: what the chart installs is what the daemon needs: labels, Service and
+//! Events are right through a hand-off, and each right in the Role is used.
+//! Method: the chart on a real API server, its pods made through the API, and
+//! real daemons with those pods' bound tokens and the chart's flags, on a real
+//! replica set.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::rbac::v1::Role;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use leasehold_testbed::daemon::sample;
+use leasehold_testbed::kubernetes::Credentials;
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
+use serde_json::{Value, json};
+
+use crate::cluster::{Installed, eventually, patch_status};
+use crate::policy::rights;
+
+static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// A pod and the daemon that runs as its sidecar.
+struct Sidecar {
+    pod: Pod,
+    daemon: Daemon,
+    _credentials: Credentials,
+}
+
+/// What the downward API gives for one variable of the container.
+fn downward(pod: &Pod, path: &str) -> String {
+    match path {
+        "metadata.name" => pod.name_any(),
+        "metadata.namespace" => pod.namespace().unwrap(),
+        "metadata.uid" => pod.uid().unwrap(),
+        other => panic!("the kubelet of this test does not know {other}"),
+    }
+}
+
+/// Says as a kubelet does that the pod runs, is ready and has this address.
+async fn report_running(installed: &Installed, pod: &Pod, address: &str) {
+    let pods = installed.pods(installed.kubernetes.client());
+    let report = json!({"status": {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }});
+    let reported = patch_status(&pods, &pod.name_any(), report, false).await;
+    reported.unwrap();
+}
+
+async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> Sidecar {
+    let pod = installed.pod(name).await;
+    report_running(installed, &pod, address).await;
+    let credentials = installed.kubernetes.credentials(&pod).await;
+    let container = &pod.spec.as_ref().unwrap().init_containers.as_ref().unwrap()[0];
+    let flags = container.args.clone().unwrap();
+    let lease = flags
+        .iter()
+        .find_map(|flag| flag.strip_prefix("--lease-name="));
+    let mut builder = Daemon::builder(env!("CARGO_BIN_EXE_leasehold"))
+        .lease(lease.unwrap())
+        .identity(name)
+        .uri(uri)
+        .timings(DaemonTimings::SHORT);
+    // The rest of the chart's flags as they are; the mounts are elsewhere here.
+    let places = [
+        "--lease-name=",
+        "--mongodb-uri-file=",
+        "--status-directory=",
+        "--http-listen=",
+    ];
+    for flag in flags.iter().skip(1) {
+        if !places.iter().any(|place| flag.starts_with(place)) {
+            builder = builder.flag(flag);
+        }
+    }
+    let mounted = credentials.directory().display();
+    builder = builder.flag(&format!("--kubernetes-credentials={mounted}"));
+    for variable in container.env.as_deref().unwrap() {
+        let source = variable
+            .value_from
+            .as_ref()
+            .unwrap()
+            .field_ref
+            .as_ref()
+            .unwrap();
+        builder = builder.env(&variable.name, downward(&pod, &source.field_path));
+    }
+    for (name, value) in installed.kubernetes.environment() {
+        builder = builder.env(&name, value);
+    }
+    Sidecar {
+        daemon: builder.start(),
+        pod,
+        _credentials: credentials,
+    }
+}
+
+impl Sidecar {
+    fn name(&self) -> String {
+        self.pod.name_any()
+    }
+}
+
+/// The names of the pods whose label has this value.
+async fn labelled(installed: &Installed, value: &str) -> Vec<String> {
+    let pods = installed.pods(installed.kubernetes.client());
+    let selector = ListParams::default().labels(&format!("{}={value}", installed.label()));
+    let found = pods.list(&selector).await.unwrap();
+    found.items.iter().map(ResourceExt::name_any).collect()
+}
+
+/// The addresses behind the Service of the leader.
+async fn routed(installed: &Installed) -> Vec<String> {
+    let slices: Api<EndpointSlice> =
+        Api::namespaced(installed.kubernetes.client(), &installed.namespace);
+    let selector = ListParams::default().labels("kubernetes.io/service-name=orders");
+    let slices = slices.list(&selector).await.unwrap();
+    let endpoints = slices.items.into_iter().flat_map(|slice| slice.endpoints);
+    endpoints.flat_map(|endpoint| endpoint.addresses).collect()
+}
+
+async fn events(installed: &Installed, reason: &str) -> Vec<Event> {
+    let events: Api<Event> = Api::namespaced(installed.kubernetes.client(), &installed.namespace);
+    let found = events.list(&ListParams::default()).await.unwrap();
+    let of_reason = |event: &Event| event.reason.as_deref() == Some(reason);
+    found.items.into_iter().filter(of_reason).collect()
+}
+
+async fn leads(installed: &Installed, leader: &str, follower: &[&str], address: &str) {
+    eventually(&format!("{leader} is labelled and routed to"), async || {
+        let right = labelled(installed, "leader").await == [leader]
+            && labelled(installed, "follower").await == follower
+            && routed(installed).await == [address];
+        right.then_some(())
+    })
+    .await;
+}
+
+const SERVICE: &str = "service.enabled=true";
+
+#[test]
+fn labels_service_and_events_follow_the_leader() {
+    run(async {
+        let set = SET.get().await;
+        let installed = Installed::new("minimal", &[SERVICE]).await;
+        let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
+        leads(&installed, "a", &[], "10.9.0.1").await;
+        let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
+        leads(&installed, "a", &["b"], "10.9.0.1").await;
+        elected(&installed, &first.pod).await;
+        first.daemon.term();
+        leads(&installed, "b", &[&first.name()], "10.9.0.2").await;
+        assert!(second.daemon.leads());
+    });
+}
+
+/// The Role without one of its verbs.
+async fn take_away(installed: &Installed, resource: &str, verb: &str) {
+    let roles: Api<Role> = Api::namespaced(installed.kubernetes.client(), &installed.namespace);
+    let mut role = roles.get("orders-leasehold").await.unwrap();
+    let mut taken = 0;
+    for rule in role.rules.as_mut().unwrap() {
+        if rule
+            .resources
+            .as_ref()
+            .unwrap()
+            .iter()
+            .any(|r| r == resource)
+        {
+            let before = rule.verbs.len();
+            rule.verbs.retain(|v| v != verb);
+            taken += before - rule.verbs.len();
+        }
+    }
+    assert_eq!(taken, 1, "{verb} {resource} in {role:?}");
+    role.rules
+        .as_mut()
+        .unwrap()
+        .retain(|rule| !rule.verbs.is_empty());
+    let rules: Value = json!({"rules": role.rules});
+    let parameters = PatchParams::default();
+    roles
+        .patch("orders-leasehold", &parameters, &Patch::Merge(rules))
+        .await
+        .unwrap();
+}
+
+/// Failures that a daemon has counted on a surface.
+async fn failures(installed: &Installed, daemon: &Daemon, surface: &str) -> Option<f64> {
+    let lease = format!("{}.orders", installed.namespace);
+    let series =
+        format!("leasehold_publish_failures_total{{lease=\"{lease}\",surface=\"{surface}\"}}");
+    let (_, page) = daemon.http("/metrics").await.ok()?;
+    sample(&page, &series)
+}
+
+async fn elected(installed: &Installed, pod: &Pod) {
+    eventually("the election is an Event", async || {
+        let of_pod = |event: &Event| {
+            event
+                .regarding
+                .as_ref()
+                .and_then(|regarding| regarding.uid.clone())
+                == pod.uid()
+        };
+        let found = events(installed, "LeaderElected").await;
+        let taken = events(installed, "TakenOver").await;
+        found.iter().chain(&taken).any(of_pod).then_some(())
+    })
+    .await;
+}
+
+/// The leader is killed, and the one that follows it finds one right missing,
+/// or none.
+async fn takeover_without(missing: Option<(&str, &str, &str)>) {
+    let set = SET.get().await;
+    let demoting = "leasehold.kubernetes.demoteOthers=true";
+    let installed = Installed::new("minimal", &[SERVICE, demoting]).await;
+    let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
+    leads(&installed, "a", &[], "10.9.0.1").await;
+    elected(&installed, &first.pod).await;
+    if let Some((resource, verb, _)) = missing {
+        take_away(&installed, resource, verb).await;
+        let client = installed.client_of(&first.pod).await;
+        let right = format!("{verb} {resource}");
+        eventually("the right is gone", async || {
+            let rights = rights(client.clone(), &installed.namespace).await;
+            (!rights.contains(&right)).then_some(())
+        })
+        .await;
+    }
+    first.daemon.kill();
+    let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
+    match missing {
+        Some((resource, verb, surface)) => {
+            eventually(&format!("{verb} {resource} is missed"), async || {
+                let count = failures(&installed, &second.daemon, surface).await;
+                count.filter(|count| *count > 0.0)
+            })
+            .await;
+        }
+        None => {
+            // The killed one's pod still said leader.
+            leads(&installed, "b", &["a"], "10.9.0.2").await;
+            elected(&installed, &second.pod).await;
+            for surface in ["label", "event"] {
+                let count = failures(&installed, &second.daemon, surface).await;
+                assert_eq!(count, Some(0.0), "{surface}: {}", second.daemon.logs());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_rights_of_the_role_are_enough() {
+    run(takeover_without(None));
+}
+
+#[test]
+fn each_right_of_the_role_is_missed_where_it_is_taken_away() {
+    run(async {
+        for missing in [
+            ("pods/status", "patch", "label"),
+            ("pods", "list", "label"),
+            ("events", "create", "event"),
+        ] {
+            takeover_without(Some(missing)).await;
+        }
+    });
+}

@@ -1,0 +1,170 @@
+//! Goal: a pod that asks for it by its annotation gets the chart's sidecar, and
+//! is admitted where the restricted level is enforced. Method: the policy on a
+//! real API server, and pods of several shapes.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use leasehold_testbed::run;
+use serde_json::{Value, json};
+
+use crate::cluster::{Installed, eventually, foreign_pod};
+use crate::helm::Objects;
+
+fn restricted() -> Value {
+    json!({
+        "runAsNonRoot": true,
+        "runAsUser": 1000,
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    })
+}
+
+fn container(name: &str) -> Value {
+    json!({"name": name, "image": "registry.example/a:1", "securityContext": restricted()})
+}
+
+fn asking(name: &str, spec: &Value) -> Pod {
+    let mut pod = foreign_pod(name, spec);
+    let annotation = ("leasehold.dev/inject".to_owned(), "orders".to_owned());
+    pod.metadata.annotations = Some([annotation].into());
+    pod
+}
+
+async fn create(installed: &Installed, pod: &Pod, dry_run: bool) -> Result<Value, String> {
+    let pods = installed.pods(installed.kubernetes.client());
+    let parameters = PostParams {
+        dry_run,
+        ..PostParams::default()
+    };
+    let created = pods.create(&parameters, pod).await;
+    let created = created.map_err(|error| error.to_string())?;
+    Ok(serde_json::to_value(created).unwrap())
+}
+
+/// The same object with what the API server fills in taken away.
+fn said(container: &Value, expected: &Value) -> Value {
+    match (container, expected) {
+        (Value::Object(found), Value::Object(wanted)) => wanted
+            .iter()
+            .map(|(key, value)| {
+                (
+                    key.clone(),
+                    said(&found.get(key).cloned().unwrap_or_default(), value),
+                )
+            })
+            .collect(),
+        (Value::Array(found), Value::Array(wanted)) if found.len() >= wanted.len() => wanted
+            .iter()
+            .zip(found)
+            .map(|(value, item)| said(item, value))
+            .collect(),
+        _ => container.clone(),
+    }
+}
+
+#[test]
+fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
+    run(async {
+        let installed = Installed::new("injector", &[]).await;
+        let plain = json!({"containers": [container("app")]});
+        eventually("pods are injected", async || {
+            let tried = create(&installed, &asking("trial", &plain), true).await;
+            let tried = tried.unwrap();
+            tried["spec"]["initContainers"].is_array().then_some(())
+        })
+        .await;
+
+        let pod = create(&installed, &asking("plain", &plain), false)
+            .await
+            .unwrap();
+        let sidecar = &pod["spec"]["initContainers"][0];
+        let of_the_chart = Objects::of("unlabelled", &["leasehold.mongodb.secretName=\"mongodb\""]);
+        let mut expected = of_the_chart.sidecar().clone();
+        let flags = expected["args"].as_array_mut().unwrap();
+        flags.retain(|flag| !flag.as_str().unwrap().starts_with("--lease-name="));
+        let lease = json!({
+            "name": "LEASEHOLD_LEASE__NAME",
+            "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['leasehold.dev/inject']"}},
+        });
+        expected["env"].as_array_mut().unwrap().insert(0, lease);
+        assert_eq!(said(sidecar, &expected), expected);
+        assert_eq!(sidecar["args"], expected["args"]);
+        let volumes = &pod["spec"]["volumes"];
+        for volume in of_the_chart.pod()["volumes"].as_array().unwrap() {
+            let found = volumes
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|v| v["name"] == volume["name"]);
+            assert_eq!(said(found.unwrap(), volume), *volume);
+        }
+    });
+}
+
+#[test]
+fn pods_of_every_shape_keep_what_they_have() {
+    run(async {
+        let installed = Installed::new("injector", &[]).await;
+        let mut with_mount = container("second");
+        with_mount["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
+        let mut own = container("prepare");
+        own["command"] = json!(["/prepare"]);
+        let rich = json!({
+            "initContainers": [own],
+            "containers": [container("first"), with_mount],
+            "volumes": [{"name": "work", "emptyDir": {}}],
+        });
+        let pod = eventually("pods are injected", async || {
+            let tried = create(&installed, &asking("rich", &rich), true)
+                .await
+                .unwrap();
+            let containers = tried["spec"]["initContainers"].as_array().unwrap().len();
+            (containers == 2).then_some(tried)
+        })
+        .await;
+        // After its own, so that it does not lead while they still prepare.
+        assert_eq!(pod["spec"]["initContainers"][0]["name"], "prepare");
+        assert_eq!(pod["spec"]["initContainers"][1]["name"], "leasehold");
+        assert_eq!(pod["spec"]["volumes"][0]["name"], "work");
+        for (index, mounts) in [&["leasehold-status"][..], &["work", "leasehold-status"]]
+            .iter()
+            .enumerate()
+        {
+            let found = pod["spec"]["containers"][index]["volumeMounts"]
+                .as_array()
+                .unwrap()
+                .clone();
+            let names: Vec<_> = found
+                .iter()
+                .map(|mount| mount["name"].as_str().unwrap())
+                .filter(|name| !name.starts_with("kube-api-access"))
+                .collect();
+            assert_eq!(names, *mounts);
+            let status = found
+                .iter()
+                .find(|mount| mount["name"] == "leasehold-status")
+                .unwrap();
+            assert_eq!(status["readOnly"], true);
+        }
+
+        let silent = create(&installed, &foreign_pod("silent", &rich), true)
+            .await
+            .unwrap();
+        assert_eq!(
+            silent["spec"]["initContainers"].as_array().unwrap().len(),
+            1
+        );
+        let mut ours = container("leasehold");
+        ours["restartPolicy"] = json!("Always");
+        let has_one = json!({"initContainers": [ours], "containers": [container("first")]});
+        let kept = create(&installed, &asking("kept", &has_one), true)
+            .await
+            .unwrap();
+        assert_eq!(kept["spec"]["initContainers"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            kept["spec"]["initContainers"][0]["image"],
+            "registry.example/a:1"
+        );
+    });
+}

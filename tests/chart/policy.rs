@@ -1,0 +1,254 @@
+//! Goal: with the token that the chart mounts a sidecar writes the label of its
+//! own pod and nothing else. Method: the chart is installed on a real API
+//! server, and each patch is tried with a pod's bound token.
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use leasehold_testbed::run;
+use serde_json::{Value, json};
+
+use crate::cluster::{Installed, eventually, patch_status};
+
+/// Waits until the policy bites, seen by a patch that it must refuse.
+async fn in_force(installed: &Installed, pods: &Api<Pod>, name: &str) {
+    let forbidden = json!({"metadata": {"annotations": {"trial": "yes"}}});
+    eventually("the policy is in force", async || {
+        let tried = patch_status(pods, name, forbidden.clone(), true).await;
+        tried
+            .err()
+            .filter(|error| error.contains("ValidatingAdmissionPolicy"))
+    })
+    .await;
+    assert!(
+        installed
+            .objects
+            .find("ValidatingAdmissionPolicy")
+            .is_some()
+    );
+}
+
+fn labelled(key: &str, value: &str) -> Value {
+    json!({"metadata": {"labels": {key: value}}})
+}
+
+#[test]
+fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
+    run(async {
+        let installed = Installed::new("minimal", &[]).await;
+        let own = installed.pod("own").await;
+        let other = installed.pod("other").await;
+        let pods = installed.pods(installed.client_of(&own).await);
+        in_force(&installed, &pods, "own").await;
+        let label = installed.label();
+
+        for value in ["leader", "follower", "leader"] {
+            let mut patch = labelled(&label, value);
+            patch["metadata"]["uid"] = json!(own.uid().unwrap());
+            let patched = patch_status(&pods, "own", patch, false).await.unwrap();
+            assert_eq!(patched.labels()[&label], value);
+        }
+
+        let not_its_label = format!("no label but {label}");
+        for (patch, reason) in [
+            (labelled(&label, "king"), "is leader or follower"),
+            (
+                json!({"metadata": {"labels": {&label: null}}}),
+                "is leader or follower",
+            ),
+            (labelled("leasehold.dev/billing", "leader"), &*not_its_label),
+            (labelled("app.kubernetes.io/name", "else"), &*not_its_label),
+            (
+                json!({"metadata": {"labels": {"app.kubernetes.io/name": null}}}),
+                &*not_its_label,
+            ),
+            (
+                json!({"metadata": {"annotations": {"a": "b"}}}),
+                "no annotation",
+            ),
+            (
+                json!({"metadata": {"finalizers": ["example.com/a"]}}),
+                "no annotation",
+            ),
+            (
+                json!({"status": {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]}}),
+                "no status",
+            ),
+            (
+                json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+                "no status",
+            ),
+        ] {
+            let refused = patch_status(&pods, "own", patch.clone(), false).await;
+            let refused = refused.expect_err(&patch.to_string());
+            assert!(refused.contains(reason), "{patch}: {refused}");
+        }
+
+        let refused = patch_status(&pods, "other", labelled(&label, "leader"), false).await;
+        let refused = refused.unwrap_err();
+        assert!(
+            refused.contains("only the pod that its token is bound to"),
+            "{refused}"
+        );
+
+        // The API server itself lets nobody change owners on the status.
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": other.uid()});
+        let patch = json!({"metadata": {"ownerReferences": [owner]}});
+        let owned = patch_status(&pods, "own", patch, false).await;
+        assert!(owned.map_or(true, |pod| pod.owner_references().is_empty()));
+
+        let image = json!({"spec": {"containers": [{"name": "workload", "image": "evil"}]}});
+        let parameters = PatchParams::default();
+        let refused = pods
+            .patch("own", &parameters, &Patch::Strategic(image.clone()))
+            .await;
+        assert!(refused.unwrap_err().to_string().contains("forbidden"));
+        // On the status, what is said of the spec is not listened to.
+        let patched = pods
+            .patch_status("own", &parameters, &Patch::Strategic(image))
+            .await;
+        let images = |pod: Pod| pod.spec.unwrap().containers[0].image.clone().unwrap();
+        assert!(patched.map_or(true, |pod| images(pod) != "evil"));
+    });
+}
+
+#[test]
+fn the_pods_of_the_deployment_are_admitted_under_the_restricted_level() {
+    run(async {
+        let installed = Installed::new("minimal", &[]).await;
+        let pods = installed.pods(installed.kubernetes.client());
+        eventually("the replicas are there", async || {
+            let found = pods.list(&ListParams::default()).await.ok()?;
+            let owned = |pod: &&Pod| {
+                pod.owner_references()
+                    .iter()
+                    .any(|o| o.kind == "ReplicaSet")
+            };
+            (found.items.iter().filter(owned).count() == 2).then_some(())
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_token_that_is_bound_to_no_pod_changes_nothing() {
+    run(async {
+        let installed = Installed::new("minimal", &[]).await;
+        let own = installed.pod("own").await;
+        let accounts: Api<ServiceAccount> =
+            Api::namespaced(installed.kubernetes.client(), &installed.namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec::default(),
+            ..TokenRequest::default()
+        };
+        let answer = accounts
+            .create_token_request("orders-leasehold", &PostParams::default(), &request)
+            .await
+            .unwrap();
+        let mut credentials = installed.kubernetes.credentials(&own).await;
+        let bound = installed.pods(installed.kubernetes.client_as(&credentials));
+        in_force(&installed, &bound, "own").await;
+        credentials.publish(&answer.status.unwrap().token);
+        let unbound = installed.pods(installed.kubernetes.client_as(&credentials));
+        let patch = labelled(&installed.label(), "leader");
+        let refused = patch_status(&unbound, "own", patch.clone(), false).await;
+        let refused = refused.unwrap_err();
+        assert!(
+            refused.contains("only the pod that its token is bound to"),
+            "{refused}"
+        );
+        let other = installed.pod("other").await;
+        let refused = patch_status(&unbound, "other", patch, false).await;
+        assert!(refused.is_err());
+    });
+}
+
+#[test]
+fn with_demote_others_a_leader_takes_the_label_from_others_and_gives_it_to_none() {
+    run(async {
+        let demoting = "leasehold.kubernetes.demoteOthers=true";
+        let installed = Installed::new("minimal", &[demoting]).await;
+        let own = installed.pod("own").await;
+        installed.pod("other").await;
+        let pods = installed.pods(installed.client_of(&own).await);
+        in_force(&installed, &pods, "own").await;
+        let label = installed.label();
+        let administrator = installed.pods(installed.kubernetes.client());
+
+        let leading = patch_status(&pods, "other", labelled(&label, "leader"), false).await;
+        let refused = leading.unwrap_err();
+        assert!(refused.contains("from leader to follower"), "{refused}");
+        let unlabelled = patch_status(&pods, "other", labelled(&label, "follower"), false).await;
+        assert!(unlabelled.is_err());
+
+        let given = patch_status(&administrator, "other", labelled(&label, "leader"), false).await;
+        given.unwrap();
+        let selector = ListParams::default().labels(&format!("{label}=leader"));
+        let found = pods.list(&selector).await.unwrap();
+        assert_eq!(found.items.len(), 1);
+        let mut with_status = labelled(&label, "follower");
+        with_status["status"] = json!({"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]});
+        let refused = patch_status(&pods, "other", with_status, false).await;
+        assert!(refused.unwrap_err().contains("no status"));
+        let demoted = patch_status(&pods, "other", labelled(&label, "follower"), false).await;
+        assert_eq!(demoted.unwrap().labels()[&label], "follower");
+    });
+}
+
+/// What the token may do in the namespace, beyond what everybody may.
+pub(crate) async fn rights(client: Client, namespace: &str) -> Vec<String> {
+    let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
+    let review = SelfSubjectRulesReview {
+        spec: SelfSubjectRulesReviewSpec {
+            namespace: Some(namespace.to_owned()),
+        },
+        ..SelfSubjectRulesReview::default()
+    };
+    let answer = reviews
+        .create(&PostParams::default(), &review)
+        .await
+        .unwrap();
+    let mut rights = Vec::new();
+    for rule in answer.status.unwrap().resource_rules {
+        for resource in rule.resources.unwrap_or_default() {
+            if !resource.starts_with("selfsubject") {
+                rights.extend(rule.verbs.iter().map(|verb| format!("{verb} {resource}")));
+            }
+        }
+    }
+    rights.sort();
+    rights
+}
+
+#[test]
+fn the_token_has_the_rights_of_the_role_and_no_others() {
+    run(async {
+        for (change, expected) in [
+            (
+                "deployment.replicas=2",
+                &["create events", "patch events", "patch pods/status"][..],
+            ),
+            ("leasehold.kubernetes.events=false", &["patch pods/status"]),
+            (
+                "leasehold.kubernetes.demoteOthers=true",
+                &[
+                    "create events",
+                    "list pods",
+                    "patch events",
+                    "patch pods/status",
+                ],
+            ),
+        ] {
+            let installed = Installed::new("minimal", &[change]).await;
+            let pod = installed.pod("own").await;
+            let client = installed.client_of(&pod).await;
+            eventually(change, async || {
+                let found = rights(client.clone(), &installed.namespace).await;
+                (found == expected).then_some(())
+            })
+            .await;
+        }
+    });
+}

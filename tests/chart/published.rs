@@ -1,0 +1,172 @@
+//! Goal: every object that the chart can make is one that Kubernetes accepts,
+//! to the last field. Method: kubeconform, strict, with the schemas of the real
+//! API server (and the Prometheus operator's definitions in it); and a dry run
+//! on that server, where server-side apply refuses fields that it does not know.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use http::Request;
+use leasehold_testbed::{Kubernetes, run};
+use serde_json::{Map, Value, json};
+
+use crate::cluster::{eventually, render};
+use crate::helm::{INSTALLATIONS, Objects, root, text, tool};
+
+/// Where the server publishes the schemas of a group and version.
+fn openapi_path(api_version: &str) -> String {
+    match api_version.contains('/') {
+        true => format!("/openapi/v3/apis/{api_version}"),
+        false => format!("/openapi/v3/api/{api_version}"),
+    }
+}
+
+/// How kubeconform calls the schema of a kind.
+fn file_name(kind: &str, api_version: &str) -> String {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let group = group.split('.').next().unwrap_or_default();
+    let suffix: String = [group, version]
+        .iter()
+        .filter(|part| !part.is_empty())
+        .map(|part| format!("-{part}"))
+        .collect();
+    format!("{}{suffix}.json", kind.to_lowercase())
+}
+
+/// Makes a schema strict: fields that it does not name are mistakes.
+fn tighten(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::String(reference)) = fields.get_mut("$ref") {
+                *reference = reference.replace("#/components/schemas/", "#/definitions/");
+            }
+            let open = fields.contains_key("additionalProperties")
+                || fields.contains_key("x-kubernetes-preserve-unknown-fields");
+            if fields.get("properties").is_some_and(Value::is_object) && !open {
+                fields.insert("additionalProperties".to_owned(), json!(false));
+            }
+            fields.values_mut().for_each(tighten);
+        }
+        Value::Array(items) => items.iter_mut().for_each(tighten),
+        _ => {}
+    }
+}
+
+/// Writes the schemas of all kinds of one group and version; their number.
+fn write_schemas(document: &Value, api_version: &str, directory: &Path) -> usize {
+    let mut definitions = document["components"]["schemas"].clone();
+    tighten(&mut definitions);
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let mut written = 0;
+    for (name, schema) in definitions.as_object().unwrap() {
+        let kinds = schema["x-kubernetes-group-version-kind"].as_array();
+        for kind in kinds.map_or(&[][..], Vec::as_slice) {
+            if kind["group"] != group || kind["version"] != version {
+                continue;
+            }
+            let mut file = Map::new();
+            file.insert("$ref".to_owned(), json!(format!("#/definitions/{name}")));
+            file.insert("definitions".to_owned(), definitions.clone());
+            let path = directory.join(file_name(kind["kind"].as_str().unwrap(), api_version));
+            fs::write(path, Value::Object(file).to_string()).unwrap();
+            written += 1;
+        }
+    }
+    written
+}
+
+/// Defines the Prometheus operator's kinds, and waits until they are served.
+async fn define(kubernetes: &Kubernetes) {
+    for file in ["podmonitors", "prometheusrules"] {
+        let path = root().join(format!("tests/chart/crds/{file}.yaml"));
+        let definition = fs::read_to_string(path).unwrap();
+        kubernetes.apply("default", &definition).await;
+    }
+    eventually("the operator's kinds are served", async || {
+        let document = openapi(kubernetes, "monitoring.coreos.com/v1").await?;
+        let served = document.to_string();
+        (served.contains("\"PodMonitor\"") && served.contains("\"PrometheusRule\"")).then_some(())
+    })
+    .await;
+}
+
+async fn openapi(kubernetes: &Kubernetes, api_version: &str) -> Option<Value> {
+    let request = Request::get(openapi_path(api_version))
+        .body(Vec::new())
+        .unwrap();
+    let document = kubernetes.client().request_text(request).await.ok()?;
+    serde_json::from_str(&document).ok()
+}
+
+fn kubeconform(schemas: &Path, manifests: &str) -> Result<String, String> {
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    fs::write(file.path(), manifests).unwrap();
+    let location = format!(
+        "{}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json",
+        schemas.display()
+    );
+    let output = tool("kubeconform")
+        .args(["-strict", "-summary", "-schema-location", &location])
+        .arg(file.path())
+        .output()
+        .unwrap();
+    let said = text(&output);
+    if output.status.success() {
+        Ok(said)
+    } else {
+        Err(said)
+    }
+}
+
+#[test]
+fn kubeconform_finds_no_field_that_is_not_in_the_servers_schemas() {
+    run(async {
+        let kubernetes = Kubernetes::shared().await;
+        define(&kubernetes).await;
+        let directory = tempfile::tempdir().unwrap();
+        let mut versions = BTreeSet::new();
+        for installation in INSTALLATIONS {
+            for object in Objects::of(installation, &[]).iter() {
+                versions.insert(object["apiVersion"].as_str().unwrap().to_owned());
+            }
+        }
+        for version in &versions {
+            let document = openapi(&kubernetes, version).await.unwrap();
+            assert!(
+                write_schemas(&document, version, directory.path()) > 0,
+                "{version}"
+            );
+        }
+        for installation in INSTALLATIONS {
+            let manifests = render(installation, "shop", &[]);
+            let summary = kubeconform(directory.path(), &manifests);
+            let summary = summary.unwrap_or_else(|said| panic!("{installation}: {said}"));
+            assert!(summary.contains("Skipped: 0"), "{summary}");
+            let wrong = manifests.replacen("automountServiceAccountToken:", "automountToken:", 1);
+            if wrong != manifests {
+                let said = kubeconform(directory.path(), &wrong).unwrap_err();
+                assert!(said.contains("automountToken"), "{said}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_api_server_accepts_everything_in_a_dry_run() {
+    run(async {
+        let kubernetes = Kubernetes::shared().await;
+        define(&kubernetes).await;
+        let namespace = kubernetes.namespace().await;
+        for installation in INSTALLATIONS {
+            let manifests = render(installation, &namespace, &[]);
+            let accepted = kubernetes.dry_run(&namespace, &manifests).await;
+            let accepted = accepted.unwrap_or_else(|error| panic!("{installation}: {error}"));
+            assert_eq!(accepted.len(), Objects::parse(&manifests).iter().count());
+        }
+        let manifests = render("minimal", &namespace, &[]);
+        let wrong = manifests.replacen("enableServiceLinks:", "enableLinks:", 1);
+        let refused = kubernetes.dry_run(&namespace, &wrong).await.unwrap_err();
+        assert!(refused.to_string().contains("enableLinks"), "{refused}");
+    });
+}
