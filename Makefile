@@ -37,6 +37,7 @@ test: lint ## everything, on real mongod replica sets and a real Kubernetes cont
 	@$(TESTBED)/ensure-tools
 	@$(TESTBED)/fetch-mongod >/dev/null
 	@$(TESTBED)/fetch-kubernetes >/dev/null
+	@$(TESTBED)/fetch-chart-tools >/dev/null
 	$(CARGO) test --workspace
 
 # What is released is built on bases that cannot move: tags can, digests cannot.
