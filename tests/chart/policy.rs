@@ -159,7 +159,7 @@ fn a_token_that_is_bound_to_no_pod_changes_nothing() {
             refused.contains("only the pod that its token is bound to"),
             "{refused}"
         );
-        let other = installed.pod("other").await;
+        installed.pod("other").await;
         let refused = patch_status(&unbound, "other", patch, false).await;
         assert!(refused.is_err());
     });
