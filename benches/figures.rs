@@ -13,6 +13,8 @@
 mod frozen_primary;
 #[path = "figures/handoff.rs"]
 mod handoff;
+#[path = "figures/kubernetes.rs"]
+mod kubernetes;
 #[path = "figures/launch.rs"]
 mod launch;
 #[path = "figures/machine.rs"]
@@ -77,6 +79,14 @@ const FIGURES: &[Figure] = &[
     Figure {
         names: &["memory", "cpu", "store_load"],
         measure: |setup| Box::pin(steady::measure(setup)),
+    },
+    Figure {
+        names: &["label", "endpoint", "kubernetes_memory", "api_requests"],
+        measure: |setup| Box::pin(kubernetes::of_three(setup)),
+    },
+    Figure {
+        names: &["pods_20"],
+        measure: |setup| Box::pin(kubernetes::of_twenty(setup)),
     },
     Figure {
         names: &["takeover"],

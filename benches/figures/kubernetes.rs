@@ -1,0 +1,329 @@
+//! What the label costs, and how soon it and the Service follow the leader.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt;
+use kube::api::{Api, WatchEvent, WatchParams};
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::kubernetes::Credentials;
+use leasehold_testbed::{Daemon, DaemonBuilder, Kubernetes, ReplicaSet};
+use tokio::sync::mpsc;
+
+use crate::launch::{Setup, seconds, watching};
+use crate::report::{Bound, Row, Statistic, Unit};
+use crate::usage::Memory;
+
+const LEASE: &str = "orders";
+const LABEL: &str = "leasehold.dev/orders";
+const LEADS_MAX: Duration = Duration::from_secs(60);
+const EXIT_MAX: Duration = Duration::from_secs(20);
+/// For what a change of leaders leaves to be done.
+const SETTLE: Duration = Duration::from_millis(500);
+const STEADY_AFTER: Duration = Duration::from_secs(30);
+/// Two rounds of the label's repair.
+const STEADY: Duration = Duration::from_secs(120);
+const PODS: usize = 20;
+
+const OBJECTS: &str = "
+kind: Role
+apiVersion: rbac.authorization.k8s.io/v1
+metadata: {name: leasehold}
+rules:
+- {apiGroups: [''], resources: [pods/status], verbs: [patch]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
+---
+kind: RoleBinding
+apiVersion: rbac.authorization.k8s.io/v1
+metadata: {name: leasehold}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leasehold}
+subjects: [{kind: ServiceAccount, name: default}]
+---
+kind: Service
+apiVersion: v1
+metadata: {name: leader}
+spec:
+  selector: {app: orders, leasehold.dev/orders: leader}
+  ports: [{port: 80}]
+";
+
+/// A namespace with pods that have credentials.
+struct Stage {
+    kubernetes: Kubernetes,
+    set: ReplicaSet,
+    namespace: String,
+    places: Vec<(Pod, Credentials)>,
+}
+
+/// What the API server shows, as it comes: the instant, and who leads by it.
+type Told = mpsc::UnboundedReceiver<(u64, Vec<String>)>;
+
+impl Stage {
+    async fn new(pods: usize) -> Self {
+        let (kubernetes, set) = tokio::join!(Kubernetes::start(), ReplicaSet::start());
+        let namespace = kubernetes.namespace().await;
+        kubernetes.apply(&namespace, OBJECTS).await;
+        let mut places = Vec::new();
+        for index in 0..pods {
+            let (name, labels) = (format!("{LEASE}-{index}"), [("app", LEASE)]);
+            let pod = kubernetes.pod(&namespace, &name, &labels, "default").await;
+            let credentials = kubernetes.credentials(&pod).await;
+            places.push((pod, credentials));
+        }
+        Self {
+            kubernetes,
+            set,
+            namespace,
+            places,
+        }
+    }
+
+    fn daemon(&self, setup: &Setup, index: usize) -> DaemonBuilder {
+        let (pod, credentials) = &self.places[index];
+        let name = pod.name_any();
+        let directory = credentials.directory().display();
+        let mut daemon = setup
+            .daemon(LEASE, &name, &self.set.uri())
+            .flag("--lease-handoff-delay=0s")
+            .flag("--kubernetes-enabled=on")
+            .flag(&format!("--kubernetes-credentials={directory}"))
+            .env("POD_NAME", name.as_str())
+            .env("POD_UID", pod.uid().expect("a pod that was made has one"));
+        for (name, value) in self.kubernetes.environment() {
+            daemon = daemon.env(&name, value);
+        }
+        daemon
+    }
+
+    fn start(&self, setup: &Setup) -> Vec<Daemon> {
+        let all = 0..self.places.len();
+        all.map(|index| self.daemon(setup, index).start()).collect()
+    }
+
+    /// The pods whose label says leader, after each change of a pod.
+    fn labels(&self) -> Told {
+        let pods: Api<Pod> = Api::namespaced(self.kubernetes.client(), &self.namespace);
+        let mut labels = BTreeMap::new();
+        told(pods, move |pod: &Pod| {
+            let label = pod.labels().get(LABEL).cloned();
+            labels.insert(pod.name_any(), label);
+            let leads =
+                |(_, label): &(&String, &Option<String>)| label.as_deref() == Some("leader");
+            labels
+                .iter()
+                .filter(leads)
+                .map(|(name, _)| name.clone())
+                .collect()
+        })
+    }
+
+    /// The pods that the Service routes to, after each change of its slice.
+    fn endpoints(&self) -> Told {
+        let slices: Api<EndpointSlice> = Api::namespaced(self.kubernetes.client(), &self.namespace);
+        told(slices, |slice: &EndpointSlice| {
+            let ready = slice.endpoints.iter().filter(|endpoint| {
+                let conditions = endpoint.conditions.as_ref();
+                conditions.and_then(|c| c.ready).unwrap_or(true)
+            });
+            let names = ready.map(|e| e.target_ref.as_ref().and_then(|target| target.name.clone()));
+            names.flatten().collect()
+        })
+    }
+}
+
+/// Watches all objects of a kind from now on.
+fn told<K>(api: Api<K>, mut leads: impl FnMut(&K) -> Vec<String> + Send + 'static) -> Told
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
+{
+    let (sender, receiver) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        loop {
+            let events = api.watch(&WatchParams::default(), "0").await;
+            let mut events: std::pin::Pin<Box<dyn Stream<Item = _> + Send>> = match events {
+                Ok(events) => Box::pin(events),
+                Err(error) => panic!("watch: {error}"),
+            };
+            while let Some(Ok(event)) = events.next().await {
+                let (WatchEvent::Added(object) | WatchEvent::Modified(object)) = event else {
+                    continue;
+                };
+                if sender.send((boottime_ns(), leads(&object))).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    receiver
+}
+
+/// When exactly this pod leads.
+async fn only(told: &mut Told, name: &str) -> u64 {
+    let waited = tokio::time::timeout(LEADS_MAX, async {
+        loop {
+            match told.recv().await {
+                Some((at, names)) if names == [name] => return at,
+                Some(_) => {}
+                None => panic!("the watch ended"),
+            }
+        }
+    });
+    waited
+        .await
+        .unwrap_or_else(|_| panic!("the API server does not show that {name} leads"))
+}
+
+async fn leader(daemons: &[Daemon], except: Option<usize>) -> (usize, u64) {
+    let end = boottime_ns() + 60_000_000_000;
+    loop {
+        for (index, daemon) in daemons.iter().enumerate() {
+            if Some(index) != except && daemon.leads() {
+                return (index, boottime_ns());
+            }
+        }
+        assert!(boottime_ns() < end, "nobody leads");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Three pods: hand-offs, then a steady state.
+pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
+    let stage = Stage::new(3).await;
+    let mut daemons = stage.start(&setup);
+    let (mut old, _) = leader(&daemons, None).await;
+    join_all(daemons.iter().map(watching)).await;
+    let (mut labels, mut endpoints) = (stage.labels(), stage.endpoints());
+    let name = |index: usize| stage.places[index].0.name_any();
+    only(&mut labels, &name(old)).await;
+    only(&mut endpoints, &name(old)).await;
+    let (mut label, mut endpoint) = (Vec::new(), Vec::new());
+    for _ in 0..setup.count(50, 15) {
+        tokio::time::sleep(SETTLE).await;
+        let sent = boottime_ns();
+        daemons[old].term();
+        let (new, led) = leader(&daemons, Some(old)).await;
+        label.push(seconds(led, only(&mut labels, &name(new)).await));
+        endpoint.push(seconds(sent, only(&mut endpoints, &name(new)).await));
+        daemons[old].wait_exit(EXIT_MAX).await;
+        daemons[old].restart_same_directory();
+        watching(&daemons[old]).await;
+        old = new;
+    }
+    let mut rows = vec![
+        Row::new(
+            "label",
+            "its file says leader → its pod's label does, and no other's",
+            Unit::Time,
+            &label,
+            &[],
+        ),
+        Row::new(
+            "endpoint",
+            "SIGTERM → the Service's EndpointSlice names the new pod",
+            Unit::Time,
+            &endpoint,
+            &[Bound::AtMost(Statistic::Median, 0.050)],
+        ),
+    ];
+    rows.extend(steady(&stage, &daemons).await);
+    rows
+}
+
+async fn steady(stage: &Stage, daemons: &[Daemon]) -> Vec<Row> {
+    tokio::time::sleep(STEADY_AFTER).await;
+    let before = requests(&stage.kubernetes).await;
+    tokio::time::sleep(STEADY).await;
+    let after = requests(&stage.kubernetes).await;
+    let pods = daemons.len() as f64;
+    let rate = (after - before) / pods / (STEADY.as_secs_f64() / 60.0);
+    let all: Vec<_> = daemons.iter().map(|d| Memory::of(d.pid())).collect();
+    let most = |limit| [Bound::AtMost(Statistic::Max, limit)];
+    let row = |what: &str, unit, value: fn(&Memory) -> f64, bounds: &[Bound]| {
+        let series: Vec<_> = all.iter().map(value).collect();
+        Row::new("kubernetes_memory", what, unit, &series, bounds)
+    };
+    vec![
+        row(
+            "RSS with Kubernetes on",
+            Unit::Bytes,
+            |m| m.rss,
+            &most(11e6),
+        ),
+        row(
+            "RssAnon with Kubernetes on",
+            Unit::Bytes,
+            |m| m.rss_anon,
+            &[],
+        ),
+        row(
+            "threads with Kubernetes on",
+            Unit::Count,
+            |m| m.threads,
+            &most(3.0),
+        ),
+        Row::new(
+            "api_requests",
+            "requests to the API server, a minute and pod",
+            Unit::Count,
+            &[rate],
+            &most(1.0),
+        ),
+    ]
+}
+
+/// How often the API server was asked for what a sidecar asks for. Nobody else
+/// here patches a pod's status or writes an Event of this API group.
+async fn requests(kubernetes: &Kubernetes) -> f64 {
+    let request = http::Request::get("/metrics").body(Vec::new());
+    let text = kubernetes
+        .client()
+        .request_text(request.expect("a path and nothing else"))
+        .await
+        .expect("the API server shows its metrics");
+    let ours = |line: &&str| {
+        line.starts_with("apiserver_request_total{")
+            && ((line.contains("resource=\"pods\"") && line.contains("subresource=\"status\""))
+                || line.contains("group=\"events.k8s.io\""))
+    };
+    let counts = text.lines().filter(ours);
+    counts
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
+}
+
+/// Twenty pods that start at once.
+pub(crate) async fn of_twenty(setup: Setup) -> Vec<Row> {
+    let mut series = Vec::new();
+    for _ in 0..setup.count(3, 1) {
+        let stage = Stage::new(PODS).await;
+        let pods: Api<Pod> = Api::namespaced(stage.kubernetes.client(), &stage.namespace);
+        let began = boottime_ns();
+        let daemons = stage.start(&setup);
+        let mut labelled = told(pods, {
+            let mut names = std::collections::BTreeSet::new();
+            move |pod: &Pod| {
+                if pod.labels().contains_key(LABEL) {
+                    names.insert(pod.name_any());
+                }
+                names.iter().cloned().collect()
+            }
+        });
+        let all = tokio::time::timeout(LEADS_MAX, async {
+            while let Some((at, names)) = labelled.recv().await {
+                if names.len() == PODS {
+                    return at;
+                }
+            }
+            panic!("the watch ended")
+        });
+        let at = all.await.expect("all pods get a label");
+        series.push(seconds(began, at));
+        drop(daemons);
+    }
+    let what = "20 daemons start at once → every pod has its label";
+    vec![Row::new("pods_20", what, Unit::Time, &series, &[])]
+}
