@@ -243,11 +243,6 @@ pub(crate) const TO_COME: &[(&str, &str, &str)] = &[
         "the release waits until the supervised child is confirmed gone",
         "with supervision",
     ),
-    (
-        "LabelBeforeStatus",
-        "file and HTTP say not leader before the label is written",
-        "with labels",
-    ),
 ];
 
 thread_local! {
