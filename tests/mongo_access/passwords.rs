@@ -33,7 +33,13 @@ fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
 #[test]
 fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadership() {
     run(async {
-        let stage = stage().await.timings(DaemonTimings::DEMO);
+        // Time enough for two rotations on a busy machine, and renewals so often
+        // that each of them is noticed soon.
+        let stage = stage().await.timings(DaemonTimings {
+            lease_duration: DaemonTimings::DEFAULT.lease_duration,
+            renew_deadline: DaemonTimings::DEFAULT.renew_deadline,
+            ..DaemonTimings::DEMO
+        });
         let set = stage.set();
         let user = set.add_user("rotating", vec!["root".into()]).await;
         let before = set.uri_for(&user);
