@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::join_all;
-use futures_util::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
@@ -144,10 +144,9 @@ where
     tokio::spawn(async move {
         loop {
             let events = api.watch(&WatchParams::default(), "0").await;
-            let mut events: std::pin::Pin<Box<dyn Stream<Item = _> + Send>> = match events {
-                Ok(events) => Box::pin(events),
-                Err(error) => panic!("watch: {error}"),
-            };
+            // The stage is over, and the API server with it.
+            let Ok(events) = events else { return };
+            let mut events = std::pin::pin!(events);
             while let Some(Ok(event)) = events.next().await {
                 let (WatchEvent::Added(object) | WatchEvent::Modified(object)) = event else {
                     continue;

@@ -102,6 +102,9 @@ impl Access {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(CONNECT_TIME_MAX));
+        // Else a request waits 40 ms for the delayed acknowledgement of what the
+        // handshake sent before it.
+        connector.set_nodelay(true);
         let connector = config.rustls_https_connector_with_connector(connector)?;
         // No connection is kept: at a request a minute each pod would hold one
         // of the API server's for nothing, and a half-dead one would cost the
