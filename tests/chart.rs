@@ -14,6 +14,8 @@ mod cluster;
 mod configuration;
 #[path = "chart/dashboard.rs"]
 mod dashboard;
+#[path = "chart/documented.rs"]
+mod documented;
 #[path = "chart/end_to_end.rs"]
 mod end_to_end;
 #[path = "chart/helm.rs"]

@@ -55,6 +55,11 @@ fn what_is_missing_is_named() {
             "set workload.image.repository",
         ),
         ("workload.image.tag=\"\"", "set workload.image.tag"),
+        ("workload.image.tag=1", "--set-string workload.image.tag="),
+        (
+            "leasehold.image.tag=0.1",
+            "--set-string leasehold.image.tag=",
+        ),
     ] {
         let complaint = render("minimal", &[change]).unwrap_err();
         assert!(complaint.contains(named), "{change}: {complaint}");

@@ -39,11 +39,20 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "leasehold.image" -}}
-{{- $image := .Values.leasehold.image -}}
-{{- if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- $tag := .Values.leasehold.image.tag | default "0.1.0" -}}
+{{- include "leasehold.imageName" (dict "image" .Values.leasehold.image "tag" $tag "key" "leasehold.image") -}}
+{{- end -}}
+
+{{/*
+The name of an image. A tag that YAML took for a number may be another one by now: 010 is 8, 1.10 is 1.1.
+*/}}
+{{- define "leasehold.imageName" -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" .image.repository .image.digest -}}
+{{- else if kindIs "string" .tag -}}
+{{- printf "%s:%s" .image.repository .tag -}}
 {{- else -}}
-{{- printf "%s:%s" $image.repository ($image.tag | default "0.1.0") -}}
+{{- fail (printf "leasehold: %s.tag is a number: quote it in a file, or say --set-string %s.tag=…" .key .key) -}}
 {{- end -}}
 {{- end -}}
 

@@ -5,10 +5,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "app.image" -}}
 {{- $image := .Values.workload.image -}}
-{{- $repository := required "leasehold: set workload.image.repository to the image to run" $image.repository -}}
-{{- if $image.digest -}}
-{{- printf "%s@%s" $repository $image.digest -}}
-{{- else -}}
-{{- printf "%s:%s" $repository (required "leasehold: set workload.image.tag or workload.image.digest" $image.tag) -}}
+{{- $_ := required "leasehold: set workload.image.repository to the image to run" $image.repository -}}
+{{- if not (or $image.tag $image.digest) -}}
+{{- fail "leasehold: set workload.image.tag or workload.image.digest" -}}
 {{- end -}}
+{{- include "leasehold.imageName" (dict "image" $image "tag" $image.tag "key" "workload.image") -}}
 {{- end -}}
