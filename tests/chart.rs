@@ -18,6 +18,8 @@ mod dashboard;
 mod documented;
 #[path = "chart/end_to_end.rs"]
 mod end_to_end;
+#[path = "chart/event_policy.rs"]
+mod event_policy;
 #[path = "chart/helm.rs"]
 mod helm;
 #[path = "chart/injection.rs"]

@@ -158,7 +158,7 @@ fn labels_service_and_events_follow_the_leader() {
 }
 
 /// The Role without one of its verbs.
-async fn take_away(installed: &Installed, resource: &str, verb: &str) {
+pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str) {
     let roles: Api<Role> = Api::namespaced(installed.kubernetes.client(), &installed.namespace);
     let mut role = roles.get("orders-leasehold").await.unwrap();
     let mut taken = 0;

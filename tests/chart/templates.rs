@@ -24,6 +24,8 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
             "RoleBinding",
             "ServiceAccount",
             "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
             "ValidatingAdmissionPolicyBinding",
         ]
     );
@@ -94,15 +96,48 @@ fn each_object_can_be_turned_on_and_off() {
             "leasehold.policy.create=false",
         ),
     ] {
-        assert!(Objects::of("minimal", &[on]).find(kind).is_some(), "{on}");
-        assert!(Objects::of("minimal", &[off]).find(kind).is_none(), "{off}");
+        // An account that is not made has to be named.
+        let account = "leasehold.serviceAccount.name=\"orders\"";
+        let objects = |change| Objects::of("minimal", &[account, change]);
+        assert!(objects(on).find(kind).is_some(), "{on}");
+        assert!(objects(off).find(kind).is_none(), "{off}");
     }
     let injector = Objects::of("injector", &[]);
     let injecting = injector
         .kinds()
         .iter()
-        .all(|k| k.starts_with("MutatingAdmission"));
+        .all(|k| k.contains("AdmissionPolicy"));
     assert!(injecting, "{:?}", injector.kinds());
+}
+
+#[test]
+fn what_is_about_the_deployments_pods_is_not_left_out_silently() {
+    for value in ["service", "podMonitor", "prometheusRule", "networkPolicy"] {
+        let complaint = render("injector", &[&format!("{value}.enabled=true")]).unwrap_err();
+        let named = format!("{value}.enabled needs deployment.enabled");
+        assert!(complaint.contains(&named), "{complaint}");
+    }
+}
+
+#[test]
+fn the_policy_of_events_is_there_while_they_are() {
+    let policies = |change: &str| {
+        let objects = Objects::of("minimal", &[change]);
+        let names = objects.iter().filter_map(|object| {
+            let policy = object["kind"] == "ValidatingAdmissionPolicy";
+            policy.then(|| object["metadata"]["name"].as_str().unwrap().to_owned())
+        });
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    };
+    let labels = "orders.shop.leasehold";
+    let events = "orders.shop.leasehold.events";
+    assert_eq!(
+        policies("leasehold.kubernetes.events=true"),
+        [labels, events]
+    );
+    assert_eq!(policies("leasehold.kubernetes.events=false"), [labels]);
 }
 
 #[test]

@@ -28,7 +28,7 @@
 {{- if .Values.leasehold.serviceAccount.create -}}
 {{- .Values.leasehold.serviceAccount.name | default (include "leasehold.name" .) -}}
 {{- else -}}
-{{- .Values.leasehold.serviceAccount.name | default "default" -}}
+{{- required "leasehold: serviceAccount.create is false: set leasehold.serviceAccount.name to one that is there and that nothing else uses" .Values.leasehold.serviceAccount.name -}}
 {{- end -}}
 {{- end -}}
 

@@ -80,9 +80,7 @@ spec:
         operations: [UPDATE]
         resources: [pods/status]
   matchConditions:
-    - name: a-sidecar-asks
-      expression: >-
-        request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:{{ include "leasehold.serviceAccountName" . }}"
+    {{- include "leasehold.aSidecarAsks" . | nindent 4 }}
   variables:
     - name: label
       expression: {{ printf "'%s'" $label | quote }}
@@ -127,10 +125,26 @@ metadata:
     {{- include "leasehold.labels" . | nindent 4 }}
 spec:
   policyName: {{ include "leasehold.clusterName" . }}
-  validationActions: [Deny]
-  matchResources:
-    namespaceSelector:
-      matchLabels:
-        kubernetes.io/metadata.name: {{ .Release.Namespace }}
+  {{- include "leasehold.deniesHere" . | nindent 2 }}
+{{- if .Values.leasehold.kubernetes.events }}
+---
+{{ include "leasehold.eventPolicy" . }}
+{{- end }}
 {{- end -}}
+{{- end -}}
+
+{{/* The item of `matchConditions` that leaves everybody but the sidecars alone. */}}
+{{- define "leasehold.aSidecarAsks" -}}
+- name: a-sidecar-asks
+  expression: >-
+    request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:{{ include "leasehold.serviceAccountName" . }}"
+{{- end -}}
+
+{{/* What a binding says: a violation is refused, in the release's namespace. */}}
+{{- define "leasehold.deniesHere" -}}
+validationActions: [Deny]
+matchResources:
+  namespaceSelector:
+    matchLabels:
+      kubernetes.io/metadata.name: {{ .Release.Namespace }}
 {{- end -}}

@@ -1,0 +1,60 @@
+{{/*
+`create` and `patch` on Events could report on any object of the namespace in anybody's name, and put labels and
+finalizers on the Events of others. The policy leaves of it Events on the pod that the token is bound to.
+*/}}
+{{- define "leasehold.eventPolicy" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ include "leasehold.clusterName" . }}.events
+  labels:
+    {{- include "leasehold.labels" . | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [events.k8s.io]
+        apiVersions: [v1]
+        operations: [CREATE, UPDATE]
+        resources: [events]
+  matchConditions:
+    {{- include "leasehold.aSidecarAsks" . | nindent 4 }}
+  validations:
+    - expression: >-
+        object.?regarding.?apiVersion.orValue('') == 'v1' && object.?regarding.?kind.orValue('') == 'Pod' &&
+        object.?regarding.?namespace.orValue('') == object.metadata.namespace &&
+        object.?regarding.?name.orValue('') in request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([]) &&
+        object.?regarding.?uid.orValue('') in request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([]) &&
+        !has(object.related)
+      message: a sidecar reports only on the pod that its token is bound to
+    - expression: object.?reportingController.orValue('') == 'leasehold.dev/leasehold'
+      message: a sidecar reports only as leasehold.dev/leasehold
+    - expression: >-
+        request.operation != 'CREATE' || (object.metadata.?labels.orValue({}).size() == 0 &&
+        object.metadata.?annotations.orValue({}).size() == 0 && object.metadata.?finalizers.orValue([]).size() == 0 &&
+        object.metadata.?ownerReferences.orValue([]).size() == 0)
+      message: an Event of a sidecar has no label, annotation, finalizer or owner
+    - expression: >-
+        request.operation == 'CREATE' || (object.metadata.?labels == oldObject.metadata.?labels &&
+        object.metadata.?annotations == oldObject.metadata.?annotations &&
+        object.metadata.?finalizers == oldObject.metadata.?finalizers &&
+        object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences &&
+        object.?regarding == oldObject.?regarding && object.?reportingController == oldObject.?reportingController &&
+        object.?reportingInstance == oldObject.?reportingInstance && object.?eventTime == oldObject.?eventTime &&
+        object.?reason == oldObject.?reason && object.?action == oldObject.?action &&
+        object.?type == oldObject.?type && object.?note == oldObject.?note &&
+        object.?deprecatedCount == oldObject.?deprecatedCount &&
+        object.?deprecatedFirstTimestamp == oldObject.?deprecatedFirstTimestamp &&
+        object.?deprecatedLastTimestamp == oldObject.?deprecatedLastTimestamp)
+      message: a sidecar changes only the series of an Event
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ include "leasehold.clusterName" . }}.events
+  labels:
+    {{- include "leasehold.labels" . | nindent 4 }}
+spec:
+  policyName: {{ include "leasehold.clusterName" . }}.events
+  {{- include "leasehold.deniesHere" . | nindent 2 }}
+{{- end -}}

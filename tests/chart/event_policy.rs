@@ -1,0 +1,210 @@
+//! Goal: with the token that the chart mounts a sidecar reports on its own pod,
+//! in its own name, and changes nothing of an Event but how often it happened.
+//! Method: the chart is installed on a real API server, and each request is
+//! tried with a pod's bound token.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use leasehold_testbed::run;
+use serde_json::{Value, json};
+
+use crate::cluster::{Installed, eventually};
+use crate::end_to_end::take_away;
+
+/// An Event as the daemon creates it, with some of it replaced.
+fn event(pod: &Pod, name: &str, changes: &Value) -> Event {
+    let mut event = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": pod.namespace()},
+        "eventTime": "2026-01-02T03:04:05.000006Z",
+        "reportingController": "leasehold.dev/leasehold",
+        "reportingInstance": pod.name_any(),
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": pod.name_any(),
+            "namespace": pod.namespace(),
+            "uid": pod.uid(),
+        },
+        "reason": "LeaderElected",
+        "action": "Acquire",
+        "note": "leads",
+        "type": "Normal",
+    });
+    merge(&mut event, changes);
+    serde_json::from_value(event).unwrap()
+}
+
+/// A merge, as deep as both are maps.
+fn merge(target: &mut Value, changes: &Value) {
+    match (target, changes) {
+        (Value::Object(target), Value::Object(changes)) => {
+            for (key, change) in changes {
+                merge(target.entry(key.clone()).or_insert(Value::Null), change);
+            }
+        }
+        (target, change) => *target = change.clone(),
+    }
+}
+
+fn events(installed: &Installed, client: Client) -> Api<Event> {
+    Api::namespaced(client, &installed.namespace)
+}
+
+async fn create(events: &Api<Event>, event: &Event, dry_run: bool) -> Result<Event, String> {
+    let parameters = PostParams {
+        dry_run,
+        ..PostParams::default()
+    };
+    let created = events.create(&parameters, event).await;
+    created.map_err(|error| error.to_string())
+}
+
+async fn patch(events: &Api<Event>, name: &str, patch: Value) -> Result<Event, String> {
+    let parameters = PatchParams::default();
+    let patched = events.patch(name, &parameters, &Patch::Merge(patch)).await;
+    patched.map_err(|error| error.to_string())
+}
+
+/// How the daemon says that an Event happened again.
+fn again(count: i32) -> Value {
+    json!({"series": {"count": count, "lastObservedTime": "2026-01-02T03:05:05.000006Z"}})
+}
+
+/// A pod's own right to report, once the policy and the Role are in force.
+async fn reporter(installed: &Installed, pod: &Pod) -> Api<Event> {
+    let events = events(installed, installed.client_of(pod).await);
+    let forbidden = json!({"reportingController": "kubelet"});
+    let forbidden = event(pod, "trial", &forbidden);
+    eventually("the policy is in force", async || {
+        let tried = create(&events, &forbidden, true).await;
+        tried
+            .err()
+            .filter(|error| error.contains("ValidatingAdmissionPolicy"))
+    })
+    .await;
+    events
+}
+
+const OWN_POD: &str = "only on the pod that its token is bound to";
+const OWN_NAME: &str = "only as leasehold.dev/leasehold";
+const SERIES: &str = "only the series";
+
+#[test]
+fn a_sidecar_reports_on_its_own_pod_in_its_own_name() {
+    run(async {
+        let installed = Installed::new("minimal", &[]).await;
+        let own = installed.pod("own").await;
+        let other = installed.pod("other").await;
+        let events = reporter(&installed, &own).await;
+        let plain = event(&own, "own.1", &json!({}));
+        create(&events, &plain, false).await.unwrap();
+
+        let bare = "no label, annotation, finalizer or owner";
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "own", "uid": own.uid()});
+        for (changes, reason) in [
+            (
+                json!({"regarding": {"name": "other", "uid": other.uid()}}),
+                OWN_POD,
+            ),
+            (json!({"regarding": {"name": "other"}}), OWN_POD),
+            (json!({"regarding": {"uid": other.uid()}}), OWN_POD),
+            (json!({"regarding": {"kind": "Secret"}}), OWN_POD),
+            (json!({"regarding": {"apiVersion": "apps/v1"}}), OWN_POD),
+            (
+                json!({"related": {"kind": "Pod", "name": "other"}}),
+                OWN_POD,
+            ),
+            (json!({"reportingController": "kubelet"}), OWN_NAME),
+            // The API server itself wants none.
+            (
+                json!({"deprecatedSource": {"host": "node-2"}}),
+                "needs to be unset",
+            ),
+            (json!({"metadata": {"labels": {"a": "b"}}}), bare),
+            (json!({"metadata": {"annotations": {"a": "b"}}}), bare),
+            (json!({"metadata": {"finalizers": ["example.com/a"]}}), bare),
+            (json!({"metadata": {"ownerReferences": [owner]}}), bare),
+        ] {
+            let refused = create(&events, &event(&own, "own.2", &changes), false).await;
+            let refused = refused.expect_err(&changes.to_string());
+            assert!(refused.contains(reason), "{changes}: {refused}");
+        }
+    });
+}
+
+#[test]
+fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
+    run(async {
+        let installed = Installed::new("minimal", &[]).await;
+        let own = installed.pod("own").await;
+        let other = installed.pod("other").await;
+        let administrator = events(&installed, installed.kubernetes.client());
+        let events = reporter(&installed, &own).await;
+        for (pod, name, changes) in [
+            (&own, "ours", json!({})),
+            (&own, "kubelets", json!({"reportingController": "kubelet"})),
+            (&other, "others", json!({})),
+        ] {
+            let there = event(pod, name, &changes);
+            create(&administrator, &there, false).await.unwrap();
+        }
+
+        for count in [2, 3] {
+            let counted = patch(&events, "ours", again(count)).await.unwrap();
+            assert_eq!(counted.series.unwrap().count, count);
+        }
+        for (name, reason) in [("kubelets", OWN_NAME), ("others", OWN_POD)] {
+            let refused = patch(&events, name, again(2)).await.unwrap_err();
+            assert!(refused.contains(reason), "{name}: {refused}");
+        }
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "own", "uid": own.uid()});
+        for change in [
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            json!({"metadata": {"annotations": {"a": "b"}}}),
+            json!({"metadata": {"finalizers": ["example.com/a"]}}),
+            json!({"metadata": {"ownerReferences": [owner]}}),
+        ] {
+            let refused = patch(&events, "ours", change.clone()).await;
+            let refused = refused.expect_err(&change.to_string());
+            assert!(refused.contains(SERIES), "{change}: {refused}");
+        }
+        // The API server or the policy refuses these.
+        for change in [
+            json!({"regarding": {"name": "other", "uid": other.uid()}}),
+            json!({"reportingController": "kubelet"}),
+            json!({"reportingInstance": "other"}),
+            json!({"reason": "Killed"}),
+            json!({"action": "Kill"}),
+            json!({"note": "gone"}),
+            json!({"type": "Warning"}),
+            json!({"deprecatedCount": 7}),
+        ] {
+            let refused = patch(&events, "ours", change.clone()).await;
+            refused.expect_err(&change.to_string());
+        }
+        let deleted = events.delete("ours", &Default::default()).await;
+        assert!(deleted.unwrap_err().to_string().contains("forbidden"));
+    });
+}
+
+#[test]
+fn the_right_to_patch_events_is_what_counting_takes() {
+    run(async {
+        let installed = Installed::new("minimal", &[]).await;
+        let own = installed.pod("own").await;
+        let events = reporter(&installed, &own).await;
+        let reported = event(&own, "own.1", &json!({}));
+        create(&events, &reported, false).await.unwrap();
+        patch(&events, "own.1", again(2)).await.unwrap();
+        take_away(&installed, "events", "patch").await;
+        eventually("the right is missed", async || {
+            let refused = patch(&events, "own.1", again(3)).await.err()?;
+            refused.contains("cannot patch resource").then_some(())
+        })
+        .await;
+    });
+}
