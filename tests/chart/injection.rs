@@ -81,15 +81,12 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
         let sidecar = &pod["spec"]["initContainers"][0];
         let of_the_chart = Objects::of("unlabelled", &["leasehold.mongodb.secretName=\"mongodb\""]);
         let mut expected = of_the_chart.sidecar().clone();
-        let flags = expected["args"].as_array_mut().unwrap();
-        flags.retain(|flag| !flag.as_str().unwrap().starts_with("--lease-name="));
-        let lease = json!({
-            "name": "LEASEHOLD_LEASE__NAME",
-            "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['leasehold.dev/inject']"}},
-        });
-        expected["env"].as_array_mut().unwrap().insert(0, lease);
+        expected["args"][1] = json!(format!("--lease-name={}.orders", installed.namespace));
         assert_eq!(said(sidecar, &expected), expected);
         assert_eq!(sidecar["args"], expected["args"]);
+        let file =
+            json!([{"name": "LEASEHOLD_STATUS_FILE", "value": "/run/leasehold/status.json"}]);
+        assert_eq!(pod["spec"]["containers"][0]["env"], file);
         let volumes = &pod["spec"]["volumes"];
         for volume in of_the_chart.pod()["volumes"].as_array().unwrap() {
             let found = volumes
@@ -108,11 +105,14 @@ fn pods_of_every_shape_keep_what_they_have() {
         let installed = Installed::new("injector", &[]).await;
         let mut with_mount = container("second");
         with_mount["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
+        with_mount["env"] = json!([{"name": "MODE", "value": "fast"}]);
+        let mut decided = container("third");
+        decided["env"] = json!([{"name": "LEASEHOLD_STATUS_FILE", "value": "/elsewhere"}]);
         let mut own = container("prepare");
         own["command"] = json!(["/prepare"]);
         let rich = json!({
             "initContainers": [own],
-            "containers": [container("first"), with_mount],
+            "containers": [container("first"), with_mount, decided],
             "volumes": [{"name": "work", "emptyDir": {}}],
         });
         let pod = eventually("pods are injected", async || {
@@ -148,6 +148,26 @@ fn pods_of_every_shape_keep_what_they_have() {
             assert_eq!(status["readOnly"], true);
         }
 
+        for (index, expected) in [
+            &["LEASEHOLD_STATUS_FILE=/run/leasehold/status.json"][..],
+            &[
+                "MODE=fast",
+                "LEASEHOLD_STATUS_FILE=/run/leasehold/status.json",
+            ],
+            &["LEASEHOLD_STATUS_FILE=/elsewhere"],
+        ]
+        .iter()
+        .enumerate()
+        {
+            let variables = pod["spec"]["containers"][index]["env"].as_array().unwrap();
+            let text = |name: &Value| name.as_str().unwrap().to_owned();
+            let found: Vec<_> = variables
+                .iter()
+                .map(|set| format!("{}={}", text(&set["name"]), text(&set["value"])))
+                .collect();
+            assert_eq!(found, *expected);
+        }
+
         let silent = create(&installed, &foreign_pod("silent", &rich), true)
             .await
             .unwrap();
@@ -166,5 +186,33 @@ fn pods_of_every_shape_keep_what_they_have() {
             kept["spec"]["initContainers"][0]["image"],
             "registry.example/a:1"
         );
+    });
+}
+
+#[test]
+fn an_annotation_that_makes_no_lease_name_is_refused_in_words() {
+    run(async {
+        let installed = Installed::new("injector", &[]).await;
+        let spec = json!({"containers": [container("app")]});
+        let with = |annotation: &str| {
+            let mut pod = asking("named", &spec);
+            let annotations = pod.metadata.annotations.as_mut().unwrap();
+            annotations.insert("leasehold.dev/inject".to_owned(), annotation.to_owned());
+            pod
+        };
+        let room = 63 - installed.namespace.len() - 1;
+        let refused = eventually("the policy is in force", async || {
+            create(&installed, &with(""), true).await.err()
+        })
+        .await;
+        let rule = "must be at most 63 letters, digits";
+        assert!(refused.contains(rule), "{refused}");
+        for wrong in ["a".repeat(room + 1), "orders-".to_owned(), "a b".to_owned()] {
+            let refused = create(&installed, &with(&wrong), true).await.unwrap_err();
+            assert!(refused.contains(rule), "{wrong}: {refused}");
+        }
+        create(&installed, &with(&"a".repeat(room)), true)
+            .await
+            .unwrap();
     });
 }

@@ -55,6 +55,10 @@ fn what_is_missing_is_named() {
             "set workload.image.repository",
         ),
         ("workload.image.tag=\"\"", "set workload.image.tag"),
+        (
+            "leasehold.serviceAccount.create=false",
+            "set leasehold.serviceAccount.name",
+        ),
         ("workload.image.tag=1", "--set-string workload.image.tag="),
         (
             "leasehold.image.tag=0.1",
@@ -111,6 +115,25 @@ fn a_lease_name_that_is_no_label_is_refused() {
     );
     let complaint = complaint.unwrap_err();
     assert!(complaint.contains("set leasehold.leaseName"), "{complaint}");
+}
+
+#[test]
+fn a_release_name_that_is_no_name_of_a_service_is_refused() {
+    let file = helm::values("minimal");
+    let named = |name: &str, service: &str| {
+        let output = tool("helm")
+            .args(["template", name, "--values"])
+            .args([&file, &helm::chart()])
+            .args(["--kube-version", helm::KUBERNETES, "--set", service])
+            .output()
+            .unwrap();
+        output.status.success().then_some(()).ok_or(text(&output))
+    };
+    for name in ["orders.v2", "2orders"] {
+        let complaint = named(name, "service.enabled=true").unwrap_err();
+        assert!(complaint.contains("begin with a letter"), "{complaint}");
+        named(name, "service.enabled=false").unwrap();
+    }
 }
 
 #[test]

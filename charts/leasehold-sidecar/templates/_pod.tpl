@@ -10,7 +10,7 @@ enableServiceLinks: false
 {{- include "leasehold.container" (dict "root" . "lease" (include "leasehold.lease" .) "labelled" (include "leasehold.labelled" .)) -}}
 {{- end -}}
 
-{{/* The same with the lease in an annotation, if `lease` is empty. */}}
+{{/* The same for any lease, with or without a token. */}}
 {{- define "leasehold.container" -}}
 {{- $values := .root.Values.leasehold -}}
 - name: leasehold
@@ -19,9 +19,7 @@ enableServiceLinks: false
   restartPolicy: Always
   args:
     - run
-    {{- with .lease }}
-    - --lease-name={{ . }}
-    {{- end }}
+    - --lease-name={{ .lease }}
     - --mongodb-uri-file=/etc/leasehold/mongodb/uri
     - --status-directory=/run/leasehold
     - --http-listen={{ $values.http.address }}:{{ $values.http.port }}
@@ -40,12 +38,6 @@ enableServiceLinks: false
     {{- end }}
     {{- end }}
   env:
-    {{- if not .lease }}
-    - name: LEASEHOLD_LEASE__NAME
-      valueFrom:
-        fieldRef:
-          fieldPath: metadata.annotations['leasehold.dev/inject']
-    {{- end }}
     - name: POD_NAME
       valueFrom:
         fieldRef:
@@ -141,6 +133,12 @@ enableServiceLinks: false
 {{- with $values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* An item of the workload's `env`. */}}
+{{- define "leasehold.statusFile" -}}
+- name: LEASEHOLD_STATUS_FILE
+  value: {{ printf "%s/status.json" .Values.leasehold.statusDirectory | quote }}
 {{- end -}}
 
 {{/* An item of the workload's `volumeMounts`. */}}

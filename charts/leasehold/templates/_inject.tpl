@@ -1,0 +1,28 @@
+{{/* The pods that the policies of injection look at. */}}
+{{- define "app.podsThatStart" -}}
+matchConstraints:
+  resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      operations: [CREATE]
+      resources: [pods]
+  {{- with .Values.inject.namespaceSelector }}
+  namespaceSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+
+{{/* The item of `matchConditions` that leaves other pods alone. */}}
+{{- define "app.thePodAsks" -}}
+- name: the-pod-asks
+  expression: "'leasehold.dev/inject' in object.metadata.?annotations.orValue({})"
+{{- end -}}
+
+{{/*
+The item of `variables` with the lease's name. With the namespace before it, as everywhere in this chart, so that
+namespaces which share a database do not exclude each other.
+*/}}
+{{- define "app.injectedLease" -}}
+- name: lease
+  expression: request.namespace + '.' + object.metadata.annotations['leasehold.dev/inject']
+{{- end -}}
