@@ -4,8 +4,8 @@
 {{- fail "leasehold-sidecar: declare the dependency with `alias: leasehold`" -}}
 {{- end -}}
 {{- $lease := .Values.leasehold.leaseName | default (printf "%s.%s" .Release.Namespace .Release.Name) -}}
-{{- if gt (len $lease) 63 -}}
-{{- fail (printf "leasehold: the lease name %s has more than 63 characters: set leasehold.leaseName" $lease) -}}
+{{- if not (and (le (len $lease) 63) (regexMatch "^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$" $lease)) -}}
+{{- fail (printf "leasehold: the lease name %s is not 1 to 63 letters, digits, -, _ or ., with a letter or digit at both ends: set leasehold.leaseName" $lease) -}}
 {{- end -}}
 {{- $lease -}}
 {{- end -}}

@@ -12,6 +12,7 @@ enableServiceLinks: false
 
 {{/* The same for any lease, with or without a token. */}}
 {{- define "leasehold.container" -}}
+{{- include "leasehold.check" .root -}}
 {{- $values := .root.Values.leasehold -}}
 - name: leasehold
   image: {{ include "leasehold.image" .root | quote }}
