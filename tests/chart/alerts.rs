@@ -4,36 +4,169 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::helm::{Objects, root, text, tool};
+use crate::helm::{Objects, render, root, text, tool};
 
-fn groups() -> Value {
-    let objects = Objects::of("minimal", &["prometheusRule.enabled=true"]);
+fn groups(changes: &[&str]) -> Value {
+    let enabled = ["prometheusRule.enabled=true"];
+    let objects = Objects::of("minimal", &[&enabled, changes].concat());
     objects.one("PrometheusRule")["spec"].clone()
+}
+
+/// Runs promtool's own linter and these unit tests on the rules.
+fn promtool(changes: &[&str], tests: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("alerts.rules.yaml");
+    // JSON is YAML.
+    fs::write(&rules, groups(changes).to_string()).unwrap();
+    let file = directory.path().join("alerts.test.yaml");
+    fs::write(&file, tests).unwrap();
+    for (subject, path) in [("check", &rules), ("test", &file)] {
+        let output = tool("promtool")
+            .args([subject, "rules"])
+            .arg(path)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+    }
 }
 
 #[test]
 fn the_rules_pass_their_unit_tests() {
-    let directory = tempfile::tempdir().unwrap();
-    let rules = directory.path().join("alerts.rules.yaml");
-    // JSON is YAML.
-    fs::write(&rules, groups().to_string()).unwrap();
-    let tests = directory.path().join("alerts.test.yaml");
-    fs::copy(root().join("tests/chart/alerts.test.yaml"), &tests).unwrap();
-    let output = tool("promtool")
-        .args(["check", "rules"])
-        .arg(&rules)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-    let output = tool("promtool")
-        .args(["test", "rules"])
-        .arg(&tests)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    let tests = fs::read_to_string(root().join("tests/chart/alerts.test.yaml")).unwrap();
+    promtool(&[], &tests);
+}
+
+const NEARLY_GONE: &str = "LeaseholdAuthorityNearlyGone";
+
+/// A test of promtool's with what scrapes show of a leader's authority, in
+/// milliseconds; what is left when it should be told of, as it is written.
+fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
+    let values = |value: &dyn Fn(u64) -> f64| {
+        let texts: Vec<_> = authority.iter().map(|ms| value(*ms).to_string()).collect();
+        texts.join(" ")
+    };
+    let series = |name: &str, values: String| json!({"series": format!("{name}{{lease=\"shop.orders\",pod=\"a\"}}"), "values": values});
+    let alert = left.map(|left| {
+        json!({
+            "exp_labels": {"severity": "warning", "lease": "shop.orders", "pod": "a"},
+            "exp_annotations": {
+                "summary": "a is or was about to lose shop.orders",
+                "description": format!("{left} of authority were left within the last minute: renewals do not get through."),
+            },
+        })
+    });
+    let last = interval * (authority.len() as u64 - 1);
+    json!({
+        "interval": format!("{interval}s"),
+        "input_series": [
+            series("leasehold_leader", values(&|ms| f64::from(u8::from(ms > 0)))),
+            series("leasehold_authority_seconds", values(&|ms| Duration::from_millis(ms).as_secs_f64())),
+        ],
+        "alert_rule_test": [{
+            "eval_time": format!("{last}s"),
+            "alertname": NEARLY_GONE,
+            "exp_alerts": alert.into_iter().collect::<Vec<_>>(),
+        }],
+    })
+}
+
+/// What is left at an instant of a leader that renews until `outage`, all in milliseconds.
+fn authority(deadline: u64, interval: u64, outage: u64, now: u64) -> u64 {
+    let renewed = now.min(outage) / interval * interval;
+    (renewed + deadline).saturating_sub(now)
+}
+
+fn run_all(changes: &[&str], tests: &[Value]) {
+    let file = json!({
+        "rule_files": ["alerts.rules.yaml"],
+        "evaluation_interval": "10s",
+        "tests": tests,
+    });
+    promtool(changes, &file.to_string());
+}
+
+#[test]
+fn scrapes_at_the_charts_interval_see_every_leader_that_runs_out_of_authority() {
+    let monitor = Objects::of("minimal", &["podMonitor.enabled=true"]);
+    let endpoint = &monitor.one("PodMonitor")["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["interval"], "10s");
+    let tests: Vec<_> = (0..10_000)
+        .step_by(500)
+        // At these instants nothing more is left than the limit, and then nothing at all.
+        .filter(|phase| phase % 10_000 != 8_000)
+        .map(|phase| {
+            // The last renewal is sent at 60 s; authority ends at 78 s.
+            let shown: Vec<_> = (0..9)
+                .map(|scrape| authority(18_000, 3_000, 60_000, scrape * 10_000 + phase))
+                .collect();
+            let least = shown.iter().filter(|ms| **ms > 0).min().unwrap();
+            let left = match least {
+                500 => "500ms".to_owned(),
+                ms => format!("{}s", Duration::from_millis(*ms).as_secs_f64()),
+            };
+            scraped(10, &shown, Some(&left))
+        })
+        .collect();
+    assert_eq!(tests.len(), 19);
+    run_all(&[], &tests);
+}
+
+#[test]
+fn a_leader_at_rest_is_not_warned_of_whatever_its_timings() {
+    for (deadline, interval, others) in [
+        (
+            18_000,
+            3_000,
+            ["retry_interval=\"1s\"", "lease_duration=\"24s\""],
+        ),
+        (
+            4_500,
+            1_000,
+            ["retry_interval=\"200ms\"", "lease_duration=\"9s\""],
+        ),
+        (
+            18_000,
+            8_000,
+            ["retry_interval=\"1s\"", "lease_duration=\"24s\""],
+        ),
+    ] {
+        let mut changes = vec![
+            format!("renew_deadline=\"{deadline}ms\""),
+            format!("renew_interval=\"{interval}ms\""),
+        ];
+        changes.extend(others.map(str::to_owned));
+        let mut changes: Vec<_> = changes
+            .iter()
+            .map(|change| format!("leasehold.config.lease.{change}"))
+            .collect();
+        changes.push("leasehold.config.mongodb.operation_timeout=\"1s\"".to_owned());
+        let changes: Vec<_> = changes.iter().map(String::as_str).collect();
+        let tests: Vec<_> = (0..10_000)
+            .step_by(700)
+            .map(|phase| {
+                let shown: Vec<_> = (0..9)
+                    .map(|scrape| authority(deadline, interval, u64::MAX, scrape * 10_000 + phase))
+                    .collect();
+                scraped(10, &shown, None)
+            })
+            .collect();
+        run_all(&changes, &tests);
+    }
+}
+
+#[test]
+fn a_limit_that_would_warn_for_ever_is_refused() {
+    let limit = |seconds: &str| {
+        let limit = format!("leasehold.rules.authorityLeftSeconds={seconds}");
+        render("minimal", &["prometheusRule.enabled=true", &limit])
+    };
+    assert!(limit("15").unwrap_err().contains("must be less than 15"));
+    let rules = limit("14").unwrap();
+    assert!(rules.contains("[1m:5s]) < 14"), "{rules}");
 }
 
 #[test]
@@ -48,7 +181,7 @@ fn each_alert_is_seen_silent_and_firing() {
             seen.entry(name).or_default()[usize::from(fires)] = true;
         }
     }
-    for rule in groups()["groups"][0]["rules"].as_array().unwrap() {
+    for rule in groups(&[])["groups"][0]["rules"].as_array().unwrap() {
         let name = rule["alert"].as_str().unwrap();
         assert_eq!(
             seen.remove(name),

@@ -57,14 +57,16 @@ spec:
             summary: "{{ `{{ $labels.pod }}` }} cannot renew {{ $lease }}"
             description: "Its log has the lines 'store call failed' with the reason."
         - alert: LeaseholdAuthorityNearlyGone
-          expr: leasehold_authority_seconds{{ $series }} < {{ $rules.authorityLeftSeconds }} and leasehold_leader{{ $series }} == 1
+          {{- /* What was near an end a moment ago is still worth a look: an evaluation may come between two scrapes. */}}
+          expr: min_over_time((leasehold_authority_seconds{{ $series }} and leasehold_leader{{ $series }} == 1)[1m:5s]) < {{ include "leasehold.authorityLeft" . }}
           labels:
             severity: warning
           annotations:
-            summary: "{{ `{{ $labels.pod }}` }} is about to lose {{ $lease }}"
-            description: "{{ `{{ $value | humanizeDuration }}` }} of authority are left; renewals do not get through."
+            summary: "{{ `{{ $labels.pod }}` }} is or was about to lose {{ $lease }}"
+            description: "{{ `{{ $value | humanizeDuration }}` }} of authority were left within the last minute: renewals do not get through."
+        {{- /* Labels have an alert of their own, and carry no deadline. An Event that is lost misleads nobody. */}}
         - alert: LeaseholdSurfaceFails
-          expr: sum by (lease, pod, surface) (increase(leasehold_publish_failures_total{{ $series }}[5m])) > 0
+          expr: sum by (lease, pod, surface) (increase(leasehold_publish_failures_total{lease="{{ $lease }}",surface=~"file|http"}[5m])) > 0
           for: 5m
           labels:
             severity: warning
@@ -81,4 +83,18 @@ spec:
             summary: "The label of {{ `{{ $labels.pod }}` }} is not what it should be"
             description: "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to nobody or to an old one."
         {{- end }}
+{{- end -}}
+
+{{/*
+Seconds of authority that are too few. What is left right before a renewal, at rest, is renew_deadline less
+renew_interval: an alert at that or above would never end.
+*/}}
+{{- define "leasehold.authorityLeft" -}}
+{{- $timings := include "leasehold.timings" . | fromJson -}}
+{{- $rest := divf (subf $timings.renew_deadline $timings.renew_interval) 1000 -}}
+{{- $given := .Values.leasehold.rules.authorityLeftSeconds | float64 -}}
+{{- if ge $given $rest -}}
+{{- fail (printf "leasehold: leasehold.rules.authorityLeftSeconds must be less than %v, which is left before each renewal (renew_deadline - renew_interval)" $rest) -}}
+{{- end -}}
+{{- $given | default (round (divf (mulf $rest 2) 3) 2) -}}
 {{- end -}}
