@@ -106,6 +106,9 @@ pub(super) struct Upkeep {
     /// Until when a write that was given up may land.
     unsettled_until: Option<BootTime>,
     retry: Option<Retry>,
+    /// Whether `follower` was not yet sent since the label last was to say
+    /// leader. That write is waited for, so it never waits for a pause.
+    demotion_owed: bool,
     failures: u32,
 }
 
@@ -120,7 +123,8 @@ struct Retry {
     at: BootTime,
     /// What failed; another label is worth an attempt at once.
     label: Label,
-    /// Whether the API server asked for the pause, and for every request.
+    /// Whether the API server asked for the pause: it holds for every write
+    /// but the first of a demotion.
     asked_for: bool,
 }
 
@@ -133,6 +137,7 @@ impl Upkeep {
             in_flight: None,
             unsettled_until: None,
             retry: None,
+            demotion_owed: false,
             failures: 0,
         }
     }
@@ -141,7 +146,8 @@ impl Upkeep {
         self.shown
     }
 
-    pub(super) fn step(&self, wanted: Label, now: BootTime) -> Step {
+    pub(super) fn step(&mut self, wanted: Label, now: BootTime) -> Step {
+        self.demotion_owed |= wanted == Label::Leader;
         let (at, then) = match self.in_flight {
             Some(Write { label, sent }) if label == wanted => {
                 (sent + REQUEST_TIME_MAX, Step::GiveUp)
@@ -154,7 +160,11 @@ impl Upkeep {
 
     /// When to write `wanted`, with no write under way.
     fn due(&self, wanted: Label) -> BootTime {
+        let demotes = wanted == Label::Follower && self.demotion_owed;
         match self.retry {
+            // One attempt whatever was asked for: the step-down waits for it,
+            // and the process may end after it.
+            Some(_) if demotes => return BootTime::default(),
             Some(retry) if retry.asked_for || retry.label == wanted => return retry.at,
             Some(_) | None => {}
         }
@@ -175,6 +185,7 @@ impl Upkeep {
     /// `label` was sent.
     pub(super) fn sent(&mut self, label: Label, now: BootTime) {
         self.in_flight = Some(Write { label, sent: now });
+        self.demotion_owed = label == Label::Leader;
         if self.shown != Shown::Says(label) {
             self.shown = Shown::Unknown;
         }

@@ -28,7 +28,7 @@ fn written(label: Label, sent: f64) -> Upkeep {
 }
 
 /// When `wanted` is written next if nothing else happens, looked at from `now` on.
-fn next_write(upkeep: &Upkeep, wanted: Label, now: BootTime) -> BootTime {
+fn next_write(upkeep: &mut Upkeep, wanted: Label, now: BootTime) -> BootTime {
     match upkeep.step(wanted, now) {
         Step::Write(_) => now,
         Step::Wait(at) => {
@@ -41,12 +41,12 @@ fn next_write(upkeep: &Upkeep, wanted: Label, now: BootTime) -> BootTime {
 
 #[test]
 fn the_first_write_and_a_change_are_at_once() {
-    let upkeep = Upkeep::new(MINUTE);
+    let mut upkeep = Upkeep::new(MINUTE);
     assert_eq!(
         upkeep.step(Label::Follower, at(0.0)),
         Step::Write(Label::Follower)
     );
-    let upkeep = written(Label::Follower, 0.0);
+    let mut upkeep = written(Label::Follower, 0.0);
     assert_eq!(
         upkeep.step(Label::Leader, at(0.1)),
         Step::Write(Label::Leader)
@@ -59,7 +59,7 @@ fn a_label_that_is_right_is_written_again_each_minute_from_send_to_send() {
     let mut writes = 0;
     let mut now = at(1.0);
     while now < at(600.0) {
-        now = next_write(&upkeep, Label::Leader, now);
+        now = next_write(&mut upkeep, Label::Leader, now);
         upkeep.sent(Label::Leader, now);
         upkeep.acknowledged();
         writes += 1;
@@ -115,7 +115,7 @@ fn what_may_still_land_is_written_over_until_it_cannot() {
     let mut now = at(1.0);
     let mut times = Vec::new();
     while now < at(200.0) {
-        now = next_write(&upkeep, Label::Follower, now);
+        now = next_write(&mut upkeep, Label::Follower, now);
         upkeep.sent(Label::Follower, now);
         upkeep.acknowledged();
         times.push(now);
@@ -142,7 +142,7 @@ fn a_write_that_was_refused_for_certain_leaves_nothing_to_write_over() {
     upkeep.failed(&REFUSED, at(0.1), 0);
     upkeep.sent(Label::Follower, at(1.0));
     upkeep.acknowledged();
-    assert_eq!(next_write(&upkeep, Label::Follower, at(1.1)), at(61.0));
+    assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.1)), at(61.0));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn attempts_at_an_api_server_that_is_gone_are_at_growing_intervals_up_to_five_se
     for _ in 0..8 {
         upkeep.sent(Label::Leader, now);
         upkeep.failed(&UNREACHABLE, now, 0);
-        let next = next_write(&upkeep, Label::Leader, now);
+        let next = next_write(&mut upkeep, Label::Leader, now);
         waits.push(next.since(now).as_millis());
         now = next;
     }
@@ -167,7 +167,7 @@ fn attempts_at_an_api_server_that_is_gone_are_at_growing_intervals_up_to_five_se
     upkeep.acknowledged();
     upkeep.sent(Label::Leader, at(90.0));
     upkeep.failed(&UNREACHABLE, at(90.0), 0);
-    let next = next_write(&upkeep, Label::Leader, at(90.0));
+    let next = next_write(&mut upkeep, Label::Leader, at(90.0));
     assert_eq!(next, at(90.25), "a success begins anew");
 }
 
@@ -176,33 +176,62 @@ fn a_refusal_that_a_person_must_mend_is_tried_each_minute_and_each_change_once()
     let mut upkeep = Upkeep::new(MINUTE);
     upkeep.sent(Label::Leader, at(0.0));
     upkeep.failed(&REFUSED, at(0.0), 0);
-    assert_eq!(next_write(&upkeep, Label::Leader, at(0.0)), at(60.0));
-    assert_eq!(next_write(&upkeep, Label::Follower, at(1.0)), at(1.0));
+    assert_eq!(next_write(&mut upkeep, Label::Leader, at(0.0)), at(60.0));
+    assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(1.0));
     upkeep.sent(Label::Follower, at(1.0));
     upkeep.failed(&REFUSED, at(1.0), 0);
-    assert_eq!(next_write(&upkeep, Label::Follower, at(1.0)), at(61.0));
+    assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(61.0));
 }
 
-#[test]
-fn a_pause_that_the_api_server_asks_for_holds_for_every_label_and_not_for_ever() {
-    let asked = |seconds| Trouble {
+/// Too many requests: the API server asks for a pause of so many seconds.
+fn asked(seconds: u64) -> Trouble {
+    Trouble {
         what: "the API server asks for fewer requests",
         status: Some(429),
         may_land: false,
         remedy: Remedy::After(Duration::from_secs(seconds)),
-    };
+    }
+}
+
+#[test]
+fn a_pause_that_the_api_server_asks_for_holds_for_both_labels_and_not_for_ever() {
     for (seconds, obeyed) in [(7, 7.0), (3600, 60.0), (0, 0.25)] {
-        let mut upkeep = Upkeep::new(MINUTE);
-        upkeep.sent(Label::Leader, at(0.0));
-        upkeep.failed(&asked(seconds), at(0.0), 0);
-        for wanted in [Label::Leader, Label::Follower] {
-            assert_eq!(
-                next_write(&upkeep, wanted, at(0.0)),
-                at(obeyed),
-                "{seconds}"
-            );
+        for wanted in [Label::Follower, Label::Leader] {
+            let mut upkeep = Upkeep::new(MINUTE);
+            upkeep.sent(Label::Follower, at(0.0));
+            upkeep.failed(&asked(seconds), at(0.0), 0);
+            let next = next_write(&mut upkeep, wanted, at(0.0));
+            assert_eq!(next, at(obeyed), "{seconds} {wanted:?}");
         }
     }
+}
+
+#[test]
+fn a_demotion_is_attempted_once_whatever_pause_was_asked_for() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    upkeep.sent(Label::Leader, at(0.0));
+    upkeep.failed(&asked(60), at(0.0), 0);
+    assert_eq!(next_write(&mut upkeep, Label::Leader, at(0.0)), at(60.0));
+    assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(1.0));
+    upkeep.sent(Label::Follower, at(1.0));
+    upkeep.failed(&asked(60), at(1.0), 0);
+    assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(61.0));
+
+    // A leadership that was not shown because of the pause ends, too.
+    assert_eq!(next_write(&mut upkeep, Label::Leader, at(2.0)), at(61.0));
+    assert_eq!(next_write(&mut upkeep, Label::Follower, at(3.0)), at(3.0));
+}
+
+#[test]
+fn a_demotion_behind_a_promotion_that_is_answered_by_a_pause_is_attempted() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    upkeep.sent(Label::Leader, at(0.0));
+    assert!(matches!(
+        upkeep.step(Label::Follower, at(0.01)),
+        Step::Wait(_)
+    ));
+    upkeep.failed(&asked(60), at(0.02), 0);
+    assert_eq!(next_write(&mut upkeep, Label::Follower, at(0.02)), at(0.02));
 }
 
 #[test]
@@ -235,5 +264,5 @@ fn a_pod_that_is_gone_shows_nothing() {
     upkeep.failed(&gone, at(1.0), 0);
     assert_eq!(upkeep.shown(), Shown::NoPod);
     assert!(!upkeep.shown().may_say_leader());
-    assert_eq!(next_write(&upkeep, Label::Follower, at(1.0)), at(61.0));
+    assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(61.0));
 }
