@@ -21,6 +21,10 @@ mod events;
 mod label_follows_leadership;
 #[path = "kubernetes/label_is_repaired.rs"]
 mod label_is_repaired;
+#[path = "kubernetes/label_turns_before_release.rs"]
+mod label_turns_before_release;
+#[path = "kubernetes/no_connection_is_kept.rs"]
+mod no_connection_is_kept;
 #[path = "kubernetes/other_pods.rs"]
 mod other_pods;
 #[path = "kubernetes/publisher.rs"]

@@ -23,6 +23,9 @@ pub(crate) const LEASE: &str = "orders";
 /// The label of every test.
 pub(crate) const LABEL: &str = "leasehold.dev/orders";
 
+/// The slices of the Service of a test.
+pub(crate) const OF_SERVICE: &str = "kubernetes.io/service-name=leader";
+
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// Every right that a pod may need, and no other.
@@ -179,18 +182,25 @@ impl Cluster {
 
     /// The names of the pods that the Service routes to.
     pub(crate) async fn endpoints(&self) -> Vec<String> {
-        let slices: Api<EndpointSlice> = Api::namespaced(self.kubernetes.client(), &self.namespace);
-        let of_service = ListParams::default().labels("kubernetes.io/service-name=leader");
-        let slices = slices.list(&of_service).await.unwrap();
-        let endpoints = slices.into_iter().flat_map(|slice| slice.endpoints);
-        let ready = endpoints.filter(|endpoint| {
-            let conditions = endpoint.conditions.as_ref();
-            conditions.and_then(|c| c.ready).unwrap_or(true)
-        });
-        ready
-            .filter_map(|endpoint| endpoint.target_ref?.name)
-            .collect()
+        let of_service = ListParams::default().labels(OF_SERVICE);
+        let slices = self.slices().list(&of_service).await.unwrap();
+        slices.iter().flat_map(routed_to).collect()
     }
+
+    pub(crate) fn slices(&self) -> Api<EndpointSlice> {
+        Api::namespaced(self.kubernetes.client(), &self.namespace)
+    }
+}
+
+/// The names of the pods that a slice routes to.
+pub(crate) fn routed_to(slice: &EndpointSlice) -> Vec<String> {
+    let ready = slice.endpoints.iter().filter(|endpoint| {
+        let conditions = endpoint.conditions.as_ref();
+        conditions.and_then(|c| c.ready).unwrap_or(true)
+    });
+    ready
+        .filter_map(|endpoint| endpoint.target_ref.as_ref()?.name.clone())
+        .collect()
 }
 
 /// Polls until `condition` holds, and says how long that took.

@@ -1,0 +1,165 @@
+//! Goal: at a hand-off the old leader's label says `follower` before the lease
+//! is free, so that no Service routes to two pods, however slow the API server
+//! is within `label_wait`.
+//! Method: the demotion is held up on its way to the API server; in what order
+//! things came to be is read from watches. A hand-off that this machine was too
+//! slow for, so that `label_wait` may have ended, says nothing and is repeated.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::{Resource, ResourceExt};
+use leasehold_testbed::{Daemon, Proxy, run};
+use serde::de::DeserializeOwned;
+
+use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, routed_to};
+
+/// As long as it may be.
+const LABEL_WAIT: Duration = Duration::from_millis(400);
+/// How long the demotion is held: most of what a step-down waits for it.
+const HELD: Duration = Duration::from_millis(150);
+/// A label that turned within this long, from before the signal, turned within
+/// `label_wait` whenever that began.
+const IN_TIME: Duration = Duration::from_millis(350);
+const HAND_OFFS_MAX: usize = 20;
+
+struct Side {
+    name: &'static str,
+    daemon: Daemon,
+    proxy: Proxy,
+    /// The files that the daemon authenticates with.
+    _place: Place,
+}
+
+impl Side {
+    async fn start(cluster: &Cluster, name: &'static str) -> Self {
+        let place = cluster.place(name).await;
+        let proxy = cluster.kubernetes.proxy();
+        let wait = LABEL_WAIT.as_millis();
+        let daemon = cluster
+            .candidate_through(&place, &proxy)
+            .flag(&format!("--kubernetes-label-wait={wait}ms"))
+            .start();
+        Self {
+            name,
+            daemon,
+            proxy,
+            _place: place,
+        }
+    }
+}
+
+#[test]
+fn the_old_leader_is_no_endpoint_any_more_when_the_new_one_begins_to_lead() {
+    run(async {
+        let cluster = Cluster::new().await;
+        cluster.service().await;
+        let mut old = Side::start(&cluster, "a").await;
+        old.daemon.wait_leads(LONG).await;
+        let mut new = Side::start(&cluster, "b").await;
+        for attempt in 1..=HAND_OFFS_MAX {
+            if hand_over(&cluster, &old, &new).await {
+                println!("seen at hand-off {attempt}");
+                return;
+            }
+            old.daemon.restart_same_directory();
+            std::mem::swap(&mut old, &mut new);
+        }
+        panic!("this machine was too slow for each of {HAND_OFFS_MAX} hand-offs");
+    });
+}
+
+/// Whether the hand-off was quick enough to show something.
+async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
+    cluster.wait_label(old.name, "leader").await;
+    cluster.wait_label(new.name, "follower").await;
+    eventually("the Service routes to the leader", async || {
+        cluster.endpoints().await == [old.name]
+    })
+    .await;
+    let mut pods = Watch::begin(cluster.pods(), "app=orders").await;
+    let mut slices = Watch::begin(cluster.slices(), OF_SERVICE).await;
+
+    old.proxy.stall();
+    let begin = Instant::now();
+    old.daemon.term();
+    eventually("the demotion is on its way", async || {
+        old.proxy.held_requests() > 0
+    })
+    .await;
+    let mut in_time = true;
+    while in_time && begin.elapsed() < HELD {
+        let leads = new.daemon.leads();
+        in_time = begin.elapsed() < IN_TIME;
+        assert!(!in_time || !leads, "the label of the old one says leader");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    old.proxy.resume();
+    cluster.wait_label(old.name, "follower").await;
+    in_time &= begin.elapsed() < IN_TIME;
+
+    new.daemon.wait_leads(LONG).await;
+    assert_eq!(old.daemon.wait_exit(LONG).await, 0);
+    let mut order = Vec::new();
+    let labels = pods.until(|pod: &Pod| {
+        let label = pod.labels().get(LABEL).cloned().unwrap_or_default();
+        let leads = pod.name_any() == new.name && label == "leader";
+        order.push((pod.name_any(), label));
+        leads
+    });
+    labels.await;
+    let mut routes = Vec::new();
+    let routed = slices.until(|slice| {
+        routes.push(routed_to(slice));
+        routes.last().is_some_and(|pods| *pods == [new.name])
+    });
+    routed.await;
+    println!("{order:?} {routes:?} in time: {in_time}");
+    if in_time {
+        let turned = (old.name.to_owned(), "follower".to_owned());
+        assert!(order.contains(&turned), "{order:?}");
+        assert!(routes.iter().all(|pods| pods.len() <= 1), "{routes:?}");
+    }
+    in_time
+}
+
+/// All changes of some objects from a moment on, in their order.
+struct Watch<K> {
+    changes: futures_util::stream::BoxStream<'static, Result<WatchEvent<K>, kube::Error>>,
+}
+
+impl<K> Watch<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    async fn begin(objects: Api<K>, selector: &str) -> Self {
+        let now = objects.list(&ListParams::default()).await.unwrap();
+        let version = now.metadata.resource_version.unwrap();
+        let selected = WatchParams::default().labels(selector);
+        let changes = objects.watch(&selected, &version).await.unwrap();
+        Self {
+            changes: changes.boxed(),
+        }
+    }
+
+    /// Looks at the changes up to one that is `last`.
+    async fn until(&mut self, mut last: impl FnMut(&K) -> bool) {
+        let looked = async {
+            while let Some(change) = self.changes.try_next().await.unwrap() {
+                match change {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        if last(&object) {
+                            return;
+                        }
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            panic!("the watch has ended");
+        };
+        tokio::time::timeout(LONG, looked).await.unwrap();
+    }
+}

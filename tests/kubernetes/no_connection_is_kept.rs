@@ -1,0 +1,39 @@
+//! Goal: a daemon at rest holds no connection of the API server's.
+//! Method: a proxy whose port no other has, and the kernel's table of sockets.
+
+use leasehold_testbed::run;
+
+use crate::cluster::{Cluster, LONG, eventually};
+
+/// How many connections to a port of 127.0.0.1 are established.
+fn connections(port: u16) -> usize {
+    const ESTABLISHED: &str = "01";
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let to = format!("0100007F:{port:04X}");
+    let rows = table.lines().map(|row| row.split_whitespace().collect());
+    rows.filter(|row: &Vec<&str>| row[2] == to && row[3] == ESTABLISHED)
+        .count()
+}
+
+#[test]
+fn a_connection_ends_with_its_request() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let place = cluster.place("a").await;
+        let proxy = cluster.kubernetes.proxy();
+        let daemon = cluster.candidate_through(&place, &proxy).start();
+        daemon.wait_leads(LONG).await;
+        cluster.wait_label("a", "leader").await;
+        eventually("in sync", async || {
+            daemon.metric("leasehold_label_in_sync").await == 1.0
+        })
+        .await;
+        let took = eventually("nothing is kept", async || connections(proxy.port(0)) == 0).await;
+        println!("no connection {took:?} after the label was right");
+        // A request that is not answered has one, or this table shows nothing.
+        proxy.stall();
+        daemon.term();
+        eventually("a connection", async || connections(proxy.port(0)) > 0).await;
+        assert_eq!(daemon.wait_exit(LONG).await, 0);
+    });
+}
