@@ -251,7 +251,12 @@ impl Daemon {
                     let Err(error) = serving;
                     return Err(system("serve HTTP")(error));
                 }
-                error = published => return Err(system("publish on the pod")(error)),
+                // A convenience: without it the candidate leads as well. The
+                // gauge of the label says that it is not kept any more.
+                (task, error) = published => tracing::error!(
+                    lease = %self.who.lease, task, %error,
+                    "a task that publishes on the pod has ended: going on without it"
+                ),
                 Ok(()) = self.status.changed() => {
                     let status = self.status.borrow_and_update().clone();
                     if status.store_reached && !said_ready {

@@ -10,17 +10,19 @@ mod event;
 mod in_sync;
 mod labels;
 mod others;
+mod queue;
 mod reporter;
 mod request;
 mod trouble;
 mod upkeep;
 
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 
 pub use self::access::{Access, CREDENTIALS_DIRECTORY, NotInCluster, SERVICE_HOST, SERVICE_PORT};
 pub use self::api::Api;
@@ -31,7 +33,8 @@ pub use self::upkeep::{Label, Shown};
 
 use self::labels::Labels;
 use self::others::Others;
-use self::reporter::{EventQueue, EventReporter};
+use self::queue::EventQueue;
+use self::reporter::EventReporter;
 use self::request::Requests;
 use super::metrics::Metrics;
 use super::render::Identification;
@@ -72,9 +75,12 @@ pub struct Kubernetes {
     label_wait: Duration,
 }
 
-/// The tasks behind a [`Kubernetes`]. None of them ends by itself.
-#[derive(Debug)]
-pub struct Tasks(JoinSet<io::Result<()>>);
+/// The tasks behind a [`Kubernetes`]. None of them ends but by a fault.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    running: JoinSet<io::Result<()>>,
+    names: Vec<(Id, &'static str)>,
+}
 
 impl Kubernetes {
     /// Begins to publish. To be called inside a tokio runtime.
@@ -109,8 +115,8 @@ impl Kubernetes {
         in_sync
             .and_then(|gauge| metrics.registry().register(Box::new(gauge)))
             .map_err(io::Error::other)?;
-        let mut tasks = JoinSet::new();
-        tasks.spawn(labels.run());
+        let mut tasks = Tasks::default();
+        tasks.spawn("label", labels.run());
         if demote_others {
             let others = Others::new(
                 Arc::clone(&api),
@@ -118,11 +124,11 @@ impl Kubernetes {
                 status.clone(),
                 metrics.clone(),
             )?;
-            tasks.spawn(others.run());
+            tasks.spawn("labels of other pods", others.run());
         }
         let events = events.then(|| {
             let (queue, reporter) = EventReporter::new(api, requests, metrics.clone());
-            tasks.spawn(reporter.run());
+            tasks.spawn("events", reporter.run());
             queue
         });
         let this = Self {
@@ -130,7 +136,7 @@ impl Kubernetes {
             events,
             label_wait,
         };
-        Ok((this, Tasks(tasks)))
+        Ok((this, tasks))
     }
 
     /// Reports an Event, if there is room. Never blocks.
@@ -173,12 +179,29 @@ impl Kubernetes {
 }
 
 impl Tasks {
-    /// Waits for the end of a task: why it ended, which is always a fault.
-    pub async fn ended(&mut self) -> io::Error {
-        match self.0.join_next().await {
-            Some(Ok(Err(error))) => error,
-            Some(Err(error)) => io::Error::other(error),
-            Some(Ok(Ok(()))) | None => io::Error::other("it ended by itself"),
-        }
+    /// Waits for the end of a task, which is always a fault: its name, and why
+    /// it ended. The others go on. Waits for ever when all have ended.
+    pub async fn ended(&mut self) -> (&'static str, io::Error) {
+        let (id, error) = match self.running.join_next_with_id().await {
+            Some(Ok((id, Err(error)))) => (id, error),
+            Some(Ok((id, Ok(())))) => (id, io::Error::other("it ended by itself")),
+            Some(Err(error)) => (error.id(), io::Error::other(error)),
+            None => pending().await,
+        };
+        let named = self.names.iter().find(|(named, _)| *named == id);
+        let (_, name) = named.expect("every task was named when it was started");
+        (name, error)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = io::Result<()>> + Send + 'static,
+    ) {
+        let id = self.running.spawn(task).id();
+        self.names.push((id, name));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -96,3 +96,23 @@ fn a_token_that_is_replaced_on_disk_is_used_at_the_next_attempt() {
         cluster.wait_label("a", "leader").await;
     });
 }
+
+#[test]
+fn a_request_uses_the_token_that_the_file_holds_at_that_moment() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let mut place = cluster.place("a").await;
+        let publisher = Publisher::start(&cluster, &place, 10 * LONG);
+        cluster.wait_label("a", "follower").await;
+        eventually("in sync", async || publisher.in_sync()).await;
+        assert_eq!(publisher.failures(), 0);
+        // One that would be refused shows that it is used at once, although
+        // nothing was wrong with the one before it.
+        place.credentials.publish("not.a.token");
+        publisher.set(leader(boot_now() + LONG));
+        eventually("refused", async || publisher.failures() > 0).await;
+        assert_eq!(cluster.label("a").await.as_deref(), Some("follower"));
+        place.credentials.rotate().await;
+        cluster.wait_label("a", "leader").await;
+    });
+}

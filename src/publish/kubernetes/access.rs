@@ -88,7 +88,11 @@ impl Access {
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// A client that reads the token and the certificate again as they rotate.
+    /// A client for one request, with the token and the certificate of now.
+    ///
+    /// When it is dropped its connection is closed. At a request a minute each
+    /// pod would hold one of the API server's for nothing, and a half-dead one
+    /// would cost the first demotion its time-out.
     ///
     /// Put together here and not by kube, whose own stack logs the text of
     /// every error, tries again by itself, and has no bound for an answer.
@@ -106,12 +110,7 @@ impl Access {
         // handshake sent before it.
         connector.set_nodelay(true);
         let connector = config.rustls_https_connector_with_connector(connector)?;
-        // No connection is kept: at a request a minute each pod would hold one
-        // of the API server's for nothing, and a half-dead one would cost the
-        // first demotion its time-out.
-        let transport = legacy::Client::builder(TokioExecutor::new())
-            .pool_max_idle_per_host(0)
-            .build::<_, Body>(connector);
+        let transport = legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
         // kube's layers ask for the one type of error that they share.
         let transport = ServiceExt::<Request<Body>>::map_err(transport, BoxError::from);
         let stack = ClientBuilder::new(transport, config.default_namespace.clone());

@@ -1,7 +1,6 @@
 //! One request to the API server, and what its failure means.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
@@ -22,10 +21,10 @@ const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The API server as this pod may use it.
 pub struct Api {
+    /// Makes a client for one request, of the token and the certificate that
+    /// the files hold at that moment. At a request a minute there is nothing
+    /// that keeping it would save.
     connect: Box<dyn Fn() -> Result<Client, kube::Error> + Send + Sync>,
-    /// Made at the first request, and anew after it was refused: the files
-    /// that it was made from may be other ones by now.
-    client: Mutex<Option<Client>>,
 }
 
 /// Why a request failed, in words of our own: the server's may hold anything.
@@ -90,22 +89,13 @@ impl Api {
     pub fn over(connect: impl Fn() -> Result<Client, kube::Error> + Send + Sync + 'static) -> Self {
         Self {
             connect: Box::new(connect),
-            client: Mutex::new(None),
         }
     }
 
     /// Sends a request and returns the answer's body. To give it up, drop the
     /// future: its connection is closed.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, Trouble> {
-        let answered = self.exchange(request).await;
-        if matches!(&answered, Err(trouble) if trouble.status.is_none_or(|s| s == 401)) {
-            *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-        answered
-    }
-
-    async fn exchange(&self, request: Request<Vec<u8>>) -> Result<Bytes, Trouble> {
-        let client = self.client()?;
+        let client = (self.connect)().map_err(|e| unconnected(&e))?;
         let sending = client.send(request.map(Body::from));
         let answer = sending.await.map_err(|e| unanswered(&e))?;
         let (head, body) = answer.into_parts();
@@ -118,19 +108,6 @@ impl Api {
         // by who lists pods, and an empty body is no list.
         Ok(body.map(|body| body.to_bytes()).unwrap_or_default())
     }
-
-    fn client(&self) -> Result<Client, Trouble> {
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*client {
-            Some(client) => Ok(client.clone()),
-            None => {
-                let made = (self.connect)().map_err(|_| {
-                    Trouble::unsent("the certificate of the API server, ca.crt, cannot be used")
-                })?;
-                Ok(client.insert(made).clone())
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Api {
@@ -139,12 +116,19 @@ impl fmt::Debug for Api {
     }
 }
 
+/// A client that could not be made.
+fn unconnected(error: &kube::Error) -> Trouble {
+    match error {
+        kube::Error::Auth(_) => Trouble::unsent("the token file cannot be read"),
+        _ => Trouble::unsent("the certificate of the API server, ca.crt, cannot be used"),
+    }
+}
+
 /// A request that no answer came to.
 fn unanswered(error: &kube::Error) -> Trouble {
     use hyper_util::client::legacy::Error as ClientError;
 
     match error {
-        kube::Error::Auth(_) => Trouble::unsent("the token file cannot be read"),
         kube::Error::Service(error)
             if error
                 .downcast_ref::<ClientError>()

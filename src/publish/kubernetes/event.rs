@@ -88,6 +88,18 @@ impl Event {
         }
     }
 
+    /// Whether it is said again for as long as it is so, so that one that is
+    /// lost is no loss.
+    pub(super) fn repeats(&self) -> bool {
+        match self {
+            Self::RenewalFailing { .. } => true,
+            Self::LeaderElected { .. }
+            | Self::SteppedDown { .. }
+            | Self::TakenOver { .. }
+            | Self::StoreWentBack { .. } => false,
+        }
+    }
+
     /// The Event's `reason`: a word in CamelCase, as the API's conventions ask.
     pub(super) fn reason(&self) -> &'static str {
         match self {

@@ -47,7 +47,9 @@ impl Collector for LabelInSync {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let wanted = Label::wanted(&self.status.borrow(), boot_now());
-        let in_sync = *self.shown.borrow() == Shown::Says(wanted);
+        // What was shown by a task that has ended is kept by nobody.
+        let kept = self.shown.has_changed().is_ok();
+        let in_sync = kept && *self.shown.borrow() == Shown::Says(wanted);
         self.gauge.set(i64::from(in_sync));
         self.gauge.collect()
     }

@@ -9,21 +9,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
 
 use super::api::{Api, Remedy, Trouble};
 use super::event::Event;
+use super::queue::{EventQueue, Occurrence};
 use super::request::Requests;
 use super::trouble::Troubles;
 use super::upkeep::{REQUEST_TIME_MAX, backoff};
-use crate::clock::{boot_now, wall_now};
+use crate::clock::boot_now;
 use crate::election::BootTime;
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
 
-/// Events that wait: a change of leadership makes two, and one that fails is
-/// tried for [`ATTEMPTS_MAX`] times.
-const QUEUE_LENGTH_MAX: usize = 16;
 /// Attempts for one Event.
 const ATTEMPTS_MAX: u32 = 3;
 /// Within this long the same happening is the same Event.
@@ -44,43 +41,11 @@ const CONTROLLER: &str = "leasehold.dev/leasehold";
 /// The longest `reportingInstance` that the API takes.
 const INSTANCE_LENGTH_MAX: usize = 128;
 
-/// Where Events are put in. Clones share the queue.
-#[derive(Debug, Clone)]
-pub(super) struct EventQueue {
-    events: mpsc::Sender<Occurrence>,
-    open: watch::Sender<usize>,
-    metrics: Metrics,
-}
-
-#[derive(Debug)]
-struct Occurrence {
-    event: Event,
-    wall: SystemTime,
-}
-
-impl EventQueue {
-    pub(super) fn offer(&self, event: Event) {
-        let wall = wall_now();
-        self.open.send_modify(|open| *open += 1);
-        if self.events.try_send(Occurrence { event, wall }).is_err() {
-            self.open.send_modify(|open| *open -= 1);
-            self.metrics.publish_failed(Surface::Event);
-        }
-    }
-
-    /// Waits until nothing is to be reported.
-    pub(super) async fn empty(&self) {
-        // A task that is gone reports nothing.
-        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
-    }
-}
-
 /// Reports what is in the queue.
 pub(super) struct EventReporter {
     api: Arc<Api>,
     requests: Arc<Requests>,
-    queue: mpsc::Receiver<Occurrence>,
-    open: watch::Sender<usize>,
+    queue: EventQueue,
     metrics: Metrics,
     troubles: Troubles,
     memory: Memory,
@@ -92,52 +57,54 @@ impl EventReporter {
         requests: Arc<Requests>,
         metrics: Metrics,
     ) -> (EventQueue, Self) {
-        let (events, queue) = mpsc::channel(QUEUE_LENGTH_MAX);
-        let (open, _) = watch::channel(0);
+        let queue = EventQueue::new(metrics.clone());
         let subject = format!("Events on pod {}", requests.pod());
         let right = "create and patch events (events.k8s.io)";
         let reporter = Self {
             api,
             requests,
-            queue,
-            open: open.clone(),
+            queue: queue.clone(),
             metrics: metrics.clone(),
-            troubles: Troubles::new(Surface::Event, subject, right, metrics.clone()),
+            troubles: Troubles::new(Surface::Event, subject, right, metrics),
             memory: Memory::new(boot_now()),
-        };
-        let queue = EventQueue {
-            events,
-            open,
-            metrics,
         };
         (queue, reporter)
     }
 
-    /// Runs while there is somebody who puts Events in, and then for ever.
+    /// Runs for ever.
     pub(super) async fn run(mut self) -> std::io::Result<()> {
-        while let Some(occurrence) = self.queue.recv().await {
+        loop {
+            let occurrence = self.queue.next().await;
             self.report(occurrence).await;
-            self.open.send_modify(|open| *open -= 1);
+            self.queue.done();
         }
-        std::future::pending().await
     }
 
     async fn report(&mut self, occurrence: Occurrence) {
-        let Occurrence { event, wall } = occurrence;
+        let Occurrence {
+            event,
+            times,
+            first,
+            last,
+        } = occurrence;
         let note = event.note(self.requests.lease());
-        match self.memory.sort(event.reason(), &note, boot_now()) {
+        match self.memory.sort(event.reason(), &note, times, boot_now()) {
             Sorted::Counted => {}
             Sorted::TooMany => self.metrics.publish_failed(Surface::Event),
             Sorted::New => {
-                let random = random_name();
-                let object = object(&self.requests, &event, &note, wall, random);
+                let object = object(&self.requests, &event, &note, first, random_name());
+                let accepted = self.send(|requests| requests.event(&object)).await;
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                if self.send(|requests| requests.event(&object)).await {
-                    self.memory.remember(event.reason(), note, name, boot_now());
+                // What repeats itself is remembered in any case: else each
+                // repetition would take its attempts before all that is behind it.
+                if accepted || event.repeats() {
+                    let name = accepted.then_some(name);
+                    self.memory
+                        .remember(event.reason(), note, name, times, boot_now());
                 }
             }
             Sorted::Again { name, count } => {
-                let series = json!({ "count": count, "lastObservedTime": date(wall) });
+                let series = json!({ "count": count, "lastObservedTime": date(last) });
                 self.send(|requests| requests.event_again(&name, &series))
                     .await;
             }
@@ -166,9 +133,17 @@ impl EventReporter {
                 Remedy::After(asked) => asked.min(REQUEST_TIME_MAX),
                 Remedy::Person | Remedy::NewPod => return false,
             };
-            tokio::time::sleep(wait).await;
+            if attempt < ATTEMPTS_MAX {
+                tokio::time::sleep(wait).await;
+            }
         }
         false
+    }
+}
+
+impl Drop for EventReporter {
+    fn drop(&mut self) {
+        self.queue.close();
     }
 }
 
@@ -197,7 +172,8 @@ struct Memory {
 struct Reported {
     reason: &'static str,
     note: String,
-    name: String,
+    /// The Event's, if it was accepted.
+    name: Option<String>,
     first: BootTime,
     count: u32,
     written: BootTime,
@@ -212,20 +188,20 @@ impl Memory {
         }
     }
 
-    fn sort(&mut self, reason: &'static str, note: &str, now: BootTime) -> Sorted {
+    /// It happened so many times since it was sorted last.
+    fn sort(&mut self, reason: &'static str, note: &str, times: u32, now: BootTime) -> Sorted {
         self.reported
             .retain(|reported| now.since(reported.first) < SAME_WITHIN);
-        let same = |reported: &&mut Reported| reported.reason == reason && reported.note == note;
-        if let Some(reported) = self.reported.iter_mut().find(same) {
-            reported.count += 1;
+        if let Some(reported) = self.find(reason, note) {
+            reported.count = reported.count.saturating_add(times);
             if now.since(reported.written) < COUNT_INTERVAL {
                 return Sorted::Counted;
             }
             reported.written = now;
-            return Sorted::Again {
-                name: reported.name.clone(),
-                count: reported.count,
-            };
+            if let Some(name) = reported.name.clone() {
+                let count = reported.count;
+                return Sorted::Again { name, count };
+            }
         }
         while self.allowed < BURST && now.since(self.refilled) >= REFILL_INTERVAL {
             self.allowed += 1;
@@ -243,18 +219,37 @@ impl Memory {
         }
     }
 
-    fn remember(&mut self, reason: &'static str, note: String, name: &str, now: BootTime) {
+    /// It was reported as `name`, or could not be.
+    fn remember(
+        &mut self,
+        reason: &'static str,
+        note: String,
+        name: Option<&str>,
+        times: u32,
+        now: BootTime,
+    ) {
+        let name = name.map(str::to_owned);
+        if let Some(reported) = self.find(reason, &note) {
+            reported.name = name;
+            reported.written = now;
+            return;
+        }
         if self.reported.len() == REMEMBERED_MAX {
             self.reported.pop_front();
         }
         self.reported.push_back(Reported {
             reason,
             note,
-            name: name.to_owned(),
+            name,
             first: now,
-            count: 1,
+            count: times,
             written: now,
         });
+    }
+
+    fn find(&mut self, reason: &'static str, note: &str) -> Option<&mut Reported> {
+        let mut reported = self.reported.iter_mut();
+        reported.find(|reported| reported.reason == reason && reported.note == note)
     }
 }
 

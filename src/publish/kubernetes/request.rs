@@ -189,6 +189,9 @@ impl Requests {
     pub(super) fn event_metadata(&self, random: u64) -> Value {
         // With the point and 16 digits it stays within the length of a name.
         let name: String = self.pod.name.chars().take(NAME_LENGTH_MAX - 17).collect();
+        // Each part between two points has to end in a letter or a digit, also
+        // where it was cut.
+        let name = name.trim_end_matches(['.', '-']);
         json!({ "name": format!("{name}.{random:016x}"), "namespace": self.pod.namespace })
     }
 

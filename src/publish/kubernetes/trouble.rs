@@ -86,3 +86,6 @@ impl Troubles {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The API server is a function here: what is asked of it and what its answers mean.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use hyper::Response;
 use kube::client::Body;
@@ -119,14 +119,35 @@ async fn the_servers_own_words_are_not_passed_on() {
 }
 
 #[tokio::test]
-async fn a_client_is_made_anew_only_after_its_credentials_were_refused() {
-    for (status, clients) in [(200, 1), (403, 1), (401, 3)] {
+async fn each_request_has_a_client_of_its_own() {
+    for status in [200, 401, 403] {
         let (api, _, made) = server(status, &[], "");
         for _ in 0..3 {
             let _ = api.send(request()).await;
         }
-        assert_eq!(made.load(Ordering::SeqCst), clients, "{status}");
+        assert_eq!(made.load(Ordering::SeqCst), 3, "{status}");
     }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_apart_and_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("token", "t");
+    write("ca.crt", "no certificate");
+    let access = Access::find(Some("127.0.0.1"), Some("1"), directory.path()).unwrap();
+    let api = Api::new(access);
+    let what = async || api.send(request()).await.unwrap_err().what;
+    assert_eq!(
+        what().await,
+        "the certificate of the API server, ca.crt, cannot be used"
+    );
+    let authority = leasehold_testbed::Certificates::new();
+    std::fs::copy(authority.authority(), directory.path().join("ca.crt")).unwrap();
+    std::fs::remove_file(directory.path().join("token")).unwrap();
+    assert_eq!(what().await, "the token file cannot be read");
+    write("token", "t");
+    assert_eq!(what().await, "the API server cannot be reached");
 }
 
 #[tokio::test]

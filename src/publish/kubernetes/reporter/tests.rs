@@ -9,9 +9,15 @@ fn a_renewal_that_fails_each_second_is_one_event_and_a_count_a_minute() {
     let mut memory = Memory::new(at(0));
     let mut requests = Vec::new();
     for second in 0..300 {
-        match memory.sort("RenewalFailing", "no answer", at(second)) {
+        match memory.sort("RenewalFailing", "no answer", 1, at(second)) {
             Sorted::New => {
-                memory.remember("RenewalFailing", "no answer".to_owned(), "a.1", at(second));
+                memory.remember(
+                    "RenewalFailing",
+                    "no answer".to_owned(),
+                    Some("a.1"),
+                    1,
+                    at(second),
+                );
                 requests.push((second, 1));
             }
             Sorted::Again { name, count } => {
@@ -31,29 +37,59 @@ fn a_renewal_that_fails_each_second_is_one_event_and_a_count_a_minute() {
 #[test]
 fn what_happens_again_after_a_while_is_another_event() {
     let mut memory = Memory::new(at(0));
-    assert_eq!(memory.sort("A", "x", at(0)), Sorted::New);
-    memory.remember("A", "x".to_owned(), "a.1", at(0));
-    assert_eq!(memory.sort("A", "y", at(1)), Sorted::New, "other words");
-    assert_eq!(memory.sort("A", "x", at(600)), Sorted::New);
+    assert_eq!(memory.sort("A", "x", 1, at(0)), Sorted::New);
+    memory.remember("A", "x".to_owned(), Some("a.1"), 1, at(0));
+    assert_eq!(memory.sort("A", "y", 1, at(1)), Sorted::New, "other words");
+    assert_eq!(memory.sort("A", "x", 1, at(600)), Sorted::New);
 }
 
 #[test]
 fn an_event_that_was_not_accepted_is_reported_anew() {
     let mut memory = Memory::new(at(0));
-    assert_eq!(memory.sort("A", "x", at(0)), Sorted::New);
-    assert_eq!(memory.sort("A", "x", at(1)), Sorted::New);
+    assert_eq!(memory.sort("A", "x", 1, at(0)), Sorted::New);
+    assert_eq!(memory.sort("A", "x", 1, at(1)), Sorted::New);
+}
+
+#[test]
+fn a_renewal_failure_that_cannot_be_reported_is_tried_each_minute_and_not_each_time() {
+    let mut memory = Memory::new(at(0));
+    let mut attempts = Vec::new();
+    for second in (0..180).step_by(3) {
+        match memory.sort("RenewalFailing", "no answer", 3, at(second)) {
+            Sorted::New => {
+                attempts.push(second);
+                // The API server is back after two minutes.
+                let name = (second >= 120).then_some("a.1");
+                memory.remember(
+                    "RenewalFailing",
+                    "no answer".to_owned(),
+                    name,
+                    3,
+                    at(second),
+                );
+            }
+            Sorted::Counted => {}
+            other => panic!("{second}: {other:?}"),
+        }
+    }
+    assert_eq!(attempts, [0, 60, 120]);
+    // Those that came before the Event count with those after it.
+    let again = memory.sort("RenewalFailing", "no answer", 3, at(180));
+    let name = "a.1".to_owned();
+    assert_eq!(again, Sorted::Again { name, count: 183 });
 }
 
 #[test]
 fn a_lease_that_changes_hands_all_the_time_makes_a_bounded_number_of_events() {
     let mut memory = Memory::new(at(0));
     let mut new = |second| {
-        let sorted = memory.sort("LeaderElected", &format!("token {second}"), at(second));
+        let sorted = memory.sort("LeaderElected", &format!("token {second}"), 1, at(second));
         if sorted == Sorted::New {
             memory.remember(
                 "LeaderElected",
                 format!("token {second}"),
-                "a.1",
+                Some("a.1"),
+                1,
                 at(second),
             );
         } else {

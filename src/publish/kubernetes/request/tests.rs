@@ -77,7 +77,26 @@ fn names_of_events_are_names() {
         identity: Identity::new("a").unwrap(),
         boot_id: None,
     };
-    let pod = Pod::new(&"x".repeat(253), "shop", "1").unwrap();
-    let metadata = Requests::new(pod, "leasehold.dev", &who).event_metadata(u64::MAX);
-    assert_eq!(metadata["name"].as_str().unwrap().len(), 253);
+    let name = |pod: &str| {
+        let pod = Pod::new(pod, "shop", "1").unwrap();
+        let metadata = Requests::new(pod, "leasehold.dev", &who).event_metadata(u64::MAX);
+        metadata["name"].as_str().unwrap().to_owned()
+    };
+    let random = "f".repeat(16);
+    assert_eq!(name("orders-0"), format!("orders-0.{random}"));
+    let longest = "x".repeat(253);
+    assert_eq!(name(&longest), format!("{}.{random}", "x".repeat(236)));
+    // Wherever it is cut, what is left of it is a name.
+    for joint in [".", "-", "--"] {
+        for length in 230..=236 {
+            let pod = format!("{}{joint}{}", "x".repeat(length), "y".repeat(10));
+            let name = name(&pod);
+            assert!(name.len() <= 253, "{name}");
+            let mut parts = name.split('.');
+            assert!(
+                parts.all(|part| !part.is_empty() && !part.ends_with('-')),
+                "{name}"
+            );
+        }
+    }
 }

@@ -1,0 +1,224 @@
+//! Events that wait to be reported: a bounded number, of which those that say
+//! the same are one, and those that repeat themselves give way to the others.
+
+use std::collections::VecDeque;
+use std::time::SystemTime;
+
+use tokio::sync::watch;
+
+use super::event::Event;
+use crate::clock::wall_now;
+use crate::publish::Surface;
+use crate::publish::metrics::Metrics;
+
+/// Events that wait: a change of leadership makes two, renewals fail in a few
+/// ways, and a report takes some 15 s while the API server does not answer.
+const WAITING_MAX: usize = 16;
+
+/// Where Events are put in and taken out. Clones share the queue.
+#[derive(Debug, Clone)]
+pub(super) struct EventQueue {
+    line: watch::Sender<Line>,
+    metrics: Metrics,
+}
+
+/// An Event, and how often it happened while it waited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Occurrence {
+    pub(super) event: Event,
+    pub(super) times: u32,
+    pub(super) first: SystemTime,
+    pub(super) last: SystemTime,
+}
+
+impl EventQueue {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        let (line, _) = watch::channel(Line::default());
+        Self { line, metrics }
+    }
+
+    pub(super) fn offer(&self, event: Event) {
+        let mut offered = Offered::InLine;
+        self.line
+            .send_modify(|line| offered = line.offer(event, wall_now()));
+        match offered {
+            Offered::InLine => {}
+            Offered::OneLost => self.metrics.publish_failed(Surface::Event),
+        }
+    }
+
+    /// Waits for an Event and takes it out.
+    pub(super) async fn next(&self) -> Occurrence {
+        let mut line = self.line.subscribe();
+        loop {
+            // This queue holds a sender itself, so the channel stays open.
+            drop(line.wait_for(|line| !line.waiting.is_empty()).await);
+            let mut taken = None;
+            self.line.send_modify(|line| taken = line.take());
+            if let Some(taken) = taken {
+                return taken;
+            }
+        }
+    }
+
+    /// What was taken out last was reported, or given up.
+    pub(super) fn done(&self) {
+        self.line.send_modify(|line| line.under_way = false);
+    }
+
+    /// Nobody takes out any more.
+    pub(super) fn close(&self) {
+        self.line.send_modify(|line| {
+            *line = Line {
+                closed: true,
+                ..Line::default()
+            };
+        });
+    }
+
+    /// Waits until nothing is to be reported, or nobody is left to do so.
+    pub(super) async fn empty(&self) {
+        let mut line = self.line.subscribe();
+        drop(line.wait_for(Line::is_empty).await);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    waiting: VecDeque<Occurrence>,
+    /// Whether the one that was taken out last is being reported.
+    under_way: bool,
+    closed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Offered {
+    /// It waits, by itself or counted with one that says the same.
+    InLine,
+    /// There was no room for it, or it took that of another.
+    OneLost,
+}
+
+impl Line {
+    fn offer(&mut self, event: Event, wall: SystemTime) -> Offered {
+        if self.closed {
+            return Offered::OneLost;
+        }
+        if event.repeats() {
+            let same = self.waiting.iter_mut().find(|other| other.event == event);
+            if let Some(same) = same {
+                same.times = same.times.saturating_add(1);
+                same.last = wall;
+                return Offered::InLine;
+            }
+        }
+        let full = self.waiting.len() >= WAITING_MAX;
+        if full {
+            // What will be said again gives way to what is said once.
+            let repeating = self.waiting.iter().position(|other| other.event.repeats());
+            match repeating {
+                Some(index) if !event.repeats() => drop(self.waiting.remove(index)),
+                Some(_) | None => return Offered::OneLost,
+            }
+        }
+        self.waiting.push_back(Occurrence {
+            event,
+            times: 1,
+            first: wall,
+            last: wall,
+        });
+        if full {
+            Offered::OneLost
+        } else {
+            Offered::InLine
+        }
+    }
+
+    fn take(&mut self) -> Option<Occurrence> {
+        let taken = self.waiting.pop_front()?;
+        self.under_way = true;
+        Some(taken)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && !self.under_way
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::election::Token;
+
+    const FAILING: Event = Event::RenewalFailing { why: "no answer" };
+
+    fn wall(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn stepped_down(token: i64) -> Event {
+        Event::SteppedDown {
+            token: Token::new(token),
+            reason: None,
+        }
+    }
+
+    fn waiting(line: &Line) -> Vec<Event> {
+        line.waiting.iter().map(|o| o.event.clone()).collect()
+    }
+
+    #[test]
+    fn renewals_that_fail_while_one_waits_are_counted_with_it_and_keep_nothing_out() {
+        let mut line = Line::default();
+        for second in 0..1000 {
+            assert_eq!(line.offer(FAILING, wall(second)), Offered::InLine);
+        }
+        assert_eq!(line.offer(stepped_down(7), wall(1000)), Offered::InLine);
+        assert_eq!(waiting(&line), [FAILING, stepped_down(7)]);
+        let failing = line.take().unwrap();
+        assert_eq!(failing.times, 1000);
+        assert_eq!((failing.first, failing.last), (wall(0), wall(999)));
+        // What is being reported is not added to any more.
+        assert_eq!(line.offer(FAILING, wall(1001)), Offered::InLine);
+        assert_eq!(waiting(&line), [stepped_down(7), FAILING]);
+    }
+
+    #[test]
+    fn what_is_said_once_is_not_counted_with_another() {
+        let mut line = Line::default();
+        for _ in 0..2 {
+            assert_eq!(line.offer(stepped_down(7), wall(0)), Offered::InLine);
+        }
+        assert_eq!(line.waiting.len(), 2);
+    }
+
+    #[test]
+    fn a_full_line_gives_up_what_repeats_itself_first() {
+        let mut line = Line::default();
+        assert_eq!(line.offer(stepped_down(1), wall(0)), Offered::InLine);
+        assert_eq!(line.offer(FAILING, wall(0)), Offered::InLine);
+        for token in 2..WAITING_MAX as i64 {
+            assert_eq!(line.offer(stepped_down(token), wall(0)), Offered::InLine);
+        }
+        let all: Vec<_> = (1..=WAITING_MAX as i64).map(stepped_down).collect();
+        let last = all[WAITING_MAX - 1].clone();
+        assert_eq!(line.offer(last, wall(1)), Offered::OneLost);
+        assert_eq!(waiting(&line), all, "in their order");
+        assert_eq!(line.offer(FAILING, wall(2)), Offered::OneLost);
+        assert_eq!(line.offer(stepped_down(99), wall(2)), Offered::OneLost);
+        assert_eq!(waiting(&line), all);
+    }
+
+    #[test]
+    fn a_line_is_empty_only_when_the_last_report_is_done() {
+        let mut line = Line::default();
+        assert!(line.is_empty());
+        let _ = line.offer(FAILING, wall(0));
+        assert!(!line.is_empty());
+        assert!(line.take().is_some() && !line.is_empty());
+        line.under_way = false;
+        assert!(line.is_empty());
+    }
+}

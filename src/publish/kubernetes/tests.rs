@@ -1,0 +1,159 @@
+//! All tasks together, with a function in the API server's place.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hyper::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use tokio::sync::Semaphore;
+use tower::BoxError;
+use tower::util::service_fn;
+
+use super::*;
+use crate::election::{BootTime, Identity, LeaseName, Role, Session, Token};
+use crate::publish::Surface;
+
+/// For what takes no time.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A publisher whose requests are answered by the status that `answer` makes of
+/// their paths. To make client number `fault` is a bug in the task that does so.
+fn publisher<F>(
+    repair_interval: Duration,
+    fault: Option<usize>,
+    answer: impl Fn(String) -> F + Send + Sync + 'static,
+) -> (Kubernetes, Tasks, Metrics, watch::Sender<Status>)
+where
+    F: Future<Output = u16> + Send + 'static,
+{
+    let answer = Arc::new(answer);
+    let made = AtomicUsize::new(0);
+    let api = Api::over(move || {
+        let number = made.fetch_add(1, Ordering::SeqCst);
+        assert_ne!(Some(number), fault, "a bug in a task");
+        let answer = Arc::clone(&answer);
+        let service = service_fn(move |request: Request<Body>| {
+            let answer = answer(request.uri().path().to_owned());
+            async move {
+                let answer = Response::builder().status(answer.await);
+                Ok::<_, BoxError>(answer.body(Body::empty()).unwrap())
+            }
+        });
+        Ok(Client::new(service, "shop"))
+    });
+    let who = Identification {
+        lease: LeaseName::new("orders").unwrap(),
+        identity: Identity::new("a").unwrap(),
+        boot_id: None,
+    };
+    let follower = Status {
+        role: Role::Follower,
+        ..Status::initial(Session::from_bytes([1; 16]), BootTime::default())
+    };
+    let (status, receiver) = watch::channel(follower);
+    let (_, store) = watch::channel(None);
+    let metrics = Metrics::new(&who, receiver.clone(), store).unwrap();
+    let options = KubernetesOptions {
+        pod: Pod::new("a", "shop", "1").unwrap(),
+        label_prefix: "leasehold.dev".to_owned(),
+        label_wait: LONG,
+        demote_others: false,
+        events: true,
+        repair_interval,
+    };
+    let (kubernetes, tasks) = Kubernetes::spawn(api, options, &who, &receiver, &metrics).unwrap();
+    (kubernetes, tasks, metrics, status)
+}
+
+fn in_sync(metrics: &Metrics) -> bool {
+    let page = metrics.text().unwrap();
+    page.contains("leasehold_label_in_sync{lease=\"orders\"} 1")
+}
+
+fn stepped_down(token: i64) -> Event {
+    Event::SteppedDown {
+        token: Token::new(token),
+        reason: None,
+    }
+}
+
+async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(LONG / 2, wait).await;
+    waited.unwrap_or_else(|_| panic!("not so: {what}"))
+}
+
+#[tokio::test]
+async fn the_last_words_are_over_when_the_events_are_out_and_not_before() {
+    let (asked, answered) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let gates = (Arc::clone(&asked), Arc::clone(&answered));
+    let (kubernetes, _tasks, ..) = publisher(LONG, None, move |path| {
+        let (asked, answered) = (Arc::clone(&gates.0), Arc::clone(&gates.1));
+        async move {
+            if path.contains("/events") {
+                asked.add_permits(1);
+                answered.acquire().await.unwrap().forget();
+            }
+            200
+        }
+    });
+    for token in [1, 2] {
+        kubernetes.report(stepped_down(token));
+    }
+    soon("the label", kubernetes.demoted()).await;
+    let last_words = kubernetes.last_words();
+    tokio::pin!(last_words);
+    for event in ["first", "second"] {
+        soon(event, asked.acquire()).await.unwrap().forget();
+        let over = tokio::time::timeout(Duration::ZERO, &mut last_words).await;
+        assert!(over.is_err(), "the {event} Event is not out");
+        answered.add_permits(1);
+    }
+    soon("the last words", last_words).await;
+}
+
+#[tokio::test]
+async fn an_event_is_tried_a_few_times_and_then_given_up() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    let (kubernetes, _tasks, metrics, _status) = publisher(LONG, None, move |path| {
+        let failed = path.contains("/events");
+        count.fetch_add(usize::from(failed), Ordering::SeqCst);
+        std::future::ready(if failed { 500 } else { 200 })
+    });
+    kubernetes.report(stepped_down(1));
+    soon("it is given up", kubernetes.last_words()).await;
+    assert_eq!(requests.load(Ordering::SeqCst), 3);
+    assert_eq!(metrics.publish_failures(Surface::Event), 3);
+}
+
+#[tokio::test]
+async fn a_task_that_ends_is_named_and_its_label_is_not_said_to_be_right() {
+    let repair_interval = Duration::from_millis(1);
+    let ready = |_| std::future::ready(200);
+    let (kubernetes, mut tasks, metrics, _status) = publisher(repair_interval, Some(20), ready);
+    soon("the label", kubernetes.demoted()).await;
+    assert!(in_sync(&metrics));
+    let (task, error) = soon("the task ends", tasks.ended()).await;
+    assert_eq!(task, "label");
+    assert!(error.to_string().contains("panicked"), "{error}");
+    assert!(!in_sync(&metrics), "nobody keeps it any more");
+    // What is left goes on, and what is gone is not waited for.
+    kubernetes.report(stepped_down(1));
+    soon("the last words", kubernetes.last_words()).await;
+    assert_eq!(metrics.publish_failures(Surface::Event), 0);
+    let another = tokio::time::timeout(Duration::ZERO, tasks.ended()).await;
+    assert!(another.is_err(), "{another:?}");
+}
+
+#[tokio::test]
+async fn events_that_nobody_reports_any_more_are_counted_and_not_waited_for() {
+    // The first client is the label's.
+    let ready = |_| std::future::ready(200);
+    let (kubernetes, mut tasks, metrics, _status) = publisher(LONG, Some(1), ready);
+    soon("the label", kubernetes.demoted()).await;
+    kubernetes.report(stepped_down(1));
+    assert_eq!(soon("the task ends", tasks.ended()).await.0, "events");
+    kubernetes.report(stepped_down(2));
+    assert_eq!(metrics.publish_failures(Surface::Event), 1);
+    soon("the last words", kubernetes.last_words()).await;
+}
