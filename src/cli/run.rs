@@ -238,6 +238,7 @@ impl Daemon {
                     }
                     if stops == 2 {
                         tracing::warn!(lease = %self.who.lease, "second signal: exiting without a release");
+                        self.demoted().await;
                         self.flush().await;
                         return Ok(ExitCode::from(exit::NEGATIVE));
                     }
@@ -294,6 +295,14 @@ impl Daemon {
     async fn send(&self, input: Input) {
         // A runner that is gone has ended, and `attend` is about to see it.
         let _ = self.inputs.send(input).await;
+    }
+
+    /// Waits, for a moment, until the candidate has obeyed the first signal:
+    /// files that are flushed before that would say leader to the end.
+    async fn demoted(&mut self) {
+        let demoted = self.status.wait_for(|status| status.authority.is_none());
+        // Who is stuck ends by the deadline in its files.
+        let _ = tokio::time::timeout(LAST_FLUSH_MAX, demoted).await;
     }
 
     /// Waits, for a moment, until the files and the label say what is true.
