@@ -29,6 +29,7 @@ pub mod config;
 pub mod election;
 pub mod elector;
 pub mod exit;
+pub mod lock;
 pub mod log;
 pub mod publish;
 pub mod runner;
