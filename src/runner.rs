@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 
 use crate::clock::{self, BootTimer};
 use crate::election::{
-    CallId, Claim, Effect, Election, Input, Notice, Operation, Outcome, Randomness, Status, Token,
-    Transition, Watch,
+    CallId, Claim, Effect, Election, Input, Notice, Operation, Order, Outcome, Randomness, Status,
+    Token, Transition, Watch,
 };
 use crate::store::{Answer, Failure, News, Store};
 
@@ -36,6 +36,9 @@ pub trait Surfaces: Send {
     /// Answers `true` when every file shows the newest status, `false` when
     /// one that names a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
+    /// What the supervised workload is to do; never asked of a candidate that
+    /// supervises none.
+    fn workload(&mut self, order: Order);
     /// Keep this for the next process on this machine.
     fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration);
     /// The role changed.
@@ -79,6 +82,7 @@ impl Surfaces for NoSurfaces {
         receiver
     }
 
+    fn workload(&mut self, _: Order) {}
     fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
     fn transition(&mut self, _: &Transition) {}
     fn notice(&mut self, _: &Notice) {}
@@ -201,6 +205,7 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
         match effect {
             Effect::Call { id, operation } => self.call(id, operation),
             Effect::Demote => self.demoting = Some(self.surfaces.flush()),
+            Effect::Workload(order) => self.surfaces.workload(order),
             Effect::Remember {
                 claim,
                 token,

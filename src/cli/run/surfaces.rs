@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::reporter::Reporter;
-use crate::election::{Claim, Notice, Status, Token, Transition};
+use crate::election::{Claim, Notice, Order, Status, Token, Transition};
 use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::kubernetes::{Event, Kubernetes};
 use crate::publish::metrics::Metrics;
@@ -68,6 +68,8 @@ impl Surfaces for DaemonSurfaces {
         });
         shown
     }
+
+    fn workload(&mut self, _: Order) {}
 
     fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration) {
         self.files.record(claim, token, Some(lease_longest));
