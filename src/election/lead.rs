@@ -213,7 +213,7 @@ impl Election {
         let ended_first = reason == Reason::Shutdown && self.tunables.workload_ends_first;
         match std::mem::replace(&mut self.state, State::Exited) {
             State::Leading(tenure) => {
-                let delay = if ended_first || self.workload.supervises() {
+                let delay = if ended_first {
                     Duration::ZERO
                 } else {
                     self.tunables.handoff_delay
