@@ -35,6 +35,7 @@ pub mod publish;
 pub mod runner;
 pub mod signals;
 pub mod store;
+pub mod supervisor;
 
 #[cfg(test)]
 #[path = "../tests/sim/sim.rs"]
