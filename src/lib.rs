@@ -23,6 +23,7 @@
 compile_error!("planted bugs belong to the model's crate: nothing that ships has them");
 
 pub mod admin;
+pub mod calls;
 pub mod cli;
 pub mod clock;
 pub mod config;
