@@ -38,5 +38,8 @@ pub mod signals;
 pub mod store;
 
 #[cfg(test)]
+#[path = "../tests/lock_sim/sim.rs"]
+mod lock_sim;
+#[cfg(test)]
 #[path = "../tests/sim/sim.rs"]
 mod sim;
