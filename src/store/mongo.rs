@@ -12,6 +12,7 @@ mod connection;
 mod document;
 mod follow;
 mod ignored_request;
+pub mod lock;
 mod outcome;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
