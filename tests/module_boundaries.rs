@@ -33,6 +33,27 @@ const RULES: &[Rule] = &[
         why: "the election is told time and outcomes, and nothing else",
     },
     Rule {
+        part: &["src/lock.rs", "src/lock"],
+        forbidden: &[
+            "tokio",
+            "mongodb",
+            "tracing",
+            "prometheus",
+            "serde",
+            "crate::clock",
+            "crate::store",
+            "crate::publish",
+            "crate::runner",
+            "crate::config",
+            "crate::cli",
+            "Instant::now",
+            "SystemTime",
+            "getrandom",
+            "rustix",
+        ],
+        why: "a contender is told time and outcomes, and nothing else",
+    },
+    Rule {
         part: &["src/store.rs", "src/store"],
         forbidden: &[
             "crate::publish",

@@ -5,5 +5,5 @@
 
 use crate::{election, lock};
 
-mod reference;
+pub(crate) mod reference;
 mod reference_grants;
