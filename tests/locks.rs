@@ -8,8 +8,12 @@ use leasehold::{election, lock};
 
 #[path = "locks/drawn.rs"]
 mod drawn;
+#[path = "locks/fenced_writes.rs"]
+mod fenced_writes;
 #[path = "locks/foreign_documents.rs"]
 mod foreign_documents;
+#[path = "locks/library.rs"]
+mod library;
 #[path = "locks/limits.rs"]
 mod limits;
 #[path = "locks/newer_fields.rs"]
