@@ -13,8 +13,10 @@
 //! of the code in `docs/architecture.md`.
 //!
 //! - [`election`] is the protocol as a state machine without IO.
-//! - [`store`] keeps the lease in MongoDB; [`runner`] joins the two.
+//! - [`store`] keeps leases and locks in MongoDB; [`runner`] joins the two.
 //! - [`elector`] is a candidate as a value, for programs that embed one.
+//! - [`lock`] is the lock protocol without IO, [`locker`] a lock as a value, and
+//!   [`fenced`] lets a document refuse what an ex-holder still writes.
 //! - [`publish`] and [`admin`] tell the world; [`config`] and [`cli`] make the daemon.
 
 #![forbid(unsafe_code)]

@@ -102,7 +102,7 @@ impl Locker {
             name,
             contender,
         } = options;
-        let timings = contender.timings.clone();
+        let timings = contender.timings;
         connection.operation_timeout = timings.operation_timeout();
         let options = MongoLockOptions {
             connection,

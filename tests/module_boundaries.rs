@@ -62,9 +62,27 @@ const RULES: &[Rule] = &[
             "crate::cli",
             "crate::runner",
             "crate::elector",
+            "crate::locker",
             "Election",
+            "LockContender",
         ],
         why: "a store decides nothing and knows nobody",
+    },
+    Rule {
+        part: &["src/calls.rs"],
+        forbidden: &["mongo", "tracing", "crate::runner", "crate::locker"],
+        why: "how a call is waited for does not depend on what it does",
+    },
+    Rule {
+        part: &["src/locker.rs", "src/locker"],
+        forbidden: &[
+            "crate::publish",
+            "crate::admin",
+            "crate::config",
+            "crate::cli",
+            "tracing",
+        ],
+        why: "a lock can be embedded without the daemon",
     },
     Rule {
         part: &["src/runner.rs"],

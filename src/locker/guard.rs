@@ -62,6 +62,8 @@ pub struct Lock {
 pub enum LockError {
     /// Others held it for as long as was waited.
     TimedOut,
+    /// The store did not answer for as long as was waited.
+    Unreachable,
     /// It would have had to be waited for.
     Busy {
         /// Who holds or waits.
@@ -89,6 +91,7 @@ impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TimedOut => f.write_str("acquire lock: others held it all the time"),
+            Self::Unreachable => f.write_str("acquire lock: the store does not answer"),
             Self::Busy { .. } => f.write_str("acquire lock: others hold it"),
             Self::WrongSlots { has: 0 } => f.write_str("acquire lock: it has no slots"),
             Self::WrongSlots { has } => write!(f, "acquire lock: it has {has} slots"),
@@ -105,6 +108,7 @@ impl std::error::Error for LockError {
         match self {
             Self::Fault(error) => Some(error),
             Self::TimedOut
+            | Self::Unreachable
             | Self::Busy { .. }
             | Self::WrongSlots { .. }
             | Self::Foreign { .. }
@@ -168,25 +172,31 @@ impl Lock {
     /// Waits for its turn for at most `wait`.
     ///
     /// # Errors
-    /// [`LockError::TimedOut`], or when waiting would not help.
+    /// [`LockError::TimedOut`] or [`LockError::Unreachable`], or when waiting
+    /// would not help.
     pub async fn acquire_within(&self, wait: Duration) -> Result<LockGuard, LockError> {
-        let mut waiting = self.start(false);
+        self.within(wait, false).await
+    }
+
+    /// Acquires it if that needs no waiting for others. A store that does not
+    /// answer is waited for up to the lease duration.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`], or as [`Lock::acquire_within`].
+    pub async fn try_acquire(&self) -> Result<LockGuard, LockError> {
+        let patience = self.options.contender.timings.lease_duration();
+        self.within(patience, true).await
+    }
+
+    async fn within(&self, wait: Duration, at_once: bool) -> Result<LockGuard, LockError> {
+        let mut waiting = self.start(at_once);
         match tokio::time::timeout(wait, waiting.held()).await {
             Ok(held) => held.map(|()| waiting),
             // It may have been granted at this very moment.
             Err(_) if waiting.authority().is_some() => Ok(waiting),
-            Err(_) => Err(LockError::TimedOut),
+            Err(_) if waiting.status.borrow().store_reached => Err(LockError::TimedOut),
+            Err(_) => Err(LockError::Unreachable),
         }
-    }
-
-    /// Acquires it if that needs no waiting for others.
-    ///
-    /// # Errors
-    /// [`LockError::Busy`], or when waiting would not help either.
-    pub async fn try_acquire(&self) -> Result<LockGuard, LockError> {
-        let mut trying = self.start(true);
-        trying.held().await?;
-        Ok(trying)
     }
 
     fn start(&self, at_once: bool) -> LockGuard {

@@ -15,7 +15,7 @@ use crate::clock::{self, BootTimer};
 use crate::election::{CallId, Claim};
 use crate::lock::{Effect, End, Hint, Input, LockContender, Operation, Outcome, Status};
 use crate::runner::KernelRandomness;
-use crate::store::mongo::lock::MongoLockStore;
+use crate::store::mongo::lock::{MongoLockStore, Told};
 use crate::store::{News, Store};
 
 /// Brings inputs to a contender and carries out its effects.
@@ -27,10 +27,10 @@ pub(super) struct Runner<F> {
     inputs: mpsc::Receiver<Input>,
     /// Nobody holds the handle any more.
     abandoned: bool,
-    news: mpsc::Receiver<News<Hint>>,
+    news: mpsc::Receiver<News<Told>>,
     calls: Calls<CallId, Outcome>,
-    /// The task that follows the claim's change stream; it holds no call.
-    watching: Option<JoinHandle<()>>,
+    /// The claim that is followed, and the task that does; it holds no call.
+    watching: Option<(Claim, JoinHandle<()>)>,
     random: KernelRandomness,
 }
 
@@ -41,7 +41,7 @@ impl<F: LockSurfaces> Runner<F> {
         surfaces: F,
         status: watch::Sender<Status>,
         inputs: mpsc::Receiver<Input>,
-        news: mpsc::Receiver<News<Hint>>,
+        news: mpsc::Receiver<News<Told>>,
         operation_timeout: Duration,
     ) -> Self {
         Self {
@@ -122,11 +122,11 @@ impl<F: LockSurfaces> Runner<F> {
 
     /// Follows this claim and no other any more.
     fn watch(&mut self, claim: Option<Claim>) {
-        if let Some(watching) = self.watching.take() {
-            watching.abort();
+        if let Some((_, task)) = self.watching.take() {
+            task.abort();
         }
         let store = self.store.clone();
-        self.watching = claim.map(|claim| tokio::spawn(store.watch(claim)));
+        self.watching = claim.map(|claim| (claim, tokio::spawn(store.watch(claim))));
     }
 
     fn returned(&mut self, reply: Reply<CallId, Outcome>) -> Input {
@@ -158,7 +158,13 @@ impl<F: LockSurfaces> Runner<F> {
                 Some(reply) = self.calls.next() => return Ok(self.returned(reply)),
                 Some(news) = self.news.recv() => match news {
                     News::PrimaryChanged => return Ok(Input::PrimaryChanged),
-                    News::Watch(hint) => {
+                    News::Watch(Told { claim, hint }) => {
+                        // What still comes of a stream that was given up
+                        // concerns nobody.
+                        let watched = self.watching.as_ref().map(|(claim, _)| *claim);
+                        if watched != Some(claim) {
+                            continue;
+                        }
                         if hint == Hint::Opened {
                             self.surfaces.watching(None);
                         }
@@ -174,8 +180,8 @@ impl<F: LockSurfaces> Runner<F> {
 
 impl<F> Drop for Runner<F> {
     fn drop(&mut self) {
-        if let Some(watching) = &self.watching {
-            watching.abort();
+        if let Some((_, task)) = &self.watching {
+            task.abort();
         }
     }
 }

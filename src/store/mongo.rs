@@ -198,7 +198,7 @@ impl Listener for MongoStore {
     fn hint(&self, heard: Heard) -> Watch {
         match heard {
             Heard::Opened => Watch::Opened,
-            Heard::Change(event) => change_stream::hint(event, &mut self.shared.newest()),
+            Heard::Change(event) => change_stream::hint(*event, &mut self.shared.newest()),
             Heard::Alive => Watch::Alive,
             Heard::Lost => Watch::Lost,
         }

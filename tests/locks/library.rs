@@ -1,11 +1,13 @@
 //! Goal: a lock as a program uses it: one holder at a time, in order, with a
 //! token that grows; given back when the guard is dropped; lost when it is broken.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::election::{LeaseName, TimingSettings, Timings, Token};
 use leasehold::lock::{Loss, Operation, Slots, Standing};
 use leasehold::locker::{Lock, LockError, LockGuard};
+use leasehold::store::mongo::ConnectionOptions;
 use leasehold_testbed::{Stage, run};
 use mongodb::bson::doc;
 
@@ -95,6 +97,20 @@ fn a_wait_that_is_over_leaves_the_queue() {
         let store = store(&stage);
         eventually("nobody waits", async || read(&store).await.queue.is_empty()).await;
         assert!(guard.authority().is_some());
+    });
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_not_taken_for_a_holder() {
+    run(async {
+        let stage = shared_stage().await;
+        let nowhere = ConnectionOptions {
+            uri: Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned())),
+            ..connection(&stage, "a")
+        };
+        let lock = Lock::new(nowhere, LeaseName::new(NAME).expect("legal"));
+        let acquired = lock.acquire_within(SHORTLY).await;
+        assert!(matches!(acquired, Err(LockError::Unreachable)));
     });
 }
 

@@ -10,7 +10,7 @@ use leasehold::lock::{
     Entry, Found, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen, Writer,
 };
 use leasehold::store::mongo::ConnectionOptions;
-use leasehold::store::mongo::lock::{MongoLockOptions, MongoLockStore};
+use leasehold::store::mongo::lock::{MongoLockOptions, MongoLockStore, Told};
 use leasehold::store::{News, Store};
 use leasehold_testbed::{ReplicaSet, SharedSet, Stage, StoredLease};
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
@@ -59,7 +59,7 @@ pub(crate) fn connection(stage: &Stage, identity: &str) -> ConnectionOptions {
 pub(crate) fn store_over(
     connection: ConnectionOptions,
     name: &str,
-) -> (MongoLockStore, mpsc::Receiver<News<Hint>>) {
+) -> (MongoLockStore, mpsc::Receiver<News<Told>>) {
     let (sender, news) = mpsc::channel(NEWS_MAX);
     let options = MongoLockOptions {
         connection,
@@ -116,12 +116,12 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
 }
 
 /// The next hint of a stream that is not just a sign of life.
-pub(crate) async fn next_hint(news: &mut mpsc::Receiver<News<Hint>>) -> Hint {
+pub(crate) async fn next_hint(news: &mut mpsc::Receiver<News<Told>>) -> Hint {
     let next = async {
         loop {
             match news.recv().await.expect("the store is there") {
-                News::Watch(Hint::Alive) => {}
-                News::Watch(hint) => return hint,
+                News::Watch(told) if told.hint == Hint::Alive => {}
+                News::Watch(told) => return told.hint,
                 News::PrimaryChanged | News::RequestIgnored(_) => {}
                 News::WatchFailed(failure) => panic!("no stream: {failure}"),
             }

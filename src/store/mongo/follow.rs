@@ -25,7 +25,7 @@ pub(super) enum Heard {
     /// It is open: what changes from now on will be told.
     Opened,
     /// Something changed.
-    Change(ChangeStreamEvent<Document>),
+    Change(Box<ChangeStreamEvent<Document>>),
     /// Nothing changed, and the stream is alive.
     Alive,
     /// It is closed, or was never to be had.
@@ -135,7 +135,7 @@ async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> Duration 
         let next = stream.next_if_any().await;
         match next {
             _ if superseded() => break,
-            Ok(Some(event)) => tell(&listener, Heard::Change(event)).await,
+            Ok(Some(event)) => tell(&listener, Heard::Change(Box::new(event))).await,
             Ok(None) if stream.is_alive() => tell(&listener, Heard::Alive).await,
             // The collection was dropped or renamed: open anew, then read.
             Ok(None) => {

@@ -50,14 +50,24 @@ pub struct MongoLockStore {
 struct Shared {
     options: MongoLockOptions,
     deployment: Arc<Deployment>,
-    news: mpsc::Sender<News<Hint>>,
+    news: mpsc::Sender<News<Told>>,
+}
+
+/// What a change stream means to the claim that it was opened for. Another may
+/// be watched by the time that this is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// Whom it concerns.
+    pub claim: Claim,
+    /// What it means.
+    pub hint: Hint,
 }
 
 impl MongoLockStore {
     /// A store that connects at its first use. Its news go into `news`.
     pub fn new(
         options: MongoLockOptions,
-        news: mpsc::Sender<News<Hint>>,
+        news: mpsc::Sender<News<Told>>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let connection = options.connection.clone();
         let (deployment, info) = Deployment::new(connection, super::primary_changed(&news));
@@ -172,7 +182,7 @@ struct Follower {
 }
 
 impl Listener for Follower {
-    type Hint = Hint;
+    type Hint = Told;
 
     fn deployment(&self) -> &Arc<Deployment> {
         &self.store.shared.deployment
@@ -189,16 +199,18 @@ impl Listener for Follower {
         }
     }
 
-    fn hint(&self, heard: Heard) -> Hint {
-        match heard {
+    fn hint(&self, heard: Heard) -> Told {
+        let claim = self.claim;
+        let hint = match heard {
             Heard::Opened => Hint::Opened,
-            Heard::Change(event) => wake::hint(&event, self.claim),
+            Heard::Change(event) => wake::hint(&event, claim),
             Heard::Alive => Hint::Alive,
             Heard::Lost => Hint::Lost,
-        }
+        };
+        Told { claim, hint }
     }
 
-    fn news(&self) -> &mpsc::Sender<News<Hint>> {
+    fn news(&self) -> &mpsc::Sender<News<Told>> {
         &self.store.shared.news
     }
 }
