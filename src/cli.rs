@@ -5,6 +5,8 @@
 
 pub mod completions;
 pub mod config;
+pub mod lock;
+pub mod locks;
 pub mod run;
 pub mod status;
 
@@ -26,6 +28,10 @@ pub enum Invocation {
     Run(RunArgs),
     /// `leasehold status`.
     Status(StatusArgs),
+    /// `leasehold lock`.
+    Lock(lock::LockArgs),
+    /// `leasehold locks`.
+    Locks(locks::LocksArgs),
     /// `leasehold config`.
     Config(ConfigArgs),
     /// `leasehold completions`.
@@ -72,6 +78,12 @@ pub enum CommandError {
     /// The daemon could not begin or go on.
     #[error(transparent)]
     Run(#[from] run::RunError),
+    /// A lock cannot be contended for.
+    #[error(transparent)]
+    Lock(#[from] lock::LockCommandError),
+    /// Locks cannot be shown or changed.
+    #[error(transparent)]
+    Locks(#[from] locks::LocksError),
     /// The answer cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
@@ -83,6 +95,8 @@ impl CommandError {
         ExitCode::from(match self {
             Self::Config(_) => exit::CONFIGURATION,
             Self::Run(error) => error.exit_code(),
+            Self::Lock(error) => error.exit_code(),
+            Self::Locks(error) => error.exit_code(),
             Self::Output(_) => exit::CANNOT_TELL,
         })
     }
@@ -98,6 +112,8 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
             let config = sources.load().config()?;
             Ok(run::run(config, sources, command)?)
         }
+        Invocation::Lock(args) => Ok(lock::run(args)?),
+        Invocation::Locks(args) => locks::run(args),
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
         Invocation::Completions(shell) => {
