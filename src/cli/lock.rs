@@ -90,14 +90,22 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> LockCommandError {
 /// # Errors
 /// What is wrong before anything was tried.
 pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
-    let config = args.sources.load().lock_config()?;
+    let loaded = args.sources.load();
+    // The variables of our configuration do not reach a command (they may hold
+    // a credential), so an inner one may well be told of no store.
+    if loaded.names_no_store()
+        && let Some(held) = Inherited::of_process().of(&args.name, None)
+    {
+        return Ok(again(&args, held));
+    }
+    let config = loaded.lock_config()?;
     let timings = match args.lease_duration {
         Some(duration) => scaled(&config.timings, duration).map_err(LockCommandError::Timings)?,
         None => config.timings,
     };
     log::start(config.log.level.into(), config.log.format.into());
     let store = inherited::store(&config.mongodb);
-    if let Some(held) = Inherited::of_process().of(&args.name, &store) {
+    if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
         return Ok(again(&args, held));
     }
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -33,6 +33,15 @@ impl Loaded {
         }
     }
 
+    /// Whether no layer says where the store is.
+    pub fn names_no_store(&self) -> bool {
+        let unset = |path: &str| {
+            let mut settings = self.settings.iter();
+            settings.any(|s| s.key.path() == path && s.valid && s.value.is_empty())
+        };
+        unset("mongodb.uri") && unset("mongodb.uri_file")
+    }
+
     /// The configuration of a command that uses the store and is no daemon: a
     /// lease's name is not required.
     ///

@@ -259,5 +259,11 @@ fn time(
 }
 
 fn wrong(message: &str) -> Error {
-    command().error(ErrorKind::ValueValidation, message)
+    let mut command = command();
+    command.build();
+    // With the usage of the command that was meant.
+    match command.find_subcommand_mut("lock") {
+        Some(lock) => lock.error(ErrorKind::ValueValidation, message),
+        None => command.error(ErrorKind::ValueValidation, message),
+    }
 }

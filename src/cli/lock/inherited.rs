@@ -79,9 +79,12 @@ impl Inherited {
         Self(held)
     }
 
-    /// This lock, if an ancestor of this process holds it.
-    pub(super) fn of(&self, lock: &LeaseName, store: &str) -> Option<&Held> {
-        let named = |held: &&Held| held.lock == lock.as_str() && held.store == store;
+    /// This lock, if an ancestor of this process holds it; without a store, in
+    /// whichever one that is.
+    pub(super) fn of(&self, lock: &LeaseName, store: Option<&str>) -> Option<&Held> {
+        let named = |held: &&Held| {
+            held.lock == lock.as_str() && store.is_none_or(|store| held.store == store)
+        };
         self.0.iter().filter(named).find(|held| is_ancestor(held))
     }
 
@@ -165,10 +168,10 @@ mod tests {
     fn a_lock_of_the_same_name_elsewhere_is_another_one() {
         let inherited = Inherited(vec![held()]);
         let name = LeaseName::new("jobs").expect("legal");
-        assert!(inherited.of(&name, "h/d.c").is_some());
-        assert!(inherited.of(&name, "h/d.other").is_none());
+        assert!(inherited.of(&name, Some("h/d.c")).is_some());
+        assert!(inherited.of(&name, Some("h/d.other")).is_none());
         let other = LeaseName::new("other").expect("legal");
-        assert!(inherited.of(&other, "h/d.c").is_none());
+        assert!(inherited.of(&other, None).is_none());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::LockArgs;
 use crate::calls::Answered;
@@ -237,7 +237,8 @@ pub(super) struct Told {
 impl LockSurfaces for Told {
     fn acquired(&mut self, token: Token, _: BootTime, waited: Duration) {
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        info!(
+        // Nobody wants to hear of it in the mail of a job that went well.
+        debug!(
             lock = %self.lock, identity = %self.identity, token = token.get(), waited_ms,
             "acquired the lock"
         );
@@ -295,7 +296,7 @@ impl LockSurfaces for Told {
 
     fn watching(&mut self, failure: Option<&Failure>) {
         if let Some(failure) = failure {
-            tracing::debug!(lock = %self.lock, %failure, "no change stream: polling");
+            debug!(lock = %self.lock, %failure, "no change stream: polling");
         }
     }
 }
