@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_call_beyond_the_bound_fails_unsent() {
         run(async {
-            let mut calls = Calls::new(TIMEOUT);
+            let mut calls = Calls::<_, Outcome>::new(TIMEOUT);
             for id in 0..CALLS_MAX {
                 calls.begin(id, "read", std::future::pending());
             }

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_token_joins_whatever_the_update_is() {
-        let operators = |operators| match update::<Document>(operators, token()) {
+        let operators = |operators: Document| match update(operators, token()) {
             UpdateModifications::Document(update) => update,
             other => panic!("{other:?}"),
         };
