@@ -115,8 +115,7 @@ pub(super) fn locks_command() -> Command {
     with_store(
         Command::new("locks")
             .about("Show the locks of a collection; break or prune them")
-            .after_help(LOCKS_HELP)
-            .args_conflicts_with_subcommands(true),
+            .after_help(LOCKS_HELP),
     )
     .arg(output("text"))
     .subcommand(
@@ -220,10 +219,11 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
                 .unwrap_or_default(),
         },
     };
-    Ok(LocksArgs {
-        ask,
-        sources: sources(&mut inner),
-    })
+    // Where the store is may be said before the verb and after it.
+    let (mut sources, inner) = (sources(&mut matches), sources(&mut inner));
+    sources.files.extend(inner.files);
+    sources.flags.extend(inner.flags);
+    Ok(LocksArgs { ask, sources })
 }
 
 fn lock_name(matches: &mut ArgMatches) -> Result<LeaseName, Error> {
