@@ -101,3 +101,16 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 pub(crate) fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
+
+/// Whether a process is there and has not ended. What was orphaned by a killed
+/// daemon is adopted by this test, which waits for nothing that it did not start.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+/// The state of a process, as `ps` shows it.
+pub(crate) fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.chars().next()
+}
