@@ -4,7 +4,7 @@
 use leasehold::clock::boot_now;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::scene::{LONG, Scene, eventually, exists, millis};
+use crate::scene::{LONG, Scene, eventually, exists, is_alive, millis};
 use crate::stand_in::{Plan, deadlines, guard, wait_told_gone};
 
 /// A command, a descendant in its group, and one that left group and session;
@@ -47,6 +47,28 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
     assert_eq!(family.map(exists), [false; 3]);
     assert!(told.contains("guard_lost: true"), "{told}");
     assert!(told.contains("by_us: true"), "{told}");
+}
+
+#[tokio::test]
+async fn a_guard_that_is_killed_under_a_frozen_daemon_takes_cmd_along() {
+    let scene = Scene::new();
+    let plan = Plan {
+        script: FAMILY,
+        valid: LONG,
+        grace: LONG,
+        renews: true,
+    };
+    let daemon = plan.start(&scene);
+    let [pid, ..] = family(&scene).await;
+    daemon.process.stop();
+    signal(guard(&scene).await, Signal::KILL);
+    let killed = boot_now();
+    eventually("CMD has ended", || !is_alive(pid)).await;
+    assert!(boot_now().since(killed) < millis(2000), "not by a deadline");
+    // The rest is the daemon's, when it goes on.
+    daemon.process.signal(Signal::CONT);
+    let told = wait_told_gone(&scene).await;
+    assert!(told.contains("guard_lost: true"), "{told}");
 }
 
 #[tokio::test]
