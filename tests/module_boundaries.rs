@@ -109,6 +109,34 @@ const RULES: &[Rule] = &[
         why: "a surface shows a status and does not know how it comes about",
     },
     Rule {
+        part: &["src/workload.rs", "src/workload"],
+        forbidden: &[
+            "crate::store",
+            "crate::publish",
+            "crate::admin",
+            "crate::config",
+            "crate::cli",
+            "crate::runner",
+            "crate::elector",
+            "mongodb",
+            "tracing",
+            "Election",
+        ],
+        why: "a workload is told deadlines and does not know where they come from",
+    },
+    Rule {
+        part: &["src/workload/judge.rs", "src/workload/judge"],
+        forbidden: &[
+            "tokio",
+            "rustix",
+            "signal_hook",
+            "crate::clock",
+            "std::io",
+            "std::os",
+        ],
+        why: "the guard's decisions are told the time and what happened, and nothing else",
+    },
+    Rule {
         part: &["src/config.rs", "src/config"],
         forbidden: &[
             "crate::store",

@@ -164,3 +164,6 @@ impl fmt::Write for Path {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

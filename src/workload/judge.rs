@@ -222,3 +222,6 @@ impl Judge {
             .fold(self.order.terms.kill_at, BootTime::min)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,10 @@ const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 /// says nothing when a child is adopted; this takes no part where the guard lives.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
+/// After that long without having stopped we are not going to: signals of the
+/// terminal do not stop process 1, nor a group that no shell looks after.
+const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
+
 /// One guard, until CMD is gone.
 pub(super) struct Keeper {
     socket: UnixDatagram,
@@ -55,6 +59,8 @@ pub(super) struct Keeper {
     kill_since: Option<BootTime>,
     report: Option<Report>,
     guard_killed: bool,
+    /// We asked our own process group to stop, and nobody has let it go on.
+    stopping: bool,
     /// CMD had the foreground of the terminal when it ended.
     had_foreground: bool,
 }
@@ -92,6 +98,7 @@ impl Keeper {
             kill_since: None,
             report: None,
             guard_killed: false,
+            stopping: false,
             had_foreground: false,
         })
     }
@@ -107,6 +114,7 @@ impl Keeper {
                 _ = timer.fired() => self.kill_guard_if_late(),
                 _ = self.socket.readable(), if !self.deaf => self.hear(),
                 () = continued(&mut self.continued) => self.resume(),
+                () = tokio::time::sleep(STOP_TAKES_MAX), if self.stopping => self.resume(),
                 _ = self.ended.readable() => break,
                 changed = self.orders.changed(), if handles => {
                     handles = changed.is_ok();
@@ -186,6 +194,10 @@ impl Keeper {
             // Should the guard be killed, it is ours to be waited for.
             self.leader = Pid::from_raw(report.leader).map(WaitedFor::new);
         }
+        // The leader's end and everybody's may come in one report.
+        if stage_before < Some(Stage::LeaderEnded) && report.stage >= Stage::LeaderEnded {
+            self.had_foreground = self.has_foreground();
+        }
         if stage_before != Some(report.stage) {
             match report.stage {
                 Stage::Starting => {}
@@ -194,7 +206,6 @@ impl Keeper {
                     self.progress.send_replace(Progress::Running { pid });
                 }
                 Stage::LeaderEnded => {
-                    self.had_foreground = self.has_foreground();
                     self.progress.send_replace(Progress::Ending {
                         end: end_of(report.end),
                         by_us: report.by_us,
@@ -215,9 +226,8 @@ impl Keeper {
     }
 
     /// CMD was stopped by a key of the terminal, or for its use of it from the
-    /// background. To the shell CMD and we are one job, so we stop too; this
-    /// returns when the shell lets the job go on. The guard does not stop, and
-    /// the deadline comes for a stopped CMD as for any other.
+    /// background. To the shell CMD and we are one job, so we stop too. The
+    /// guard does not, and the deadline comes for a stopped CMD as for any other.
     fn stop_with_cmd(&mut self, signal: i32) {
         let Some(terminal) = &self.terminal else {
             return;
@@ -225,25 +235,29 @@ impl Keeper {
         if ![SIGTSTP, SIGTTIN, SIGTTOU].contains(&signal) {
             return;
         }
-        if !terminal.is_ours()
-            && let Some(signal) = Signal::from_named_raw(signal)
-        {
-            let _ = kill_current_process_group(signal);
-            if let Some(continued) = &mut self.continued {
-                continued.forget();
+        match Signal::from_named_raw(signal) {
+            // Another thread may take the signal, so this one runs on for a
+            // moment; CMD goes on when we are told that we do.
+            Some(signal) if !terminal.is_ours() => {
+                let _ = kill_current_process_group(signal);
+                self.stopping = true;
             }
+            Some(_) | None => self.resume(),
         }
-        self.resume();
     }
 
     /// Lets a stopped CMD go on: in the foreground if that is ours to give,
     /// and in the background if it was not stopped for wanting the foreground.
     fn resume(&mut self) {
+        self.stopping = false;
         let (Some(terminal), Some(leader), Some(report)) =
             (&self.terminal, &self.leader, self.report)
         else {
             return;
         };
+        if report.stopped == 0 {
+            return;
+        }
         let ours = terminal.is_ours();
         if ours {
             terminal.give(leader.pid());

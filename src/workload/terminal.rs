@@ -92,11 +92,6 @@ impl Continued {
     pub(super) async fn next(&mut self) {
         // It can fail only with the event loop.
         let _ = self.reader.readable().await;
-        self.forget();
-    }
-
-    /// Forgets the times that were not asked for.
-    pub(super) fn forget(&mut self) {
         let _ = self.reader.try_read(&mut [0; 64]);
     }
 }

@@ -419,3 +419,6 @@ impl Record for Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+use std::process::{Child, Command};
+
+use super::*;
+
+fn seen(children: &mut Children) -> Vec<u32> {
+    let mut seen = Vec::new();
+    let visit = |pid: Pid| seen.push(pid.as_raw_nonzero().get().unsigned_abs());
+    children.each(visit).unwrap();
+    seen
+}
+
+fn sleeper() -> Child {
+    Command::new("sleep").arg("20").spawn().unwrap()
+}
+
+/// Both ways to look, whatever this kernel offers.
+fn both() -> [Children; 2] {
+    let found = Children {
+        listed: false,
+        ..Children::new()
+    };
+    [Children::new(), found]
+}
+
+#[test]
+fn children_are_seen_until_they_were_waited_for_whichever_thread_started_them() {
+    let mut living = std::thread::spawn(sleeper).join().unwrap();
+    let mut dead = sleeper();
+    dead.kill().unwrap();
+    for mut children in both() {
+        let seen = seen(&mut children);
+        assert!(seen.contains(&living.id()), "{seen:?}");
+        assert!(seen.contains(&dead.id()), "{seen:?}");
+        assert!(!seen.contains(&std::process::id()), "{seen:?}");
+    }
+    living.kill().unwrap();
+    living.wait().unwrap();
+    dead.wait().unwrap();
+    for mut children in both() {
+        let seen = seen(&mut children);
+        assert!(!seen.contains(&living.id()) && !seen.contains(&dead.id()));
+    }
+}
+
+#[test]
+fn more_children_than_fit_into_a_buffer_are_all_seen() {
+    // Ids of five digits or more: 700 of them take more than 4 KiB.
+    let mut started: Vec<_> = (0..700).map(|_| sleeper()).collect();
+    for mut children in both() {
+        let seen = seen(&mut children);
+        let missing = started.iter().filter(|child| !seen.contains(&child.id()));
+        assert_eq!(missing.count(), 0);
+    }
+    for child in &mut started {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn the_parent_is_found_whatever_a_process_calls_itself() {
+    assert_eq!(parent(b"12 (a) b) S 7 8 9"), Some(7));
+    assert_eq!(parent(b"12 (\xff ( 4 5) S 71 8 9"), Some(71));
+    assert_eq!(parent(b"12 (cut"), None);
+    assert_eq!(parent(b""), None);
+}

@@ -1,0 +1,272 @@
+//! Each rule of the guard, and then all of them against drawn histories.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const TERM: i32 = 15;
+const INT: i32 = 2;
+
+fn at(second: u64) -> BootTime {
+    BootTime::from_nanos(second * 1_000_000_000)
+}
+
+fn terms(valid_until: u64) -> Terms {
+    Terms {
+        valid_until: at(valid_until),
+        kill_at: at(valid_until + 3),
+    }
+}
+
+fn order(valid_until: u64) -> Order {
+    Order {
+        terms: terms(valid_until),
+        stop: None,
+        kill: false,
+    }
+}
+
+fn stopping(valid_until: u64, kill_at: u64) -> Order {
+    let stop = Stop {
+        signal: INT,
+        kill_at: at(kill_at),
+    };
+    Order {
+        stop: Some(stop),
+        ..order(valid_until)
+    }
+}
+
+fn judge(judge: &mut Judge, now: u64) -> Option<Action> {
+    judge.handle(at(now), Input::Time);
+    judge.next_action()
+}
+
+/// CMD runs since second 1, valid until second 10, killed at 13.
+fn running() -> Judge {
+    let mut guard = Judge::new(terms(10), TERM);
+    assert_eq!(judge(&mut guard, 1), Some(Action::Start));
+    guard
+}
+
+#[test]
+fn cmd_starts_only_before_its_deadline() {
+    let mut guard = Judge::new(terms(10), TERM);
+    assert!(guard.next_wakeup().unwrap() <= at(0), "judged at once");
+    assert_eq!(judge(&mut guard, 10), Some(Action::Refuse));
+    assert_eq!(guard.next_wakeup(), None);
+}
+
+#[test]
+fn cmd_that_nobody_wants_any_more_is_not_started() {
+    for unwanted in [
+        Input::Closed,
+        Input::Order(stopping(10, 10)),
+        Input::Order(Order {
+            kill: true,
+            ..order(10)
+        }),
+    ] {
+        let mut guard = Judge::new(terms(10), TERM);
+        guard.handle(at(1), unwanted);
+        assert_eq!(judge(&mut guard, 1), Some(Action::Refuse), "{unwanted:?}");
+    }
+}
+
+#[test]
+fn at_the_deadline_cmd_is_asked_to_end_and_after_the_grace_it_is_killed() {
+    let mut guard = running();
+    assert_eq!(guard.next_wakeup(), Some(at(10)));
+    assert_eq!(judge(&mut guard, 9), None);
+    assert_eq!(judge(&mut guard, 10), Some(Action::Signal(TERM)));
+    assert_eq!(guard.next_wakeup(), Some(at(13)));
+    assert_eq!(judge(&mut guard, 12), None);
+    assert_eq!(judge(&mut guard, 13), Some(Action::Kill));
+    assert!(guard.killed());
+    assert_eq!(guard.next_wakeup(), None, "the rounds are the executor's");
+}
+
+#[test]
+fn one_that_wakes_late_kills_at_once() {
+    let mut guard = running();
+    assert_eq!(judge(&mut guard, 40), Some(Action::Kill));
+}
+
+#[test]
+fn a_renewal_moves_the_deadline() {
+    let mut guard = running();
+    guard.handle(at(5), Input::Order(order(15)));
+    assert_eq!(guard.next_wakeup(), Some(at(15)));
+    assert_eq!(judge(&mut guard, 14), None);
+    assert_eq!(judge(&mut guard, 15), Some(Action::Signal(TERM)));
+}
+
+#[test]
+fn all_that_was_sent_is_read_before_it_is_judged() {
+    let mut guard = running();
+    // It slept from second 2 to 12; the last record was sent at second 8.
+    guard.handle(at(12), Input::Order(order(11)));
+    guard.handle(at(12), Input::Order(order(18)));
+    assert_eq!(judge(&mut guard, 12), None);
+}
+
+#[test]
+fn a_deadline_that_passed_is_final() {
+    let mut guard = running();
+    assert_eq!(judge(&mut guard, 10), Some(Action::Signal(TERM)));
+    guard.handle(at(11), Input::Order(order(30)));
+    assert!(guard.expired());
+    assert_eq!(judge(&mut guard, 11), None);
+    assert_eq!(judge(&mut guard, 13), Some(Action::Kill));
+}
+
+#[test]
+fn a_deadline_that_passed_during_a_graceful_stop_is_final_too() {
+    let mut guard = running();
+    guard.handle(at(5), Input::Order(stopping(10, 60)));
+    assert_eq!(judge(&mut guard, 5), Some(Action::Signal(INT)));
+    assert_eq!(guard.next_wakeup(), Some(at(10)), "to take notice of it");
+    assert_eq!(judge(&mut guard, 10), None, "it was asked to end before");
+    guard.handle(at(11), Input::Order(stopping(30, 60)));
+    assert_eq!(judge(&mut guard, 13), Some(Action::Kill));
+}
+
+#[test]
+fn a_graceful_stop_lasts_while_it_is_renewed() {
+    let mut guard = running();
+    guard.handle(at(5), Input::Order(stopping(10, 25)));
+    assert_eq!(judge(&mut guard, 5), Some(Action::Signal(INT)));
+    for now in 6..22 {
+        guard.handle(at(now), Input::Order(stopping(now + 5, 25)));
+        assert_eq!(judge(&mut guard, now), None, "second {now}");
+    }
+    guard.handle(at(24), Input::Order(stopping(40, 25)));
+    assert_eq!(judge(&mut guard, 24), None);
+    assert_eq!(judge(&mut guard, 25), Some(Action::Kill));
+}
+
+#[test]
+fn a_stop_is_not_taken_back() {
+    let mut guard = running();
+    guard.handle(at(5), Input::Order(stopping(10, 7)));
+    guard.handle(at(5), Input::Order(order(20)));
+    assert_eq!(judge(&mut guard, 5), Some(Action::Signal(INT)));
+    assert_eq!(judge(&mut guard, 7), Some(Action::Kill));
+}
+
+#[test]
+fn a_daemon_that_is_gone_ends_cmd_at_once_and_at_the_last_deadline_for_good() {
+    let mut guard = running();
+    guard.handle(at(4), Input::Closed);
+    assert_eq!(judge(&mut guard, 4), Some(Action::Signal(TERM)));
+    assert_eq!(judge(&mut guard, 10), None, "one signal is enough");
+    assert_eq!(judge(&mut guard, 13), Some(Action::Kill));
+}
+
+#[test]
+fn an_order_to_kill_is_obeyed_at_once() {
+    let mut guard = running();
+    let kill = Order {
+        kill: true,
+        ..order(10)
+    };
+    guard.handle(at(4), Input::Order(kill));
+    assert_eq!(judge(&mut guard, 4), Some(Action::Kill));
+    assert_eq!(judge(&mut guard, 5), None);
+}
+
+#[test]
+fn descendants_that_outlive_their_leader_get_the_grace_of_a_loss() {
+    let mut guard = running();
+    guard.handle(at(4), Input::LeaderEnded);
+    assert_eq!(judge(&mut guard, 4), Some(Action::Signal(TERM)));
+    assert_eq!(guard.next_wakeup(), Some(at(7)));
+    assert_eq!(judge(&mut guard, 7), Some(Action::Kill));
+}
+
+#[test]
+fn descendants_of_a_leader_that_was_asked_to_end_keep_their_time() {
+    let mut guard = running();
+    guard.handle(at(4), Input::Order(stopping(40, 30)));
+    assert_eq!(judge(&mut guard, 4), Some(Action::Signal(INT)));
+    guard.handle(at(5), Input::LeaderEnded);
+    assert_eq!(judge(&mut guard, 29), None);
+    assert_eq!(judge(&mut guard, 30), Some(Action::Kill));
+}
+
+#[test]
+fn when_all_are_gone_nothing_is_left_to_do() {
+    let mut guard = running();
+    guard.handle(at(4), Input::LeaderEnded);
+    guard.handle(at(4), Input::Gone);
+    assert_eq!(judge(&mut guard, 4), None);
+    assert_eq!(judge(&mut guard, 60), None);
+    assert_eq!(guard.next_wakeup(), None);
+}
+
+fn any_input() -> impl Strategy<Value = Input> {
+    let any_order = (1..30_u64, proptest::option::of(1..60_u64), 0..20_u8).prop_map(
+        |(valid_until, stop_at, kill)| {
+            let plain = order(valid_until);
+            let stop = stop_at.and_then(|kill_at| stopping(valid_until, kill_at).stop);
+            Input::Order(Order {
+                stop,
+                kill: kill == 0,
+                ..plain
+            })
+        },
+    );
+    prop_oneof![
+        8 => any_order,
+        1 => Just(Input::Closed),
+        1 => Just(Input::LeaderEnded),
+        8 => Just(Input::Time),
+    ]
+}
+
+proptest! {
+    /// Whatever happens in whatever order: CMD is told to end when the newest
+    /// terms that were read in time are over, and dead when their grace is.
+    #[test]
+    fn no_history_leaves_cmd_alive_after_its_deadline(
+        history in proptest::collection::vec((0..3_u64, any_input()), 1..60),
+    ) {
+        let mut guard = Judge::new(terms(10), TERM);
+        let mut now = 0;
+        let mut current = terms(10);
+        let mut lost = false;
+        let mut started = false;
+        let mut asked = 0;
+        let mut kills = 0;
+        for (pause, input) in history {
+            now += pause;
+            if let Input::Order(order) = input
+                && !lost
+            {
+                current = order.terms;
+            }
+            guard.handle(at(now), input);
+            if input != Input::Time {
+                continue;
+            }
+            lost |= at(now) >= current.valid_until;
+            match guard.next_action() {
+                Some(Action::Start) => {
+                    prop_assert!(!lost && !started);
+                    started = true;
+                }
+                Some(Action::Refuse) => prop_assert!(!started),
+                Some(Action::Signal(_)) => asked += 1,
+                Some(Action::Kill) => kills += 1,
+                None => {}
+            }
+            prop_assert!(asked <= 1 && kills <= 1);
+            if started && lost {
+                prop_assert!(asked + kills > 0, "not asked to end at {now}");
+            }
+            if started && lost && at(now) >= current.kill_at {
+                prop_assert_eq!(kills, 1, "alive at {}", now);
+            }
+        }
+    }
+}

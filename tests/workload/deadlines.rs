@@ -1,0 +1,98 @@
+//! Goal: no command without authority. Method: deadlines that pass before the
+//! start, while CMD runs, and while it is stopped or asked to end.
+
+use leasehold::clock::boot_now;
+use leasehold::workload::{End, Terms, Workload};
+
+use crate::scene::{LONG, Scene, eventually, exists, millis, state, terms};
+
+#[tokio::test]
+async fn a_command_whose_deadline_has_passed_is_not_started() {
+    let scene = Scene::new();
+    let now = boot_now();
+    let past = Terms {
+        valid_until: now,
+        kill_at: now + LONG,
+    };
+    let script = scene.script("echo ran > ran");
+    let mut workload = Workload::start(&script, past, None).unwrap();
+    assert_eq!(workload.ended().await.end, End::Refused);
+    assert!(!scene.path("ran").exists());
+}
+
+#[tokio::test]
+async fn a_renewed_command_outlives_its_first_deadline() {
+    let scene = Scene::new();
+    let script = scene.script("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 4");
+    let first = terms(millis(500), millis(100));
+    let mut workload = Workload::start(&script, first, None).unwrap();
+    workload.extend(terms(LONG, LONG));
+    let pid = scene.wait_pid("pid").await;
+    eventually("the first deadline is over", || {
+        boot_now() > first.kill_at + millis(100)
+    })
+    .await;
+    assert!(exists(pid));
+    std::fs::write(scene.path("go"), "").unwrap();
+    let ended = workload.ended().await;
+    assert_eq!((ended.end, ended.by_us), (End::Exited(4), false));
+}
+
+#[tokio::test]
+async fn a_renewal_after_the_deadline_revives_nothing() {
+    let scene = Scene::new();
+    let script = scene.script("trap 'echo asked >> journal' TERM; while :; do sleep 0.01; done");
+    let last = terms(millis(400), millis(400));
+    let mut workload = Workload::start(&script, last, None).unwrap();
+    scene.wait_lines("journal", 1).await;
+    workload.extend(terms(LONG, LONG));
+    let ended = workload.ended().await;
+    assert_eq!((ended.end, ended.by_us), (End::Signalled(9), true));
+    let late = boot_now().since(last.kill_at);
+    assert!(boot_now() >= last.kill_at && late < millis(400), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_graceful_stop_ends_at_the_deadline_if_that_comes_first() {
+    let scene = Scene::new();
+    let mut workload = scene.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done");
+    scene.wait_pid("pid").await;
+    let last = terms(millis(300), millis(200));
+    workload.extend(last);
+    workload.stop(15, boot_now() + LONG);
+    let ended = workload.ended().await;
+    assert!(ended.by_us, "{ended:?}");
+    let late = boot_now().since(last.kill_at);
+    assert!(late < millis(400), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_stopped_command_is_asked_to_end_and_goes_on_to_do_so() {
+    let scene = Scene::new();
+    let mut workload = scene.start(
+        "trap 'echo asked >> journal; exit 6' TERM; echo $$ > pid; while :; do kill -STOP $$; done",
+    );
+    let pid = scene.wait_pid("pid").await;
+    eventually("CMD has stopped", || state(pid) == Some('T')).await;
+    workload.stop(15, boot_now() + LONG);
+    assert_eq!(workload.ended().await.end, End::Exited(6));
+    assert_eq!(scene.lines("journal"), ["asked"]);
+}
+
+#[tokio::test]
+async fn a_stopped_command_that_ignores_it_is_killed() {
+    let scene = Scene::new();
+    let script = scene.script("trap '' TERM; echo $$ > pid; while :; do kill -STOP $$; done");
+    let mut workload = Workload::start(&script, terms(millis(300), millis(200)), None).unwrap();
+    assert_eq!(workload.ended().await.end, End::Signalled(9));
+}
+
+#[tokio::test]
+async fn a_command_whose_handle_is_dropped_is_killed() {
+    let scene = Scene::new();
+    let workload = scene.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done");
+    let (pid, guard) = (scene.wait_pid("pid").await, workload.guard());
+    drop(workload);
+    eventually("CMD is gone", || !exists(pid)).await;
+    eventually("the guard is gone", || !exists(guard)).await;
+}

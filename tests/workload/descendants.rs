@@ -1,0 +1,112 @@
+//! Goal: gone means all of it. Method: commands that leave processes behind in
+//! the ways there are.
+
+use std::os::unix::fs::PermissionsExt;
+
+use leasehold::clock::boot_now;
+use leasehold::workload::{End, Progress, Workload};
+
+use crate::scene::{LONG, Scene, eventually, exists, guarded, millis, terms};
+
+#[tokio::test]
+async fn a_daemonized_descendant_does_not_outlive_its_command() {
+    let scene = Scene::new();
+    // Another session, and a parent that has ended: as daemons do it.
+    let mut workload = scene.start(
+        "setsid sh -c 'sh -c \"trap \\\"\\\" TERM; echo \\$\\$ > away; sleep 60; :\" & exit 0' &
+         while [ ! -s away ]; do sleep 0.01; done; echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 2",
+    );
+    let (pid, away) = (scene.wait_pid("pid").await, scene.wait_pid("away").await);
+    workload.extend(terms(LONG, millis(300)));
+    assert!(exists(pid) && exists(away));
+    workload.stop(15, boot_now() + millis(300));
+    let ended = workload.ended().await;
+    assert!(!exists(away) && !exists(pid), "{ended:?}");
+}
+
+#[tokio::test]
+async fn what_an_ended_command_left_running_is_ended_too_and_its_end_is_told_first() {
+    let scene = Scene::new();
+    let script = scene.script(
+        "setsid sh -c 'echo $$ > away; exec sleep 60' &
+         sh -c 'trap \"\" TERM; echo $$ > near; while :; do sleep 1; done' &
+         while [ ! -s away ] || [ ! -s near ]; do sleep 0.01; done; exit 3",
+    );
+    let mut workload = Workload::start(&script, terms(LONG, millis(400)), None).unwrap();
+    let mut told = Vec::new();
+    while !matches!(told.last(), Some(Progress::Gone(_))) {
+        told.push(workload.changed().await);
+    }
+    let end = End::Exited(3);
+    let ending = Progress::Ending { end, by_us: false };
+    assert!(told.contains(&ending), "{told:?}");
+    let Some(Progress::Gone(ended)) = told.last() else {
+        unreachable!()
+    };
+    assert_eq!((ended.end, ended.by_us), (end, false));
+    let left = [scene.wait_pid("away").await, scene.wait_pid("near").await];
+    assert_eq!(left.map(exists), [false, false]);
+}
+
+#[tokio::test]
+async fn zombies_that_a_running_command_leaves_are_waited_for() {
+    let scene = Scene::new();
+    // Each of the fifty is orphaned, and ends while CMD runs on.
+    let mut workload = scene.start(
+        "i=0; while [ $i -lt 50 ]; do (sh -c 'echo $$ >> zombies' &); i=$((i+1)); done
+         echo $$ > pid; exec sleep 60",
+    );
+    let zombies = scene.wait_lines("zombies", 50).await;
+    let pid = scene.wait_pid("pid").await;
+    let zombies: Vec<u32> = zombies.iter().map(|pid| pid.parse().unwrap()).collect();
+    eventually("no zombie is left", || {
+        !zombies.iter().any(|pid| exists(*pid))
+    })
+    .await;
+    assert!(exists(pid));
+    workload.kill();
+    assert_eq!(workload.ended().await.end, End::Signalled(9));
+}
+
+#[tokio::test]
+async fn a_chain_that_forks_faster_than_it_can_be_listed_is_ended() {
+    let scene = Scene::new();
+    let hydra = scene.path("hydra");
+    let text = "#!/bin/sh\ntrap '' TERM\n\"$0\" &\necho head >> \"$0.heads\"\n";
+    std::fs::write(&hydra, text).unwrap();
+    std::fs::set_permissions(&hydra, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let command = guarded(hydra.to_str().unwrap());
+    // The leader ends at once; the rest gets a grace that it ignores.
+    let mut workload = Workload::start(&command, terms(LONG, millis(300)), None).unwrap();
+    scene.wait_lines("hydra.heads", 5).await;
+    let ended = workload.ended().await;
+    assert_eq!(ended.end, End::Exited(0));
+    let heads = scene.lines("hydra.heads").len();
+    tokio::time::sleep(millis(100)).await;
+    assert_eq!(scene.lines("hydra.heads").len(), heads, "it lives");
+    assert_eq!(processes_of(&hydra.display().to_string()), 0);
+}
+
+#[tokio::test]
+async fn a_stop_reaches_the_whole_group_and_waits_for_those_who_take_their_time() {
+    let scene = Scene::new();
+    let mut workload = scene.start(
+        "sh -c 'trap \"sleep 0.3; echo done >> journal; exit 0\" TERM; echo $$ > near
+             while :; do sleep 0.01; done' &
+         while [ ! -s near ]; do sleep 0.01; done; echo $$ > pid; wait",
+    );
+    scene.wait_pid("pid").await;
+    workload.stop(15, boot_now() + LONG);
+    let ended = workload.ended().await;
+    assert_eq!(ended.end, End::Signalled(15), "the leader does not wait");
+    assert_eq!(scene.lines("journal"), ["done"], "its child may");
+}
+
+/// How many processes have `text` in their command line.
+fn processes_of(text: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|process| std::fs::read(process.path().join("cmdline")).ok())
+        .filter(|line| String::from_utf8_lossy(line).contains(text))
+        .count()
+}

@@ -1,0 +1,148 @@
+//! Goal: a guard that is killed or frozen costs the command, not the promise.
+//! Method: real signals to the guard of a daemon that lives.
+
+use leasehold::clock::boot_now;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::scene::{LONG, Scene, eventually, exists, is_alive, millis};
+use crate::stand_in::{Plan, deadlines, guard, wait_told_gone};
+
+/// A command, a descendant in its group, and one that left group and session;
+/// all of them ignore what asks them to end.
+const FAMILY: &str = "trap '' TERM
+    setsid -f sh -c 'echo $$ > away; exec sleep 60'
+    sleep 60 &
+    echo $! > near
+    echo $$ > pid
+    while :; do sleep 1; done";
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+async fn family(scene: &Scene) -> [u32; 3] {
+    [
+        scene.wait_pid("pid").await,
+        scene.wait_pid("near").await,
+        scene.wait_pid("away").await,
+    ]
+}
+
+#[tokio::test]
+async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family() {
+    let scene = Scene::new();
+    let plan = Plan {
+        script: FAMILY,
+        valid: LONG,
+        grace: LONG,
+        renews: true,
+    };
+    let _daemon = plan.start(&scene);
+    let family = family(&scene).await;
+    signal(guard(&scene).await, Signal::KILL);
+    let killed = boot_now();
+    let told = wait_told_gone(&scene).await;
+    assert!(boot_now().since(killed) < millis(2000), "not by a deadline");
+    assert_eq!(family.map(exists), [false; 3]);
+    assert!(told.contains("guard_lost: true"), "{told}");
+    assert!(told.contains("by_us: true"), "{told}");
+}
+
+#[tokio::test]
+async fn a_guard_that_is_killed_under_a_frozen_daemon_takes_cmd_along() {
+    let scene = Scene::new();
+    let plan = Plan {
+        script: FAMILY,
+        valid: LONG,
+        grace: LONG,
+        renews: true,
+    };
+    let daemon = plan.start(&scene);
+    let [pid, ..] = family(&scene).await;
+    daemon.process.stop();
+    signal(guard(&scene).await, Signal::KILL);
+    let killed = boot_now();
+    eventually("CMD has ended", || !is_alive(pid)).await;
+    assert!(boot_now().since(killed) < millis(2000), "not by a deadline");
+    // The rest is the daemon's, when it goes on.
+    daemon.process.signal(Signal::CONT);
+    let told = wait_told_gone(&scene).await;
+    assert!(told.contains("guard_lost: true"), "{told}");
+}
+
+#[tokio::test]
+async fn a_frozen_guard_is_killed_after_the_deadline_and_cmd_with_it() {
+    let scene = Scene::new();
+    let plan = Plan {
+        script: FAMILY,
+        valid: millis(700),
+        grace: millis(200),
+        renews: false,
+    };
+    let _daemon = plan.start(&scene);
+    let family = family(&scene).await;
+    signal(guard(&scene).await, Signal::STOP);
+    let last = deadlines(&scene);
+    let told = wait_told_gone(&scene).await;
+    let late = boot_now().since(last.kill_at);
+    assert_eq!(family.map(exists), [false; 3]);
+    assert!(late >= millis(100), "the guard has its time: {late:?}");
+    assert!(late < millis(500), "{late:?}");
+    assert!(told.contains("guard_lost: true"), "{told}");
+}
+
+#[tokio::test]
+async fn signals_that_end_others_do_not_end_a_guard() {
+    let scene = Scene::new();
+    let mut workload = scene.start("echo $$ > pid; exec sleep 60");
+    let pid = scene.wait_pid("pid").await;
+    for ignored in [
+        Signal::TERM,
+        Signal::INT,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::TSTP,
+        Signal::USR1,
+    ] {
+        signal(workload.guard(), ignored);
+    }
+    // It still does what it is there for.
+    workload.signal(15);
+    let ended = workload.ended().await;
+    assert!(!ended.guard_lost, "{ended:?}");
+    assert!(!exists(pid));
+    assert_eq!(ended.end.exit_code(), Some(143));
+}
+
+#[tokio::test]
+async fn a_guard_that_is_frozen_while_a_thousand_renewals_are_sent_obeys_the_newest() {
+    let scene = Scene::new();
+    let script = scene.script(
+        "trap 'echo asked >> journal; exit 3' TERM; echo $$ > pid; while :; do sleep 0.01; done",
+    );
+    let first = crate::scene::terms(millis(1000), millis(500));
+    let mut workload = leasehold::workload::Workload::start(&script, first, None).unwrap();
+    let pid = scene.wait_pid("pid").await;
+    signal(workload.guard(), Signal::STOP);
+    let began = boot_now();
+    for _ in 0..1000 {
+        workload.extend(crate::scene::terms(LONG, LONG));
+        tokio::task::yield_now().await;
+    }
+    // It finds no room; those that found some name later deadlines.
+    let last = crate::scene::terms(millis(1500), millis(2000));
+    workload.extend(last);
+    let took = boot_now().since(began);
+    assert!(took < millis(800), "sending must not wait: {took:?}");
+    eventually("the first deadline is over", || {
+        boot_now() > first.valid_until + millis(100)
+    })
+    .await;
+    signal(workload.guard(), Signal::CONT);
+    eventually("CMD is asked to end", || !scene.lines("journal").is_empty()).await;
+    assert!(boot_now() >= last.valid_until, "by an older record");
+    let ended = workload.ended().await;
+    assert_eq!((ended.end.exit_code(), ended.guard_lost), (Some(3), false));
+    assert!(!exists(pid));
+}

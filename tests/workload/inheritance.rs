@@ -1,0 +1,167 @@
+//! Goal: CMD gets what a program started from a shell gets, and nothing of
+//! ours. Method: commands that look at themselves.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Command as Process, Stdio};
+
+use leasehold::workload::{End, Workload};
+
+use crate::scene::{LONG, Scene, millis, terms};
+use crate::stand_in::{Plan, command_line, wait_told_gone};
+
+/// What the same script says as an ordinary child of this test.
+fn plainly(script: &str) -> String {
+    let output = Process::new("/bin/sh").args(["-c", script]).output();
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
+#[tokio::test]
+async fn no_descriptor_of_ours_reaches_cmd() {
+    let scene = Scene::new();
+    let lock = File::create(scene.path("claim")).unwrap();
+    // Descriptors that whoever runs the tests has left open are not ours.
+    let list = "list=$(ls /proc/$$/fd | sort -n | tr '\\n' ' '); echo $list";
+    let script = scene.script(&format!("{list} > list"));
+    let mut workload = Workload::start(&script, terms(LONG, LONG), Some(lock.into())).unwrap();
+    assert_eq!(workload.ended().await.end, End::Exited(0));
+    assert_eq!(scene.lines("list"), [plainly(list).trim_end()]);
+}
+
+#[tokio::test]
+async fn sigpipe_ends_cmd_as_it_ends_others() {
+    let scene = Scene::new();
+    let mut workload = scene.start("kill -PIPE $$; exit 0");
+    assert_eq!(workload.ended().await.end, End::Signalled(13));
+}
+
+#[tokio::test]
+async fn no_signal_is_blocked_or_ignored_in_cmd() {
+    let scene = Scene::new();
+    let list = "grep -E '^Sig(Blk|Ign):' /proc/self/status";
+    let mut workload = scene.start(&format!("{list} > signals"));
+    assert_eq!(workload.ended().await.end, End::Exited(0));
+    let signals = scene.lines("signals");
+    assert_eq!(signals.len(), 2);
+    // Two of those that the C library keeps to itself may be ignored.
+    assert_eq!(signals.join("\n"), plainly(list).trim_end());
+    assert!(
+        signals.iter().all(|line| line.ends_with("0000000")),
+        "{signals:?}"
+    );
+}
+
+#[tokio::test]
+async fn cmd_leads_a_group_of_its_own_outside_of_the_guards() {
+    let scene = Scene::new();
+    let mut workload = scene.start(
+        "cut -d' ' -f1,4,5,6 /proc/$$/stat > self; cut -d' ' -f1,5,6 /proc/$PPID/stat > guard",
+    );
+    let guard = workload.guard().to_string();
+    assert_eq!(workload.ended().await.end, End::Exited(0));
+    let own = scene.lines("self").remove(0);
+    let own: Vec<_> = own.split(' ').collect();
+    let of_guard = scene.lines("guard").remove(0);
+    let of_guard: Vec<_> = of_guard.split(' ').collect();
+    assert_eq!(own[1], guard, "CMD's parent");
+    assert_eq!(own[0], own[2], "CMD leads its group");
+    assert_eq!(of_guard[0], of_guard[1], "the guard leads another one");
+}
+
+#[tokio::test]
+async fn our_configuration_and_the_service_managers_variables_do_not_reach_cmd() {
+    let scene = Scene::new();
+    let plan = Plan {
+        script: "env > environment",
+        valid: LONG,
+        grace: LONG,
+        renews: false,
+    };
+    let daemon = plan.start_with(
+        &scene,
+        &[
+            ("LEASEHOLD_MONGODB__URI", "mongodb://name:secret@host"),
+            ("LEASEHOLD_LEASE__NAME", "orders"),
+            ("LEASEHOLD_SERVICE_PORT", "80"),
+            ("NOTIFY_SOCKET", "/run/systemd/notify"),
+            ("WATCHDOG_USEC", "1"),
+            ("KEPT", "yes"),
+        ],
+    );
+    wait_told_gone(&scene).await;
+    drop(daemon);
+    let environment = scene.lines("environment");
+    let has = |text: &str| environment.iter().any(|line| line.starts_with(text));
+    assert!(has("KEPT=yes") && has("LEASEHOLD_SERVICE_PORT=80"));
+    for ours in [
+        "LEASEHOLD_MONGODB",
+        "LEASEHOLD_LEASE__",
+        "NOTIFY_",
+        "WATCHDOG_",
+    ] {
+        assert!(!has(ours), "{environment:?}");
+    }
+    assert!(!environment.iter().any(|line| line.contains("secret")));
+}
+
+#[tokio::test]
+async fn a_variable_that_the_caller_sets_reaches_cmd() {
+    let scene = Scene::new();
+    let script = scene
+        .script("echo $LEASEHOLD_TOKEN > token")
+        .env("LEASEHOLD_TOKEN", "17");
+    let mut workload = Workload::start(&script, terms(LONG, LONG), None).unwrap();
+    assert_eq!(workload.ended().await.end, End::Exited(0));
+    assert_eq!(scene.lines("token"), ["17"]);
+}
+
+#[test]
+fn standard_input_and_output_pass_through() {
+    let scene = Scene::new();
+    let plan = Plan {
+        script: "read word; echo \"out $word\"; echo \"err $word\" >&2",
+        valid: LONG,
+        grace: millis(100),
+        renews: false,
+    };
+    let mut daemon = Process::new("/bin/sh")
+        .args(["-c", &format!("exec {}", command_line())])
+        .envs(plan.environment(&scene))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    daemon.stdin.take().unwrap().write_all(b"word\n").unwrap();
+    let (mut out, mut err) = (String::new(), String::new());
+    daemon
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut out)
+        .unwrap();
+    daemon
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
+    daemon.wait().unwrap();
+    assert!(out.contains("out word\n"), "{out}");
+    assert!(err.contains("err word\n"), "{err}");
+}
+
+#[tokio::test]
+async fn a_quiet_command_reads_nothing_and_prints_on_standard_error() {
+    let scene = Scene::new();
+    let script = scene
+        .script(
+            "a=$(readlink /proc/$$/fd/0); b=$(readlink /proc/$$/fd/1); c=$(readlink /proc/$$/fd/2)
+             echo $a > in; echo $b > out; echo $c > err",
+        )
+        .quiet();
+    let mut workload = Workload::start(&script, terms(LONG, LONG), None).unwrap();
+    assert_eq!(workload.ended().await.end, End::Exited(0));
+    assert_eq!(scene.lines("in"), ["/dev/null"]);
+    assert_eq!(scene.lines("out"), scene.lines("err"));
+}

@@ -1,0 +1,169 @@
+//! Goal: run by hand, CMD is a job like any other: keys and input reach it,
+//! Ctrl-Z stops the job and never the guard. Method: a shell on a pseudo
+//! terminal, made by script(1), and a keyboard.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Child, ChildStdin, Command as Process, Stdio};
+use std::time::Duration;
+
+use crate::scene::{LONG, Scene, eventually, exists, millis, state};
+use crate::stand_in::{Plan, command_line, guard, wait_told_gone};
+
+const CTRL_C: &[u8] = b"\x03";
+const CTRL_Z: &[u8] = b"\x1a";
+
+/// A shell on a terminal. Dropping it hangs up.
+struct Terminal {
+    script: Child,
+    keyboard: ChildStdin,
+}
+
+impl Terminal {
+    /// Runs `lines` with `shell`; `DAEMON` in them is the stand-in.
+    fn new(scene: &Scene, shell: &str, lines: &str, plan: &Plan) -> Self {
+        let lines = lines.replace("DAEMON", &command_line());
+        let job = scene.path("job");
+        std::fs::write(&job, format!("cd {}\n{lines}", scene.path("").display())).unwrap();
+        let screen = File::create(scene.path("screen")).unwrap();
+        let mut script = Process::new("script")
+            .args(["-qefc", &format!("{shell} {}", job.display()), "/dev/null"])
+            .envs(plan.environment(scene))
+            .stdin(Stdio::piped())
+            .stdout(screen.try_clone().unwrap())
+            .stderr(screen)
+            .spawn()
+            .expect("script(1); on Debian: apt-get install -y bsdutils");
+        let keyboard = script.stdin.take().unwrap();
+        Self { script, keyboard }
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.keyboard.write_all(keys).unwrap();
+        self.keyboard.flush().unwrap();
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+/// A daemon on a terminal; deadlines that no test waits for.
+fn plan(script: &'static str) -> Plan {
+    Plan {
+        script,
+        valid: LONG,
+        grace: millis(300),
+        renews: true,
+    }
+}
+
+fn has_stopped(pid: u32) -> bool {
+    state(pid) == Some('T')
+}
+
+fn parent(pid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_cmd_and_the_daemon_is_told_that_it_was_meant_too() {
+    let scene = Scene::new();
+    let plan = plan("echo $$ > pid; exec sleep 60");
+    let mut terminal = Terminal::new(&scene, "bash -m", "DAEMON", &plan);
+    let pid = scene.wait_pid("pid").await;
+    terminal.press(CTRL_C);
+    let told = wait_told_gone(&scene).await;
+    assert!(
+        told.contains("Signalled(2), by_us: false, interrupted: true"),
+        "{told}"
+    );
+    assert!(!exists(pid));
+}
+
+#[tokio::test]
+async fn cmd_reads_the_terminal() {
+    let scene = Scene::new();
+    let plan = plan("read line < /dev/tty; echo \"$line\" > got");
+    let mut terminal = Terminal::new(&scene, "bash -m", "DAEMON", &plan);
+    guard(&scene).await;
+    terminal.press(b"hello\n");
+    wait_told_gone(&scene).await;
+    assert_eq!(scene.lines("got"), ["hello"]);
+}
+
+#[tokio::test]
+async fn cmd_in_a_pipeline_gets_the_terminal_when_it_reads_it() {
+    let scene = Scene::new();
+    let plan = plan("read line < /dev/tty; echo \"$line\" > got");
+    let mut terminal = Terminal::new(&scene, "bash -m", "DAEMON | cat", &plan);
+    guard(&scene).await;
+    terminal.press(b"hello\n");
+    wait_told_gone(&scene).await;
+    assert_eq!(scene.lines("got"), ["hello"]);
+}
+
+#[tokio::test]
+async fn ctrl_z_stops_the_job_without_the_guard_and_fg_lets_it_go_on() {
+    let scene = Scene::new();
+    let plan = plan("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 5");
+    let lines = "DAEMON
+        echo stopped >> journal
+        while [ ! -e resume ]; do sleep 0.01; done
+        fg
+        echo done >> journal";
+    let mut terminal = Terminal::new(&scene, "bash -m", lines, &plan);
+    let (pid, guard) = (scene.wait_pid("pid").await, guard(&scene).await);
+    let daemon = parent(guard);
+    terminal.press(CTRL_Z);
+    scene.wait_lines("journal", 1).await;
+    assert!(has_stopped(pid), "CMD goes on");
+    assert!(has_stopped(daemon), "the daemon goes on");
+    assert!(!has_stopped(guard), "the guard has stopped");
+    std::fs::write(scene.path("resume"), "").unwrap();
+    eventually("CMD goes on", || !has_stopped(pid)).await;
+    std::fs::write(scene.path("go"), "").unwrap();
+    let told = wait_told_gone(&scene).await;
+    assert!(told.contains("Exited(5), by_us: false"), "{told}");
+    assert_eq!(scene.wait_lines("journal", 2).await, ["stopped", "done"]);
+}
+
+#[tokio::test]
+async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
+    let scene = Scene::new();
+    let plan = Plan {
+        valid: Duration::from_millis(600),
+        ..plan("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done")
+    };
+    let lines = "DAEMON
+        echo stopped >> journal
+        while [ ! -e resume ]; do sleep 0.01; done
+        fg";
+    let mut terminal = Terminal::new(&scene, "bash -m", lines, &plan);
+    let (pid, guard) = (scene.wait_pid("pid").await, guard(&scene).await);
+    let daemon = parent(guard);
+    terminal.press(CTRL_Z);
+    scene.wait_lines("journal", 1).await;
+    eventually("CMD is gone", || !exists(pid)).await;
+    assert!(has_stopped(daemon), "the daemon has gone on");
+    std::fs::write(scene.path("resume"), "").unwrap();
+    let told = wait_told_gone(&scene).await;
+    assert!(told.contains("Signalled(9), by_us: true"), "{told}");
+}
+
+#[tokio::test]
+async fn the_terminal_comes_back_from_a_command_that_is_gone() {
+    let scene = Scene::new();
+    let plan = plan("exit 0");
+    // Without job control nobody else would take it.
+    let lines = "DAEMON; read line < /dev/tty; echo \"$line\" > got";
+    let mut terminal = Terminal::new(&scene, "sh", lines, &plan);
+    wait_told_gone(&scene).await;
+    terminal.press(b"hello\n");
+    assert_eq!(scene.wait_lines("got", 1).await, ["hello"]);
+}

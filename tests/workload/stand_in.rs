@@ -1,0 +1,186 @@
+//! A daemon that can be killed and frozen: this test binary once more, which
+//! keeps one workload and writes down what it is told of it.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold::clock::boot_now;
+use leasehold::election::BootTime;
+use leasehold::workload::{Orphans, Progress, Terms, Workload};
+use leasehold_testbed::process::{Launch, Process};
+use rustix::fs::FlockOperation;
+
+use crate::scene::{LONG, Scene, eventually, millis};
+
+const SCRIPT: &str = "STAND_IN_SCRIPT";
+const DIRECTORY: &str = "STAND_IN_DIRECTORY";
+const VALID_MS: &str = "STAND_IN_VALID_MS";
+const GRACE_MS: &str = "STAND_IN_GRACE_MS";
+const RENEW: &str = "STAND_IN_RENEW";
+/// How often it renews, if it does.
+const RENEW_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The words with which the binary is the stand-in.
+const ARGUMENTS: [&str; 4] = [
+    "--exact",
+    "stand_in::keeps_a_workload_if_told_so",
+    "--nocapture",
+    "--test-threads=1",
+];
+
+/// A daemon with a workload, in a scene.
+pub(crate) struct StandIn {
+    pub(crate) process: Process,
+}
+
+/// How it is to be.
+pub(crate) struct Plan {
+    pub(crate) script: &'static str,
+    pub(crate) valid: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) renews: bool,
+}
+
+impl Plan {
+    /// The stand-in's environment.
+    pub(crate) fn environment(&self, scene: &Scene) -> Vec<(&'static str, OsString)> {
+        let mut environment = vec![
+            (SCRIPT, self.script.into()),
+            (DIRECTORY, scene.path("").into()),
+            (VALID_MS, self.valid.as_millis().to_string().into()),
+            (GRACE_MS, self.grace.as_millis().to_string().into()),
+        ];
+        if self.renews {
+            environment.push((RENEW, "yes".into()));
+        }
+        environment
+    }
+
+    pub(crate) fn start(&self, scene: &Scene) -> StandIn {
+        self.start_with(scene, &[])
+    }
+
+    pub(crate) fn start_with(&self, scene: &Scene, more: &[(&str, &str)]) -> StandIn {
+        let mut launch = Launch::new(std::env::current_exe().unwrap())
+            .arguments(ARGUMENTS)
+            .stderr(scene.path("stderr"));
+        for (name, value) in self.environment(scene) {
+            launch = launch.env(name, value);
+        }
+        for (name, value) in more {
+            launch = launch.env(*name, *value);
+        }
+        StandIn {
+            process: launch.start().unwrap(),
+        }
+    }
+}
+
+/// The stand-in as a command line for a shell that has its environment.
+pub(crate) fn command_line() -> String {
+    let binary = std::env::current_exe().unwrap();
+    format!("{} {}", binary.display(), ARGUMENTS.join(" "))
+}
+
+/// The process id of the guard of the scene's stand-in.
+pub(crate) async fn guard(scene: &Scene) -> u32 {
+    scene.wait_pid("guard").await
+}
+
+/// The deadlines that the stand-in gave last.
+pub(crate) fn deadlines(scene: &Scene) -> Terms {
+    let text = std::fs::read_to_string(scene.path("deadlines")).unwrap();
+    let mut numbers = text
+        .split_whitespace()
+        .map(|number| BootTime::from_nanos(number.parse().unwrap()));
+    Terms {
+        valid_until: numbers.next().unwrap(),
+        kill_at: numbers.next().unwrap(),
+    }
+}
+
+/// What the stand-in was told last, once that is the end.
+pub(crate) async fn wait_told_gone(scene: &Scene) -> String {
+    let told = || scene.lines("told").pop().unwrap_or_default();
+    eventually("the daemon is told that CMD is gone", || {
+        told().starts_with("Gone")
+    })
+    .await;
+    told()
+}
+
+/// Whether the claim lock could be taken now.
+pub(crate) fn lock_is_free(scene: &Scene) -> bool {
+    let file = File::open(scene.path("claim")).unwrap();
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+fn append(path: &Path, line: &str) {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.unwrap().write_all(line.as_bytes()).unwrap();
+}
+
+/// Replaces a file in one step.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+async fn keep(directory: &Path, script: &str) {
+    let number = |name| {
+        let value = std::env::var(name).unwrap();
+        millis(value.parse().unwrap())
+    };
+    let (valid, grace) = (number(VALID_MS), number(GRACE_MS));
+    let renews = std::env::var_os(RENEW).is_some();
+    let lock = File::create(directory.join("claim")).unwrap();
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let now_terms = || {
+        let terms = crate::scene::terms(valid, grace);
+        let (valid_until, kill_at) = (terms.valid_until.as_nanos(), terms.kill_at.as_nanos());
+        replace(
+            &directory.join("deadlines"),
+            &format!("{valid_until} {kill_at}"),
+        );
+        terms
+    };
+    let mut orphans = Orphans::adopt().unwrap();
+    let command = crate::scene::shell(&format!("cd {}\n{script}", directory.display()));
+    let handle = lock.try_clone().unwrap().into();
+    let mut workload = Workload::start(&command, now_terms(), Some(handle)).unwrap();
+    append(&directory.join("guard"), &format!("{}\n", workload.guard()));
+    let began = boot_now();
+    loop {
+        tokio::select! {
+            progress = workload.changed() => {
+                append(&directory.join("told"), &format!("{progress:?}\n"));
+                if matches!(progress, Progress::Gone(_)) {
+                    return;
+                }
+            }
+            () = tokio::time::sleep(RENEW_INTERVAL), if renews => workload.extend(now_terms()),
+            failed = orphans.reap() => panic!("{failed:?}"),
+            () = tokio::time::sleep(3 * LONG) => panic!("since {began}"),
+        }
+    }
+}
+
+/// Only as a stand-in does this keep anything; it is run with the others as
+/// the check that without being told it starts nothing.
+#[test]
+fn keeps_a_workload_if_told_so() {
+    let (Ok(script), Some(directory)) = (std::env::var(SCRIPT), std::env::var_os(DIRECTORY)) else {
+        assert!(std::env::var_os(VALID_MS).is_none());
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .unwrap()
+        .block_on(keep(Path::new(&directory), &script));
+}
