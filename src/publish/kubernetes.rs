@@ -24,7 +24,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 
-pub use self::access::{Access, CREDENTIALS_DIRECTORY, NotInCluster, SERVICE_HOST, SERVICE_PORT};
+pub use self::access::{
+    Access, CREDENTIALS_DIRECTORY, NotInCluster, SERVICE_HOST, SERVICE_PORT, Unusable,
+};
 pub use self::api::Api;
 pub use self::event::Event;
 pub use self::in_sync::LabelInSync;

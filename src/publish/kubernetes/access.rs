@@ -1,14 +1,22 @@
 //! How a pod reaches its API server: the variables that the kubelet sets, and
 //! the directory with the token and the certificate that it mounts.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Request;
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::{self, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
+use rustls::client::WebPkiServerVerifier;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use tower::{BoxError, ServiceExt};
 
 /// Where the kubelet mounts a service account unless a pod says otherwise.
@@ -37,6 +45,15 @@ pub struct Access {
 #[error("{0}")]
 pub struct NotInCluster(String);
 
+/// Credentials that no client can be made of, at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unusable {
+    /// The token's file cannot be read, or holds no token.
+    Token,
+    /// The certificate's file cannot be read, or holds no certificate.
+    Certificate,
+}
+
 impl Access {
     /// From the values of [`SERVICE_HOST`] and [`SERVICE_PORT`] and the
     /// directory of the credentials.
@@ -58,7 +75,7 @@ impl Access {
         let port = variable(SERVICE_PORT, port)?;
         for file in [TOKEN_FILE, CERTIFICATE_FILE] {
             let path = directory.join(file);
-            if let Err(error) = std::fs::metadata(&path) {
+            if let Err(error) = fs::metadata(&path) {
                 let (path, kind) = (path.display(), error.kind());
                 return Err(NotInCluster(format!("{path} cannot be read ({kind})")));
             }
@@ -83,7 +100,7 @@ impl Access {
 
     /// The namespace in the directory of the credentials, where there is one.
     pub fn namespace(&self) -> Option<String> {
-        let text = std::fs::read_to_string(self.directory.join(NAMESPACE_FILE)).ok()?;
+        let text = fs::read_to_string(self.directory.join(NAMESPACE_FILE)).ok()?;
         let name = text.trim();
         (!name.is_empty()).then(|| name.to_owned())
     }
@@ -95,30 +112,64 @@ impl Access {
     /// would cost the first demotion its time-out.
     ///
     /// Put together here and not by kube, whose own stack logs the text of
-    /// every error, tries again by itself, and has no bound for an answer.
-    pub(super) fn client(&self) -> Result<Client, kube::Error> {
-        let server = self.server.parse().expect("it was parsed when it was made");
-        let mut config = Config::new(server);
-        config.root_cert_file = Some(self.directory.join(CERTIFICATE_FILE));
-        let token = self.directory.join(TOKEN_FILE);
-        config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
-
+    /// every error, tries again by itself, and has no bound for an answer. Its
+    /// reading of credentials would also bring what no pod has: plugins, YAML
+    /// and JSONPath, a fifth of the program.
+    pub(super) fn client(&self) -> Result<Client, Unusable> {
+        let token = self.token()?;
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(CONNECT_TIME_MAX));
         // Else a request waits 40 ms for the delayed acknowledgement of what the
         // handshake sent before it.
         connector.set_nodelay(true);
-        let connector = config.rustls_https_connector_with_connector(connector)?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(self.tls()?)
+            .https_only()
+            .enable_http1()
+            .wrap_connector(connector);
         let transport = legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(connector);
-        // kube's layers ask for the one type of error that they share.
-        let transport = ServiceExt::<Request<Body>>::map_err(transport, BoxError::from);
-        let stack = ClientBuilder::new(transport, config.default_namespace.clone());
-        let stack = match config.auth_layer()? {
-            Some(token) => stack.with_layer(&token),
-            None => unreachable!("a configuration with a token file authenticates by it"),
-        };
+        let authorized = transport.map_request(move |mut request: Request<Body>| {
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+            request
+        });
+        // kube's layer asks for the one type of error that all of them share.
+        let stack = ServiceExt::<Request<Body>>::map_err(authorized, BoxError::from);
+        let server = self.server.parse().expect("it was parsed when it was made");
+        let config = Config::new(server);
+        let stack = ClientBuilder::new(stack, config.default_namespace.clone());
         Ok(stack.with_layer(&config.base_uri_layer()).build())
+    }
+
+    fn token(&self) -> Result<HeaderValue, Unusable> {
+        let path = self.directory.join(TOKEN_FILE);
+        let token = fs::read_to_string(path).map_err(|_| Unusable::Token)?;
+        let token = token.trim();
+        if token.is_empty() {
+            return Err(Unusable::Token);
+        }
+        let bearer = format!("Bearer {token}");
+        let mut value = HeaderValue::try_from(bearer).map_err(|_| Unusable::Token)?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    /// Whom to believe: whoever has a certificate from `ca.crt`, and nobody else.
+    fn tls(&self) -> Result<ClientConfig, Unusable> {
+        let path = self.directory.join(CERTIFICATE_FILE);
+        let certificates =
+            CertificateDer::pem_file_iter(path).map_err(|_| Unusable::Certificate)?;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates {
+            let certificate = certificate.map_err(|_| Unusable::Certificate)?;
+            roots.add(certificate).map_err(|_| Unusable::Certificate)?;
+        }
+        // Unlike the shorter way to a configuration it refuses to have no root at all.
+        let verifier = WebPkiServerVerifier::builder(Arc::new(roots)).build();
+        let verifier = verifier.map_err(|_| Unusable::Certificate)?;
+        Ok(ClientConfig::builder()
+            .with_webpki_verifier(verifier)
+            .with_no_client_auth())
     }
 }
 

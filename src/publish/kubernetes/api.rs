@@ -11,7 +11,7 @@ use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
 
-use super::access::Access;
+use super::access::{Access, Unusable};
 
 /// The longest answer that is read: the metadata of [`PODS_MAX`] pods with
 /// many labels, annotations and managed fields.
@@ -24,7 +24,7 @@ pub struct Api {
     /// Makes a client for one request, of the token and the certificate that
     /// the files hold at that moment. At a request a minute there is nothing
     /// that keeping it would save.
-    connect: Box<dyn Fn() -> Result<Client, kube::Error> + Send + Sync>,
+    connect: Box<dyn Fn() -> Result<Client, Unusable> + Send + Sync>,
 }
 
 /// Why a request failed, in words of our own: the server's may hold anything.
@@ -86,7 +86,7 @@ impl Api {
     }
 
     /// Reached by whatever `connect` makes.
-    pub fn over(connect: impl Fn() -> Result<Client, kube::Error> + Send + Sync + 'static) -> Self {
+    pub fn over(connect: impl Fn() -> Result<Client, Unusable> + Send + Sync + 'static) -> Self {
         Self {
             connect: Box::new(connect),
         }
@@ -95,7 +95,7 @@ impl Api {
     /// Sends a request and returns the answer's body. To give it up, drop the
     /// future: its connection is closed.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, Trouble> {
-        let client = (self.connect)().map_err(|e| unconnected(&e))?;
+        let client = (self.connect)().map_err(unconnected)?;
         let sending = client.send(request.map(Body::from));
         let answer = sending.await.map_err(|e| unanswered(&e))?;
         let (head, body) = answer.into_parts();
@@ -117,11 +117,11 @@ impl fmt::Debug for Api {
 }
 
 /// A client that could not be made.
-fn unconnected(error: &kube::Error) -> Trouble {
-    match error {
-        kube::Error::Auth(_) => Trouble::unsent("the token file cannot be read"),
-        _ => Trouble::unsent("the certificate of the API server, ca.crt, cannot be used"),
-    }
+fn unconnected(unusable: Unusable) -> Trouble {
+    Trouble::unsent(match unusable {
+        Unusable::Token => "the token file cannot be read",
+        Unusable::Certificate => "the certificate of the API server, ca.crt, cannot be used",
+    })
 }
 
 /// A request that no answer came to.

@@ -1,10 +1,17 @@
 //! The API server is a function here: what is asked of it and what its answers mean.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use hyper::Response;
 use kube::client::Body;
+use leasehold_testbed::Certificates;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tower::BoxError;
 use tower::util::service_fn;
 
@@ -142,12 +149,73 @@ async fn what_cannot_be_read_is_told_apart_and_read_again() {
         what().await,
         "the certificate of the API server, ca.crt, cannot be used"
     );
-    let authority = leasehold_testbed::Certificates::new();
+    let authority = Certificates::new();
     std::fs::copy(authority.authority(), directory.path().join("ca.crt")).unwrap();
     std::fs::remove_file(directory.path().join("token")).unwrap();
     assert_eq!(what().await, "the token file cannot be read");
-    write("token", "t");
+    for no_token in ["", " \n", "t\nt"] {
+        write("token", no_token);
+        assert_eq!(
+            what().await,
+            "the token file cannot be read",
+            "{no_token:?}"
+        );
+    }
+    write("token", "t\n");
     assert_eq!(what().await, "the API server cannot be reached");
+}
+
+/// A server with a certificate for 127.0.0.1: its port, and the head of the one
+/// request that it answers, empty if the client would not talk to it.
+fn tls_server(authority: &Certificates) -> (String, JoinHandle<String>) {
+    let file = authority.server();
+    let chain = CertificateDer::pem_file_iter(&file).unwrap();
+    let key = PrivateKeyDer::from_pem_file(&file).unwrap();
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(chain.map(Result::unwrap).collect(), key)
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let asked = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        let session = ServerConnection::new(Arc::new(config)).unwrap();
+        let mut stream = BufReader::new(StreamOwned::new(session, socket));
+        let mut head = String::new();
+        while stream.read_line(&mut head).is_ok_and(|read| read > 2) {}
+        if !head.is_empty() {
+            stream.read_exact(&mut [0; 2]).unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone";
+            stream.get_mut().write_all(answer).unwrap();
+        }
+        head
+    });
+    (port, asked)
+}
+
+#[tokio::test]
+async fn the_token_is_told_only_to_a_server_of_the_authority_in_ca_crt() {
+    let (ours, another) = (Certificates::new(), Certificates::new());
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::copy(ours.authority(), directory.path().join("ca.crt")).unwrap();
+    std::fs::write(directory.path().join("token"), "secret\n").unwrap();
+    for (authority, believed) in [(&another, false), (&ours, true)] {
+        let (port, asked) = tls_server(authority);
+        let access = Access::find(Some("127.0.0.1"), Some(&port), directory.path()).unwrap();
+        let answer = Api::new(access).send(request()).await;
+        let asked = asked.join().unwrap();
+        if believed {
+            assert_eq!(answer.unwrap(), "done");
+            assert!(asked.starts_with("PATCH /api/v1/namespaces/shop/pods/a/status "));
+            assert!(
+                asked.contains("\r\nauthorization: Bearer secret\r\n"),
+                "{asked}"
+            );
+        } else {
+            assert_eq!(answer.unwrap_err().what, "the API server cannot be reached");
+            assert_eq!(asked, "");
+        }
+    }
 }
 
 #[tokio::test]
