@@ -12,6 +12,8 @@
 mod client;
 #[path = "handmade/designs.rs"]
 mod designs;
+#[path = "handmade/documented.rs"]
+mod documented;
 #[path = "handmade/in_calm_weather.rs"]
 mod in_calm_weather;
 #[path = "handmade/journal.rs"]
