@@ -1,5 +1,5 @@
 //! A process that holds a hand-made lock while a command runs. It is this test
-//! binary again, told what to do by an environment variable.
+//! binary again (or the benchmark's), told what to do by an environment variable.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -46,10 +46,16 @@ impl Order {
     /// The process that obeys it.
     pub(crate) fn launch(&self) -> Launch {
         let this: PathBuf = std::env::current_exe().expect("the path of this program can be read");
-        let text = serde_json::to_string(self).expect("an order is JSON");
+        let (name, value) = self.variable();
         Launch::new(this)
             .arguments(["--exact", ENTRANCE, "--nocapture"])
-            .env(VARIABLE, text)
+            .env(name, value)
+    }
+
+    /// The environment of a process that obeys it.
+    pub(crate) fn variable(&self) -> (String, String) {
+        let text = serde_json::to_string(self).expect("an order is JSON");
+        (VARIABLE.to_owned(), text)
     }
 }
 
