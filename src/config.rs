@@ -23,18 +23,21 @@ mod schema;
 mod secret;
 mod validate;
 mod value;
+mod workload;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use choice::{KubernetesEnabled, LogFormat, LogLevel, ReadyWhen};
+pub use choice::{KubernetesEnabled, LogFormat, LogLevel, OnExit, ReadyWhen, StopSignal};
 pub use error::{ConfigError, Origin, Problem};
 pub use load::{Loaded, Setting, Sources};
 pub use schema::{DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, suggest, suggest_key};
 pub use secret::{
     MASK, Secret, UriError, UriProblem, UriSource, check_uri, looks_secret, shown, shown_path,
 };
+
+pub use workload::{HealthCheck, HealthConfig, HooksConfig, WorkloadConfig};
 
 use crate::election::{Identity, LeaseName, Timings};
 
@@ -57,6 +60,8 @@ pub struct Config {
     pub kubernetes: KubernetesConfig,
     /// The workload.
     pub workload: WorkloadConfig,
+    /// Commands that are told of leadership.
+    pub hooks: HooksConfig,
     /// Logs.
     pub log: LogConfig,
 }
@@ -115,13 +120,6 @@ pub struct KubernetesConfig {
     pub demote_others: bool,
     /// Whether Events are reported.
     pub events: bool,
-}
-
-/// Section `[workload]`; its `loss_grace` is one of the [`Timings`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkloadConfig {
-    /// Whether the workload has ended when TERM arrives.
-    pub ends_first: bool,
 }
 
 /// Section `[log]`.
@@ -198,9 +196,26 @@ impl Config {
                     demote_others,
                     events,
                 },
-            workload: WorkloadConfig { ends_first },
+            workload:
+                WorkloadConfig {
+                    stop_signal,
+                    stop_grace,
+                    on_exit,
+                    ends_first,
+                    health,
+                },
+            hooks:
+                HooksConfig {
+                    on_lead,
+                    on_step_down,
+                    timeout,
+                },
             log: LogConfig { level, format },
         } = self;
+        let looks = |of: fn(&HealthConfig) -> String| {
+            // Without a check the other keys say nothing.
+            health.as_ref().map_or(String::new(), of)
+        };
         let (inline, file) = match uri {
             UriSource::Inline(secret) => (secret.expose().to_owned(), String::new()),
             UriSource::File(path) => (String::new(), format!("{path:?}")),
@@ -247,8 +262,40 @@ impl Config {
             ("kubernetes.label_wait", format!("{label_wait:?}")),
             ("kubernetes.demote_others", demote_others.to_string()),
             ("kubernetes.events", events.to_string()),
+            ("workload.stop_signal", stop_signal.to_string()),
+            ("workload.stop_grace", format!("{stop_grace:?}")),
             ("workload.loss_grace", format!("{:?}", timings.loss_grace())),
+            ("workload.on_exit", on_exit.to_string()),
             ("workload.ends_first", ends_first.to_string()),
+            (
+                "workload.health.url",
+                looks(|health| match &health.check {
+                    HealthCheck::Url(url) => url.clone(),
+                    HealthCheck::Command(_) => String::new(),
+                }),
+            ),
+            (
+                "workload.health.command",
+                looks(|health| match &health.check {
+                    HealthCheck::Url(_) => String::new(),
+                    HealthCheck::Command(command) => format!("{command:?}"),
+                }),
+            ),
+            (
+                "workload.health.period",
+                looks(|health| format!("{:?}", health.period)),
+            ),
+            (
+                "workload.health.timeout",
+                looks(|health| format!("{:?}", health.timeout)),
+            ),
+            (
+                "workload.health.failures",
+                looks(|health| health.failures.to_string()),
+            ),
+            ("hooks.on_lead", format!("{on_lead:?}")),
+            ("hooks.on_step_down", format!("{on_step_down:?}")),
+            ("hooks.timeout", format!("{timeout:?}")),
             ("log.level", level.to_string()),
             ("log.format", format.to_string()),
         ]

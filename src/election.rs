@@ -40,6 +40,7 @@ mod memory;
 mod reading;
 mod status;
 mod summary;
+mod supervise;
 mod tenure;
 mod time;
 mod timings;
@@ -61,6 +62,7 @@ pub use timings::*;
 use contend::Contending;
 use lead::Stopping;
 use memory::Remembered;
+use supervise::Supervised;
 use tenure::Tenure;
 use view::View;
 
@@ -81,6 +83,8 @@ pub struct Candidate {
     /// The longest lease duration that was seen up to that token, if the
     /// status directory remembers one.
     pub lease_longest_remembered: Option<Duration>,
+    /// It supervises its workload: [`Effect::Workload`] is carried out.
+    pub supervises: bool,
     /// The claim that the status directory remembers, if the process that made
     /// it is proven dead: its lock is ours, in the same boot.
     pub claim_of_the_dead: Option<Claim>,
@@ -114,6 +118,8 @@ pub struct Election {
     watch_open: bool,
     /// Its workload cannot work: it leaves the lease to others.
     unhealthy: bool,
+    /// The workload that this candidate runs, if it supervises one.
+    workload: Supervised,
     /// Set by [`Input::Shutdown`].
     shutdown: Option<Shutdown>,
     reading: Option<Reading>,
@@ -211,6 +217,7 @@ impl Election {
             tunables,
             token_remembered,
             lease_longest_remembered,
+            supervises,
             claim_of_the_dead,
         } = candidate;
         let own = tunables.timings.lease_duration();
@@ -238,6 +245,7 @@ impl Election {
             deadline_loss: None,
             watch_open: false,
             unhealthy: false,
+            workload: Supervised::new(supervises),
             shutdown: None,
             reading: None,
             read_due: Some(now),
@@ -301,6 +309,8 @@ impl Election {
             Input::PrimaryChanged => self.primary_changed(turn),
             Input::Demoted { shown } => self.demoted(shown),
             Input::WorkloadDone { token } => self.workload_done(token),
+            Input::WorkloadEnded { token } => self.workload_ended(token, turn),
+            Input::WorkloadGone { token } => self.workload_gone(token, turn),
             Input::Health { healthy } => self.health(healthy, turn),
             Input::StepDown => self.stop(Reason::Requested, None, turn),
             Input::Shutdown => self.shut_down(turn),

@@ -105,6 +105,16 @@ pub struct Elector {
 impl Prepared {
     /// Makes a candidate that has not begun.
     pub fn new(options: ElectorOptions) -> Self {
+        Self::with(options, false)
+    }
+
+    /// Makes a candidate whose surfaces run its workload: they carry out
+    /// [`Surfaces::workload`] and answer with [`Input::WorkloadGone`].
+    pub fn supervising(options: ElectorOptions) -> Self {
+        Self::with(options, true)
+    }
+
+    fn with(options: ElectorOptions, supervises: bool) -> Self {
         let ElectorOptions {
             mongo,
             tunables,
@@ -117,6 +127,7 @@ impl Prepared {
             tunables,
             token_remembered,
             lease_longest_remembered,
+            supervises,
             claim_of_the_dead,
         };
         let operation_timeout = mongo.operation_timeout;

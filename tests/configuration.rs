@@ -13,3 +13,5 @@ mod mistakes;
 mod secrets;
 #[path = "configuration/setup.rs"]
 mod setup;
+#[path = "configuration/workload.rs"]
+mod workload;

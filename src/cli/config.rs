@@ -33,7 +33,8 @@ fn as_toml(settings: &[Setting]) -> String {
             let _ = writeln!(text, "[{section}]");
         }
         let value = match setting.key.kind {
-            Kind::Flag => setting.shown().to_owned(),
+            Kind::Flag | Kind::Count { .. } => setting.shown().to_owned(),
+            Kind::Command if setting.shown().starts_with('[') => setting.shown().to_owned(),
             _ => quoted(setting.shown()),
         };
         let _ = writeln!(
@@ -52,6 +53,10 @@ fn as_json(settings: &[Setting]) -> String {
         .iter()
         .map(|setting| {
             let value = match (setting.key.kind, setting.shown()) {
+                (Kind::Count { .. }, shown) => serde_json::Value::from(shown.parse::<u32>().ok()),
+                (Kind::Command, shown) if shown.starts_with('[') => {
+                    serde_json::from_str(shown).unwrap_or_else(|_| shown.into())
+                }
                 (Kind::Flag, shown) => serde_json::Value::Bool(shown == "true"),
                 (_, shown) => serde_json::Value::from(shown),
             };

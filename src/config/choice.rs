@@ -61,6 +61,36 @@ choice! {
 }
 
 choice! {
+    /// The signal that asks a workload to end.
+    StopSignal {
+        /// SIGTERM.
+        Term = "TERM",
+        /// SIGINT.
+        Int = "INT",
+        /// SIGQUIT.
+        Quit = "QUIT",
+        /// SIGHUP.
+        Hup = "HUP",
+        /// SIGUSR1.
+        Usr1 = "USR1",
+        /// SIGUSR2.
+        Usr2 = "USR2",
+        /// SIGKILL: no time to end at all.
+        Kill = "KILL",
+    }
+}
+
+choice! {
+    /// What follows when a supervised workload ends by itself.
+    OnExit {
+        /// The lease is released and the daemon exits with the workload's code.
+        Exit = "exit",
+        /// The lease is released and the daemon stays a candidate, after a while.
+        Release = "release",
+    }
+}
+
+choice! {
     /// The least important level that is logged.
     LogLevel {
         /// What needs somebody at once.

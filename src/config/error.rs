@@ -164,7 +164,7 @@ impl fmt::Display for Problem {
                 suggestion,
             } => {
                 write!(f, "{} ({origin}): there is no such key", named(key))?;
-                let section = key.split_once('.').map_or("", |(section, _)| section);
+                let section = key.rsplit_once('.').map_or("", |(section, _)| section);
                 let heading = format!("the keys of [{}] are", named(section));
                 suggest(f, suggestion.as_deref(), &heading, &known_keys(section))
             }

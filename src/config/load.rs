@@ -215,6 +215,11 @@ impl Loader {
         let mut entries: Vec<_> = table.into_iter().collect();
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         for (name, value) in entries {
+            let inner = format!("{section}.{name}");
+            if is_section(&inner) {
+                self.section(&inner, value, origin);
+                continue;
+            }
             let Some(key) = known(section, &name) else {
                 self.problems.push(Problem::UnknownKey {
                     key: format!("{section}.{name}"),
@@ -347,10 +352,19 @@ fn known(section: &str, name: &str) -> Option<&'static Key> {
 fn variable_parts(name: &OsStr) -> Option<(String, String)> {
     let name = name.to_string_lossy();
     let (section, key) = name.strip_prefix("LEASEHOLD_")?.split_once("__")?;
-    let known = KEYS
-        .iter()
-        .find(|known| known.section.to_uppercase() == section)?;
-    Some((known.section.to_owned(), key.to_owned()))
+    let named = |section: &str| {
+        let is_it = |known: &&Key| known.section.to_uppercase() == section;
+        KEYS.iter()
+            .find(is_it)
+            .map(|known| known.section.to_owned())
+    };
+    // A section in a section first: LEASEHOLD_WORKLOAD__HEALTH__URL.
+    if let Some((inner, key)) = key.split_once("__")
+        && let Some(section) = named(&format!("{section}.{inner}"))
+    {
+        return Some((section, key.to_owned()));
+    }
+    Some((named(section)?, key.to_owned()))
 }
 
 fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
@@ -372,6 +386,19 @@ fn text_of(key: &Key, kind: &ValueKind) -> Result<String, String> {
     match (key.kind, kind) {
         (Kind::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),
         (Kind::Flag, _) => Err("expected true or false, without quotes".to_owned()),
+        (Kind::Count { .. }, ValueKind::I64(number)) => Ok(number.to_string()),
+        (Kind::Count { .. }, ValueKind::U64(number)) => Ok(number.to_string()),
+        (Kind::Count { min, max }, _) => Err(format!(
+            "expected a whole number from {min} to {max}, without quotes"
+        )),
+        (Kind::Command, ValueKind::Array(words)) => words
+            .iter()
+            .map(|word| match &word.kind {
+                ValueKind::String(word) => Ok(word.as_str()),
+                _ => Err("expected a list of texts: put each word in quotes".to_owned()),
+            })
+            .collect::<Result<Vec<_>, _>>()
+            .map(|words| serde_json::Value::from(words).to_string()),
         (_, ValueKind::String(text)) => Ok(text.clone()),
         (
             Kind::Duration { min, max },

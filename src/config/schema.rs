@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use config::{File, FileFormat, Source, ValueKind};
+use config::{File, FileFormat, Source, Value, ValueKind};
 
-use super::choice::{KubernetesEnabled, LogFormat, LogLevel, ReadyWhen};
+use super::choice::{KubernetesEnabled, LogFormat, LogLevel, OnExit, ReadyWhen, StopSignal};
 use crate::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
 /// The built-in defaults, with a comment on each key.
@@ -73,6 +73,17 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
+    /// A whole number, between two bounds, both included.
+    Count {
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+    /// A program and its arguments: a list, or words with commas between them; or empty.
+    Command,
+    /// The URL of a health check, without TLS; or empty.
+    HealthUrl,
 }
 
 impl Kind {
@@ -89,6 +100,9 @@ impl Kind {
             Self::LabelPrefix => "DOMAIN",
             Self::OneOf(_) => "WORD",
             Self::Flag => "BOOL",
+            Self::Count { .. } => "COUNT",
+            Self::Command => "WORD,WORD",
+            Self::HealthUrl => "URL",
         }
     }
 }
@@ -101,12 +115,13 @@ impl Key {
 
     /// The flag without its dashes, such as `lease-renew-deadline`.
     pub fn flag(&self) -> String {
-        format!("{}-{}", self.section, self.name).replace('_', "-")
+        format!("{}-{}", self.section, self.name).replace(['_', '.'], "-")
     }
 
     /// The environment variable, such as `LEASEHOLD_LEASE__RENEW_DEADLINE`.
     pub fn variable(&self) -> String {
-        format!("LEASEHOLD_{}__{}", self.section, self.name).to_uppercase()
+        let section = self.section.replace('.', "__");
+        format!("LEASEHOLD_{section}__{}", self.name).to_uppercase()
     }
 
     /// The built-in value; empty where there is none.
@@ -121,7 +136,7 @@ impl Key {
 
 /// The key with this full name.
 pub fn find(path: &str) -> Option<&'static Key> {
-    let (section, name) = path.split_once('.')?;
+    let (section, name) = path.rsplit_once('.')?;
     KEYS.iter()
         .find(|key| key.section == section && key.name == name)
 }
@@ -162,14 +177,24 @@ fn embedded_defaults() -> BTreeMap<String, String> {
     let sections = File::from_str(DEFAULT_TOML, FileFormat::Toml)
         .collect()
         .expect("the embedded default.toml is valid: a test reads it");
-    for (section, table) in sections {
-        if let ValueKind::Table(table) = table.kind {
-            for (name, value) in table {
-                defaults.insert(format!("{section}.{name}"), value.to_string());
-            }
-        }
+    for (section, value) in sections {
+        flatten(section, value, &mut defaults);
     }
     defaults
+}
+
+/// The values of a section and of the sections in it, under their full names.
+fn flatten(path: String, value: Value, into: &mut BTreeMap<String, String>) {
+    match value.kind {
+        ValueKind::Table(table) => {
+            for (name, value) in table {
+                flatten(format!("{path}.{name}"), value, into);
+            }
+        }
+        _ => {
+            into.insert(path, value.to_string());
+        }
+    }
 }
 
 /// How many insertions, deletions and replacements make `a` of `b`.
@@ -194,6 +219,10 @@ const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
 
 /// Nothing here is measured in more than an hour: a longer value is a slip of the unit.
 const LONGEST: Duration = LEASE_DURATION_MAX;
+/// A drain of a day holds the lease for as long: more is a slip.
+const STOP_GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// More looks than this say nothing that fewer at a longer period do not.
+const FAILURES_MAX: u32 = 1000;
 /// The driver refuses less.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
 
@@ -344,13 +373,68 @@ pub static KEYS: &[Key] = &[
         ..key("kubernetes", "events", Kind::Flag)
     },
     Key {
+        help: "The signal that asks a supervised workload to end",
+        ..key("workload", "stop_signal", Kind::OneOf(StopSignal::WORDS))
+    },
+    Key {
+        help: "How long a supervised workload may take to end when leadership is given up",
+        ..key(
+            "workload",
+            "stop_grace",
+            between(Duration::ZERO, STOP_GRACE_MAX),
+        )
+    },
+    Key {
         reload: Reload::NextClaim,
         help: "From the loss of authority to the SIGKILL of a supervised workload",
         ..key("workload", "loss_grace", between(INTERVAL_MIN, LONGEST))
     },
     Key {
+        help: "What follows when a supervised workload ends by itself: exit or release",
+        ..key("workload", "on_exit", Kind::OneOf(OnExit::WORDS))
+    },
+    Key {
         help: "The workload ends before leasehold gets SIGTERM, so no handoff_delay then",
         ..key("workload", "ends_first", Kind::Flag)
+    },
+    Key {
+        help: "A URL that answers 2xx while the workload is healthy",
+        ..key("workload.health", "url", Kind::HealthUrl)
+    },
+    Key {
+        help: "A command that exits 0 while the workload is healthy",
+        ..key("workload.health", "command", Kind::Command)
+    },
+    Key {
+        help: "From one look at the workload's health to the next",
+        ..key("workload.health", "period", between(INTERVAL_MIN, LONGEST))
+    },
+    Key {
+        help: "How long one look may take",
+        ..key("workload.health", "timeout", between(INTERVAL_MIN, LONGEST))
+    },
+    Key {
+        help: "How many looks in a row must fail before the workload counts as unhealthy",
+        ..key(
+            "workload.health",
+            "failures",
+            Kind::Count {
+                min: 1,
+                max: FAILURES_MAX,
+            },
+        )
+    },
+    Key {
+        help: "A command that is run when this replica begins to lead",
+        ..key("hooks", "on_lead", Kind::Command)
+    },
+    Key {
+        help: "A command that is run when this replica has stopped leading",
+        ..key("hooks", "on_step_down", Kind::Command)
+    },
+    Key {
+        help: "How long a hook may take before it is killed",
+        ..key("hooks", "timeout", between(INTERVAL_MIN, LONGEST))
     },
     Key {
         reload: Reload::Now,

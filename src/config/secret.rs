@@ -192,7 +192,10 @@ pub fn check_uri(uri: &str) -> Result<(), UriProblem> {
 /// password. Such a text is never shown, wherever it was found: connection
 /// strings get into the wrong key.
 pub fn looks_secret(text: &str) -> bool {
-    text.contains("://") || (text.contains('@') && text.contains(':'))
+    let plain = (text.starts_with("http://") || text.starts_with("https://"))
+        && text.matches("://").count() == 1
+        && !text.contains(['@', '?']);
+    (text.contains("://") && !plain) || (text.contains('@') && text.contains(':'))
 }
 
 /// Whether a text is so much a connection string that no other key takes it:

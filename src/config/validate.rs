@@ -9,10 +9,7 @@ use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
 use super::schema::Kind;
 use super::secret::{Secret, UriSource};
-use super::{
-    Config, HttpConfig, KubernetesConfig, LeaseConfig, LogConfig, MongoConfig, WorkloadConfig,
-    value,
-};
+use super::{Config, HttpConfig, KubernetesConfig, LeaseConfig, LogConfig, MongoConfig, value};
 use crate::election::{Identity, LeaseName, TimingSettings, Timings};
 
 impl Loaded {
@@ -24,6 +21,7 @@ impl Loaded {
     pub fn config(self) -> Result<Config, ConfigError> {
         let mut checked = Checked(self);
         let timings = checked.timings();
+        checked.health();
         let name = checked.lease_name();
         let uri = checked.required_uri();
         let config = checked.assemble(timings, name, uri);
@@ -41,6 +39,7 @@ impl Loaded {
     pub fn settings(self) -> Result<Vec<Setting>, ConfigError> {
         let mut checked = Checked(self);
         checked.timings();
+        checked.health();
         checked.uri_source();
         if checked.0.problems.is_empty() {
             Ok(checked.0.settings)
@@ -60,19 +59,19 @@ const TIMINGS: [&str; 6] = [
     "workload.loss_grace",
 ];
 
-struct Checked(Loaded);
+pub(super) struct Checked(pub(super) Loaded);
 
 impl Checked {
-    fn setting(&self, path: &str) -> &Setting {
+    pub(super) fn setting(&self, path: &str) -> &Setting {
         self.0
             .settings
             .iter()
-            .find(|s| path.split_once('.') == Some((s.key.section, s.key.name)))
+            .find(|s| path.rsplit_once('.') == Some((s.key.section, s.key.name)))
             .expect("every key that is read is in the table: a test loads them all")
     }
 
     /// The accepted value that is set.
-    fn text(&self, path: &str) -> Option<&str> {
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
         let setting = self.setting(path);
         (setting.valid && !setting.value.is_empty()).then_some(setting.value.as_str())
     }
@@ -97,7 +96,7 @@ impl Checked {
         }
     }
 
-    fn duration(&self, path: &str) -> Option<Duration> {
+    pub(super) fn duration(&self, path: &str) -> Option<Duration> {
         match self.setting(path).key.kind {
             Kind::Duration { min, max } => value::duration(self.text(path)?, min, max).ok(),
             _ => None,
@@ -214,7 +213,7 @@ impl Checked {
         })
     }
 
-    fn flag(&self, path: &str) -> Option<bool> {
+    pub(super) fn flag(&self, path: &str) -> Option<bool> {
         value::flag(self.text(path)?).ok()
     }
 
@@ -244,9 +243,8 @@ impl Checked {
                 ready_when: ReadyWhen::from_word(self.text("http.ready_when")?)?,
             },
             kubernetes: self.kubernetes()?,
-            workload: WorkloadConfig {
-                ends_first: self.flag("workload.ends_first")?,
-            },
+            workload: self.workload()?,
+            hooks: self.hooks()?,
             log: LogConfig {
                 level: LogLevel::from_word(self.text("log.level")?)?,
                 format: LogFormat::from_word(self.text("log.format")?)?,

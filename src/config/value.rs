@@ -1,6 +1,7 @@
 //! From the text of one value to what it means. No text is guessed at: a
 //! duration has a unit, a flag is `true` or `false`, and `007` is a name.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -40,6 +41,9 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
             }
         }
         Kind::Flag => flag(text).map(drop),
+        Kind::Count { min, max } => count(text, min, max).map(drop),
+        Kind::Command => command(text).map(drop),
+        Kind::HealthUrl => optional(text, health_url),
     }
 }
 
@@ -97,6 +101,48 @@ pub(super) fn flag(text: &str) -> Result<bool, String> {
         "true" => Ok(true),
         "false" => Ok(false),
         _ => Err("expected true or false".to_owned()),
+    }
+}
+
+/// A whole number between two bounds.
+pub(super) fn count(text: &str, min: u32, max: u32) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|count| (min..=max).contains(count))
+        .ok_or_else(|| format!("expected a whole number from {min} to {max}"))
+}
+
+/// A program and its arguments: a JSON list (what a list in a file becomes), or
+/// words with commas between them. Empty: none.
+pub(super) fn command(text: &str) -> Result<Vec<OsString>, String> {
+    const EXPECTED: &str = "expected a program and its arguments: a list of texts such as                             [\"/bin/check\", \"--fast\"], or /bin/check,--fast";
+    let words: Vec<String> = if text.starts_with('[') {
+        serde_json::from_str(text).map_err(|_| EXPECTED.to_owned())?
+    } else if text.is_empty() {
+        Vec::new()
+    } else {
+        text.split(',').map(str::to_owned).collect()
+    };
+    let nameless = !text.is_empty() && words.first().is_none_or(String::is_empty);
+    if nameless || words.iter().any(|word| word.contains('\0')) {
+        return Err(EXPECTED.to_owned());
+    }
+    Ok(words.into_iter().map(OsString::from).collect())
+}
+
+fn health_url(text: &str) -> Result<(), String> {
+    let refused = |why: &str| {
+        Err(format!(
+            "{why}: expected a URL such as \"http://127.0.0.1:8080/healthz\""
+        ))
+    };
+    let Ok(url) = text.parse::<hyper::Uri>() else {
+        return refused("this is no URL");
+    };
+    match (url.scheme_str(), url.host()) {
+        (Some("http"), Some(host)) if !host.is_empty() => Ok(()),
+        (Some("https"), _) => refused("TLS is not spoken to the workload next door"),
+        _ => refused("this is no URL of HTTP"),
     }
 }
 
@@ -270,6 +316,51 @@ mod tests {
             &"x".repeat(254),
         ] {
             assert!(check(Kind::LabelPrefix, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn commands_are_lists() {
+        let words = |text| -> Vec<_> { command(text).expect("a command") };
+        assert_eq!(words(""), [""; 0]);
+        assert_eq!(words("/bin/check"), ["/bin/check"]);
+        assert_eq!(words("/bin/check,-v,"), ["/bin/check", "-v", ""]);
+        assert_eq!(words(r#"["a b","c,d"]"#), ["a b", "c,d"]);
+        for wrong in [",x", "[]", "[1]", "[\"\"]", "[\"a\"", "a,b\0"] {
+            let error = command(wrong).expect_err(wrong);
+            assert!(error.contains("[\"/bin/check\", \"--fast\"]"), "{error}");
+        }
+    }
+
+    #[test]
+    fn counts_say_their_range() {
+        assert_eq!(count("3", 1, 5), Ok(3));
+        for wrong in ["0", "6", "-1", "three", "", "1.0"] {
+            let error = count(wrong, 1, 5).expect_err(wrong);
+            assert_eq!(error, "expected a whole number from 1 to 5");
+        }
+    }
+
+    #[test]
+    fn health_is_asked_over_plain_http() {
+        for right in [
+            "",
+            "http://localhost/",
+            "http://127.0.0.1:8080/healthz?x=1",
+            "http://[::1]:1",
+        ] {
+            assert_eq!(check(Kind::HealthUrl, right), Ok(()), "{right}");
+        }
+        for wrong in [
+            "https://localhost/",
+            "localhost:80",
+            "/healthz",
+            "http://",
+            "ftp://a",
+            "a b",
+        ] {
+            let error = check(Kind::HealthUrl, wrong).expect_err(wrong);
+            assert!(error.contains("http://127.0.0.1:8080/healthz"), "{error}");
         }
     }
 

@@ -420,6 +420,7 @@ impl Election {
         self.read_due = None;
         self.reason = Some(reason);
         self.state = State::Leading(tenure);
+        self.start_workload(turn.now);
         // An acquisition does not match a paused lease; an adoption can.
         if let Some(lease) = self.view.lease().cloned() {
             self.obey(&lease, turn);

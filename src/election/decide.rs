@@ -51,6 +51,9 @@ impl Election {
     }
 
     pub(super) fn decide(&self, now: BootTime) -> Decision {
+        if self.workload.runs() && !planted!(ReleaseBeforeChild) {
+            return Decision::Wait(None);
+        }
         match &self.view.document {
             Document::Foreign(_) if planted!(ForeignOverwritten) => Decision::Create,
             Document::NotRead | Document::Foreign(_) => Decision::Wait(None),

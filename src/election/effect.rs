@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::lease::{Claim, Declared, Identity, Reservation, Revision, Session, Token, WallMillis};
 use super::status::{Reason, Role};
+use super::time::BootTime;
 
 /// Names one call, so that its reply finds back, also late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,6 +25,9 @@ pub enum Effect {
     /// Make every file show the newest status; answer with
     /// [`Input::Demoted`](super::Input::Demoted).
     Demote,
+    /// Start, bound or end the supervised workload; asked for only of
+    /// candidates that supervise one. Answered by [`Input::WorkloadGone`](super::Input::WorkloadGone).
+    Workload(Order),
     /// Record this in the status directory, for the next process. No answer.
     Remember {
         /// The newest claim that was sent.
@@ -40,6 +44,42 @@ pub enum Effect {
     Notice(Notice),
     /// All is done: end. No answer.
     Exit,
+}
+
+/// What the supervised workload is to do. The newest order counts; each is for
+/// the claim with this token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Order {
+    /// The claim that the workload runs under.
+    pub token: Token,
+    /// What to do.
+    pub kind: OrderKind,
+}
+
+/// The kinds of [`Order`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OrderKind {
+    /// Start it, with these deadlines.
+    Start(Terms),
+    /// It goes on, or goes on ending, with these deadlines.
+    Extend(Terms),
+    /// Leadership is given up: it has the time that it was configured to have,
+    /// while renewals go on.
+    Stop,
+    /// Leadership is lost: stop it at once, and kill it by this instant.
+    Lost {
+        /// The latest instant at which it may run.
+        kill_at: BootTime,
+    },
+}
+
+/// Until when a workload may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// The end of authority: it is told to stop.
+    pub valid_until: BootTime,
+    /// It is gone by then (I5): `valid_until + loss_grace`.
+    pub kill_at: BootTime,
 }
 
 /// A store operation. Each filter, besides what is listed, matches only a

@@ -8,6 +8,11 @@ impl Election {
     /// Shutting down without a claim that leads: what is mine in the store is
     /// released, for as long as one operation may take; then the end.
     pub(super) fn finish(&mut self, shutdown: Shutdown, turn: &mut Turn<'_>) -> Option<BootTime> {
+        // What is mine is released when its workload is gone, and not before (I6).
+        if self.workload.runs() && !planted!(ReleaseBeforeChild) {
+            self.read_if_due(turn);
+            return self.next_read();
+        }
         let by = shutdown
             .by
             .unwrap_or_else(|| turn.now + self.tunables.timings.operation_timeout());

@@ -33,6 +33,18 @@ pub enum Input {
         /// The token that it confirms.
         token: Token,
     },
+    /// The supervised workload ended by itself. What it left behind is being
+    /// ended; [`Input::WorkloadGone`] follows.
+    WorkloadEnded {
+        /// The token under which it ran.
+        token: Token,
+    },
+    /// Nothing of the supervised workload runs any more, or it never began:
+    /// now its claim may be released (I6), and a new one may lead.
+    WorkloadGone {
+        /// The token under which it ran.
+        token: Token,
+    },
     /// Whether the workload can do its work. Until it is told otherwise the
     /// election takes it for healthy; one that is not steps down and does not contend.
     Health {

@@ -12,7 +12,7 @@ use super::lease::{Lease, RequestKind, Reservation, Revision, Token};
 use super::status::Reason;
 use super::tenure::{Renewed, Tenure};
 use super::time::BootTime;
-use super::{Effect, Election, Shutdown, State, Turn, earliest};
+use super::{Effect, Election, Shutdown, State, Turn, earliest, push_bounded};
 
 /// How long a step-down waits for the files before it counts them as stuck: they
 /// are in memory or on a local disk and take well under a millisecond. With
@@ -59,6 +59,10 @@ impl Election {
         self.read_if_due(turn);
         self.renew_if_due(turn);
         let (wait, release) = match &mut self.state {
+            // Nothing is released beside a workload that may still run (I6).
+            State::Stopping(_) if self.workload.runs() && !planted!(ReleaseBeforeChild) => {
+                (None, false)
+            }
             State::Stopping(stopping) => stopping.progress(self.shutdown.is_some(), turn.now),
             State::Leading(_) | State::Contending(_) | State::Exited => (None, false),
         };
@@ -142,6 +146,7 @@ impl Election {
                 if matches!(self.state, State::Leading(_)) {
                     self.reason = Some(Reason::Renewed);
                 }
+                self.extend_workload();
                 self.observe(Found::Lease(lease.clone()), turn);
                 self.obey(&lease, turn);
             }
@@ -215,6 +220,7 @@ impl Election {
                 };
                 self.reason = Some(reason);
                 self.effects.push_back(Effect::Demote);
+                self.stop_workload();
                 self.state = State::Stopping(Stopping {
                     reason,
                     reserved_for,
@@ -322,6 +328,7 @@ impl Election {
                 return;
             }
         };
+        self.kill_workload(&tenure, turn.now);
         match loss {
             // The release is sent too, so that a store that comes back is free early.
             Loss::Deadline => {
@@ -333,7 +340,10 @@ impl Election {
                     self.pending.push(self.revived(&ended));
                     return self.fall_behind(turn.now);
                 }
-                if !planted!(NoReleaseAfterDeadline) {
+                if self.workload.runs() && !planted!(ReleaseBeforeChild) {
+                    push_bounded(&mut self.ended, ended);
+                    self.fall_behind(turn.now);
+                } else if !planted!(NoReleaseAfterDeadline) {
                     self.release(&ended, turn);
                 }
             }

@@ -198,6 +198,12 @@ mutations! {
     /// A candidate that lost by deadline twice contends at once.
     NoBackOff:
         "who lost by deadline twice in ten minutes lets others go first",
+    /// A candidate whose workload crashes contends again at once.
+    ExitNotBackedOff:
+        "who cannot keep its workload running lets others try first",
+    /// The release does not wait for the supervised workload's end.
+    ReleaseBeforeChild:
+        "the release waits until the supervised child is confirmed gone",
     /// A draining claim is not renewed.
     DrainNotRenewed:
         "renewals go on while the workload ends",
@@ -232,18 +238,11 @@ mutations! {
 
 /// Rules whose piece does not exist yet: what is to be planted, the rule, and
 /// the piece that brings it.
-pub(crate) const TO_COME: &[(&str, &str, &str)] = &[
-    (
-        "GuardWithoutLock",
-        "the guard holds the claim lock too, until its child is gone",
-        "with supervision",
-    ),
-    (
-        "ReleaseBeforeChild",
-        "the release waits until the supervised child is confirmed gone",
-        "with supervision",
-    ),
-];
+pub(crate) const TO_COME: &[(&str, &str, &str)] = &[(
+    "GuardWithoutLock",
+    "the guard holds the claim lock too, until its child is gone",
+    "with supervision",
+)];
 
 thread_local! {
     static ACTIVE: Cell<Option<Mutation>> = const { Cell::new(None) };

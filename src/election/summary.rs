@@ -126,6 +126,10 @@ impl Election {
                 "a leader's token is not the highest"
             );
         }
+        if let (true, State::Leading(tenure)) = (self.workload.supervises(), &self.state) {
+            let runs = self.workload.runs_under(tenure.token);
+            assert!(runs, "a leader whose workload is gone");
+        }
         let leading = self.status.role == Role::Leader;
         assert_eq!(
             leading,

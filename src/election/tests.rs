@@ -17,5 +17,6 @@ mod own_claims;
 mod polling;
 mod published;
 mod store_faults;
+mod supervised;
 mod table;
 mod words;

@@ -143,7 +143,7 @@ fn other_variables_are_no_configuration() {
         ("LEASEHOLD_TOKEN", "7"),
         ("LEASEHOLD_HTTP_PORT", "tcp://10.0.0.1:80"),
         ("LEASEHOLD_PORT_9402_TCP__ADDR", "10.0.0.1"),
-        ("LEASEHOLD_HOOKS__TIMEOUT", "nonsense"),
+        ("LEASEHOLD_GADGETS__TIMEOUT", "nonsense"),
         ("LEASEHOLD__NAME", "other"),
         ("LEASEHOLD_", ""),
         ("leasehold_lease__name", "other"),

@@ -9,7 +9,7 @@ fn all_mistakes_of_all_layers_are_reported_at_once() {
     let file = files.write(
         "bad.toml",
         "[lease]\nname = \"-a\"\nrenew_dedline = \"5s\"\nhandoff_delay = 2\n\
-         [hooks]\non_lead = \"x\"\n[monogdb]\n[workload]\nends_first = \"yes\"\n",
+         [gadgets]\non_lead = \"x\"\n[monogdb]\n[workload]\nends_first = \"yes\"\n",
     );
     let origin = file.display().to_string();
     let variables = [
@@ -23,7 +23,7 @@ fn all_mistakes_of_all_layers_are_reported_at_once() {
         format!("lease.name = \"-a\" ({origin}): expected 1 to 63 characters"),
         format!("lease.renew_dedline ({origin}): there is no such key; did you mean lease.renew_deadline?"),
         format!("lease.handoff_delay = 2 ({origin}): expected a duration with its unit: write \"2s\""),
-        format!("[hooks] ({origin}): there is no such section; the sections are lease, identity,"),
+        format!("[gadgets] ({origin}): there is no such section; the sections are lease, identity,"),
         format!("[monogdb] ({origin}): there is no such section; did you mean mongodb?"),
         format!("workload.ends_first = \"yes\" ({origin}): expected true or false"),
         "http.listen = \":80\" (environment variable LEASEHOLD_HTTP__LISTEN): expected an IP".to_owned(),

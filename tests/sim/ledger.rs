@@ -99,7 +99,12 @@ impl Ledger {
             }
             Input::Reply { call, outcome } => self.answered(*call, outcome),
             Input::Health { healthy } => self.heard.unhealthy = !healthy,
-            Input::Tick | Input::Watch(_) | Input::Demoted { .. } | Input::WorkloadDone { .. } => {}
+            Input::Tick
+            | Input::Watch(_)
+            | Input::Demoted { .. }
+            | Input::WorkloadDone { .. }
+            | Input::WorkloadEnded { .. }
+            | Input::WorkloadGone { .. } => {}
         }
     }
 

@@ -189,6 +189,8 @@ impl Facts {
             | Input::Watch(_)
             | Input::PrimaryChanged
             | Input::Demoted { .. }
+            | Input::WorkloadEnded { .. }
+            | Input::WorkloadGone { .. }
             | Input::StepDown => {}
             // The wait may be a shorter one now.
             Input::Reconfigure(_) => self.stay_out = None,

@@ -152,6 +152,7 @@ impl Process {
             tunables,
             token_remembered: memory.token,
             lease_longest_remembered: memory.lease_longest,
+            supervises: false,
             claim_of_the_dead: memory.claim,
         };
         let election = Election::new(candidate, now, &mut random);

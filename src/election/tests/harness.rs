@@ -80,6 +80,7 @@ pub(super) struct Node {
     pub(super) notices: Vec<Notice>,
     pub(super) remembered: Vec<(Option<Claim>, Token, Duration)>,
     pub(super) demotions_asked: usize,
+    pub(super) orders: Vec<Order>,
     pub(super) exited: bool,
 }
 
@@ -110,6 +111,7 @@ impl Node {
             tunables,
             token_remembered,
             lease_longest_remembered: None,
+            supervises: false,
             claim_of_the_dead,
         };
         Self::begin(candidate, now)
@@ -123,7 +125,21 @@ impl Node {
             tunables: tunables(),
             token_remembered: token,
             lease_longest_remembered: Some(lease_longest),
+            supervises: false,
             claim_of_the_dead: claim,
+        };
+        Self::begin(candidate, now)
+    }
+
+    /// A candidate that runs its workload itself.
+    pub(super) fn supervising(name: &str, now: BootTime) -> Self {
+        let candidate = Candidate {
+            identity: identity(name),
+            tunables: tunables(),
+            token_remembered: Token::ZERO,
+            lease_longest_remembered: None,
+            supervises: true,
+            claim_of_the_dead: None,
         };
         Self::begin(candidate, now)
     }
@@ -148,6 +164,7 @@ impl Node {
             notices: Vec::new(),
             remembered: Vec::new(),
             demotions_asked: 0,
+            orders: Vec::new(),
             exited: false,
         };
         node.input(now, Input::Tick);
@@ -170,6 +187,7 @@ impl Node {
                     self.calls.push_back((id, operation));
                 }
                 Effect::Demote => self.demotions_asked += 1,
+                Effect::Workload(order) => self.orders.push(order),
                 Effect::Remember {
                     claim,
                     token,

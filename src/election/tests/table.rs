@@ -53,6 +53,14 @@ fn draining() -> (Node, Stored) {
     (node, stored)
 }
 
+fn supervising() -> (Node, Stored) {
+    let mut stored = Stored::default();
+    let mut node = Node::supervising("b", at(0));
+    node.serve(at(0), &mut stored);
+    node.open_stream(at(0), &mut stored);
+    (node, stored)
+}
+
 fn states() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut case = |name, (node, stored): (Node, Stored)| cases.push((name, node, stored));
@@ -149,6 +157,18 @@ fn states() -> Vec<Case> {
         node.event(at(1), &stored);
         (node, stored)
     });
+    case("supervising", supervising());
+    case("supervised workload stopping", {
+        let (mut node, stored) = supervising();
+        node.input(at(1), Input::StepDown);
+        node.input(at(1), Input::Demoted { shown: true });
+        (node, stored)
+    });
+    case("supervised workload stopping, lost by deadline", {
+        let (mut node, stored) = supervising();
+        node.tick(at(18));
+        (node, stored)
+    });
     case("exited", {
         let (mut node, stored) = follower_of_a();
         node.input(at(1), Input::Shutdown);
@@ -209,6 +229,14 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
         (
             "workload done",
             Some(Input::WorkloadDone { token: token(1) }),
+        ),
+        (
+            "workload ended",
+            Some(Input::WorkloadEnded { token: token(1) }),
+        ),
+        (
+            "workload gone",
+            Some(Input::WorkloadGone { token: token(1) }),
         ),
         ("unhealthy", Some(Input::Health { healthy: false })),
         ("healthy", Some(Input::Health { healthy: true })),

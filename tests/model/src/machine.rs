@@ -143,6 +143,7 @@ impl Machine {
             tunables: tunables(self.pace),
             token_remembered: token,
             lease_longest_remembered: lease_longest,
+            supervises: false,
             claim_of_the_dead: claim,
         };
         self.proven_dead = claim;

@@ -407,6 +407,7 @@ impl World {
                         machine.calls.push(sent(id, operation, now, drawn));
                     }
                     Effect::Demote => inputs.push(Input::Demoted { shown: true }),
+                    Effect::Workload(order) => unreachable!("nobody supervises: {order:?}"),
                     Effect::Remember {
                         claim,
                         token,

@@ -1,0 +1,142 @@
+//! What is configured of the workload: how it ends, its health, its hooks.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::choice::{OnExit, StopSignal};
+use super::error::Problem;
+use super::schema::Kind;
+use super::validate::Checked;
+use super::value;
+
+/// Section `[workload]`; its `loss_grace` is one of the
+/// [`Timings`](crate::election::Timings).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkloadConfig {
+    /// The signal that asks a supervised workload to end.
+    pub stop_signal: StopSignal,
+    /// How long it may take when leadership is given up.
+    pub stop_grace: Duration,
+    /// What follows when it ends by itself.
+    pub on_exit: OnExit,
+    /// Whether the workload has ended when TERM arrives.
+    pub ends_first: bool,
+    /// How its health is found out; `None`: not at all.
+    pub health: Option<HealthConfig>,
+}
+
+/// Section `[workload.health]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthConfig {
+    /// Who is asked.
+    pub check: HealthCheck,
+    /// From one look to the next.
+    pub period: Duration,
+    /// How long one look may take.
+    pub timeout: Duration,
+    /// How many looks in a row must fail.
+    pub failures: u32,
+}
+
+/// How health is found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HealthCheck {
+    /// A GET that is answered with 2xx.
+    Url(String),
+    /// A program with its arguments that exits 0.
+    Command(Vec<OsString>),
+}
+
+/// Section `[hooks]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HooksConfig {
+    /// Run when this replica begins to lead; empty: nothing.
+    pub on_lead: Vec<OsString>,
+    /// Run when it has stopped leading; empty: nothing.
+    pub on_step_down: Vec<OsString>,
+    /// How long each may take.
+    pub timeout: Duration,
+}
+
+impl Checked {
+    /// How the keys of `[workload.health]` relate.
+    pub(super) fn health(&mut self) {
+        let (url, command) = (
+            self.setting("workload.health.url"),
+            self.setting("workload.health.command"),
+        );
+        if !url.value.is_empty() && !command.value.is_empty() {
+            let problem = Problem::invalid(
+                command.key,
+                &command.value,
+                command.origin.clone(),
+                format!(
+                    "workload.health.url is set too ({}): expected one of them; set the other to \"\"",
+                    url.origin
+                ),
+            );
+            self.0.problems.push(problem);
+        }
+        let timeout = self.setting("workload.health.timeout");
+        if let (Some(period), Some(most)) = (
+            self.duration("workload.health.period"),
+            self.duration("workload.health.timeout"),
+        ) && most > period
+        {
+            let problem = Problem::invalid(
+                timeout.key,
+                &timeout.value,
+                timeout.origin.clone(),
+                format!(
+                    "expected at most workload.health.period, {}: looks would overlap",
+                    humantime::format_duration(period)
+                ),
+            );
+            self.0.problems.push(problem);
+        }
+    }
+
+    pub(super) fn workload(&self) -> Option<WorkloadConfig> {
+        let check = match self.text("workload.health.url") {
+            Some(url) => Some(HealthCheck::Url(url.to_owned())),
+            None => {
+                let command = self.command("workload.health.command")?;
+                (!command.is_empty()).then_some(HealthCheck::Command(command))
+            }
+        };
+        let period = self.duration("workload.health.period")?;
+        let timeout = self.duration("workload.health.timeout")?;
+        let failures = self.count("workload.health.failures")?;
+        Some(WorkloadConfig {
+            stop_signal: StopSignal::from_word(self.text("workload.stop_signal")?)?,
+            stop_grace: self.duration("workload.stop_grace")?,
+            on_exit: OnExit::from_word(self.text("workload.on_exit")?)?,
+            ends_first: self.flag("workload.ends_first")?,
+            health: check.map(|check| HealthConfig {
+                check,
+                period,
+                timeout,
+                failures,
+            }),
+        })
+    }
+
+    pub(super) fn hooks(&self) -> Option<HooksConfig> {
+        Some(HooksConfig {
+            on_lead: self.command("hooks.on_lead")?,
+            on_step_down: self.command("hooks.on_step_down")?,
+            timeout: self.duration("hooks.timeout")?,
+        })
+    }
+
+    fn command(&self, path: &str) -> Option<Vec<OsString>> {
+        value::command(self.text(path).unwrap_or_default()).ok()
+    }
+
+    fn count(&self, path: &str) -> Option<u32> {
+        match self.setting(path).key.kind {
+            Kind::Count { min, max } => value::count(self.text(path)?, min, max).ok(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Goal: what is configured of the workload means what it says, from every layer.
+//! Method: values of a section in a section, and of lists, given in files,
+//! variables and flags.
+
+use std::time::Duration;
+
+use leasehold::config::{HealthCheck, OnExit, StopSignal};
+
+use crate::setup::{Files, REQUIRED, refusal, sources};
+
+#[test]
+fn a_section_in_a_section_is_read_from_each_layer() {
+    let files = Files::new();
+    let toml = files.write(
+        "a.toml",
+        "[workload]\non_exit = \"release\"\nstop_signal = \"QUIT\"\n\
+         [workload.health]\ncommand = [\"/bin/check\", \"a,b\"]\nfailures = 5\n\
+         [hooks]\non_lead = [\"/bin/lead\"]\n",
+    );
+    let yaml = files.write("b.yaml", "workload:\n  health:\n    period: 20s\n");
+    let variables = [
+        ("LEASEHOLD_WORKLOAD__HEALTH__TIMEOUT", "2s"),
+        ("LEASEHOLD_HOOKS__ON_STEP_DOWN", "/bin/stop,-v"),
+    ];
+    let config = sources(&[toml, yaml], &variables, &REQUIRED)
+        .load()
+        .config()
+        .expect("valid");
+    assert_eq!(config.workload.on_exit, OnExit::Release);
+    assert_eq!(config.workload.stop_signal, StopSignal::Quit);
+    let health = config.workload.health.expect("a check");
+    let words = ["/bin/check", "a,b"].map(Into::into).to_vec();
+    assert_eq!(health.check, HealthCheck::Command(words));
+    assert_eq!(health.period, Duration::from_secs(20));
+    assert_eq!(
+        (health.timeout, health.failures),
+        (Duration::from_secs(2), 5)
+    );
+    assert_eq!(config.hooks.on_lead, ["/bin/lead"]);
+    assert_eq!(config.hooks.on_step_down, ["/bin/stop", "-v"]);
+}
+
+#[test]
+fn without_a_check_there_is_no_health() {
+    let config = sources(&[], &[], &REQUIRED).load().config();
+    let config = config.expect("valid");
+    assert_eq!(config.workload.health, None);
+    assert_eq!(config.workload.on_exit, OnExit::Exit);
+    assert_eq!(config.workload.stop_grace, Duration::from_secs(30));
+}
+
+#[test]
+fn mistakes_name_the_key_the_value_and_the_remedy() {
+    let files = Files::new();
+    let file = files.write(
+        "a.toml",
+        "[workload.health]\nurl = \"https://localhost\"\nfailures = \"3\"\ncolour = 1\n\
+         [hooks]\non_lead = [1]\n",
+    );
+    let variables = [
+        ("LEASEHOLD_WORKLOAD__HEALTH__NAME", "x"),
+        ("LEASEHOLD_WORKLOAD__ON_EXIT", "die"),
+    ];
+    let flags = [&REQUIRED[..], &[("workload.health.timeout", "20s")]].concat();
+    let refused = refusal(&sources(&[file], &variables, &flags));
+    for expected in [
+        "7 problems",
+        "workload.health.url = \"https://localhost\"",
+        "TLS is not spoken to the workload next door",
+        "expected a whole number from 1 to 1000, without quotes",
+        "workload.health.colour",
+        "workload.health.name (environment variable LEASEHOLD_WORKLOAD__HEALTH__NAME): there is no such key",
+        "expected a list of texts: put each word in quotes",
+        "workload.on_exit = \"die\"",
+        "workload.health.timeout = \"20s\" (flag --workload-health-timeout): expected at most workload.health.period, 10s",
+    ] {
+        assert!(refused.contains(expected), "{expected}\nnot in\n{refused}");
+    }
+}
+
+#[test]
+fn health_has_one_check() {
+    let flags = [
+        &REQUIRED[..],
+        &[
+            ("workload.health.url", "http://localhost/"),
+            ("workload.health.command", "/bin/true"),
+        ],
+    ]
+    .concat();
+    let refused = refusal(&sources(&[], &[], &flags));
+    assert!(
+        refused.contains("workload.health.url is set too (flag --workload-health-url)"),
+        "{refused}"
+    );
+}
