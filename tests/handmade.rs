@@ -20,6 +20,8 @@ mod in_calm_weather;
 mod journal;
 #[path = "handmade/leaked.rs"]
 mod leaked;
+#[path = "handmade/leasehold.rs"]
+mod leasehold;
 #[path = "handmade/outlasted.rs"]
 mod outlasted;
 #[path = "handmade/paused_client.rs"]

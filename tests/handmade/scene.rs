@@ -2,6 +2,7 @@
 //! means of locking is a parameter: the same scene for a hand-made lock and
 //! for any other that runs a command under a lock.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ pub(crate) struct Place {
     pub(crate) uri: String,
     pub(crate) database: String,
     pub(crate) lock: String,
+    /// For files of its own.
+    pub(crate) directory: PathBuf,
 }
 
 /// A way to run a command under a lock.
@@ -121,6 +124,7 @@ impl<M: Means> Scene<M> {
                 uri: set.uri(),
                 database: format!("scene_{number}"),
                 lock: "nightly-report".to_owned(),
+                directory: scratch.path().to_owned(),
             },
             journal: Journal::new(scratch.path().join("journal")),
             scratch,
