@@ -9,6 +9,19 @@
 // The fixtures fail by panics with a reason; a figure is caught as a whole.
 #![allow(clippy::expect_used)]
 
+#[path = "../tests/handmade/client.rs"]
+#[allow(
+    clippy::disallowed_methods,
+    dead_code,
+    reason = "shared with the tests of hand-made locks, whose part it is too"
+)]
+mod client;
+#[path = "../tests/handmade/designs.rs"]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "hand-made locks read wall clocks"
+)]
+mod designs;
 #[path = "figures/frozen_primary.rs"]
 mod frozen_primary;
 #[path = "figures/handoff.rs"]
@@ -17,12 +30,16 @@ mod handoff;
 mod kubernetes;
 #[path = "figures/launch.rs"]
 mod launch;
+#[path = "figures/locks.rs"]
+mod locks;
 #[path = "figures/machine.rs"]
 mod machine;
 #[path = "figures/observer.rs"]
 mod observer;
 #[path = "figures/overlap.rs"]
 mod overlap;
+#[path = "figures/profile.rs"]
+mod profile;
 #[path = "figures/report.rs"]
 mod report;
 #[path = "figures/size.rs"]
@@ -89,6 +106,18 @@ const FIGURES: &[Figure] = &[
         measure: |setup| Box::pin(kubernetes::of_twenty(setup)),
     },
     Figure {
+        names: &["lock_uncontended"],
+        measure: |setup| Box::pin(locks::uncontended(setup)),
+    },
+    Figure {
+        names: &["lock_handover"],
+        measure: |setup| Box::pin(locks::hand_over(setup)),
+    },
+    Figure {
+        names: &["lock_contended"],
+        measure: |setup| Box::pin(locks::contended(setup)),
+    },
+    Figure {
         names: &["takeover"],
         measure: |setup| Box::pin(takeover::measure(setup)),
     },
@@ -114,6 +143,13 @@ fn main() -> ExitCode {
     {
         return launch::stage(arguments);
     }
+    if arguments
+        .next_if(|argument| argument == locks::ACT)
+        .is_some()
+    {
+        return locks::carry_out(arguments);
+    }
+    client::obey();
     let arguments: Vec<String> = arguments
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();

@@ -10,7 +10,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use kube::api::{Api, WatchEvent, WatchParams};
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::kubernetes::Credentials;
+use leasehold_testbed::kubernetes::{Place, routed_to};
 use leasehold_testbed::{Daemon, DaemonBuilder, Kubernetes, ReplicaSet};
 use tokio::sync::mpsc;
 
@@ -29,34 +29,12 @@ const STEADY_AFTER: Duration = Duration::from_secs(30);
 const STEADY: Duration = Duration::from_secs(120);
 const PODS: usize = 20;
 
-const OBJECTS: &str = "
-kind: Role
-apiVersion: rbac.authorization.k8s.io/v1
-metadata: {name: leasehold}
-rules:
-- {apiGroups: [''], resources: [pods/status], verbs: [patch]}
-- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
----
-kind: RoleBinding
-apiVersion: rbac.authorization.k8s.io/v1
-metadata: {name: leasehold}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leasehold}
-subjects: [{kind: ServiceAccount, name: default}]
----
-kind: Service
-apiVersion: v1
-metadata: {name: leader}
-spec:
-  selector: {app: orders, leasehold.dev/orders: leader}
-  ports: [{port: 80}]
-";
-
 /// A namespace with pods that have credentials.
 struct Stage {
     kubernetes: Kubernetes,
     set: ReplicaSet,
     namespace: String,
-    places: Vec<(Pod, Credentials)>,
+    places: Vec<Place>,
 }
 
 /// What the API server shows, as it comes: the instant, and who leads by it.
@@ -66,13 +44,12 @@ impl Stage {
     async fn new(pods: usize) -> Self {
         let (kubernetes, set) = tokio::join!(Kubernetes::start(), ReplicaSet::start());
         let namespace = kubernetes.namespace().await;
-        kubernetes.apply(&namespace, OBJECTS).await;
+        kubernetes.grant(&namespace).await;
+        kubernetes.route_to_leader(&namespace, LEASE, LABEL).await;
         let mut places = Vec::new();
         for index in 0..pods {
-            let (name, labels) = (format!("{LEASE}-{index}"), [("app", LEASE)]);
-            let pod = kubernetes.pod(&namespace, &name, &labels, "default").await;
-            let credentials = kubernetes.credentials(&pod).await;
-            places.push((pod, credentials));
+            let name = format!("{LEASE}-{index}");
+            places.push(kubernetes.place(&namespace, &name, LEASE).await);
         }
         Self {
             kubernetes,
@@ -83,20 +60,11 @@ impl Stage {
     }
 
     fn daemon(&self, setup: &Setup, index: usize) -> DaemonBuilder {
-        let (pod, credentials) = &self.places[index];
-        let name = pod.name_any();
-        let directory = credentials.directory().display();
-        let mut daemon = setup
-            .daemon(LEASE, &name, &self.set.uri())
-            .flag("--lease-handoff-delay=0s")
-            .flag("--kubernetes-enabled=on")
-            .flag(&format!("--kubernetes-credentials={directory}"))
-            .env("POD_NAME", name.as_str())
-            .env("POD_UID", pod.uid().expect("a pod that was made has one"));
-        for (name, value) in self.kubernetes.environment() {
-            daemon = daemon.env(&name, value);
-        }
-        daemon
+        let place = &self.places[index];
+        let daemon = setup
+            .daemon(LEASE, &place.pod.name_any(), &self.set.uri())
+            .flag("--lease-handoff-delay=0s");
+        place.sidecar(daemon, self.kubernetes.environment())
     }
 
     fn start(&self, setup: &Setup) -> Vec<Daemon> {
@@ -124,14 +92,7 @@ impl Stage {
     /// The pods that the Service routes to, after each change of its slice.
     fn endpoints(&self) -> Told {
         let slices: Api<EndpointSlice> = Api::namespaced(self.kubernetes.client(), &self.namespace);
-        told(slices, |slice: &EndpointSlice| {
-            let ready = slice.endpoints.iter().filter(|endpoint| {
-                let conditions = endpoint.conditions.as_ref();
-                conditions.and_then(|c| c.ready).unwrap_or(true)
-            });
-            let names = ready.map(|e| e.target_ref.as_ref().and_then(|target| target.name.clone()));
-            names.flatten().collect()
-        })
+        told(slices, routed_to)
     }
 }
 
@@ -196,7 +157,7 @@ pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     let (mut old, _) = leader(&daemons, None).await;
     join_all(daemons.iter().map(watching)).await;
     let (mut labels, mut endpoints) = (stage.labels(), stage.endpoints());
-    let name = |index: usize| stage.places[index].0.name_any();
+    let name = |index: usize| stage.places[index].pod.name_any();
     only(&mut labels, &name(old)).await;
     only(&mut endpoints, &name(old)).await;
     let (mut label, mut endpoint) = (Vec::new(), Vec::new());

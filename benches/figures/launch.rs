@@ -21,6 +21,7 @@ pub(crate) const STAGE: &str = "--stage-of";
 /// Long enough for fifty daemons that start at once on two cores.
 const READY_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(2);
 
 /// What is measured, and how thoroughly.
 #[derive(Debug, Clone)]
@@ -89,7 +90,37 @@ pub(crate) async fn watching(daemon: &Daemon) {
     }
 }
 
-/// A daemon that was executed at a known instant. Ends when it is dropped.
+/// A command line.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Line {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+    /// All that it gets of an environment.
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+impl Line {
+    /// With this program as the stage before it.
+    fn staged(&self) -> Command {
+        let this = std::env::current_exe().expect("the path of this program can be read");
+        let mut command = Command::new(this);
+        command
+            .args([STAGE, &std::process::id().to_string()])
+            .arg(&self.program)
+            .args(&self.arguments)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    }
+}
+
+/// A program that was executed at a known instant. Ends when it is dropped.
+/// To be started on the main thread, since the child ends with the thread that
+/// started it.
 #[derive(Debug)]
 pub(crate) struct Executed {
     child: Child,
@@ -98,8 +129,7 @@ pub(crate) struct Executed {
 }
 
 impl Executed {
-    /// Executes `leasehold run`. To be called on the main thread, since the
-    /// child ends with the thread that started it.
+    /// Executes `leasehold run`.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -110,20 +140,25 @@ impl Executed {
         directory: &Path,
         port: &ReservedPort,
     ) -> Self {
-        let this = std::env::current_exe().expect("the path of this program can be read");
-        let mut command = Command::new(this);
-        command
-            .args([STAGE, &std::process::id().to_string()])
-            .arg(&setup.binary)
-            .args(["run", "--identity", "a", "--lease", lease])
-            .args(["--mongodb-uri-file".as_ref(), uri_file.as_os_str()])
-            .args(["--status-directory".as_ref(), directory.as_os_str()])
-            .arg(format!("--http-listen=127.0.0.1:{}", port.number()))
-            .env_clear()
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+        let mut arguments: Vec<OsString> = Vec::new();
+        arguments.extend(["run", "--identity", "a", "--lease", lease].map(OsString::from));
+        arguments.extend(["--mongodb-uri-file".into(), uri_file.into()]);
+        arguments.extend(["--status-directory".into(), directory.into()]);
+        arguments.push(format!("--http-listen=127.0.0.1:{}", port.number()).into());
+        Self::line(&Line {
+            program: setup.binary.clone(),
+            arguments,
+            environment: Vec::new(),
+        })
+    }
+
+    /// Executes a command line, and waits for the stage to tell the time.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub(crate) fn line(line: &Line) -> Self {
+        let mut command = line.staged();
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("this program can be started again");
         let mut told = String::new();
         let output = child.stdout.take().expect("its output is a pipe");
@@ -132,6 +167,42 @@ impl Executed {
             .expect("the stage tells the time");
         let at_ns = told.trim().parse().expect("the time is a number");
         Self { child, at_ns }
+    }
+
+    /// Executes a command line without waiting for the stage: `at_ns` is when
+    /// that was started.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub(crate) fn at_once(line: &Line) -> Self {
+        let at_ns = boottime_ns();
+        let child = line.staged().spawn();
+        let child = child.expect("this program can be started again");
+        Self { child, at_ns }
+    }
+
+    /// Waits for its end, which has to be one with 0, and says when it was.
+    ///
+    /// # Panics
+    /// When it ended otherwise.
+    pub(crate) fn wait(&mut self) -> u64 {
+        let status = self.child.wait().expect("a child can be waited for");
+        let ended_ns = boottime_ns();
+        assert!(status.success(), "it ended with {status}");
+        ended_ns
+    }
+
+    /// As [`wait`](Self::wait), while others go on.
+    pub(crate) async fn ended(&mut self) {
+        while self
+            .child
+            .try_wait()
+            .expect("a child can be waited for")
+            .is_none()
+        {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.wait();
     }
 
     /// Ends it with SIGKILL and waits until it is gone.

@@ -4,17 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_testbed::{Daemon, ReplicaSet};
-use mongodb::bson::{Document, doc};
 
 use crate::launch::{Setup, seconds, watching};
+use crate::profile;
 use crate::report::{Bound, Row, Statistic, Unit};
 use crate::usage::{Memory, Work};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(30);
-/// Where the commands of the daemons are recorded. The server does not record
-/// the hello of the driver's monitors.
-const DATABASES: [&str; 2] = ["leasehold", "admin"];
 /// Renewals of a minute at the default renew_interval of 3 s, and one more
 /// for where the minute begins.
 const WRITES_MAX: f64 = 21.0;
@@ -57,13 +54,13 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     ];
     tokio::time::sleep(SETTLE).await;
     let primary = set.primary().await;
-    profile(&set, primary, true).await;
+    profile::record(&set, primary, true).await;
     let began_ns = leasehold_testbed::daemon::boottime_ns();
     let before: Vec<_> = trios.iter().map(Trio::work).collect();
     tokio::time::sleep(Duration::from_secs_f64(60.0 * minutes)).await;
     let after: Vec<_> = trios.iter().map(Trio::work).collect();
     let minutes = seconds(began_ns, leasehold_testbed::daemon::boottime_ns()) / 60.0;
-    profile(&set, primary, false).await;
+    profile::record(&set, primary, false).await;
 
     let mut rows = memory(&trios[0]);
     for ((trio, before), after) in trios.iter().zip(&before).zip(&after) {
@@ -109,35 +106,14 @@ fn cpu(trio: &Trio, before: &[Work], after: &[Work], minutes: f64) -> Vec<Row> {
     rows
 }
 
-/// Turns the recording of all commands on (after clearing it) or off.
-async fn profile(set: &ReplicaSet, primary: usize, on: bool) {
-    let client = direct(set, primary).await;
-    for name in DATABASES {
-        let database = client.database(name);
-        let level = if on { 2 } else { 0 };
-        if on {
-            let _ = database
-                .collection::<Document>("system.profile")
-                .drop()
-                .await;
-            // Room for the commands of some minutes; the default is 1 MB.
-            let create = doc! { "create": "system.profile", "capped": true, "size": 64 << 20 };
-            let made = database.run_command(create).await;
-            made.unwrap_or_else(|error| panic!("make the profile of {name}: {error}"));
-        }
-        let set = database.run_command(doc! { "profile": level }).await;
-        set.unwrap_or_else(|error| panic!("profile {name}: {error}"));
-    }
-}
-
 /// What the primary was asked by each daemon of `trio`, found by the name
 /// under which it connects. What nobody sends has its row too.
 async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64) -> Vec<Row> {
-    let client = direct(set, primary).await;
+    let client = profile::direct(set, primary).await;
     let mut counts = Vec::new();
     for daemon in &trio.daemons {
         let name = format!("leasehold/{}", daemon.identity());
-        counts.push(commands(&client, &name).await);
+        counts.push(profile::commands(&client, &name).await);
     }
     let writes: &[&str] = &["findAndModify", "insert", "update", "delete"];
     let reads: &[&str] = &["find", "aggregate", "count", "distinct"];
@@ -166,34 +142,4 @@ async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64)
         row("other commands", Some(0.0), &|name| !known.contains(&name));
     }
     rows
-}
-
-async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeMap<String, f64> {
-    let mut counts = BTreeMap::new();
-    for name in DATABASES {
-        let records = client
-            .database(name)
-            .collection::<Document>("system.profile");
-        let mut cursor = records
-            .find(doc! { "appName": app_name })
-            .await
-            .expect("the profile can be read");
-        while cursor.advance().await.expect("the profile can be read") {
-            let record = cursor
-                .deserialize_current()
-                .expect("a record is a document");
-            let command = record
-                .get_document("command")
-                .ok()
-                .and_then(|command| command.keys().next().cloned())
-                .unwrap_or_else(|| "unnamed".to_owned());
-            *counts.entry(command).or_insert(0.0) += 1.0;
-        }
-    }
-    counts
-}
-
-async fn direct(set: &ReplicaSet, index: usize) -> mongodb::Client {
-    let client = mongodb::Client::with_uri_str(set.direct_uri(index)).await;
-    client.expect("the address of a member is a connection string")
 }

@@ -11,20 +11,19 @@ use k8s_openapi::api::rbac::v1::Role;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use leasehold_testbed::daemon::sample;
-use leasehold_testbed::kubernetes::Credentials;
+use leasehold_testbed::kubernetes::Place;
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
 use serde_json::{Value, json};
 
-use crate::cluster::{Installed, eventually, patch_status};
+use crate::cluster::{Installed, eventually};
 use crate::policy::rights;
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// A pod and the daemon that runs as its sidecar.
 struct Sidecar {
-    pod: Pod,
     daemon: Daemon,
-    _credentials: Credentials,
+    place: Place,
 }
 
 /// What the downward API gives for one variable of the container.
@@ -37,23 +36,12 @@ fn downward(pod: &Pod, path: &str) -> String {
     }
 }
 
-/// Says as a kubelet does that the pod runs, is ready and has this address.
-async fn report_running(installed: &Installed, pod: &Pod, address: &str) {
-    let pods = installed.pods(installed.kubernetes.client());
-    let report = json!({"status": {
-        "phase": "Running",
-        "podIP": address,
-        "podIPs": [{"ip": address}],
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }});
-    let reported = patch_status(&pods, &pod.name_any(), report, false).await;
-    reported.unwrap();
-}
-
 async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> Sidecar {
     let pod = installed.pod(name).await;
-    report_running(installed, &pod, address).await;
-    let credentials = installed.kubernetes.credentials(&pod).await;
+    let kubernetes = &installed.kubernetes;
+    let running = kubernetes.report_running(&installed.namespace, &pod, address);
+    let place = kubernetes.place_of(running.await).await;
+    let pod = &place.pod;
     let container = &pod.spec.as_ref().unwrap().init_containers.as_ref().unwrap()[0];
     let flags = container.args.clone().unwrap();
     let lease = flags
@@ -76,8 +64,6 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> S
             builder = builder.flag(flag);
         }
     }
-    let mounted = credentials.directory().display();
-    builder = builder.flag(&format!("--kubernetes-credentials={mounted}"));
     for variable in container.env.as_deref().unwrap() {
         let source = variable
             .value_from
@@ -86,21 +72,18 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> S
             .field_ref
             .as_ref()
             .unwrap();
-        builder = builder.env(&variable.name, downward(&pod, &source.field_path));
+        builder = builder.env(&variable.name, downward(pod, &source.field_path));
     }
-    for (name, value) in installed.kubernetes.environment() {
-        builder = builder.env(&name, value);
-    }
+    let builder = place.mounted(builder, kubernetes.environment());
     Sidecar {
         daemon: builder.start(),
-        pod,
-        _credentials: credentials,
+        place,
     }
 }
 
 impl Sidecar {
     fn name(&self) -> String {
-        self.pod.name_any()
+        self.place.pod.name_any()
     }
 }
 
@@ -150,7 +133,7 @@ fn labels_service_and_events_follow_the_leader() {
         leads(&installed, "a", &[], "10.9.0.1").await;
         let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
         leads(&installed, "a", &["b"], "10.9.0.1").await;
-        elected(&installed, &first.pod).await;
+        elected(&installed, &first.place.pod).await;
         first.daemon.term();
         leads(&installed, "b", &[&first.name()], "10.9.0.2").await;
         assert!(second.daemon.leads());
@@ -221,10 +204,10 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
     let installed = Installed::new("minimal", &[SERVICE, demoting]).await;
     let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
     leads(&installed, "a", &[], "10.9.0.1").await;
-    elected(&installed, &first.pod).await;
+    elected(&installed, &first.place.pod).await;
     if let Some((resource, verb, _)) = missing {
         take_away(&installed, resource, verb).await;
-        let client = installed.client_of(&first.pod).await;
+        let client = installed.client_of(&first.place.pod).await;
         let right = format!("{verb} {resource}");
         eventually("the right is gone", async || {
             let rights = rights(client.clone(), &installed.namespace).await;
@@ -245,7 +228,7 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
         None => {
             // The killed one's pod still said leader.
             leads(&installed, "b", &["a"], "10.9.0.2").await;
-            elected(&installed, &second.pod).await;
+            elected(&installed, &second.place.pod).await;
             for surface in ["label", "event"] {
                 let count = failures(&installed, &second.daemon, surface).await;
                 assert_eq!(count, Some(0.0), "{surface}: {}", second.daemon.logs());

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
-use leasehold_testbed::kubernetes::Credentials;
+pub(crate) use leasehold_testbed::kubernetes::{Place, routed_to};
 use leasehold_testbed::{
     Daemon, DaemonBuilder, DaemonTimings, Kubernetes, Proxy, ReplicaSet, SharedSet,
 };
@@ -23,47 +23,18 @@ pub(crate) const LEASE: &str = "orders";
 /// The label of every test.
 pub(crate) const LABEL: &str = "leasehold.dev/orders";
 
+/// What the pods of every test have as their label `app`.
+const APP: &str = "orders";
+
 /// The slices of the Service of a test.
 pub(crate) const OF_SERVICE: &str = "kubernetes.io/service-name=leader";
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// Every right that a pod may need, and no other.
-const RIGHTS: &str = "
-kind: Role
-apiVersion: rbac.authorization.k8s.io/v1
-metadata: {name: leasehold}
-rules:
-- {apiGroups: [''], resources: [pods/status], verbs: [patch]}
-- {apiGroups: [''], resources: [pods], verbs: [list]}
-- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch]}
----
-kind: RoleBinding
-apiVersion: rbac.authorization.k8s.io/v1
-metadata: {name: leasehold}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leasehold}
-subjects: [{kind: ServiceAccount, name: default}]
-";
-
-const SERVICE: &str = "
-kind: Service
-apiVersion: v1
-metadata: {name: leader}
-spec:
-  selector: {app: orders, leasehold.dev/orders: leader}
-  ports: [{port: 80}]
-";
-
 pub(crate) struct Cluster {
     pub(crate) kubernetes: Arc<Kubernetes>,
     pub(crate) namespace: String,
     set: Arc<ReplicaSet>,
-}
-
-/// A pod and what a process in it authenticates with.
-pub(crate) struct Place {
-    pub(crate) pod: Pod,
-    pub(crate) credentials: Credentials,
 }
 
 impl Cluster {
@@ -86,22 +57,17 @@ impl Cluster {
     }
 
     pub(crate) async fn grant(&self) {
-        self.kubernetes.apply(&self.namespace, RIGHTS).await;
+        self.kubernetes.grant(&self.namespace).await;
     }
 
     /// Routes to the pod with the label `leader`.
     pub(crate) async fn service(&self) {
-        self.kubernetes.apply(&self.namespace, SERVICE).await;
+        let route = self.kubernetes.route_to_leader(&self.namespace, APP, LABEL);
+        route.await;
     }
 
     pub(crate) async fn place(&self, name: &str) -> Place {
-        let labels = [("app", "orders")];
-        let pod = self
-            .kubernetes
-            .pod(&self.namespace, name, &labels, "default")
-            .await;
-        let credentials = self.kubernetes.credentials(&pod).await;
-        Place { pod, credentials }
+        self.kubernetes.place(&self.namespace, name, APP).await
     }
 
     /// A daemon in a pod: lease of 6 s, immediate hand-off.
@@ -115,25 +81,14 @@ impl Cluster {
     }
 
     fn candidate_at(&self, place: &Place, environment: [(String, String); 2]) -> DaemonBuilder {
-        let name = place.pod.name_any();
-        let mut builder = Daemon::builder(PROGRAM)
+        let builder = Daemon::builder(PROGRAM)
             .lease(LEASE)
-            .identity(&name)
+            .identity(&place.pod.name_any())
             .uri(&self.set.uri())
             .timings(DaemonTimings::DEMO)
             .flag("--lease-handoff-delay=0s")
-            .flag(&format!("--mongodb-database={}", self.namespace))
-            .flag("--kubernetes-enabled=on")
-            .flag(&format!(
-                "--kubernetes-credentials={}",
-                place.credentials.directory().display()
-            ))
-            .env("POD_NAME", name.as_str())
-            .env("POD_UID", place.pod.uid().unwrap());
-        for (name, value) in environment {
-            builder = builder.env(&name, value);
-        }
-        builder
+            .flag(&format!("--mongodb-database={}", self.namespace));
+        place.sidecar(builder, environment)
     }
 
     /// A proxy in front of the store.
@@ -190,17 +145,6 @@ impl Cluster {
     pub(crate) fn slices(&self) -> Api<EndpointSlice> {
         Api::namespaced(self.kubernetes.client(), &self.namespace)
     }
-}
-
-/// The names of the pods that a slice routes to.
-pub(crate) fn routed_to(slice: &EndpointSlice) -> Vec<String> {
-    let ready = slice.endpoints.iter().filter(|endpoint| {
-        let conditions = endpoint.conditions.as_ref();
-        conditions.and_then(|c| c.ready).unwrap_or(true)
-    });
-    ready
-        .filter_map(|endpoint| endpoint.target_ref.as_ref()?.name.clone())
-        .collect()
 }
 
 /// Polls until `condition` holds, and says how long that took.

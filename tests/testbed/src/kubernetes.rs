@@ -8,6 +8,7 @@
 mod control_plane;
 mod credentials;
 mod manifest;
+mod place;
 mod pod;
 mod programs;
 
@@ -25,6 +26,7 @@ use crate::Proxy;
 use control_plane::ControlPlane;
 
 pub use credentials::Credentials;
+pub use place::{Place, routed_to};
 pub use programs::kubernetes_programs;
 
 /// What the controllers do takes milliseconds; a machine that is busy with
@@ -212,8 +214,55 @@ impl Kubernetes {
         let pod = pod::on_node(node, name, labels, service_account);
         self.create(&pods, &pod).await;
         let number = self.pods.fetch_add(1, Ordering::Relaxed);
-        let reported = pod::report_running(&pods, name, number).await;
-        reported.unwrap_or_else(|error| panic!("report pod {name}: {error}"))
+        self.report_running(namespace, &pod, &pod::address(number))
+            .await
+    }
+
+    /// Says as a kubelet does that a pod runs, is ready and has this address.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    pub async fn report_running(&self, namespace: &str, pod: &Pod, address: &str) -> Pod {
+        let pods = Api::namespaced(self.client(), namespace);
+        let reported = pod::report_running(&pods, pod, address).await;
+        reported.unwrap_or_else(|error| panic!("report {:?}: {error}", pod.metadata.name))
+    }
+
+    /// A [`pod`](Self::pod) of `app` with the rights of its namespace, and its
+    /// [`credentials`](Self::credentials).
+    ///
+    /// # Panics
+    /// As those.
+    pub async fn place(&self, namespace: &str, name: &str, app: &str) -> Place {
+        let labels = [("app", app)];
+        let pod = self.pod(namespace, name, &labels, "default").await;
+        self.place_of(pod).await
+    }
+
+    /// As [`place`](Self::place), of a pod that is there.
+    ///
+    /// # Panics
+    /// As [`credentials`](Self::credentials).
+    pub async fn place_of(&self, pod: Pod) -> Place {
+        let credentials = self.credentials(&pod).await;
+        Place { pod, credentials }
+    }
+
+    /// Gives the pods of a namespace every right that a sidecar may need.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    pub async fn grant(&self, namespace: &str) {
+        self.apply(namespace, place::RIGHTS).await;
+    }
+
+    /// Makes the Service `leader`, which routes to the pods of `app` whose
+    /// `label` is `leader`.
+    ///
+    /// # Panics
+    /// When the API server refuses it.
+    pub async fn route_to_leader(&self, namespace: &str, app: &str, label: &str) {
+        self.apply(namespace, &place::service(app, label)).await;
     }
 
     /// What a projected volume gives a pod to authenticate with.

@@ -16,6 +16,7 @@
 
 pub mod certificates;
 pub mod daemon;
+pub mod etcd;
 pub mod faketime;
 mod http;
 pub mod kubernetes;
@@ -33,6 +34,7 @@ pub mod witness;
 
 pub use certificates::Certificates;
 pub use daemon::{Daemon, DaemonBuilder, DaemonTimings};
+pub use etcd::Etcd;
 pub use faketime::{FakeClock, JumpingClock};
 pub use kubernetes::{Credentials, Kubernetes};
 pub use mongod::mongod_binary;

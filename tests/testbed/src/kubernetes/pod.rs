@@ -1,6 +1,7 @@
 //! Pods, and what a kubelet reports of them.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use kube::ResourceExt;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use serde_json::json;
 
@@ -41,31 +42,36 @@ pub(super) fn on_node(
     }
 }
 
-/// Says that it runs, is ready, and has the address that goes with `number`.
+/// Says that it runs, is ready, and has this address.
 pub(super) async fn report_running(
     pods: &Api<Pod>,
-    name: &str,
-    number: u32,
+    pod: &Pod,
+    address: &str,
 ) -> Result<Pod, kube::Error> {
-    let address = address(number);
     let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"]
         .map(|kind| json!({ "type": kind, "status": "True" }));
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let statuses = containers.map(|container| {
+        let image = container.image.as_deref().unwrap_or_default();
+        json!({
+            "name": container.name, "image": image, "imageID": image, "restartCount": 0,
+            "ready": true, "started": true, "state": { "running": {} },
+        })
+    });
     let report = json!({ "status": {
         "phase": "Running",
         "conditions": conditions,
         "podIP": address,
         "podIPs": [{ "ip": address }],
-        "containerStatuses": [{
-            "name": CONTAINER, "image": IMAGE, "imageID": IMAGE, "restartCount": 0,
-            "ready": true, "started": true, "state": { "running": {} },
-        }],
+        "containerStatuses": statuses.collect::<Vec<_>>(),
     }});
     let parameters = PatchParams::default();
-    pods.patch_status(name, &parameters, &Patch::Strategic(report))
+    pods.patch_status(&pod.name_any(), &parameters, &Patch::Strategic(report))
         .await
 }
 
-fn address(number: u32) -> String {
+/// The address that goes with a number.
+pub(super) fn address(number: u32) -> String {
     let network = number / ADDRESSES_IN_NETWORK;
     let host = number % ADDRESSES_IN_NETWORK + 1;
     assert!(network < 256, "the pods' network is full");

@@ -1,0 +1,63 @@
+//! What a primary was asked, by its own account: the server's profiler.
+
+use std::collections::BTreeMap;
+
+use leasehold_testbed::ReplicaSet;
+use mongodb::bson::{Document, doc};
+
+/// Where the commands are recorded. The server does not record
+/// the hello of the driver's monitors.
+const DATABASES: [&str; 2] = ["leasehold", "admin"];
+
+/// Turns the recording of all commands on (after clearing it) or off.
+pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
+    let client = direct(set, primary).await;
+    for name in DATABASES {
+        let database = client.database(name);
+        let level = if on { 2 } else { 0 };
+        if on {
+            let _ = database
+                .collection::<Document>("system.profile")
+                .drop()
+                .await;
+            // Room for the commands of some minutes; the default is 1 MB.
+            let create = doc! { "create": "system.profile", "capped": true, "size": 64 << 20 };
+            let made = database.run_command(create).await;
+            made.unwrap_or_else(|error| panic!("make the profile of {name}: {error}"));
+        }
+        let set = database.run_command(doc! { "profile": level }).await;
+        set.unwrap_or_else(|error| panic!("profile {name}: {error}"));
+    }
+}
+
+/// How often each command came from the program that connects under this name.
+pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeMap<String, f64> {
+    let mut counts = BTreeMap::new();
+    for name in DATABASES {
+        let records = client
+            .database(name)
+            .collection::<Document>("system.profile");
+        let mut cursor = records
+            .find(doc! { "appName": app_name })
+            .await
+            .expect("the profile can be read");
+        while cursor.advance().await.expect("the profile can be read") {
+            let record = cursor
+                .deserialize_current()
+                .expect("a record is a document");
+            let command = record
+                .get_document("command")
+                .ok()
+                .and_then(|command| command.keys().next().cloned())
+                .unwrap_or_else(|| "unnamed".to_owned());
+            *counts.entry(command).or_insert(0.0) += 1.0;
+        }
+    }
+    counts
+}
+
+/// A client of one member alone.
+pub(crate) async fn direct(set: &ReplicaSet, index: usize) -> mongodb::Client {
+    let client = mongodb::Client::with_uri_str(set.direct_uri(index)).await;
+    client.expect("the address of a member is a connection string")
+}

@@ -1,0 +1,39 @@
+//! findAndModify with upsert: it matches what is expired or already mine, so
+//! the same owner may enter again; what somebody else holds gives a duplicate
+//! key, and the caller polls.
+
+use mongodb::bson::{DateTime, doc};
+use mongodb::error::Result;
+
+use super::{HandMade, Terms, from_now, inserted};
+
+pub(crate) struct FindAndModify(pub(crate) Terms);
+
+impl HandMade for FindAndModify {
+    async fn acquire(&mut self) -> Result<bool> {
+        let Terms {
+            collection,
+            name,
+            owner,
+            life,
+        } = &self.0;
+        let free_or_mine = doc! { "_id": name, "$or": [
+            { "expireAt": { "$lt": DateTime::now() } }, { "owner": owner },
+        ] };
+        let take = doc! { "$set": { "owner": owner, "expireAt": from_now(*life) } };
+        let taken = collection.find_one_and_update(free_or_mine, take);
+        inserted(taken.upsert(true).await)
+    }
+
+    async fn extend(&self) -> Result<()> {
+        let mine = doc! { "_id": &self.0.name, "owner": &self.0.owner };
+        let later = doc! { "$set": { "expireAt": from_now(self.0.life) } };
+        self.0.collection.update_one(mine, later).await?;
+        Ok(())
+    }
+
+    async fn release(&self) -> Result<bool> {
+        let mine = doc! { "_id": &self.0.name, "owner": &self.0.owner };
+        Ok(self.0.collection.delete_one(mine).await?.deleted_count == 1)
+    }
+}

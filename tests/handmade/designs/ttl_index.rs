@@ -1,0 +1,42 @@
+//! The lock is a document that exists; a TTL index removes it when its time is
+//! up. Each lock has a life of its own, extended while the work goes on.
+
+use mongodb::IndexModel;
+use mongodb::bson::doc;
+use mongodb::error::Result;
+use mongodb::options::IndexOptions;
+use std::time::Duration;
+
+use super::{HandMade, Terms, from_now, inserted};
+
+pub(crate) struct TtlIndex(pub(crate) Terms);
+
+impl HandMade for TtlIndex {
+    async fn acquire(&mut self) -> Result<bool> {
+        let Terms {
+            collection,
+            name,
+            owner,
+            life,
+        } = &self.0;
+        let options = IndexOptions::builder().expire_after(Duration::ZERO).build();
+        let index = IndexModel::builder().keys(doc! { "expireAt": 1 });
+        collection
+            .create_index(index.options(options).build())
+            .await?;
+        let lock = doc! { "_id": name, "owner": owner, "expireAt": from_now(*life) };
+        inserted(collection.insert_one(lock).await)
+    }
+
+    async fn extend(&self) -> Result<()> {
+        let mine = doc! { "_id": &self.0.name, "owner": &self.0.owner };
+        let later = doc! { "$set": { "expireAt": from_now(self.0.life) } };
+        self.0.collection.update_one(mine, later).await?;
+        Ok(())
+    }
+
+    async fn release(&self) -> Result<bool> {
+        let mine = doc! { "_id": &self.0.name, "owner": &self.0.owner };
+        Ok(self.0.collection.delete_one(mine).await?.deleted_count == 1)
+    }
+}

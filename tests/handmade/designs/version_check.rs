@@ -1,0 +1,41 @@
+//! No lock at all: read a version, do the work, and write only if the version
+//! is still the same. Right for work that *is* that write; here, as often, the
+//! work also does something outside of the document.
+
+use mongodb::bson::doc;
+use mongodb::error::Result;
+
+use super::{HandMade, Terms, inserted};
+
+pub(crate) struct VersionCheck {
+    pub(crate) terms: Terms,
+    pub(crate) version: i64,
+}
+
+impl HandMade for VersionCheck {
+    async fn acquire(&mut self) -> Result<bool> {
+        let Terms {
+            collection, name, ..
+        } = &self.terms;
+        inserted(
+            collection
+                .insert_one(doc! { "_id": name, "version": 0_i64 })
+                .await,
+        )?;
+        let found = collection.find_one(doc! { "_id": name }).await?;
+        let version = found.and_then(|found| found.get_i64("version").ok());
+        self.version = version.unwrap_or_default();
+        Ok(true)
+    }
+
+    async fn extend(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn release(&self) -> Result<bool> {
+        let unchanged = doc! { "_id": &self.terms.name, "version": self.version };
+        let next = doc! { "$inc": { "version": 1_i64 } };
+        let written = self.terms.collection.update_one(unchanged, next).await?;
+        Ok(written.matched_count == 1)
+    }
+}

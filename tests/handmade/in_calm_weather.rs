@@ -1,0 +1,64 @@
+//! Goal: the designs are no straw men: without a fault they exclude, and the
+//! scenes in which they break are scenes in which a lock that holds is seen to.
+//! Method: three contenders of each, whose work is short, one after the other;
+//! nobody acts again after another one did. Then work that outlasts the expiry
+//! of a lock that is extended.
+
+use futures_util::future::join_all;
+use leasehold_testbed::process::exit_code;
+use leasehold_testbed::run;
+
+use crate::client;
+use crate::designs::Design;
+use crate::journal::returns;
+use crate::scene::{AT_WORK, ByHand, LONG, Scene, outlast};
+
+#[test]
+fn each_design_excludes() {
+    client::obey();
+    run(async {
+        let designs = [
+            Design::TtlIndex,
+            Design::LockedAt,
+            Design::FindAndModify,
+            Design::Counter { slots: 1 },
+            Design::Pessimistic,
+        ];
+        for design in designs {
+            let scene = Scene::new(ByHand::extended(design)).await;
+            let mut contenders = ["a", "b", "c"]
+                .map(|name| (name, scene.start(name)))
+                .into_iter()
+                .collect::<Vec<_>>();
+            // Whoever comes first works for a while and ends.
+            while !contenders.is_empty() {
+                let at_work = scene.first_at_work(&contenders).await;
+                let (name, client) = contenders.remove(at_work);
+                scene.acts_more(name, AT_WORK).await;
+                scene.finish(name);
+                let status = client.wait(LONG).await.expect("its work is over");
+                assert_eq!(exit_code(status), 0, "{design:?}: {}", scene.tell());
+            }
+            let acts = scene.journal.acts();
+            assert_eq!(returns(&acts), 0, "{design:?}: {}", scene.tell());
+        }
+    });
+}
+
+#[test]
+fn an_extended_lock_keeps_others_out_of_the_scene() {
+    run(async {
+        let designs = [
+            Design::TtlIndex,
+            Design::LockedAt,
+            Design::FindAndModify,
+            Design::Counter { slots: 1 },
+        ];
+        join_all(designs.map(async |design| {
+            let scene = Scene::new(ByHand::extended(design)).await;
+            let came = outlast(&scene).await;
+            assert!(!came, "{design:?}: {}", scene.tell());
+        }))
+        .await;
+    });
+}

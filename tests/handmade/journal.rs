@@ -1,0 +1,104 @@
+//! What those who held a lock did, in the order in which they did it: each act
+//! is one line appended to a file.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const POLL: Duration = Duration::from_millis(5);
+
+/// A file of acts, each with its time since boot and its owner.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+}
+
+/// One act.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Act {
+    /// CLOCK_BOOTTIME, to 10 ms, for people; the order is that of the lines.
+    pub(crate) at: f64,
+    pub(crate) owner: String,
+}
+
+impl Journal {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        std::fs::write(&path, "").expect("a journal can be made");
+        Self { path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn acts(&self) -> Vec<Act> {
+        let text = std::fs::read_to_string(&self.path).expect("the journal can be read");
+        // The last line may be half written.
+        let lines = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
+        let act = |line: &str| {
+            let (at, owner) = line.trim().split_once(' ')?;
+            let (at, owner) = (at.parse().ok()?, owner.to_owned());
+            Some(Act { at, owner })
+        };
+        lines
+            .map(|line| act(line).unwrap_or_else(|| panic!("no act: {line:?}")))
+            .collect()
+    }
+
+    /// How often this owner has acted.
+    pub(crate) fn count(&self, owner: &str) -> usize {
+        let acts = self.acts();
+        acts.iter().filter(|act| act.owner == owner).count()
+    }
+
+    /// How often the first owner acted after the second one had begun.
+    pub(crate) fn after_the_next_began(&self, owner: &str, next: &str) -> usize {
+        acts_after(&self.acts(), owner, next)
+    }
+
+    /// Waits until this owner has acted so many times; whether it did in time.
+    pub(crate) async fn reaches(&self, owner: &str, count: usize, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while self.count(owner) < count {
+            if Instant::now() > end {
+                return false;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        true
+    }
+}
+
+fn acts_after(acts: &[Act], owner: &str, next: &str) -> usize {
+    let began = acts.iter().position(|act| act.owner == next);
+    let after = &acts[began.unwrap_or(acts.len())..];
+    after.iter().filter(|act| act.owner == owner).count()
+}
+
+/// How often the acting owner changed to one that had acted before: 0 where
+/// each acted once, without a break.
+pub(crate) fn returns(acts: &[Act]) -> usize {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut returns = 0;
+    for act in acts {
+        if seen.last() != Some(&act.owner.as_str()) {
+            returns += usize::from(seen.contains(&act.owner.as_str()));
+            seen.push(&act.owner);
+        }
+    }
+    returns
+}
+
+#[test]
+fn acts_of_two_at_once_are_counted_and_acts_in_turn_are_not() {
+    let acts = |owners: &str| -> Vec<Act> {
+        let act = |owner: char| Act {
+            at: 0.0,
+            owner: owner.to_string(),
+        };
+        owners.chars().map(act).collect()
+    };
+    assert_eq!(acts_after(&acts("aabb"), "a", "b"), 0);
+    assert_eq!(acts_after(&acts("aababa"), "a", "b"), 2);
+    assert_eq!(returns(&acts("aabbc")), 0);
+    assert_eq!(returns(&acts("aababc")), 2);
+}

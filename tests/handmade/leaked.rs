@@ -1,0 +1,44 @@
+//! Goal: what a holder that died leaves behind.
+//! Method: SIGKILL of one client, and its work ends with it.
+
+use std::time::Duration;
+
+use leasehold_testbed::process::exit_code;
+use leasehold_testbed::run;
+
+use crate::client::NOT_ACQUIRED;
+use crate::designs::Design;
+use crate::scene::{AT_WORK, ByHand, LONG, Scene, die_beside_another};
+
+/// Nobody knows whose count is whose, so the expiry is that of all: as long as
+/// one extends it, the dead one's place is taken.
+#[test]
+fn a_counter_never_gets_the_place_of_a_dead_holder_back_while_another_lives() {
+    run(async {
+        let scene = Scene::new(ByHand::extended(Design::Counter { slots: 2 })).await;
+        let came = die_beside_another(&scene).await;
+        assert!(!came, "the counter freed a place: {}", scene.tell());
+        scene.acts_more("b", 1).await;
+    });
+}
+
+/// Without an expiry each acquire time-out passes, for ever.
+#[test]
+fn a_lock_without_expiry_stays_with_the_dead() {
+    run(async {
+        let means = ByHand {
+            wait: Duration::from_secs(3),
+            ..ByHand::extended(Design::Pessimistic)
+        };
+        let scene = Scene::new(means).await;
+        let a = scene.start("a");
+        scene.acts_more("a", AT_WORK).await;
+        a.kill();
+        scene.finish("a");
+        for name in ["b", "c"] {
+            let status = scene.start(name).wait(LONG).await.expect("it gives up");
+            assert_eq!(exit_code(status), i32::from(NOT_ACQUIRED));
+            assert_eq!(scene.journal.count(name), 0, "{}", scene.tell());
+        }
+    });
+}

@@ -1,0 +1,37 @@
+//! Goal: a pause of the client that keeps a lock leaves two owners at work,
+//! although the client would have extended the lock in time.
+//! Method: SIGSTOP of the client of `a`, whose command goes on; `b` comes when
+//! the lock has expired; both act.
+
+use leasehold_testbed::run;
+
+use crate::designs::Design;
+use crate::scene::{AT_WORK, ByHand, Scene, pause};
+
+async fn both_act(design: Design) {
+    let scene = Scene::new(ByHand::extended(design)).await;
+    let _contenders = pause(&scene).await;
+    scene.acts_more("a", AT_WORK).await;
+    let beside = scene.journal.after_the_next_began("a", "b");
+    assert!(beside >= AT_WORK, "{design:?} held: {}", scene.tell());
+}
+
+#[test]
+fn of_a_document_with_a_ttl_index_leaves_two_owners() {
+    run(both_act(Design::TtlIndex));
+}
+
+#[test]
+fn of_a_locked_at_time_out_leaves_two_owners() {
+    run(both_act(Design::LockedAt));
+}
+
+#[test]
+fn of_a_find_and_modify_lock_leaves_two_owners() {
+    run(both_act(Design::FindAndModify));
+}
+
+#[test]
+fn of_a_counter_of_one_leaves_two_owners() {
+    run(both_act(Design::Counter { slots: 1 }));
+}

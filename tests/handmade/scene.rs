@@ -1,0 +1,268 @@
+//! A lock, those who contend for it, and what they did while they held it. The
+//! means of locking is a parameter: the same scene for a hand-made lock and
+//! for any other that runs a command under a lock.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{FakeClock, Launch, Process, ReplicaSet, Scratch, SharedSet};
+
+use crate::client::Order;
+use crate::designs::Design;
+use crate::journal::Journal;
+
+/// Ends as soon as what is waited for is so; this long only when it never is.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// For how long a hand-made lock is taken: short for a test, and several times
+/// what a busy machine makes an extension wait.
+pub(crate) const LIFE: Duration = Duration::from_secs(2);
+/// So many acts (half a second of work) are no straggler.
+pub(crate) const AT_WORK: usize = 20;
+
+const POLL: Duration = Duration::from_millis(5);
+
+/// Acts until it is told to stop, or its scene is over, and at most for some
+/// minutes: $0 is the journal, $1 the owner, $2 the file that keeps it going.
+const WORK: &str = r#"
+i=0
+while [ -e "$2" ] && [ "$i" -lt 6000 ]; do
+    read -r now rest < /proc/uptime
+    echo "$now $1" >> "$0"
+    i=$((i + 1))
+    sleep 0.02
+done"#;
+
+static SET: SharedSet = SharedSet::new(|| {
+    // The TTL monitor looks each second instead of each minute.
+    ReplicaSet::builder().parameter("ttlMonitorSleepSecs=1")
+});
+
+/// Where a contender finds the lock.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) uri: String,
+    pub(crate) database: String,
+    pub(crate) lock: String,
+    /// For files of its own.
+    pub(crate) directory: PathBuf,
+}
+
+/// A way to run a command under a lock.
+pub(crate) trait Means {
+    /// The process of `owner`, which runs `command` while it holds the lock.
+    fn launch(&self, place: &Place, owner: &str, command: Vec<String>) -> Launch;
+}
+
+/// A hand-made lock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByHand {
+    pub(crate) design: Design,
+    /// Whether its expiry is put off while the work goes on.
+    pub(crate) extend: bool,
+    /// For how long it tries.
+    pub(crate) wait: Duration,
+}
+
+impl ByHand {
+    pub(crate) fn extended(design: Design) -> Self {
+        Self {
+            design,
+            extend: true,
+            wait: LONG,
+        }
+    }
+
+    pub(crate) fn not_extended(design: Design) -> Self {
+        Self {
+            extend: false,
+            ..Self::extended(design)
+        }
+    }
+}
+
+impl Means for ByHand {
+    fn launch(&self, place: &Place, owner: &str, command: Vec<String>) -> Launch {
+        let order = Order {
+            design: self.design,
+            uri: place.uri.clone(),
+            database: place.database.clone(),
+            name: place.lock.clone(),
+            owner: owner.to_owned(),
+            life: LIFE,
+            extend: self.extend,
+            wait: self.wait,
+            command,
+        };
+        order.launch()
+    }
+}
+
+/// One lock and its contenders.
+pub(crate) struct Scene<M> {
+    means: M,
+    place: Place,
+    pub(crate) journal: Journal,
+    scratch: Scratch,
+    set: Arc<ReplicaSet>,
+}
+
+impl<M: Means> Scene<M> {
+    /// On the set that the tests share.
+    pub(crate) async fn new(means: M) -> Self {
+        Self::on(SET.get().await, means)
+    }
+
+    pub(crate) fn on(set: Arc<ReplicaSet>, means: M) -> Self {
+        static SCENES: AtomicUsize = AtomicUsize::new(1);
+        let number = SCENES.fetch_add(1, Ordering::Relaxed);
+        let scratch = Scratch::new();
+        Self {
+            means,
+            place: Place {
+                uri: set.uri(),
+                database: format!("scene_{number}"),
+                lock: "nightly-report".to_owned(),
+                directory: scratch.path().to_owned(),
+            },
+            journal: Journal::new(scratch.path().join("journal")),
+            scratch,
+            set,
+        }
+    }
+
+    pub(crate) fn set(&self) -> &ReplicaSet {
+        &self.set
+    }
+
+    /// Starts a contender. Its work goes on until [`finish`](Self::finish).
+    pub(crate) fn start(&self, owner: &str) -> Process {
+        self.start_as(owner, owner, None)
+    }
+
+    /// Starts one that acts in the journal under another name than it has as
+    /// the owner of the lock.
+    pub(crate) fn start_as(&self, owner: &str, actor: &str, clock: Option<&FakeClock>) -> Process {
+        self.start_by(&self.means, owner, actor, clock)
+    }
+
+    /// Starts one that has other means than the rest.
+    pub(crate) fn start_by(
+        &self,
+        means: &impl Means,
+        owner: &str,
+        actor: &str,
+        clock: Option<&FakeClock>,
+    ) -> Process {
+        let keeps_going = self.scratch.path().join(actor);
+        std::fs::write(&keeps_going, "").expect("a file can be written");
+        let journal = self.journal.path().display().to_string();
+        let command = ["/bin/sh", "-c", WORK, &journal, actor].map(str::to_owned);
+        let mut command = command.to_vec();
+        command.push(keeps_going.display().to_string());
+        let mut launch = means
+            .launch(&self.place, owner, command)
+            .stderr(self.scratch.path().join(format!("{actor}.log")));
+        for (name, value) in clock.map_or(&[][..], FakeClock::variables) {
+            launch = launch.env(name, value);
+        }
+        launch.start().unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// Waits until one of these acts; which.
+    pub(crate) async fn first_at_work(&self, contenders: &[(&str, Process)]) -> usize {
+        let end = Instant::now() + LONG;
+        loop {
+            let acts = |(name, _): &(&str, Process)| self.journal.count(name) > 0;
+            if let Some(index) = contenders.iter().position(acts) {
+                return index;
+            }
+            assert!(Instant::now() < end, "nobody acts: {}", self.tell());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Ends the work of a contender.
+    pub(crate) fn finish(&self, actor: &str) {
+        std::fs::remove_file(self.scratch.path().join(actor)).expect("it was at work");
+    }
+
+    /// Waits until `actor` has acted so many times more than by now.
+    pub(crate) async fn acts_more(&self, actor: &str, more: usize) {
+        let count = self.journal.count(actor) + more;
+        let reached = self.journal.reaches(actor, count, LONG).await;
+        assert!(reached, "{actor} does not act: {}", self.tell());
+    }
+
+    /// The journal in short, and what the contenders said.
+    pub(crate) fn tell(&self) -> String {
+        let mut text = String::new();
+        for act in self.journal.acts() {
+            if !text.ends_with(&act.owner) {
+                text += &format!(" {:.2}:{}", act.at, act.owner);
+            }
+        }
+        for entry in std::fs::read_dir(self.scratch.path()).into_iter().flatten() {
+            let path = entry.expect("the directory can be read").path();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                let log = std::fs::read_to_string(&path).unwrap_or_default();
+                text += &format!("\n{}:\n{log}", path.display());
+            }
+        }
+        text
+    }
+}
+
+/// The client of `a` is paused while its work goes on; `b` comes. Ends when `b`
+/// is at work.
+pub(crate) async fn pause<M: Means>(scene: &Scene<M>) -> (Process, Process) {
+    let a = scene.start("a");
+    scene.acts_more("a", AT_WORK).await;
+    a.stop();
+    let b = scene.start("b");
+    scene.acts_more("b", AT_WORK).await;
+    (a, b)
+}
+
+/// The work of `a` takes several times as long as the lock is taken for; `b`
+/// comes. Says whether `b` came to work beside it.
+pub(crate) async fn outlast<M: Means>(scene: &Scene<M>) -> bool {
+    let _a = scene.start("a");
+    scene.acts_more("a", AT_WORK).await;
+    let _b = scene.start("b");
+    let came = scene.journal.reaches("b", AT_WORK, 3 * LIFE).await;
+    if came {
+        scene.acts_more("a", AT_WORK).await;
+    }
+    came
+}
+
+/// `a` holds and extends the lock; `b` comes, and one of them has a wrong wall
+/// clock. Says whether `b` came to work while `a` was.
+pub(crate) async fn skew<M: Means>(
+    scene: &Scene<M>,
+    clock_of_a: Option<&FakeClock>,
+    clock_of_b: Option<&FakeClock>,
+) -> bool {
+    let _a = scene.start_as("a", "a", clock_of_a);
+    scene.acts_more("a", AT_WORK).await;
+    let _b = scene.start_as("b", "b", clock_of_b);
+    let came = scene.journal.reaches("b", AT_WORK, 3 * LIFE).await;
+    if came {
+        scene.acts_more("a", AT_WORK).await;
+    }
+    came
+}
+
+/// Two may hold; `a` dies with its lock, `b` goes on, and `c` comes. Says
+/// whether `c` came to work beside `b` within several times the life of a lock.
+pub(crate) async fn die_beside_another<M: Means>(scene: &Scene<M>) -> bool {
+    let (a, _b) = (scene.start("a"), scene.start("b"));
+    scene.acts_more("a", AT_WORK).await;
+    scene.acts_more("b", AT_WORK).await;
+    a.kill();
+    scene.finish("a");
+    let _c = scene.start("c");
+    scene.journal.reaches("c", AT_WORK, 5 * LIFE).await
+}

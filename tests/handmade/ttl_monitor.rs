@@ -1,0 +1,51 @@
+//! Goal: a TTL index frees a dead holder's lock late, by up to the pause of the
+//! TTL monitor: a minute by default, ten seconds here.
+//! Method: the lock is taken right after the monitor has passed, and its holder
+//! killed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{ReplicaSet, run};
+use mongodb::bson::doc;
+
+use crate::designs::Design;
+use crate::scene::{ByHand, LIFE, LONG, Scene};
+
+const PAUSE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(20);
+
+async fn passes(set: &ReplicaSet) -> i64 {
+    let status = set.command(0, doc! { "serverStatus": 1 }).await;
+    let status = status.expect("the member answers");
+    let metrics = status.get_document("metrics");
+    let ttl = metrics.and_then(|metrics| metrics.get_document("ttl"));
+    let passes = ttl.and_then(|ttl| ttl.get_i64("passes"));
+    passes.expect("it counts its passes")
+}
+
+#[test]
+fn a_dead_holders_document_stays_until_the_monitor_comes() {
+    run(async {
+        let seconds = format!("ttlMonitorSleepSecs={}", PAUSE.as_secs());
+        let builder = ReplicaSet::builder().members(1).parameter(&seconds);
+        let set = Arc::new(builder.start().await);
+        let scene = Scene::on(set, ByHand::extended(Design::TtlIndex));
+        let before = passes(scene.set()).await;
+        let end = Instant::now() + LONG;
+        while passes(scene.set()).await == before {
+            assert!(Instant::now() < end, "the TTL monitor does not pass");
+            tokio::time::sleep(POLL).await;
+        }
+        let a = scene.start("a");
+        scene.acts_more("a", 1).await;
+        a.kill();
+        scene.finish("a");
+        let killed = Instant::now();
+        let _b = scene.start("b");
+        scene.acts_more("b", 1).await;
+        let late = killed.elapsed().saturating_sub(LIFE);
+        // Half of it: starts on a busy machine take their time.
+        assert!(late > PAUSE / 2, "only {late:?} late: {}", scene.tell());
+    });
+}

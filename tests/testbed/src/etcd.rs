@@ -1,0 +1,134 @@
+//! A private etcd cluster, to measure against: loopback ports, data in memory
+//! where there is room, ends with the process that started it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::http;
+use crate::kubernetes::kubernetes_programs;
+use crate::{Failure, Launch, Process, ReservedPort, Scratch};
+
+/// Three members elect within 2 s on idle cores.
+const START_DEADLINE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A running cluster.
+#[derive(Debug)]
+pub struct Etcd {
+    // Fields are dropped in this order: nothing loses what it writes to first.
+    members: Vec<Process>,
+    ports: Vec<[ReservedPort; 2]>,
+    scratch: Scratch,
+}
+
+impl Etcd {
+    /// Starts a cluster and waits until every member is healthy.
+    ///
+    /// # Panics
+    /// When it does not start, with the reason.
+    pub async fn start(count: usize) -> Self {
+        let programs = kubernetes_programs().unwrap_or_else(|failure| panic!("{failure}"));
+        let scratch = Scratch::new();
+        let ports: Vec<_> = (0..count)
+            .map(|_| [ReservedPort::new(), ReservedPort::new()])
+            .collect();
+        let member = |index| {
+            let launch = Launch::new(programs.join("etcd"))
+                .arguments(flags(scratch.path(), &ports, index))
+                .stderr(log(scratch.path(), index));
+            let started = launch.start();
+            started.unwrap_or_else(|failure| panic!("{failure}"))
+        };
+        let etcd = Self {
+            members: (0..count).map(member).collect(),
+            ports,
+            scratch,
+        };
+        etcd.healthy().await;
+        etcd
+    }
+
+    /// The addresses of all members, as `etcdctl --endpoints` takes them.
+    pub fn endpoints(&self) -> String {
+        let urls: Vec<_> = self.ports.iter().map(|[client, _]| url(client)).collect();
+        urls.join(",")
+    }
+
+    async fn healthy(&self) {
+        let end = Instant::now() + START_DEADLINE;
+        for (index, [client, _]) in self.ports.iter().enumerate() {
+            loop {
+                let answer = http::request(client.number(), "GET", "/health", &[]).await;
+                if matches!(answer, Ok((200, _))) {
+                    break;
+                }
+                let ended = self.members[index].exit_status().is_some();
+                if ended || Instant::now() > end {
+                    let log = std::fs::read_to_string(log(self.scratch.path(), index));
+                    panic!("etcd does not start:\n{}", log.unwrap_or_default());
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        // All at once: then they die side by side.
+        for member in &self.members {
+            member.signal(Signal::KILL);
+        }
+    }
+}
+
+/// The path of an etcdctl, found or built by the script `fetch-etcdctl` of
+/// this crate (`ETCDCTL`, cache, build).
+///
+/// # Errors
+/// The script's last words, which name the remedy.
+pub fn etcdctl_binary() -> Result<PathBuf, Failure> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fetch-etcdctl");
+    let output = Command::new(&script)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| {
+            let script = script.display();
+            Failure::new(format!("cannot run {script} (it needs python3): {error}"))
+        })?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::new(words.trim()));
+    }
+    let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    Ok(PathBuf::from(path))
+}
+
+fn flags(directory: &Path, ports: &[[ReservedPort; 2]], index: usize) -> Vec<String> {
+    let [client, peer] = &ports[index];
+    let (client, peer) = (url(client), url(peer));
+    let all = ports.iter().enumerate();
+    let all = all.map(|(index, [_, peer])| format!("member-{index}={}", url(peer)));
+    let data = directory.join(format!("member-{index}"));
+    vec![
+        format!("--name=member-{index}"),
+        format!("--data-dir={}", data.display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster={}", all.collect::<Vec<_>>().join(",")),
+        "--log-level=warn".to_owned(),
+    ]
+}
+
+fn log(directory: &Path, index: usize) -> PathBuf {
+    directory.join(format!("member-{index}.log"))
+}
+
+fn url(port: &ReservedPort) -> String {
+    format!("http://127.0.0.1:{}", port.number())
+}
