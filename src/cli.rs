@@ -5,6 +5,7 @@
 
 pub mod completions;
 pub mod config;
+pub mod install;
 pub mod run;
 pub mod status;
 
@@ -30,6 +31,8 @@ pub enum Invocation {
     Config(ConfigArgs),
     /// `leasehold completions`.
     Completions(clap_complete::Shell),
+    /// `leasehold install`, with the directory.
+    Install(PathBuf),
 }
 
 /// What `leasehold run` was given.
@@ -75,6 +78,9 @@ pub enum CommandError {
     /// The daemon could not begin or go on.
     #[error(transparent)]
     Run(#[from] run::RunError),
+    /// There is no copy of the program.
+    #[error(transparent)]
+    Install(#[from] install::InstallError),
     /// The answer cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
@@ -85,7 +91,7 @@ impl CommandError {
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Usage(_) => exit::USAGE,
-            Self::Config(_) => exit::CONFIGURATION,
+            Self::Config(_) | Self::Install(_) => exit::CONFIGURATION,
             Self::Run(error) => error.exit_code(),
             Self::Output(_) => exit::CANNOT_TELL,
         })
@@ -114,6 +120,11 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
         Invocation::Completions(shell) => {
             completions::run(shell).map(|()| ExitCode::from(exit::DONE))
+        }
+        Invocation::Install(directory) => {
+            let installed = install::run(&directory)?;
+            let line = format!("{}\n", installed.display());
+            answer(line.as_bytes()).map(|()| ExitCode::from(exit::DONE))
         }
     }
 }
