@@ -57,14 +57,19 @@ impl Installed {
 
     /// A pod made from the Deployment's template, on the fixture's node.
     pub(crate) async fn pod(&self, name: &str) -> Pod {
+        let created = self.try_pod(name).await;
+        created.unwrap_or_else(|error| panic!("create {name}: {error}"))
+    }
+
+    /// The same, or why it is not admitted.
+    pub(crate) async fn try_pod(&self, name: &str) -> kube::Result<Pod> {
         let template = &self.objects.one("Deployment")["spec"]["template"];
         let mut pod = template.clone();
         pod["metadata"]["name"] = json!(name);
         pod["spec"]["nodeName"] = json!("node-1");
         let pod = serde_json::from_value(pod).unwrap();
         let pods = self.pods(self.kubernetes.client());
-        let created = pods.create(&PostParams::default(), &pod).await;
-        created.unwrap_or_else(|error| panic!("create {name}: {error}"))
+        pods.create(&PostParams::default(), &pod).await
     }
 
     /// A client with the token of a pod.

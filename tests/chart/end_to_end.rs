@@ -4,7 +4,7 @@
 //! real daemons with those pods' bound tokens and the chart's flags, on a real
 //! replica set.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::Role;
@@ -20,8 +20,8 @@ use crate::policy::rights;
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A pod and the daemon that runs as its sidecar.
-struct Sidecar {
+/// A pod and the daemon that runs in it.
+struct Running {
     pod: Pod,
     daemon: Daemon,
     _credentials: Credentials,
@@ -50,12 +50,32 @@ async fn report_running(installed: &Installed, pod: &Pod, address: &str) {
     reported.unwrap();
 }
 
-async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> Sidecar {
+/// The container that the daemon runs in: the sidecar, or the workload's.
+fn container(pod: &Pod) -> &Container {
+    let spec = pod.spec.as_ref().unwrap();
+    let mut containers = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .chain(&spec.containers);
+    let runs = |container: &&Container| {
+        container
+            .args
+            .iter()
+            .flatten()
+            .next()
+            .is_some_and(|a| a == "run")
+    };
+    containers.find(runs).unwrap()
+}
+
+async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> Running {
     let pod = installed.pod(name).await;
     report_running(installed, &pod, address).await;
     let credentials = installed.kubernetes.credentials(&pod).await;
-    let container = &pod.spec.as_ref().unwrap().init_containers.as_ref().unwrap()[0];
-    let flags = container.args.clone().unwrap();
+    let container = container(&pod);
+    let arguments = container.args.as_deref().unwrap();
+    let flags = arguments.split(|argument| argument == "--").next().unwrap();
     let lease = flags
         .iter()
         .find_map(|flag| flag.strip_prefix("--lease-name="));
@@ -70,6 +90,7 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> S
         "--mongodb-uri-file=",
         "--status-directory=",
         "--http-listen=",
+        "--kubernetes-credentials=",
     ];
     for flag in flags.iter().skip(1) {
         if !places.iter().any(|place| flag.starts_with(place)) {
@@ -91,14 +112,14 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> S
     for (name, value) in installed.kubernetes.environment() {
         builder = builder.env(&name, value);
     }
-    Sidecar {
+    Running {
         daemon: builder.start(),
         pod,
         _credentials: credentials,
     }
 }
 
-impl Sidecar {
+impl Running {
     fn name(&self) -> String {
         self.pod.name_any()
     }
@@ -141,20 +162,31 @@ async fn leads(installed: &Installed, leader: &str, follower: &[&str], address: 
 
 const SERVICE: &str = "service.enabled=true";
 
+/// The mode, and what it needs besides.
+const SUPERVISOR: [&str; 2] = ["mode=\"supervisor\"", "workload.command=[\"/orders\"]"];
+
 #[test]
 fn labels_service_and_events_follow_the_leader() {
-    run(async {
-        let set = SET.get().await;
-        let installed = Installed::new("minimal", &[SERVICE]).await;
-        let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
-        leads(&installed, "a", &[], "10.9.0.1").await;
-        let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
-        leads(&installed, "a", &["b"], "10.9.0.1").await;
-        elected(&installed, &first.pod).await;
-        first.daemon.term();
-        leads(&installed, "b", &[&first.name()], "10.9.0.2").await;
-        assert!(second.daemon.leads());
-    });
+    run(hand_over(&[SERVICE]));
+}
+
+#[test]
+fn labels_service_and_events_follow_the_leader_that_runs_the_workload() {
+    run(hand_over(&[&[SERVICE][..], &SUPERVISOR].concat()));
+}
+
+/// The leader steps down, and the other pod is what the first one was.
+async fn hand_over(changes: &[&str]) {
+    let set = SET.get().await;
+    let installed = Installed::new("minimal", changes).await;
+    let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
+    leads(&installed, "a", &[], "10.9.0.1").await;
+    let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
+    leads(&installed, "a", &["b"], "10.9.0.1").await;
+    elected(&installed, &first.pod).await;
+    first.daemon.term();
+    leads(&installed, "b", &[&first.name()], "10.9.0.2").await;
+    assert!(second.daemon.leads());
 }
 
 /// The Role without one of its verbs.
