@@ -69,9 +69,6 @@ pub struct ConfigArgs {
 /// Why a command could not do its work; `main` prints it.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The command line asks for what there is not.
-    #[error("{0}")]
-    Usage(String),
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -90,7 +87,6 @@ impl CommandError {
     /// The exit code that tells what kind of error it is.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Usage(_) => exit::USAGE,
             Self::Config(_) | Self::Install(_) => exit::CONFIGURATION,
             Self::Run(error) => error.exit_code(),
             Self::Output(_) => exit::CANNOT_TELL,
@@ -105,16 +101,8 @@ impl CommandError {
 pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
     match invocation {
         Invocation::Run(RunArgs { sources, command }) => {
-            if !command.is_empty() {
-                return Err(CommandError::Usage(
-                    "supervising a command (run -- CMD) is not available in this version: run \
-                     `leasehold run` beside the workload, as a sidecar, and let the workload read \
-                     the status file (status.json in the status directory) or ask /leader"
-                        .to_owned(),
-                ));
-            }
             let config = sources.load().config()?;
-            Ok(run::run(config, sources)?)
+            Ok(run::run(config, sources, command)?)
         }
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),

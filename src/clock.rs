@@ -4,7 +4,7 @@
 //! depends on it (I9).
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::SystemTime;
 
 use rustix::time::{
@@ -44,10 +44,59 @@ pub fn boot_id() -> Option<String> {
     Some(id.trim().to_owned())
 }
 
+/// A timer on CLOCK_BOOTTIME as a descriptor to be polled: readable from its
+/// instant on, until it is armed again. For what has no event loop.
+#[derive(Debug)]
+pub struct Alarm(OwnedFd);
+
+impl Alarm {
+    /// An alarm that is not armed.
+    ///
+    /// # Errors
+    /// When the kernel gives no timer (no descriptors left).
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
+    }
+
+    /// Arms it for `at`, or disarms it.
+    ///
+    /// # Errors
+    /// When the kernel refuses the instant.
+    pub fn arm(&self, at: Option<BootTime>) -> io::Result<()> {
+        // All zero would disarm: an instant in the past fires at once.
+        let nanos = at.map_or(0, |at| at.as_nanos().max(1));
+        let setting = Itimerspec {
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            it_value: Timespec {
+                tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0),
+            },
+        };
+        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &setting)?;
+        Ok(())
+    }
+}
+
+impl AsRawFd for Alarm {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// A timer on CLOCK_BOOTTIME: it fires at its instant also if the machine was
 /// suspended in between, when tokio's own timers would come late.
 pub struct BootTimer {
-    fd: AsyncFd<OwnedFd>,
+    fd: AsyncFd<Alarm>,
     armed: Option<BootTime>,
 }
 
@@ -57,12 +106,10 @@ impl BootTimer {
     /// # Errors
     /// When the kernel gives no timer (no descriptors left).
     pub fn new() -> io::Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let fd = timerfd_create(TimerfdClockId::Boottime, flags)?;
         // Deprecated for types whose descriptor may change; an `OwnedFd` has
         // one for its life. What replaces it is unsafe, which this crate forbids.
         #[allow(deprecated)]
-        let fd = AsyncFd::new(fd)?;
+        let fd = AsyncFd::new(Alarm::new()?)?;
         Ok(Self { fd, armed: None })
     }
 
@@ -74,21 +121,7 @@ impl BootTimer {
         if self.armed == at {
             return Ok(());
         }
-        // All zero would disarm: an instant in the past fires at once.
-        let nanos = at.map_or(0, |at| at.as_nanos().max(1));
-        let value = Timespec {
-            tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0),
-        };
-        let interval = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let setting = Itimerspec {
-            it_interval: interval,
-            it_value: value,
-        };
-        timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::ABSTIME, &setting)?;
+        self.fd.get_ref().arm(at)?;
         self.armed = at;
         Ok(())
     }

@@ -14,5 +14,11 @@ pub const STORE_UNREACHABLE: u8 = 69;
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.
 pub const LOCK_LOST: u8 = 76;
+/// A command cannot be executed, as shells say it.
+pub const CANNOT_EXECUTE: u8 = 126;
+/// A command is not found, as shells say it.
+pub const NOT_FOUND: u8 = 127;
+/// Added to the number of the signal that ended a command, as shells do.
+pub const SIGNALLED: u8 = 128;
 /// The configuration is wrong (EX_CONFIG).
 pub const CONFIGURATION: u8 = 78;

@@ -15,6 +15,7 @@
 //! - [`election`] is the protocol as a state machine without IO.
 //! - [`store`] keeps the lease in MongoDB; [`runner`] joins the two.
 //! - [`elector`] is a candidate as a value, for programs that embed one.
+//! - [`workload`] runs a command for as long as there is authority for it.
 //! - [`publish`] and [`admin`] tell the world; [`config`] and [`cli`] make the daemon.
 
 #![forbid(unsafe_code)]
@@ -35,6 +36,8 @@ pub mod publish;
 pub mod runner;
 pub mod signals;
 pub mod store;
+pub mod supervisor;
+pub mod workload;
 
 #[cfg(test)]
 #[path = "../tests/sim/sim.rs"]

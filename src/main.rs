@@ -5,9 +5,13 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use leasehold::cli;
+use leasehold::{cli, workload};
 
 fn main() -> ExitCode {
+    // The stages between a daemon and its command, before anything is set up.
+    if let Some(code) = workload::stage(std::env::args_os()) {
+        return code;
+    }
     let invocation = match cli::parse(std::env::args_os()) {
         Ok(invocation) => invocation,
         Err(stop) => return stop.print(),

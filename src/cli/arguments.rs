@@ -139,7 +139,7 @@ fn run_command() -> Command {
     .arg(
         Arg::new("command")
             .value_name("CMD")
-            .help("A command to supervise (not available in this version)")
+            .help("A command that runs exactly while this replica leads")
             .num_args(1..)
             .last(true)
             .value_parser(value_parser!(OsString)),

@@ -7,9 +7,11 @@ mod kubernetes;
 mod reload;
 mod reporter;
 mod surfaces;
+mod workload;
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,9 +25,10 @@ pub use self::kubernetes::KubernetesError;
 use self::reload::Reloader;
 use self::reporter::Reporter;
 use self::surfaces::DaemonSurfaces;
+use self::workload::{Plan, Told, Workload};
 use crate::admin::{Admin, AdminState, BindError, Bound, ReadyWhen};
 use crate::clock;
-use crate::config::{self, Config, ConfigError, LogFormat, LogLevel, Sources, UriSource};
+use crate::config::{self, Config, ConfigError, LogFormat, LogLevel, OnExit, Sources, UriSource};
 use crate::election::{Input, Status, Tunables};
 use crate::elector::{Elector, ElectorOptions, Prepared};
 use crate::exit;
@@ -38,6 +41,7 @@ use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
 use crate::signals::{Signal, Signals};
 use crate::store::mongo::MongoOptions;
+use crate::supervisor::Orders;
 
 /// How long the end of the process waits for the files to say "not leader": a
 /// local disk takes well under a millisecond, and what hangs carries a deadline.
@@ -90,14 +94,21 @@ fn system<E: Into<Box<dyn Error + Send + Sync>>>(doing: &'static str) -> impl Fn
     }
 }
 
-/// Runs the daemon until it is told to stop. `sources` is what SIGHUP reads again.
+/// Runs the daemon until it is told to stop. `sources` is what SIGHUP reads
+/// again; `command` is run while this replica leads, if it is not empty.
 ///
 /// # Errors
 /// [`RunError`]; what can be known at the start is known before the election begins.
-pub fn run(config: Config, sources: Sources) -> Result<ExitCode, RunError> {
+pub fn run(config: Config, sources: Sources, command: Vec<OsString>) -> Result<ExitCode, RunError> {
     let log = log::start(config.log.level.into(), config.log.format.into());
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
-    let (directory, memory) = StatusDirectory::open(&path)?;
+    let patience = config.lease.timings.lease_duration();
+    let (directory, memory) = StatusDirectory::open_after(&path, patience, || {
+        tracing::info!(
+            lease = %config.lease.name, directory = %path.display(),
+            "waiting for the guard of a dead daemon, which still ends its workload"
+        );
+    })?;
     let cluster = kubernetes::find(&config)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
     // One thread turns the loop; the files have a thread of their own.
@@ -105,12 +116,32 @@ pub fn run(config: Config, sources: Sources) -> Result<ExitCode, RunError> {
         .enable_all()
         .build()
         .map_err(system("start the event loop"))?;
-    let ended = runtime.block_on(Daemon::begin(
-        config, sources, log, directory, memory, cluster, http,
-    ));
+    let begun = Begun {
+        config,
+        sources,
+        plan: Plan { command },
+        log,
+        directory,
+        memory,
+        cluster,
+        http,
+    };
+    let ended = runtime.block_on(Daemon::begin(begun));
     // A call that hangs in the driver must not hold up the end.
     runtime.shutdown_background();
     ended
+}
+
+/// What the configuration asks of this machine, had and held.
+struct Begun {
+    config: Config,
+    sources: Sources,
+    plan: Plan,
+    log: LogHandle,
+    directory: StatusDirectory,
+    memory: Memory,
+    cluster: Option<(Api, KubernetesOptions)>,
+    http: Option<Bound>,
 }
 
 /// The parts of a running daemon that react to the machine.
@@ -120,6 +151,8 @@ struct Daemon {
     systemd: Systemd,
     files: Arc<StatusFileHandle>,
     kubernetes: Option<(Kubernetes, Tasks)>,
+    workload: Workload,
+    on_exit: OnExit,
     status: watch::Receiver<Status>,
     inputs: mpsc::Sender<Input>,
     reloader: Reloader,
@@ -127,15 +160,17 @@ struct Daemon {
 }
 
 impl Daemon {
-    async fn begin(
-        config: Config,
-        sources: Sources,
-        log: LogHandle,
-        directory: StatusDirectory,
-        memory: Memory,
-        cluster: Option<(Api, KubernetesOptions)>,
-        http: Option<Bound>,
-    ) -> Result<ExitCode, RunError> {
+    async fn begin(begun: Begun) -> Result<ExitCode, RunError> {
+        let Begun {
+            config,
+            sources,
+            plan,
+            log,
+            directory,
+            memory,
+            cluster,
+            http,
+        } = begun;
         let signals = Signals::register().map_err(system("register the signal handlers"))?;
         let systemd = Systemd::from_environment();
         let who = Identification {
@@ -144,7 +179,13 @@ impl Daemon {
             boot_id: clock::boot_id(),
         };
         let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
-        let prepared = Prepared::new(options(&config, memory, uri_receiver));
+        let (supervises, drains) = (plan.supervises(&config), plan.drains(&config));
+        let options = options(&config, drains, memory, uri_receiver);
+        let prepared = if supervises {
+            Prepared::supervising(options)
+        } else {
+            Prepared::new(options)
+        };
         let (status, inputs) = (prepared.status(), prepared.inputs());
         let metrics = Metrics::new(&who, status.clone(), prepared.store_info())
             .map_err(system("register the metrics"))?;
@@ -165,6 +206,19 @@ impl Daemon {
             boot_id: who.boot_id.clone(),
             refresh: config.lease.timings.renew_interval(),
         };
+        let (orders, ordered) = supervises.then(Orders::channel).unzip();
+        let workload = Workload::start(
+            &plan,
+            &config,
+            directory.path(),
+            directory
+                .lock_handle()
+                .map_err(system("share the lock of the status directory"))?,
+            ordered,
+            &inputs,
+            &metrics,
+        );
+        let on_exit = config.workload.on_exit;
         let files = StatusFile::spawn(directory, status.clone(), file_options, metrics.clone())
             .map_err(system("start the thread of the status files"))?;
         let files = Arc::new(files);
@@ -192,15 +246,17 @@ impl Daemon {
         let told = kubernetes
             .as_ref()
             .map(|(kubernetes, _)| kubernetes.clone());
-        let surfaces = DaemonSurfaces::new(Arc::clone(&files), told, metrics, reporter);
+        let surfaces = DaemonSurfaces::new(Arc::clone(&files), told, orders, metrics, reporter);
         let elector = prepared.start(surfaces);
-        let reloader = Reloader::new(config, sources, log, ready_when, uri);
+        let reloader = Reloader::new(config, sources, drains, log, ready_when, uri);
         let daemon = Self {
             elector,
             signals,
             systemd,
             files,
             kubernetes,
+            workload,
+            on_exit,
             status,
             inputs,
             reloader,
@@ -218,6 +274,7 @@ impl Daemon {
         let mut stops = 0;
         let mut ping = self.systemd.ping_interval().map(tokio::time::interval);
         let mut said_ready = false;
+        let mut code = exit::DONE;
         loop {
             let pinged = async {
                 match &mut ping {
@@ -248,6 +305,18 @@ impl Daemon {
                     ended.map_err(system("run the election"))?;
                     break;
                 }
+                told = self.workload.told() => match told {
+                    Told::Exited(exited)
+                        if stops == 0 && (exited.interrupted || self.on_exit == OnExit::Exit) =>
+                    {
+                        code = exited.code;
+                        self.send(Input::Shutdown).await;
+                    }
+                    Told::Exited(_) => {}
+                    Told::Broken(task) => {
+                        return Err(system("run the workload")(format!("task {task} ended")));
+                    }
+                },
                 serving = &mut serving => {
                     let Err(error) = serving;
                     return Err(system("serve HTTP")(error));
@@ -272,7 +341,7 @@ impl Daemon {
         self.flush().await;
         self.elector.close().await;
         tracing::info!(lease = %self.who.lease, "stopped");
-        Ok(ExitCode::from(exit::DONE))
+        Ok(ExitCode::from(code))
     }
 
     async fn obey(&mut self, signal: Signal) {
@@ -324,7 +393,12 @@ impl Daemon {
 }
 
 /// How the candidate contends.
-fn options(config: &Config, memory: Memory, uri: watch::Receiver<UriSource>) -> ElectorOptions {
+fn options(
+    config: &Config,
+    drains: bool,
+    memory: Memory,
+    uri: watch::Receiver<UriSource>,
+) -> ElectorOptions {
     ElectorOptions {
         mongo: MongoOptions {
             uri: Arc::new(move || {
@@ -345,17 +419,22 @@ fn options(config: &Config, memory: Memory, uri: watch::Receiver<UriSource>) -> 
             identity: config.identity.clone(),
             address: config.address.clone(),
         },
-        tunables: tunables(config),
+        tunables: tunables(config, drains),
         token_remembered: memory.token,
         lease_longest_remembered: memory.lease_longest,
         claim_of_the_dead: memory.claim,
     }
 }
 
-fn tunables(config: &Config) -> Tunables {
+/// Where the end of the workload is waited for (`drains`), nothing is left for
+/// the hand-off delay to wait for.
+fn tunables(config: &Config, drains: bool) -> Tunables {
     Tunables {
         timings: config.lease.timings,
-        handoff_delay: config.lease.handoff_delay,
+        handoff_delay: match drains {
+            true => Duration::ZERO,
+            false => config.lease.handoff_delay,
+        },
         workload_ends_first: config.workload.ends_first,
     }
 }

@@ -22,6 +22,9 @@ use crate::election::{Claim, Declared, LeaseName, Token};
 pub const RUN_ROOT: &str = "/run/leasehold";
 /// The file that is locked and holds the claim record.
 pub const CLAIM_FILE: &str = "claim";
+/// The file that only a daemon locks. With it a second daemon is told from the
+/// guard of a dead one, which shares the lock of the claim until its workload is gone.
+pub const DAEMON_FILE: &str = "daemon";
 /// The length of the claim record: the longest one has 245 bytes (two UUIDs,
 /// three 20-digit numbers and an hour with their names), and the next power of two
 /// stays inside one page of the page cache, so that a kill cannot tear it.
@@ -29,6 +32,9 @@ pub const RECORD_LENGTH: usize = 256;
 /// How often the claim file may be exchanged under us before we give up; each
 /// time takes an operator who deletes it between our open and our lock.
 const OPEN_ATTEMPTS_MAX: u32 = 8;
+/// How often the lock of the claim is tried while a guard has it. It is part of
+/// how fast a restarted daemon leads again.
+const GUARD_POLL: Duration = Duration::from_millis(5);
 
 /// A locked status directory. The lock lasts as long as the value, and as long
 /// as any handle from [`StatusDirectory::lock_handle`].
@@ -36,6 +42,8 @@ const OPEN_ATTEMPTS_MAX: u32 = 8;
 pub struct StatusDirectory {
     path: PathBuf,
     claim: File,
+    /// Held for its lock, which nobody shares.
+    _daemon: File,
     boot_id: Option<String>,
     inode: u64,
     device: u64,
@@ -114,6 +122,20 @@ impl StatusDirectory {
     /// # Errors
     /// [`DirectoryError`] if it cannot be made or written or is in use.
     pub fn open(path: &Path) -> Result<(Self, Memory), DirectoryError> {
+        Self::open_after(path, Duration::ZERO, || {})
+    }
+
+    /// As [`StatusDirectory::open`]; where the guard of a dead daemon still
+    /// ends its workload, `waiting` is called and its end is waited for, no
+    /// longer than `patience`. It blocks: call it before there is an event loop.
+    ///
+    /// # Errors
+    /// As [`StatusDirectory::open`].
+    pub fn open_after(
+        path: &Path,
+        patience: Duration,
+        waiting: impl FnOnce(),
+    ) -> Result<(Self, Memory), DirectoryError> {
         let write_error = |source| DirectoryError::Write {
             path: path.to_owned(),
             source,
@@ -122,11 +144,13 @@ impl StatusDirectory {
             path: path.to_owned(),
             source,
         })?;
-        let claim = lock(path)?;
+        let daemon = lock(path, DAEMON_FILE)?;
+        let claim = lock_after(path, patience, waiting)?;
         let metadata = claim.metadata().map_err(write_error)?;
         let directory = Self {
             path: path.to_owned(),
             claim,
+            _daemon: daemon,
             boot_id: clock::boot_id(),
             inode: metadata.ino(),
             device: metadata.dev(),
@@ -300,8 +324,29 @@ fn make(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(0o755))
 }
 
-fn lock(directory: &Path) -> Result<File, DirectoryError> {
-    let path = directory.join(CLAIM_FILE);
+/// The lock of the claim, as soon as nobody who shares it is left.
+fn lock_after(
+    directory: &Path,
+    patience: Duration,
+    waiting: impl FnOnce(),
+) -> Result<File, DirectoryError> {
+    let until = clock::boot_now() + patience;
+    let mut waiting = Some(waiting);
+    loop {
+        match lock(directory, CLAIM_FILE) {
+            Err(DirectoryError::Locked { .. }) if clock::boot_now() < until => {
+                if let Some(waiting) = waiting.take() {
+                    waiting();
+                }
+                std::thread::sleep(GUARD_POLL);
+            }
+            locked => return locked,
+        }
+    }
+}
+
+fn lock(directory: &Path, file: &str) -> Result<File, DirectoryError> {
+    let path = directory.join(file);
     let error = |source: io::Error| DirectoryError::Write {
         path: directory.to_owned(),
         source,
@@ -339,7 +384,7 @@ fn lock(directory: &Path) -> Result<File, DirectoryError> {
         }
     }
     Err(error(io::Error::other(
-        "the claim file keeps being replaced",
+        "the file that is locked keeps being replaced",
     )))
 }
 

@@ -13,8 +13,8 @@ use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
-    Registry, TextEncoder,
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Opts, Registry, TextEncoder,
 };
 use tokio::sync::watch;
 
@@ -45,6 +45,10 @@ pub const OUTCOMES: [&str; 4] = ["applied", "rejected", "failed", "unknown"];
 const DURATION_BUCKETS: [f64; 12] = [
     0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0,
 ];
+
+/// Upper bounds of a workload's end: what exits at once takes some
+/// milliseconds, `loss_grace` is 3 s and `stop_grace` 30 s by default.
+const STOP_BUCKETS: [f64; 10] = [0.005, 0.02, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
 
 /// The changes of role that a candidate can make. They exist with 0 from the
 /// first scrape, so that `rate()` sees the first of them; the rest of the
@@ -94,6 +98,8 @@ pub struct Metrics {
     store_durations: HistogramVec,
     publish_failures: IntCounterVec,
     watch_connected: IntGauge,
+    workload_up: IntGauge,
+    workload_stops: Histogram,
     log_lines_lost: IntCounter,
 }
 
@@ -146,6 +152,18 @@ impl Metrics {
                 "leasehold_watch_connected",
                 "1 while a change stream is open; without one the store is polled.",
             ))?,
+            workload_up: IntGauge::with_opts(opts(
+                "leasehold_workload_up",
+                "1 while the command of leasehold run -- CMD runs.",
+            ))?,
+            workload_stops: Histogram::with_opts(
+                HistogramOpts::new(
+                    "leasehold_workload_stop_duration_seconds",
+                    "Time from the order to end until the workload was confirmed gone.",
+                )
+                .const_label("lease", lease)
+                .buckets(STOP_BUCKETS.to_vec()),
+            )?,
             log_lines_lost: IntCounter::with_opts(opts(
                 "leasehold_log_lines_lost_total",
                 "Log lines that were dropped because standard error was not read fast enough.",
@@ -188,6 +206,16 @@ impl Metrics {
         self.publish_failures
             .with_label_values(&[surface.as_str()])
             .get()
+    }
+
+    /// Notes whether the supervised command runs.
+    pub fn workload_up(&self, up: bool) {
+        self.workload_up.set(i64::from(up));
+    }
+
+    /// Counts an ordered end of the supervised command.
+    pub fn workload_stopped(&self, took: Duration) {
+        self.workload_stops.observe(took.as_secs_f64());
     }
 
     /// Notes whether a change stream is open.
@@ -233,12 +261,14 @@ impl Metrics {
                 option_env!("LEASEHOLD_REVISION").unwrap_or("unknown"),
             ])
             .set(1.0);
-        let collectors: [Box<dyn Collector>; 9] = [
+        let collectors: [Box<dyn Collector>; 11] = [
             Box::new(self.transitions.clone()),
             Box::new(self.store_operations.clone()),
             Box::new(self.store_durations.clone()),
             Box::new(self.publish_failures.clone()),
             Box::new(self.watch_connected.clone()),
+            Box::new(self.workload_up.clone()),
+            Box::new(self.workload_stops.clone()),
             Box::new(self.log_lines_lost.clone()),
             Box::new(build),
             Box::new(ProcessCollector::for_self()),

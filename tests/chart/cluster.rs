@@ -14,7 +14,7 @@ use crate::helm::{self, Objects, RELEASE};
 
 /// A policy is in force some moments after it was stored; seconds on a machine
 /// that is busy with other tests.
-const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// The chart, installed.

@@ -15,7 +15,7 @@ use leasehold_testbed::kubernetes::Credentials;
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
 use serde_json::{Value, json};
 
-use crate::cluster::{Installed, eventually, patch_status};
+use crate::cluster::{Installed, SOON, eventually, patch_status};
 use crate::policy::rights;
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -75,7 +75,8 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
     let credentials = installed.kubernetes.credentials(&pod).await;
     let container = container(&pod);
     let arguments = container.args.as_deref().unwrap();
-    let flags = arguments.split(|argument| argument == "--").next().unwrap();
+    let dashes = arguments.iter().position(|argument| argument == "--");
+    let (flags, command) = arguments.split_at(dashes.unwrap_or(arguments.len()));
     let lease = flags
         .iter()
         .find_map(|flag| flag.strip_prefix("--lease-name="));
@@ -83,7 +84,8 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         .lease(lease.unwrap())
         .identity(name)
         .uri(uri)
-        .timings(DaemonTimings::SHORT);
+        .timings(DaemonTimings::SHORT)
+        .workload(command.iter().skip(1));
     // The rest of the chart's flags as they are; the mounts are elsewhere here.
     let places = [
         "--lease-name=",
@@ -162,21 +164,8 @@ async fn leads(installed: &Installed, leader: &str, follower: &[&str], address: 
 
 const SERVICE: &str = "service.enabled=true";
 
-/// The mode, and what it needs besides.
-const SUPERVISOR: [&str; 2] = ["mode=\"supervisor\"", "workload.command=[\"/orders\"]"];
-
-#[test]
-fn labels_service_and_events_follow_the_leader() {
-    run(hand_over(&[SERVICE]));
-}
-
-#[test]
-fn labels_service_and_events_follow_the_leader_that_runs_the_workload() {
-    run(hand_over(&[&[SERVICE][..], &SUPERVISOR].concat()));
-}
-
 /// The leader steps down, and the other pod is what the first one was.
-async fn hand_over(changes: &[&str]) {
+async fn hand_over(changes: &[&str]) -> (Running, Running) {
     let set = SET.get().await;
     let installed = Installed::new("minimal", changes).await;
     let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
@@ -187,6 +176,55 @@ async fn hand_over(changes: &[&str]) {
     first.daemon.term();
     leads(&installed, "b", &[&first.name()], "10.9.0.2").await;
     assert!(second.daemon.leads());
+    (first, second)
+}
+
+#[test]
+fn labels_service_and_events_follow_the_leader() {
+    run(async {
+        hand_over(&[SERVICE]).await;
+    });
+}
+
+#[test]
+fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
+    run(async {
+        let journal = tempfile::tempdir().unwrap();
+        let script = format!(
+            "cd {} && env > new && mv new $LEASEHOLD_TOKEN && exec sleep 600",
+            journal.path().display()
+        );
+        let command = format!("workload.command={}", json!(["/bin/sh", "-c", script]));
+        let (first, _second) = hand_over(&[SERVICE, "mode=\"supervisor\"", &command]).await;
+        assert_eq!(
+            first.daemon.wait_exit(SOON).await,
+            0,
+            "{}",
+            first.daemon.logs()
+        );
+        for (token, identity) in [("1", "a"), ("2", "b")] {
+            let environment = eventually(&format!("{identity} starts its workload"), async || {
+                std::fs::read_to_string(journal.path().join(token)).ok()
+            })
+            .await;
+            let said = format!("LEASEHOLD_IDENTITY={identity}");
+            assert!(
+                environment.lines().any(|line| line == said),
+                "{environment}"
+            );
+            // What the pod configures leasehold with is leasehold's.
+            assert!(
+                !environment.contains("LEASEHOLD_KUBERNETES__"),
+                "{environment}"
+            );
+            assert!(
+                !environment.contains("LEASEHOLD_IDENTITY__"),
+                "{environment}"
+            );
+        }
+        let runs = std::fs::read_dir(journal.path()).unwrap().count();
+        assert_eq!(runs, 2, "once for each leader");
+    });
 }
 
 /// The Role without one of its verbs.

@@ -15,6 +15,7 @@ use crate::log::LogHandle;
 pub(super) struct Reloader {
     current: Config,
     sources: Sources,
+    drains: bool,
     log: LogHandle,
     ready_when: watch::Sender<ReadyWhen>,
     uri: watch::Sender<UriSource>,
@@ -24,6 +25,7 @@ impl Reloader {
     pub(super) fn new(
         current: Config,
         sources: Sources,
+        drains: bool,
         log: LogHandle,
         ready_when: watch::Sender<ReadyWhen>,
         uri: watch::Sender<UriSource>,
@@ -31,6 +33,7 @@ impl Reloader {
         Self {
             current,
             sources,
+            drains,
             log,
             ready_when,
             uri,
@@ -87,6 +90,6 @@ impl Reloader {
         self.current.http.ready_when = new.http.ready_when;
         self.current.lease.timings = timings;
         self.current.lease.handoff_delay = new.lease.handoff_delay;
-        (!differences.is_empty()).then(|| tunables(&self.current))
+        (!differences.is_empty()).then(|| tunables(&self.current, self.drains))
     }
 }

@@ -12,11 +12,13 @@ use crate::publish::kubernetes::{Event, Kubernetes};
 use crate::publish::metrics::Metrics;
 use crate::runner::{Answered, Surfaces};
 use crate::store::Failure;
+use crate::supervisor::Orders;
 
 /// The surfaces of a daemon that are told. HTTP and metrics ask by themselves.
 pub(super) struct DaemonSurfaces {
     files: Arc<StatusFileHandle>,
     kubernetes: Option<Kubernetes>,
+    orders: Option<Orders>,
     metrics: Metrics,
     reporter: Reporter,
 }
@@ -25,12 +27,14 @@ impl DaemonSurfaces {
     pub(super) fn new(
         files: Arc<StatusFileHandle>,
         kubernetes: Option<Kubernetes>,
+        orders: Option<Orders>,
         metrics: Metrics,
         reporter: Reporter,
     ) -> Self {
         Self {
             files,
             kubernetes,
+            orders,
             metrics,
             reporter,
         }
@@ -69,7 +73,11 @@ impl Surfaces for DaemonSurfaces {
         shown
     }
 
-    fn workload(&mut self, _: Order) {}
+    fn workload(&mut self, order: Order) {
+        if let Some(orders) = &self.orders {
+            orders.give(order);
+        }
+    }
 
     fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration) {
         self.files.record(claim, token, Some(lease_longest));

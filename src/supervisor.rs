@@ -1,0 +1,373 @@
+//! The workload that runs exactly while this replica leads: its command and hooks.
+//!
+//! It decides nothing about leadership. The election orders
+//! ([`Order`](crate::election::Order)), a guard process keeps the deadlines
+//! ([`crate::workload`]), and this joins the two: what was ordered last is
+//! done, and the election is told when nothing of the workload runs any more.
+
+mod health;
+mod program;
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tracing::{error, info, warn};
+
+pub use health::{Check, Health, HealthOptions};
+pub use program::Program;
+
+use crate::clock;
+use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
+use crate::exit;
+use crate::workload::{self, End, Ended, Progress, Workload};
+
+/// The number of the signal that ended a command for the loss of its guard.
+const SIGKILL: u8 = 9;
+
+/// What the workload is made of, and how it ends.
+pub struct SupervisorOptions {
+    /// What commands are told.
+    pub program: Program,
+    /// The command; empty: none, only hooks.
+    pub command: Vec<OsString>,
+    /// The signal that asks it to end.
+    pub stop_signal: i32,
+    /// How long it may take when leadership is given up.
+    pub stop_grace: Duration,
+    /// Run beside the start of the command; empty: nothing.
+    pub on_lead: Vec<OsString>,
+    /// Run when the command is gone; empty: nothing.
+    pub on_step_down: Vec<OsString>,
+    /// How long a hook may take.
+    pub hook_timeout: Duration,
+    /// Another handle on the lock of the claim, for the guard: while it lives,
+    /// nobody on this machine takes the workload for dead.
+    pub lock: OwnedFd,
+}
+
+/// What happens to the workload, for metrics and for who waits for its end.
+pub trait Watched: Send {
+    /// The command runs, or does not run any more.
+    fn up(&mut self, up: bool);
+    /// It was asked to end, and is gone after this long.
+    fn stopped(&mut self, took: Duration);
+    /// It ended by itself, with this exit code; `interrupted` by a key of the
+    /// terminal, so that whoever pressed it wants all of it to end.
+    fn ended(&mut self, code: u8, interrupted: bool);
+}
+
+/// Where the election's orders go. Only the newest counts, so none is queued.
+#[derive(Debug)]
+pub struct Orders(watch::Sender<Option<Ordered>>);
+
+/// What was ordered of one claim's workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ordered {
+    token: Token,
+    terms: Terms,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Run,
+    Stop,
+    Lost { kill_at: BootTime },
+}
+
+impl Orders {
+    /// Orders, and where the supervisor reads them.
+    pub fn channel() -> (Self, watch::Receiver<Option<Ordered>>) {
+        let (sender, receiver) = watch::channel(None);
+        (Self(sender), receiver)
+    }
+
+    /// Passes an order on.
+    pub fn give(&self, order: Order) {
+        let Order { token, kind } = order;
+        self.0.send_modify(|ordered| {
+            let this = ordered.as_mut().filter(|ordered| ordered.token == token);
+            match (kind, this) {
+                (OrderKind::Start(terms), _) => {
+                    let phase = Phase::Run;
+                    *ordered = Some(Ordered {
+                        token,
+                        terms,
+                        phase,
+                    });
+                }
+                (OrderKind::Extend(terms), Some(this)) => this.terms = terms,
+                (OrderKind::Stop, Some(this)) => {
+                    if this.phase == Phase::Run {
+                        this.phase = Phase::Stop;
+                    }
+                }
+                (OrderKind::Lost { kill_at }, Some(this)) => this.phase = Phase::Lost { kill_at },
+                // The workload of an older claim is gone: that was answered.
+                (OrderKind::Extend(_) | OrderKind::Stop | OrderKind::Lost { .. }, None) => {}
+            }
+        });
+    }
+}
+
+/// Runs the workload as ordered.
+pub struct Supervisor<W> {
+    options: SupervisorOptions,
+    orders: watch::Receiver<Option<Ordered>>,
+    inputs: mpsc::Sender<Input>,
+    runs: watch::Sender<Option<Token>>,
+    watched: W,
+}
+
+impl<W: Watched> Supervisor<W> {
+    /// A supervisor that has not begun. `inputs` are the election's.
+    pub fn new(
+        options: SupervisorOptions,
+        orders: watch::Receiver<Option<Ordered>>,
+        inputs: mpsc::Sender<Input>,
+        watched: W,
+    ) -> Self {
+        let (runs, _) = watch::channel(None);
+        Self {
+            options,
+            orders,
+            inputs,
+            runs,
+            watched,
+        }
+    }
+
+    /// The token under which the command runs; `None`: it does not.
+    pub fn runs(&self) -> watch::Receiver<Option<Token>> {
+        self.runs.subscribe()
+    }
+
+    /// Obeys until nobody orders any more.
+    pub async fn run(mut self) {
+        let mut served = None;
+        loop {
+            let unserved =
+                |ordered: &Option<Ordered>| ordered.is_some_and(|o| Some(o.token) != served);
+            let Ok(token) = self
+                .orders
+                .wait_for(unserved)
+                .await
+                .map(|ordered| ordered.map(|o| o.token))
+            else {
+                return;
+            };
+            served = token;
+            if let Some(token) = token {
+                self.serve(token).await;
+                self.tell(Input::WorkloadGone { token }).await;
+            }
+        }
+    }
+
+    /// One claim's workload, from its start until nothing of it runs.
+    async fn serve(&mut self, token: Token) {
+        let lead = self.hook(&self.options.on_lead, "on_lead", token);
+        if self.options.command.is_empty() {
+            self.told_to_end().await;
+        } else {
+            self.command(token).await;
+        }
+        if let Some(mut lead) = lead {
+            // What it was to bring about has no leader any more.
+            lead.kill();
+            lead.ended().await;
+        }
+        // Its time is bounded by the hook's own limit; while leadership is
+        // given up renewals go on, and after a loss the deadline is over soon.
+        if let Some(hook) = self.hook(&self.options.on_step_down, "on_step_down", token) {
+            self.finish(hook, "on_step_down").await;
+        }
+    }
+
+    /// Runs the command until it is gone.
+    async fn command(&mut self, token: Token) {
+        let program = &self.options.program;
+        let command = program.command(&self.options.command, Some(token));
+        let ordered = self.ordered(token).filter(|o| o.phase == Phase::Run);
+        let (Some(command), Some(ordered)) = (command, ordered) else {
+            return;
+        };
+        let command = command.stop_signal(self.options.stop_signal);
+        let lock = self.options.lock.try_clone();
+        let started =
+            lock.and_then(|lock| Workload::start(&command, terms(ordered.terms), Some(lock)));
+        let mut workload = match started {
+            Ok(workload) => workload,
+            Err(error) => {
+                error!(
+                    lease = %program.lease, token = token.get(), kind = %error.kind(),
+                    code = error.raw_os_error(), "no process can be made for the workload"
+                );
+                return self.ended(token, exit::CANNOT_EXECUTE, false).await;
+            }
+        };
+        self.up(Some(token));
+        let mut asked_at = None;
+        let ended = loop {
+            tokio::select! {
+                // What is ordered goes before what happened.
+                biased;
+                changed = self.orders.changed() => {
+                    // Without orders the daemon ends: nothing may be left.
+                    let ordered = changed.ok().and_then(|()| self.ordered(token));
+                    self.obey(&workload, ordered, &mut asked_at);
+                }
+                progress = workload.changed() => match progress {
+                    Progress::Starting => {}
+                    Progress::Running { pid } => info!(
+                        lease = %self.options.program.lease, token = token.get(), pid,
+                        "workload started"
+                    ),
+                    // What it left behind may take a while; others need not wait for it.
+                    Progress::Ending { .. } => if asked_at.is_none() {
+                        self.tell(Input::WorkloadEnded { token }).await;
+                    },
+                    Progress::Gone(ended) => break ended,
+                },
+            }
+        };
+        self.up(None);
+        self.report(token, ended, asked_at);
+        if asked_at.is_none() {
+            // Its guard's loss, or a deadline that the guard saw pass, has no code.
+            let code = ended.end.exit_code().unwrap_or(exit::SIGNALLED + SIGKILL);
+            self.ended(token, code, ended.interrupted).await;
+        }
+    }
+
+    /// The command ended by itself.
+    async fn ended(&mut self, token: Token, code: u8, interrupted: bool) {
+        self.tell(Input::WorkloadEnded { token }).await;
+        self.watched.ended(code, interrupted);
+    }
+
+    fn obey(
+        &mut self,
+        workload: &Workload,
+        ordered: Option<Ordered>,
+        asked_at: &mut Option<BootTime>,
+    ) {
+        let Some(ordered) = ordered else {
+            workload.kill();
+            return;
+        };
+        let now = clock::boot_now();
+        let signal = self.options.stop_signal;
+        match ordered.phase {
+            Phase::Run => workload.extend(terms(ordered.terms)),
+            // The grace counts from the first order; renewals carry the deadline on.
+            Phase::Stop => {
+                let since = *asked_at.get_or_insert(now);
+                workload.extend(terms(ordered.terms));
+                workload.stop(signal, since + self.options.stop_grace);
+            }
+            Phase::Lost { kill_at } => {
+                asked_at.get_or_insert(now);
+                workload.stop(signal, kill_at);
+            }
+        }
+    }
+
+    /// Waits until leadership is given up or lost.
+    async fn told_to_end(&mut self) {
+        let ends = |ordered: &Option<Ordered>| ordered.is_none_or(|o| o.phase != Phase::Run);
+        // Without orders the daemon ends.
+        let _ = self.orders.wait_for(ends).await;
+    }
+
+    fn ordered(&self, token: Token) -> Option<Ordered> {
+        self.orders
+            .borrow()
+            .filter(|ordered| ordered.token == token)
+    }
+
+    /// Starts a hook; what goes wrong is for people only.
+    fn hook(&self, words: &[OsString], hook: &'static str, token: Token) -> Option<Workload> {
+        let program = &self.options.program;
+        let started = program.start_briefly(words, Some(token), self.options.hook_timeout);
+        started.unwrap_or_else(|error| {
+            error!(lease = %program.lease, hook, kind = %error.kind(), "a hook cannot be started");
+            None
+        })
+    }
+
+    /// Waits for a hook, no longer than leadership lasts if it is lost meanwhile.
+    async fn finish(&mut self, mut hook: Workload, name: &'static str) {
+        let ended = loop {
+            tokio::select! {
+                biased;
+                changed = self.orders.changed() => {
+                    let ordered = changed.ok().and_then(|()| *self.orders.borrow());
+                    match ordered.map(|ordered| ordered.phase) {
+                        Some(Phase::Run | Phase::Stop) => {}
+                        Some(Phase::Lost { kill_at }) => {
+                            hook.stop(self.options.stop_signal, kill_at);
+                        }
+                        None => hook.kill(),
+                    }
+                }
+                ended = hook.ended() => break ended,
+            }
+        };
+        let lease = &self.options.program.lease;
+        match program::success(ended) {
+            Ok(()) => info!(%lease, hook = name, "hook ended"),
+            Err(why) => warn!(%lease, hook = name, why, "a hook failed"),
+        }
+    }
+
+    fn up(&mut self, token: Option<Token>) {
+        self.runs.send_replace(token);
+        self.watched.up(token.is_some());
+    }
+
+    fn report(&mut self, token: Token, ended: Ended, asked_at: Option<BootTime>) {
+        let lease = &self.options.program.lease;
+        let (token, code) = (token.get(), ended.end.exit_code());
+        if ended.guard_lost {
+            error!(%lease, token, "the guard of the workload was lost: it was killed for that");
+        }
+        if let Some(at) = asked_at {
+            let took = clock::boot_now().since(at);
+            let elapsed_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            info!(%lease, token, code, elapsed_ms, "workload stopped");
+            self.watched.stopped(took);
+            return;
+        }
+        match ended.end {
+            End::NotExecuted(errno) | End::NotSpawned(errno) => {
+                error!(%lease, token, code = errno, "the workload cannot be executed");
+            }
+            End::Exited(_) | End::Signalled(_) => {
+                warn!(%lease, token, code, "workload ended by itself");
+            }
+            End::Refused | End::Unknown => {
+                warn!(%lease, token, "the workload was ended by its guard");
+            }
+        }
+    }
+
+    async fn tell(&self, input: Input) {
+        // A runner that is gone has ended, and the daemon with it.
+        let _ = self.inputs.send(input).await;
+    }
+}
+
+/// In the guard's words.
+fn terms(terms: Terms) -> workload::Terms {
+    let Terms {
+        valid_until,
+        kill_at,
+    } = terms;
+    workload::Terms {
+        valid_until,
+        kill_at,
+    }
+}

@@ -1,0 +1,300 @@
+//! Whether the workload can do its work, found out by asking it.
+//!
+//! It decides nothing about leadership: the election is told when the answer
+//! changes, and leaves the lease to others meanwhile.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use http_body_util::Empty;
+use hyper::Uri;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::Program;
+use crate::election::{Input, Token};
+
+/// Who is asked.
+#[derive(Debug, Clone)]
+pub enum Check {
+    /// A GET of this URL is answered with 2xx.
+    Url(String),
+    /// This command exits 0.
+    Command(Vec<OsString>),
+}
+
+/// How the workload's health is found out.
+#[derive(Debug, Clone)]
+pub struct HealthOptions {
+    /// Who is asked.
+    pub check: Check,
+    /// From one look to the next.
+    pub period: Duration,
+    /// How long one look may take.
+    pub timeout: Duration,
+    /// How many looks in a row must fail.
+    pub failures: u32,
+    /// After this long, a workload that was stopped for its health is tried
+    /// again where nothing else can tell.
+    pub retry_after: Duration,
+}
+
+/// Looks at the workload's health.
+pub struct Health {
+    options: HealthOptions,
+    program: Program,
+    /// The token under which the supervised command runs; `None` in it: it
+    /// does not run. Without a receiver the workload is not ours to run.
+    runs: Option<watch::Receiver<Option<Token>>>,
+}
+
+/// What one look showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Look {
+    Well,
+    Ill(String),
+    /// Nobody is there to be asked, and nobody ought to be.
+    Nobody,
+}
+
+/// From looks to a verdict.
+#[derive(Debug)]
+struct Verdict {
+    failures_max: u32,
+    retry_after: Duration,
+    healthy: bool,
+    failures: u32,
+    /// When the last look failed.
+    failed_at: Option<Instant>,
+}
+
+impl Verdict {
+    /// `true` if the verdict changed.
+    fn weigh(&mut self, look: &Look, now: Instant) -> bool {
+        let before = self.healthy;
+        match look {
+            Look::Well => {
+                self.failures = 0;
+                self.healthy = true;
+            }
+            Look::Ill(_) => {
+                self.failures = self.failures.saturating_add(1);
+                self.failed_at = Some(now);
+                self.healthy &= self.failures < self.failures_max;
+            }
+            Look::Nobody => {
+                self.failures = 0;
+                let waited = self.failed_at.is_none_or(|at| now - at >= self.retry_after);
+                self.healthy |= waited;
+            }
+        }
+        self.healthy != before
+    }
+
+    /// Another run of the workload: what the one before failed does not count.
+    fn begin_anew(&mut self) {
+        self.failures = 0;
+    }
+}
+
+impl Health {
+    /// A look-out for the workload beside this process, or, with `runs`, for
+    /// the one that this process runs.
+    pub fn new(
+        options: HealthOptions,
+        program: Program,
+        runs: Option<watch::Receiver<Option<Token>>>,
+    ) -> Self {
+        Self {
+            options,
+            program,
+            runs,
+        }
+    }
+
+    /// Whether the workload counts as healthy before the first look. One that
+    /// is not run yet has nothing to answer with; what a command says is
+    /// waited for, and so is a workload that is there already.
+    pub fn at_first(&self) -> bool {
+        self.runs.is_some() && matches!(self.options.check, Check::Url(_))
+    }
+
+    /// Looks for ever, and tells `inputs` of each change.
+    pub async fn watch(mut self, inputs: mpsc::Sender<Input>) {
+        let mut verdict = Verdict {
+            failures_max: self.options.failures,
+            retry_after: self.options.retry_after,
+            healthy: self.at_first(),
+            failures: 0,
+            failed_at: None,
+        };
+        let mut period = tokio::time::interval(self.options.period);
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut token = None;
+        loop {
+            period.tick().await;
+            let now_runs = self.runs.as_mut().and_then(|r| *r.borrow_and_update());
+            if now_runs != token {
+                token = now_runs;
+                verdict.begin_anew();
+            }
+            let look = self.look(token).await;
+            if let Look::Ill(why) = &look {
+                tracing::debug!(lease = %self.program.lease, why, "a look at the workload's health failed");
+            }
+            if verdict.weigh(&look, Instant::now()) {
+                self.say(verdict.healthy, &look);
+                let healthy = verdict.healthy;
+                if inputs.send(Input::Health { healthy }).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn say(&self, healthy: bool, look: &Look) {
+        let lease = &self.program.lease;
+        match look {
+            Look::Ill(why) => tracing::warn!(
+                %lease, why,
+                "the workload is unhealthy: this replica leaves the lease to others"
+            ),
+            Look::Well | Look::Nobody if healthy => {
+                tracing::info!(%lease, "the workload is healthy: this replica contends");
+            }
+            Look::Well | Look::Nobody => {}
+        }
+    }
+
+    async fn look(&self, token: Option<Token>) -> Look {
+        match &self.options.check {
+            Check::Url(url) => {
+                let answer = tokio::time::timeout(self.options.timeout, get(url)).await;
+                match answer {
+                    Ok(Ok(status)) if status.is_success() => Look::Well,
+                    Ok(Ok(status)) => Look::Ill(format!("{url} answered {}", status.as_u16())),
+                    Ok(Err(GetError::Refused)) if self.runs.is_some() && token.is_none() => {
+                        Look::Nobody
+                    }
+                    Ok(Err(error)) => Look::Ill(format!("{url}: {error}")),
+                    Err(_) => Look::Ill(format!("{url} did not answer in time")),
+                }
+            }
+            Check::Command(command) => {
+                let ended = self
+                    .program
+                    .run_briefly(command, token, self.options.timeout)
+                    .await;
+                match ended {
+                    Ok(()) => Look::Well,
+                    Err(why) => Look::Ill(format!("the health command: {why}")),
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum GetError {
+    #[error("connection refused")]
+    Refused,
+    #[error("cannot connect: {}", .0.kind())]
+    Connect(io::Error),
+    #[error("the answer is no HTTP")]
+    Http,
+}
+
+/// One GET on a connection of its own.
+async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
+    let url: Uri = url.parse().map_err(|_| GetError::Http)?;
+    let host = url.host().unwrap_or_default();
+    // Literal IPv6 addresses stand in brackets.
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((name, url.port_u16().unwrap_or(80)))
+        .await
+        .map_err(|error| match error.kind() {
+            ErrorKind::ConnectionRefused => GetError::Refused,
+            _ => GetError::Connect(error),
+        })?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|_| GetError::Http)?;
+    let path = url.path_and_query().map_or("/", |path| path.as_str());
+    let authority = url.authority().map_or(host, |a| a.as_str());
+    let request = hyper::Request::get(path)
+        .header(hyper::header::HOST, authority)
+        .header(hyper::header::USER_AGENT, "leasehold")
+        .header(hyper::header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(|_| GetError::Http)?;
+    // The connection is turned here and ends with this look, whatever the
+    // workload goes on to send.
+    tokio::select! {
+        answer = sender.send_request(request) => {
+            answer.map(|answer| answer.status()).map_err(|_| GetError::Http)
+        }
+        _ = connection => Err(GetError::Http),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(healthy: bool) -> Verdict {
+        Verdict {
+            failures_max: 3,
+            retry_after: Duration::from_secs(20),
+            healthy,
+            failures: 0,
+            failed_at: None,
+        }
+    }
+
+    fn ill() -> Look {
+        Look::Ill("x".to_owned())
+    }
+
+    #[tokio::test]
+    async fn it_takes_all_failures_in_a_row_and_one_success() {
+        let (mut verdict, now) = (verdict(true), Instant::now());
+        assert!(!verdict.weigh(&ill(), now) && !verdict.weigh(&ill(), now));
+        assert!(!verdict.weigh(&Look::Well, now));
+        assert!(!verdict.weigh(&ill(), now) && !verdict.weigh(&ill(), now));
+        assert!(verdict.weigh(&ill(), now) && !verdict.healthy);
+        assert!(!verdict.weigh(&ill(), now));
+        assert!(verdict.weigh(&Look::Well, now) && verdict.healthy);
+    }
+
+    #[tokio::test]
+    async fn a_new_run_has_all_its_looks() {
+        let (mut verdict, now) = (verdict(true), Instant::now());
+        assert!(!verdict.weigh(&ill(), now) && !verdict.weigh(&ill(), now));
+        verdict.begin_anew();
+        assert!(!verdict.weigh(&ill(), now) && verdict.healthy);
+    }
+
+    #[tokio::test]
+    async fn who_was_stopped_ill_is_tried_again_after_a_while() {
+        let (mut verdict, now) = (verdict(true), Instant::now());
+        for _ in 0..3 {
+            verdict.weigh(&ill(), now);
+        }
+        let later = |seconds| now + Duration::from_secs(seconds);
+        assert!(!verdict.weigh(&Look::Nobody, later(19)) && !verdict.healthy);
+        assert!(verdict.weigh(&Look::Nobody, later(20)) && verdict.healthy);
+    }
+
+    #[tokio::test]
+    async fn nobody_to_ask_is_no_illness() {
+        let (mut verdict, now) = (verdict(true), Instant::now());
+        for _ in 0..9 {
+            assert!(!verdict.weigh(&Look::Nobody, now));
+        }
+        assert!(verdict.healthy);
+    }
+}

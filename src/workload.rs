@@ -1,0 +1,369 @@
+//! A command that runs only while there is authority for it.
+//!
+//! It does not know where authority comes from: it is told deadlines on
+//! CLOCK_BOOTTIME. [`Workload`] starts a command and is told newer deadlines
+//! as the claim is renewed; the command is gone by the last of them (I5).
+//!
+//! ```text
+//!  daemon ──orders──▶ guard ──fork──▶ shim ──exec──▶ CMD ──▶ its descendants
+//!         ◀─reports──  (this binary)  (this binary)   a process group of its own
+//! ```
+//!
+//! - [`judge`] decides, without IO, what the guard does when.
+//! - `guard` is the process between: CMD's parent, which outlives the daemon.
+//! - `shim` is the stage that becomes CMD: it dies with the guard.
+//! - `keeper` is the daemon's side: if the guard fails, it ends CMD itself.
+//! - `wire` is what they tell each other, `children` how descendants are
+//!   found, `orphans` who waits for them, `terminal` who has the terminal.
+//!
+//! **Gone** means: everybody in CMD's process group was killed, then round by
+//! round whoever was adopted from it; the kernel says that no child is left;
+//! CMD's leader is waited for last, so that its process group is not given to
+//! strangers before. A descendant cannot leave by `setsid` or a double fork:
+//! guard and daemon are subreapers.
+//!
+//! **When who fails.** Daemon killed, frozen, out of memory: the guard sends
+//! the stop signal (at once if the daemon is gone) and SIGKILL at the last
+//! deadline. Guard killed: the kernel ends CMD's leader, the daemon the rest.
+//! Guard frozen: the daemon kills it 100 ms after the deadline, with the same
+//! effect. Both killed at once: the kernel ends CMD's leader; descendants of
+//! it are left, as is everything in a frozen cgroup or in uninterruptible
+//! sleep. For those there is the fencing token. A command with more rights
+//! than the daemon (setuid) loses the tie to its parent and cannot be signalled.
+
+mod children;
+mod guard;
+pub mod judge;
+mod keeper;
+mod orphans;
+mod shim;
+mod terminal;
+mod wire;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command as Process, ExitCode, Stdio};
+
+use rustix::process::{Pid, getpgrp};
+use signal_hook::consts::SIGTERM;
+use tokio::sync::watch;
+
+use self::judge::{Order, Stop};
+use self::keeper::Keeper;
+use self::orphans::WaitedFor;
+use self::terminal::Terminal;
+use self::wire::{GuardStart, ToGuard};
+use crate::clock::BootTimer;
+use crate::election::BootTime;
+
+pub use judge::Terms;
+pub use orphans::Orphans;
+
+/// This program, also after its file was replaced or deleted.
+const EXECUTABLE: &str = "/proc/self/exe";
+/// The first argument of a guard. Not for people, so not in `--help`.
+const GUARD: &str = "__guard";
+/// The first argument of a shim.
+const SHIM: &str = "__shim";
+
+/// Becomes a guard or a shim if `arguments` say so. The first thing in `main`:
+/// a guard is to be small, and early.
+pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.into_iter().skip(1);
+    let stage = arguments.next()?;
+    if stage == GUARD {
+        Some(guard::run(arguments.collect()))
+    } else if stage == SHIM {
+        Some(shim::run(&arguments.collect::<Vec<_>>()))
+    } else {
+        None
+    }
+}
+
+/// A command to be run.
+#[derive(Debug, Clone)]
+pub struct Command {
+    words: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    stop_signal: i32,
+    quiet: bool,
+    executable: PathBuf,
+}
+
+impl Command {
+    /// `program`, found as `execvp` finds it.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            words: vec![program.into()],
+            environment: Vec::new(),
+            stop_signal: SIGTERM,
+            quiet: false,
+            executable: EXECUTABLE.into(),
+        }
+    }
+
+    /// Appends arguments.
+    #[must_use]
+    pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.words.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets one environment variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// The signal that asks it to end; SIGTERM unless this says otherwise.
+    #[must_use]
+    pub fn stop_signal(mut self, signal: i32) -> Self {
+        self.stop_signal = signal;
+        self
+    }
+
+    /// For hooks: without standard input and without the terminal, and what it
+    /// prints goes to standard error, where the log is.
+    #[must_use]
+    pub fn quiet(mut self) -> Self {
+        self.quiet = true;
+        self
+    }
+
+    /// The `leasehold` binary that is to be guard and shim; this process's own
+    /// unless this says otherwise. For programs that embed the library.
+    #[must_use]
+    pub fn executable(mut self, executable: impl Into<PathBuf>) -> Self {
+        self.executable = executable.into();
+        self
+    }
+
+    /// The guard as a process to be started; CMD inherits its environment.
+    fn guard(&self) -> Process {
+        let mut process = Process::new(&self.executable);
+        process.arg0("leasehold").arg(GUARD).args(&self.words);
+        std::env::vars_os()
+            .filter(|(name, _)| is_ours(name))
+            .for_each(|(name, _)| {
+                process.env_remove(name);
+            });
+        process.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        process
+    }
+}
+
+/// Whether a variable of our environment is meant for us alone: configuration,
+/// which may hold a credential (I12), and the service manager's, under which
+/// a command could speak in our name.
+fn is_ours(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    let configuration = name
+        .strip_prefix(b"LEASEHOLD_")
+        .is_some_and(|key| key.windows(2).any(|pair| pair == b"__"));
+    configuration || name == b"NOTIFY_SOCKET" || name.starts_with(b"WATCHDOG_")
+}
+
+/// How CMD ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With this code.
+    Exited(u8),
+    /// By this signal.
+    Signalled(i32),
+    /// It cannot be executed: the error number of `exec`. The shim has said so
+    /// on standard error.
+    NotExecuted(i32),
+    /// No process could be made for it: the error number.
+    NotSpawned(i32),
+    /// It was not started: the deadline had passed, or it was to end already.
+    Refused,
+    /// The guard was lost, and with it how CMD ended.
+    Unknown,
+}
+
+impl End {
+    /// As a shell has it: CMD's code, 128 + N after signal N, 127 if it was
+    /// not found, 126 if it cannot be executed; `None` where it never ran for
+    /// a reason of ours, or nobody knows.
+    pub fn exit_code(self) -> Option<u8> {
+        match self {
+            Self::Exited(code) => Some(code),
+            Self::Signalled(signal) => Some(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+            Self::NotExecuted(errno) => Some(shim::exit_code(errno)),
+            Self::NotSpawned(_) | Self::Refused | Self::Unknown => None,
+        }
+    }
+}
+
+/// CMD and all its descendants are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// How CMD ended.
+    pub end: End,
+    /// It had been told to end: by us, by its deadline, or because its guard was lost.
+    pub by_us: bool,
+    /// A key of the terminal (Ctrl-C, Ctrl-\) ended it, so whoever pressed it
+    /// wants the daemon to end too.
+    pub interrupted: bool,
+    /// The guard was lost: CMD was ended for that, and the claim should be too.
+    pub guard_lost: bool,
+}
+
+/// How far a workload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The guard or the shim is at work.
+    Starting,
+    /// CMD was executed.
+    Running {
+        /// Its process id, which is its process group's too.
+        pid: u32,
+    },
+    /// CMD has ended, or lost its guard; descendants are being ended.
+    Ending {
+        /// How it ended, as far as is known.
+        end: End,
+        /// As in [`Ended`].
+        by_us: bool,
+    },
+    /// Nothing of it is left.
+    Gone(Ended),
+}
+
+/// A command under a claim. Dropping it kills the command; who must know that
+/// it is gone calls [`Workload::kill`] and waits for [`Workload::ended`].
+#[derive(Debug)]
+pub struct Workload {
+    orders: watch::Sender<ToGuard>,
+    progress: watch::Receiver<Progress>,
+    guard: u32,
+}
+
+impl Workload {
+    /// Starts `command` in the hands of a guard, which holds `lock` as long as
+    /// anything of the command is left. Inside a tokio runtime; takes about a
+    /// millisecond.
+    ///
+    /// # Errors
+    /// When the guard cannot be started. That the command cannot be is told by
+    /// [`Workload::ended`].
+    pub fn start(command: &Command, terms: Terms, lock: Option<OwnedFd>) -> io::Result<Self> {
+        orphans::adopt()?;
+        let timer = BootTimer::new()?;
+        let terminal = Terminal::of_this_process();
+        let foreground = terminal
+            .as_ref()
+            .filter(|terminal| !command.quiet && terminal.is_for_cmd())
+            .map_or(0, |_| getpgrp().as_raw_nonzero().get());
+        let (ours, theirs) = wire::pair()?;
+        let start = GuardStart {
+            terms,
+            stop_signal: command.stop_signal,
+            on_terminal: terminal.is_some(),
+            foreground,
+        };
+        let stdin = if command.quiet {
+            OwnedFd::from(std::fs::File::open("/dev/null")?)
+        } else {
+            io::stdin().as_fd().try_clone_to_owned()?
+        };
+        let descriptors = std::iter::once(stdin.as_fd()).chain(lock.as_ref().map(AsFd::as_fd));
+        wire::post_with(ours.as_fd(), &start, &descriptors.collect::<Vec<_>>())?;
+        let mut guard = command.guard();
+        guard.stdin(Stdio::from(theirs));
+        if command.quiet {
+            guard.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
+        }
+        if terminal.is_some() {
+            // From its first instruction on; else it makes a session itself,
+            // which the leader of a group cannot.
+            guard.process_group(0);
+        }
+        let guard = guard.spawn()?.id();
+        let pid = i32::try_from(guard).ok().and_then(Pid::from_raw);
+        let waited_for = WaitedFor::new(pid.ok_or(io::ErrorKind::Other)?);
+
+        let order = Order {
+            terms,
+            stop: None,
+            kill: false,
+        };
+        let (orders, newest) = watch::channel(ToGuard {
+            order,
+            relay: 0,
+            relays: 0,
+        });
+        let (publish, progress) = watch::channel(Progress::Starting);
+        // Without a keeper the socket is closed, and the guard starts nothing.
+        let keeper = Keeper::new(ours, waited_for, newest, publish, terminal)?;
+        // It ends by itself when CMD is gone, whoever still looks at it.
+        tokio::spawn(keeper.keep(timer));
+        Ok(Self {
+            orders,
+            progress,
+            guard,
+        })
+    }
+
+    /// The process id of the guard.
+    pub fn guard(&self) -> u32 {
+        self.guard
+    }
+
+    /// The claim was renewed. The newest terms win; it never waits.
+    pub fn extend(&self, terms: Terms) {
+        self.orders.send_modify(|wanted| wanted.order.terms = terms);
+    }
+
+    /// Asks CMD to end with `signal`; it is killed at `kill_at`, or at the
+    /// deadline if that comes first. [`Workload::extend`] goes on beside it.
+    pub fn stop(&self, signal: i32, kill_at: BootTime) {
+        let stop = Stop { signal, kill_at };
+        self.orders
+            .send_modify(|wanted| wanted.order.stop = Some(stop));
+    }
+
+    /// Kills CMD now.
+    pub fn kill(&self) {
+        self.orders.send_modify(|wanted| wanted.order.kill = true);
+    }
+
+    /// Passes a signal on to CMD's process group. Of several that come faster
+    /// than the guard reads, the last one arrives.
+    pub fn signal(&self, signal: i32) {
+        self.orders.send_modify(|wanted| {
+            wanted.relay = signal;
+            wanted.relays = wanted.relays.wrapping_add(1);
+        });
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        *self.progress.borrow()
+    }
+
+    /// The next change of [`Workload::progress`]; may be given up and called
+    /// again. After [`Progress::Gone`] it waits for ever.
+    pub async fn changed(&mut self) -> Progress {
+        if self.progress.changed().await.is_err() {
+            // The keeper ended with CMD, or with its runtime.
+            std::future::pending::<()>().await;
+        }
+        *self.progress.borrow_and_update()
+    }
+
+    /// Waits until nothing of CMD is left; may be given up and called again.
+    pub async fn ended(&mut self) -> Ended {
+        loop {
+            let progress = *self.progress.borrow_and_update();
+            if let Progress::Gone(ended) = progress {
+                return ended;
+            }
+            self.changed().await;
+        }
+    }
+}

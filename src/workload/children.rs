@@ -1,0 +1,166 @@
+//! The children of this process, told without an allocation: a guard looks
+//! when memory may be gone.
+//!
+//! Only direct children are listed. A process that was killed leaves its own
+//! children to the subreaper, so killing goes round by round; and a direct
+//! child's id belongs to it until this process has waited for it, so nobody
+//! else can be hit.
+
+use std::ffi::CStr;
+use std::fmt::{self, Write as _};
+use std::mem::MaybeUninit;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::io::{Errno, read, retry_on_intr};
+use rustix::process::{Pid, getpid};
+
+/// The longest path is `/proc/<pid>/task/<tid>/children`, with two ids of seven digits.
+const PATH_MAX: usize = 64;
+const BUFFER: usize = 4096;
+
+/// A list of this process's children, and the memory that it takes to make it.
+#[derive(Debug)]
+pub(super) struct Children {
+    /// Where the kernel lists children (CONFIG_PROC_CHILDREN). Elsewhere all
+    /// processes are asked for their parent.
+    listed: bool,
+    names: [MaybeUninit<u8>; BUFFER],
+    text: [u8; BUFFER],
+}
+
+impl Children {
+    pub(super) fn new() -> Self {
+        let own = Path::of(format_args!("/proc/self/task/{}/children", own_id()));
+        Self {
+            listed: open(&own, OFlags::empty()).is_ok(),
+            names: [MaybeUninit::uninit(); BUFFER],
+            text: [0; BUFFER],
+        }
+    }
+
+    /// Calls `visit` for every child, those that ended and were not yet waited
+    /// for included.
+    ///
+    /// # Errors
+    /// When there is no `/proc`.
+    pub(super) fn each(&mut self, mut visit: impl FnMut(Pid)) -> Result<(), Errno> {
+        if self.listed {
+            self.each_listed(&mut visit)
+        } else {
+            self.each_found(&mut visit)
+        }
+    }
+
+    /// A thread has the children that it started; the main thread, as a rule,
+    /// those that were adopted.
+    fn each_listed(&mut self, visit: &mut impl FnMut(Pid)) -> Result<(), Errno> {
+        let tasks = open(
+            &Path::of(format_args!("/proc/self/task")),
+            OFlags::DIRECTORY,
+        )?;
+        let mut names = RawDir::new(&tasks, &mut self.names);
+        while let Some(entry) = names.next() {
+            let Some(task) = number(entry?.file_name()) else {
+                continue;
+            };
+            let path = Path::of(format_args!("/proc/self/task/{task}/children"));
+            // The thread may have ended; its children are another one's now.
+            let Ok(file) = open(&path, OFlags::empty()) else {
+                continue;
+            };
+            let mut child = 0;
+            loop {
+                let length = retry_on_intr(|| read(&file, &mut self.text))?;
+                for byte in &self.text[..length] {
+                    // An id may be cut in two by the end of the buffer.
+                    if byte.is_ascii_digit() {
+                        child = child * 10 + i32::from(byte - b'0');
+                    } else if let Some(pid) = Pid::from_raw(std::mem::take(&mut child)) {
+                        visit(pid);
+                    }
+                }
+                if length == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn each_found(&mut self, visit: &mut impl FnMut(Pid)) -> Result<(), Errno> {
+        let own = own_id();
+        let processes = open(&Path::of(format_args!("/proc")), OFlags::DIRECTORY)?;
+        let mut names = RawDir::new(&processes, &mut self.names);
+        while let Some(entry) = names.next() {
+            let Some(process) = number(entry?.file_name()) else {
+                continue;
+            };
+            let path = Path::of(format_args!("/proc/{process}/stat"));
+            let Ok(file) = open(&path, OFlags::empty()) else {
+                continue;
+            };
+            let Ok(length) = retry_on_intr(|| read(&file, &mut self.text)) else {
+                continue;
+            };
+            if parent(&self.text[..length]) == Some(own) {
+                Pid::from_raw(process).into_iter().for_each(&mut *visit);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn own_id() -> i32 {
+    getpid().as_raw_nonzero().get()
+}
+
+/// The parent in the text of `/proc/<pid>/stat`. The name before it may hold
+/// anything, parentheses and spaces too, but what follows it does not.
+fn parent(stat: &[u8]) -> Option<i32> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = stat.get(name_end + 2..)?.split(|byte| *byte == b' ');
+    std::str::from_utf8(fields.nth(1)?).ok()?.parse().ok()
+}
+
+fn number(name: &CStr) -> Option<i32> {
+    name.to_str().ok()?.parse().ok()
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
+    openat(CWD, path.as_c_str(), flags, Mode::empty())
+}
+
+/// A path on the stack.
+struct Path {
+    text: [u8; PATH_MAX],
+    length: usize,
+}
+
+impl Path {
+    fn of(text: fmt::Arguments<'_>) -> Self {
+        let mut path = Self {
+            text: [0; PATH_MAX],
+            length: 0,
+        };
+        // What does not fit names no file, and no such path is made here.
+        let _ = path.write_fmt(text);
+        path
+    }
+
+    fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.text).unwrap_or_default()
+    }
+}
+
+impl fmt::Write for Path {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        // One byte stays 0.
+        let end = self.length + part.len();
+        let place = self.text[..PATH_MAX - 1].get_mut(self.length..end);
+        place.ok_or(fmt::Error)?.copy_from_slice(part.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! The guard: CMD's parent, which ends it in time also when the daemon cannot.
+//!
+//! It is this binary, started again: one thread, no runtime. It holds the
+//! deadlines that it was last sent, and the claim lock, so that a new daemon
+//! finds the lock free only when CMD is gone. After CMD was started it
+//! allocates nothing: it must work when memory is gone. The kernel may choose
+//! it as the victim for that all the same; then PDEATHSIG ends CMD's leader,
+//! and the daemon, a subreaper like the guard, ends the rest.
+//!
+//! **Sessions.** Without a terminal the guard has a session of its own. If the
+//! daemon has a controlling terminal the guard stays in that session, since
+//! CMD inherits the session from it and needs the terminal: in a session of
+//! its own CMD could be sent no Ctrl-C, and as an orphaned process group it
+//! would not stop for Ctrl-Z. The guard is then a process group of its own,
+//! which never gets the foreground, so no key of the terminal reaches it.
+//!
+//! **Signals.** Those that end or stop a process by default have a handler
+//! that does nothing: a service manager that signals every process of a unit
+//! must not take the guard away from CMD. Handlers, unlike ignored signals,
+//! are not inherited through an exec.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, getpid, kill_process,
+    kill_process_group, set_child_subreaper, setsid, wait, waitid,
+};
+use signal_hook::consts::{
+    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
+};
+
+use super::children::Children;
+use super::judge::{Action, Input, Judge};
+use super::wire::{
+    GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard, pair, post,
+    post_with, take, take_with,
+};
+use super::{EXECUTABLE, SHIM};
+use crate::clock::{self, Alarm};
+
+/// Signals that a guard outlives.
+const OUTLIVED: [i32; 10] = [
+    SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
+];
+
+/// How often what is still there is killed again. Each end of a child wakes
+/// the guard anyway; this is for one that was forked while we looked.
+const KILL_ROUND: Duration = Duration::from_millis(10);
+
+/// Guards `command`. The daemon's socket is this process's standard input.
+pub(super) fn run(command: Vec<OsString>) -> ExitCode {
+    match Guard::begin(command).and_then(Guard::attend) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The daemon sees that the guard is gone, and CMD was never started:
+        // after that nothing here fails.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+struct Guard {
+    judge: Judge,
+    command: Vec<OsString>,
+    start: GuardStart,
+    stdin: Option<OwnedFd>,
+    daemon: OwnedFd,
+    daemon_gone: bool,
+    child_ended: UnixStream,
+    alarm: Alarm,
+    shim: Option<OwnedFd>,
+    leader: Option<Leader>,
+    children: Children,
+    relays: u32,
+    report: Report,
+    reported: Option<Report>,
+    /// Held, never used: it is let go by this process's end.
+    _lock: Option<OwnedFd>,
+}
+
+struct Leader {
+    pid: Pid,
+    /// It was waited for: its process group is no longer ours to signal.
+    reaped: bool,
+}
+
+impl Guard {
+    fn begin(command: Vec<OsString>) -> io::Result<Self> {
+        let outlived = Arc::new(AtomicBool::new(false));
+        for signal in OUTLIVED {
+            signal_hook::flag::register(signal, Arc::clone(&outlived))?;
+        }
+        let daemon = io::stdin().as_fd().try_clone_to_owned()?;
+        let (start, [stdin, lock]) = take_with::<GuardStart>(daemon.as_fd())?;
+        if !start.on_terminal {
+            setsid()?;
+        }
+        set_child_subreaper(Some(getpid()))?;
+        let (child_ended, handler) = UnixStream::pair()?;
+        child_ended.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(SIGCHLD, handler)?;
+        Ok(Self {
+            judge: Judge::new(start.terms, start.stop_signal),
+            command,
+            start,
+            stdin,
+            daemon,
+            daemon_gone: false,
+            child_ended,
+            alarm: Alarm::new()?,
+            shim: None,
+            leader: None,
+            children: Children::new(),
+            relays: 0,
+            report: Report {
+                stage: Stage::Starting,
+                leader: 0,
+                end: LeaderEnd::Unknown,
+                by_us: false,
+                expired: false,
+                killed: false,
+                stopped: 0,
+            },
+            reported: None,
+            _lock: lock,
+        })
+    }
+
+    /// Sees CMD through to its end.
+    fn attend(mut self) -> io::Result<()> {
+        loop {
+            self.hear_daemon();
+            self.hear_shim();
+            self.look_at_children();
+            self.judge.handle(clock::boot_now(), Input::Time);
+            if let Some(action) = self.judge.next_action() {
+                self.act(action);
+            }
+            if self.judge.killed() && self.report.stage != Stage::Gone {
+                self.kill_round();
+            }
+            self.tell_daemon();
+            let told = self.daemon_gone || self.reported == Some(self.report);
+            if self.report.stage == Stage::Gone && told {
+                return Ok(());
+            }
+            self.sleep(told)?;
+        }
+    }
+
+    /// Reads everything that was sent, so that only the newest is judged.
+    fn hear_daemon(&mut self) {
+        while !self.daemon_gone {
+            match take::<ToGuard>(self.daemon.as_fd()) {
+                Received::Record(record) => {
+                    self.judge
+                        .handle(clock::boot_now(), Input::Order(record.order));
+                    if record.relays != self.relays {
+                        self.relays = record.relays;
+                        if let Some(signal) = Signal::from_named_raw(record.relay) {
+                            self.signal(signal);
+                        }
+                    }
+                }
+                Received::Nothing => return,
+                Received::Closed => {
+                    self.daemon_gone = true;
+                    self.judge.handle(clock::boot_now(), Input::Closed);
+                }
+            }
+        }
+    }
+
+    /// Learns whether the shim became CMD: its socket is closed then.
+    fn hear_shim(&mut self) {
+        let Some(shim) = &self.shim else { return };
+        match take::<ShimFailed>(shim.as_fd()) {
+            Received::Nothing => return,
+            Received::Record(ShimFailed { errno: 0 }) => self.report.end = LeaderEnd::Refused,
+            Received::Record(ShimFailed { errno }) => {
+                self.report.end = LeaderEnd::NotExecuted(errno);
+            }
+            Received::Closed => self.report.stage = self.report.stage.max(Stage::Running),
+        }
+        self.shim = None;
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Start => {
+                if let Err(error) = self.spawn() {
+                    let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+                    self.never_started(LeaderEnd::NotSpawned(errno));
+                }
+            }
+            Action::Refuse => self.never_started(LeaderEnd::Refused),
+            Action::Signal(signal) => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.signal(signal);
+                    // One that is stopped hears it only when it goes on.
+                    self.signal(Signal::CONT);
+                }
+            }
+            // Done by the round that follows, and repeated.
+            Action::Kill => {}
+        }
+    }
+
+    fn never_started(&mut self, end: LeaderEnd) {
+        self.report.end = end;
+        self.report.stage = Stage::Gone;
+        self.judge.handle(clock::boot_now(), Input::Gone);
+    }
+
+    fn spawn(&mut self) -> io::Result<()> {
+        let (ours, theirs) = pair()?;
+        let start = ShimStart {
+            guard: getpid().as_raw_nonzero().get(),
+            valid_until: self.start.terms.valid_until,
+            foreground: self.start.foreground,
+        };
+        let stdin: Vec<_> = self.stdin.iter().map(AsFd::as_fd).collect();
+        post_with(ours.as_fd(), &start, &stdin)?;
+        // CMD leads a process group from its first instruction on.
+        let child = Command::new(EXECUTABLE)
+            .arg0("leasehold")
+            .arg(SHIM)
+            .args(std::mem::take(&mut self.command))
+            .stdin(Stdio::from(theirs))
+            .process_group(0)
+            .spawn()?;
+        self.stdin = None;
+        self.shim = Some(ours);
+        let pid = i32::try_from(child.id()).unwrap_or(0);
+        self.leader = Pid::from_raw(pid).map(|pid| Leader { pid, reaped: false });
+        self.report.leader = pid;
+        Ok(())
+    }
+
+    /// Signals CMD's group and those descendants outside of it that have no
+    /// parent of their own any more.
+    fn signal(&mut self, signal: Signal) {
+        let Some(leader) = &self.leader else { return };
+        let group = (!leader.reaped).then_some(leader.pid);
+        if let Some(group) = group {
+            // It fails if everybody in there has ended.
+            let _ = kill_process_group(group, signal);
+        }
+        let _ = self.children.each(|child| {
+            if group.is_none() || getpgid(Some(child)).ok() != group {
+                let _ = kill_process(child, signal);
+            }
+        });
+    }
+
+    fn kill_round(&mut self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Waits for what has ended, for CMD's leader last.
+    fn look_at_children(&mut self) {
+        // One byte or many: it is the children that tell.
+        let _ = self.child_ended.read(&mut [0; 64]);
+        if self.report.stage == Stage::Gone {
+            return;
+        }
+        let Some(leader) = self.leader.as_ref().map(|leader| leader.pid) else {
+            return;
+        };
+        self.look_at_leader(leader);
+        let mut others = 0;
+        let looked = self.children.each(|child| {
+            if child != leader {
+                let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+                let alive = matches!(waitid(WaitId::Pid(child), ended), Ok(None));
+                others += u32::from(alive);
+            }
+        });
+        if looked.is_ok() && others == 0 && self.report.stage == Stage::LeaderEnded {
+            self.look_at_the_last(leader);
+        }
+    }
+
+    fn look_at_leader(&mut self, leader: Pid) {
+        if self.report.stage >= Stage::LeaderEnded {
+            return;
+        }
+        let look = |options| waitid(WaitId::Pid(leader), options | WaitIdOptions::NOHANG);
+        if let Ok(Some(end)) = look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            // Why the shim failed stands in its socket.
+            self.hear_shim();
+            if self.report.end == LeaderEnd::Unknown {
+                self.report.end = LeaderEnd::of(&end);
+            }
+            self.report.by_us = self.judge.told_to_end();
+            self.report.stopped = 0;
+            self.report.stage = Stage::LeaderEnded;
+            self.judge.handle(clock::boot_now(), Input::LeaderEnded);
+        } else if let Ok(Some(change)) = look(WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED) {
+            self.report.stopped = change.stopping_signal().unwrap_or(0);
+        }
+    }
+
+    /// No child but the leader was seen: the kernel has the last word.
+    fn look_at_the_last(&mut self, leader: Pid) {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let _ = waitid(WaitId::Pid(leader), ended);
+        if let Some(leader) = &mut self.leader {
+            leader.reaped = true;
+        }
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                // One was forked while we looked.
+                Ok(None) => return,
+                Err(_) => break,
+            }
+        }
+        self.report.stage = Stage::Gone;
+        self.judge.handle(clock::boot_now(), Input::Gone);
+    }
+
+    fn tell_daemon(&mut self) {
+        self.report.expired = self.judge.expired();
+        self.report.killed = self.judge.killed();
+        if self.daemon_gone || self.reported == Some(self.report) {
+            return;
+        }
+        match post(self.daemon.as_fd(), &self.report) {
+            Ok(true) => self.reported = Some(self.report),
+            // No room: again when there is some.
+            Ok(false) => {}
+            // The orders say so too, once they have been read to the end.
+            Err(_) => {}
+        }
+    }
+
+    /// Sleeps until something happens or is due.
+    fn sleep(&mut self, told: bool) -> io::Result<()> {
+        let killing = self.judge.killed() && self.report.stage != Stage::Gone;
+        let round = killing.then(|| clock::boot_now() + KILL_ROUND);
+        let due = self.judge.next_wakeup().into_iter().chain(round).min();
+        self.alarm.arm(due)?;
+        let mut wanted = PollFlags::IN;
+        wanted.set(PollFlags::OUT, !told);
+        // A socket whose other end is gone would always be ready. A timer
+        // that nothing is asked of never is.
+        let idle = || PollFd::new(&self.alarm, PollFlags::empty());
+        let daemon = Some(&self.daemon).filter(|_| !self.daemon_gone);
+        let mut places = [
+            PollFd::new(&self.child_ended, PollFlags::IN),
+            PollFd::new(&self.alarm, PollFlags::IN),
+            daemon.map_or_else(idle, |daemon| PollFd::new(daemon, wanted)),
+            (self.shim.as_ref()).map_or_else(idle, |shim| PollFd::new(shim, PollFlags::IN)),
+        ];
+        match poll(&mut places, None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Goal: the command is gone by its deadline, whatever happens to the daemon (I5),
+//! and a restarted daemon leads again as soon as it is gone.
+
+use std::time::Duration;
+
+use leasehold_testbed::{Daemon, DaemonTimings};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::contest::{Contest, eventually, nanos, sent_ns};
+use crate::journal::{Behaviour, Journal};
+
+const SHORT: DaemonTimings = DaemonTimings::SHORT;
+
+fn runs(pid: u32) -> bool {
+    test_kill_process(process(pid)).is_ok()
+}
+
+fn process(pid: u32) -> Pid {
+    Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
+}
+
+/// A leader with a command that ignores SIGTERM, and its process.
+async fn leader(contest: &Contest, journal: &Journal) -> (Daemon, u32) {
+    let daemon = contest
+        .candidate_with("a", SHORT, "0s")
+        .workload(journal.command(&Behaviour::Stubborn))
+        .start();
+    let pid = journal.wait("start", 1).await.pid;
+    (daemon, pid)
+}
+
+/// The guard, as the parent of the command.
+fn guard_of(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after = stat.rsplit(')').next().unwrap();
+    after.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Nothing was written after the deadline of the last renewal, plus loss_grace.
+fn assert_gone_in_time(daemon: &Daemon, journal: &Journal) {
+    let last = journal
+        .lines()
+        .into_iter()
+        .filter(|line| line.token == 1)
+        .next_back();
+    let sent = sent_ns(&daemon.status(), SHORT);
+    let bound = sent + nanos(SHORT.renew_deadline + SHORT.loss_grace);
+    let last = last.unwrap().at;
+    assert!(last <= bound, "{} ns after the deadline", last - bound);
+}
+
+#[tokio::test]
+async fn i5_a_killed_daemons_command_is_gone_by_its_deadline() {
+    let (contest, journal) = (Contest::new("killed").await, Journal::new());
+    let (daemon, pid) = leader(&contest, &journal).await;
+    daemon.kill();
+    journal.wait("ignored", 1).await;
+    eventually("the command is gone", async || !runs(pid)).await;
+    assert_gone_in_time(&daemon, &journal);
+}
+
+#[tokio::test]
+async fn i5_a_frozen_daemons_command_is_gone_by_its_deadline() {
+    let (contest, journal) = (Contest::new("frozen").await, Journal::new());
+    let (daemon, pid) = leader(&contest, &journal).await;
+    daemon.stop();
+    let frozen = daemon.status();
+    eventually("the command is gone", async || !runs(pid)).await;
+    assert_eq!(daemon.status(), frozen, "it was frozen all the time");
+    assert_gone_in_time(&daemon, &journal);
+    daemon.cont();
+    // It leads again, since nobody else did: with a new token and a new command.
+    let start = journal.wait("start", 2).await;
+    assert_eq!(start.token, 2);
+    journal.assert_one_after_the_other();
+}
+
+#[tokio::test]
+async fn i6_a_daemon_that_cannot_renew_starts_again_only_when_its_command_is_gone() {
+    let (contest, journal) = (Contest::new("cut-off").await, Journal::new());
+    let set = contest.set();
+    let proxy = set.proxy();
+    let daemon = contest
+        .candidate_with("a", SHORT, "0s")
+        .uri(&contest.set().proxied_uri(&proxy))
+        .workload(journal.command(&Behaviour::Stubborn))
+        .start();
+    let pid = journal.wait("start", 1).await.pid;
+    proxy.stall();
+    journal.wait("ignored", 1).await;
+    eventually("the command is gone", async || !runs(pid)).await;
+    assert_gone_in_time(&daemon, &journal);
+    assert_eq!(daemon.status()["leader"], false);
+    proxy.resume();
+    assert_eq!(journal.wait("start", 2).await.token, 2);
+    journal.assert_one_after_the_other();
+}
+
+#[tokio::test]
+async fn a_killed_guard_ends_the_command_and_the_leadership() {
+    let (contest, journal) = (Contest::new("guard-killed").await, Journal::new());
+    let daemon = contest
+        .candidate_with("a", SHORT, "0s")
+        .flag("--workload-on-exit=release")
+        .workload(journal.command(&Behaviour::Stubborn))
+        .start();
+    let pid = journal.wait("start", 1).await.pid;
+    kill_process(process(guard_of(pid)), Signal::KILL).unwrap();
+    eventually("the command is gone", async || !runs(pid)).await;
+    let start = journal.wait("start", 2).await;
+    assert_eq!(start.token, 2, "a new claim");
+    assert_eq!(contest.last_ended().await.reason, "workload_exit");
+    journal.assert_one_after_the_other();
+    drop(daemon);
+}
+
+#[tokio::test]
+async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
+    let (contest, journal) = (Contest::new("restarted-guard").await, Journal::new());
+    // A lease that does not expire within the test.
+    let timings = DaemonTimings {
+        lease_duration: Duration::from_secs(600),
+        ..SHORT
+    };
+    let mut daemon = contest
+        .candidate_with("a", timings, "0s")
+        .workload(journal.command(&Behaviour::Stubborn))
+        .start();
+    let pid = journal.wait("start", 1).await.pid;
+    daemon.restart_same_directory();
+    let start = journal.wait("start", 2).await;
+    assert!(!runs(pid), "the guard had the lock of the claim");
+    assert_eq!(start.token, 2);
+    journal.assert_one_after_the_other();
+    let waited = daemon
+        .logs()
+        .contains("waiting for the guard of a dead daemon");
+    assert!(waited, "{}", daemon.logs());
+}
+
+#[tokio::test]
+async fn a_second_daemon_on_a_living_ones_directory_is_refused_at_once() {
+    let (contest, journal) = (Contest::new("second").await, Journal::new());
+    let (daemon, _) = leader(&contest, &journal).await;
+    let second = contest
+        .candidate_with("b", SHORT, "0s")
+        .status_directory(daemon.status_directory())
+        .start();
+    assert_eq!(second.wait_exit(Duration::from_secs(2)).await, 78);
+}

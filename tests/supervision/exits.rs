@@ -1,0 +1,113 @@
+//! Goal: the command's end is the daemon's end, or another replica's turn, as configured.
+
+use std::time::Duration;
+
+use crate::contest::{Contest, LONG, eventually, wait_follows};
+use crate::journal::{Behaviour, Journal};
+
+#[tokio::test]
+async fn its_exit_code_is_the_daemons_and_the_lease_is_free_at_once() {
+    let (contest, journal) = (Contest::new("exit-code").await, Journal::new());
+    let daemon = contest
+        .candidate("a")
+        .workload(journal.command(&Behaviour::Exits(7)))
+        .start();
+    assert_eq!(daemon.wait_exit(LONG).await, 7);
+    let document = contest.document().await;
+    assert!(document.get("holder").unwrap().as_null().is_some());
+    assert_eq!(contest.last_ended().await.reason, "workload_exit");
+    assert_eq!(daemon.status()["leader"], false);
+}
+
+#[tokio::test]
+async fn a_signal_is_told_as_shells_tell_it() {
+    let contest = Contest::new("exit-signal").await;
+    let daemon = contest
+        .candidate("a")
+        .workload(["sh", "-c", "kill -KILL $$"])
+        .start();
+    assert_eq!(daemon.wait_exit(LONG).await, 128 + 9);
+}
+
+#[tokio::test]
+async fn what_cannot_be_executed_is_told_as_shells_tell_it() {
+    let (contest, journal) = (Contest::new("not-executable").await, Journal::new());
+    let daemon = contest.candidate("a").workload(["/nowhere/at-all"]).start();
+    assert_eq!(daemon.wait_exit(LONG).await, 127);
+    assert!(
+        daemon.logs().contains("/nowhere/at-all"),
+        "{}",
+        daemon.logs()
+    );
+    let file = journal.path("plain");
+    std::fs::write(&file, "text").unwrap();
+    let daemon = contest
+        .candidate("b")
+        .workload([file.display().to_string()])
+        .start();
+    assert_eq!(daemon.wait_exit(LONG).await, 126);
+}
+
+#[tokio::test]
+async fn a_graceful_stop_exits_0_whatever_the_command_says_then() {
+    let contest = Contest::new("stopped-code").await;
+    let daemon = contest
+        .candidate("a")
+        .workload([
+            "sh",
+            "-c",
+            "trap 'exit 9' TERM; while :; do sleep 0.02; done",
+        ])
+        .start();
+    daemon.wait_leads(LONG).await;
+    eventually("the command runs", async || {
+        daemon.metric("leasehold_workload_up").await == 1.0
+    })
+    .await;
+    daemon.term();
+    assert_eq!(daemon.wait_exit(LONG).await, 0);
+}
+
+#[tokio::test]
+async fn a_crash_loop_gives_the_lease_to_a_healthy_replica() {
+    let (contest, journal) = (Contest::new("crash-loop").await, Journal::new());
+    let crashing = contest
+        .candidate("crashing")
+        .flag("--workload-on-exit=release")
+        .workload(journal.command(&Behaviour::Exits(1)))
+        .start();
+    // Alone it tries again, ever more seldom.
+    let second = journal.wait("start", 2).await;
+    assert_eq!((second.token, second.identity.as_str()), (2, "crashing"));
+    let healthy = contest
+        .candidate("healthy")
+        .workload(journal.command(&Behaviour::Obedient))
+        .start();
+    healthy.wait_leads(LONG).await;
+    wait_follows(&crashing, "healthy").await;
+    assert_eq!(crashing.exit_code(), None, "it stays a candidate");
+    journal.assert_one_after_the_other();
+}
+
+#[tokio::test]
+async fn tries_of_a_lone_crash_loop_are_spaced() {
+    let (contest, journal) = (Contest::new("spaced").await, Journal::new());
+    let daemon = contest
+        .candidate("a")
+        .flag("--workload-on-exit=release")
+        .workload(journal.command(&Behaviour::Exits(1)))
+        .start();
+    journal.wait("start", 4).await;
+    let starts: Vec<_> = journal.of("start").iter().map(|line| line.at).collect();
+    let gaps: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let at_least = |gap: u64, millis: u64| {
+        // Lines are rounded to 10 ms.
+        assert!(gap + 10_000_000 >= millis * 1_000_000, "{gaps:?}");
+    };
+    // The retry_interval of these timings is 250 ms, and it doubles.
+    at_least(gaps[0], 250);
+    at_least(gaps[1], 500);
+    at_least(gaps[2], 1_000);
+    daemon.term();
+    assert_eq!(daemon.wait_exit(LONG + Duration::from_secs(1)).await, 0);
+}

@@ -1,0 +1,128 @@
+//! Goal: the next command starts only when the one before is gone, and then at once (I6).
+
+use std::time::Duration;
+
+use leasehold_testbed::{Daemon, DaemonTimings, Witness};
+
+use crate::contest::{Contest, LONG, nanos, wait_follows};
+use crate::journal::{Behaviour, Journal};
+
+const SHORT: DaemonTimings = DaemonTimings::SHORT;
+
+async fn pair(
+    contest: &Contest,
+    journal: &Journal,
+    behaviour: &Behaviour,
+    flag: &str,
+) -> [Daemon; 2] {
+    let start = |identity| {
+        contest
+            .candidate_with(identity, SHORT, "2s")
+            .flag(flag)
+            .workload(journal.command(behaviour))
+            .start()
+    };
+    let old = start("old");
+    journal.wait("start", 1).await;
+    let new = start("new");
+    wait_follows(&new, "old").await;
+    [old, new]
+}
+
+#[tokio::test]
+async fn a_graceful_hand_over_waits_for_the_command_and_then_is_quick() {
+    let (contest, journal) = (Contest::new("quick").await, Journal::new());
+    let [old, _new] = pair(
+        &contest,
+        &journal,
+        &Behaviour::Obedient,
+        "--workload-on-exit=exit",
+    )
+    .await;
+    old.term();
+    assert_eq!(old.wait_exit(LONG).await, 0);
+    let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
+    assert_eq!((end.token, start.token), (1, 2));
+    assert!(start.at >= end.at);
+    assert!(
+        start.at - end.at < nanos(Duration::from_secs(1)),
+        "no handoff_delay beside a command: {} ns",
+        start.at - end.at
+    );
+    journal.assert_one_after_the_other();
+    let logs = old.logs();
+    assert!(logs.contains("workload stopped"), "{logs}");
+}
+
+#[tokio::test]
+async fn i6_a_drain_longer_than_the_lease_keeps_it() {
+    let (contest, journal) = (Contest::new("long-drain").await, Journal::new());
+    let behaviour = Behaviour::Slow("4");
+    let [old, new] = pair(&contest, &journal, &behaviour, "--workload-stop-grace=20s").await;
+    let witness = Witness::of([&old, &new]);
+    old.term();
+    let stopping = journal.wait("stopping", 1).await;
+    assert_eq!(old.status()["role"], "stopping");
+    let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
+    assert!(
+        end.at - stopping.at > nanos(SHORT.lease_duration),
+        "the lease is 3 s"
+    );
+    assert!(start.at >= end.at);
+    assert_eq!(old.wait_exit(LONG).await, 0);
+    journal.assert_one_after_the_other();
+    assert_eq!(witness.violations(), [""; 0]);
+    assert_eq!(contest.last_ended().await.reason, "shutdown");
+}
+
+#[tokio::test]
+async fn a_command_that_ignores_the_signal_is_killed_after_its_grace() {
+    let (contest, journal) = (Contest::new("stubborn").await, Journal::new());
+    let [old, _new] = pair(
+        &contest,
+        &journal,
+        &Behaviour::Stubborn,
+        "--workload-stop-grace=500ms",
+    )
+    .await;
+    old.term();
+    let (ignored, start) = (
+        journal.wait("ignored", 1).await,
+        journal.wait("start", 2).await,
+    );
+    assert_eq!(old.wait_exit(LONG).await, 0);
+    let waited = start.at - ignored.at;
+    assert!(
+        waited + 10_000_000 >= nanos(Duration::from_millis(500)),
+        "{waited} ns"
+    );
+    assert!(
+        waited < nanos(SHORT.lease_duration),
+        "released, not expired: {waited} ns"
+    );
+    journal.assert_one_after_the_other();
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_the_command_too() {
+    let (contest, journal) = (Contest::new("twice").await, Journal::new());
+    let [old, _new] = pair(
+        &contest,
+        &journal,
+        &Behaviour::Stubborn,
+        "--workload-stop-grace=1h",
+    )
+    .await;
+    old.term();
+    journal.wait("ignored", 1).await;
+    old.term();
+    assert_eq!(old.wait_exit(LONG).await, 1);
+    let start = journal.wait("start", 2).await;
+    let last = journal
+        .lines()
+        .into_iter()
+        .filter(|line| line.token == 1)
+        .next_back();
+    assert!(start.at >= last.unwrap().at);
+    journal.assert_one_after_the_other();
+}

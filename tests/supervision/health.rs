@@ -1,0 +1,180 @@
+//! Goal: who cannot work does not lead; beside a workload next door and with one's own.
+
+use std::path::Path;
+
+use leasehold_testbed::DaemonBuilder;
+
+use crate::contest::{Contest, LONG, eventually, wait_follows};
+use crate::journal::{Behaviour, Journal};
+
+/// A check that succeeds while the file is there.
+fn checked(daemon: DaemonBuilder, file: &Path) -> DaemonBuilder {
+    let file = file.display();
+    daemon
+        .flag(&format!("--workload-health-command=test,-f,{file}"))
+        .flag("--workload-health-period=100ms")
+        .flag("--workload-health-timeout=100ms")
+        .flag("--workload-health-failures=2")
+}
+
+#[tokio::test]
+async fn an_unhealthy_leader_hands_over_and_stays_out_until_it_is_well() {
+    let (contest, journal) = (Contest::new("ill").await, Journal::new());
+    let (ill, well) = (journal.path("a"), journal.path("b"));
+    std::fs::write(&ill, "").unwrap();
+    std::fs::write(&well, "").unwrap();
+    let a = checked(contest.candidate("a"), &ill).start();
+    a.wait_leads(LONG).await;
+    let b = checked(contest.candidate("b"), &well).start();
+    wait_follows(&b, "a").await;
+    std::fs::remove_file(&ill).unwrap();
+    b.wait_leads(LONG).await;
+    assert_eq!(contest.last_ended().await.reason, "unhealthy");
+    // Nobody is left who may lead.
+    b.term();
+    b.wait_exit(LONG).await;
+    eventually("the lease is free", async || {
+        contest
+            .document()
+            .await
+            .get("holder")
+            .unwrap()
+            .as_null()
+            .is_some()
+    })
+    .await;
+    assert_eq!(a.status()["leader"], false);
+    std::fs::write(&ill, "").unwrap();
+    a.wait_leads(LONG).await;
+    assert!(
+        a.logs().contains("the workload is unhealthy"),
+        "{}",
+        a.logs()
+    );
+}
+
+#[tokio::test]
+async fn an_unhealthy_candidate_never_leads() {
+    let (contest, journal) = (Contest::new("never-well").await, Journal::new());
+    let ill = checked(contest.candidate("a"), &journal.path("absent")).start();
+    eventually("it follows", async || {
+        ill.try_status()
+            .is_some_and(|status| status["role"] == "follower")
+    })
+    .await;
+    let well = contest.candidate("b").start();
+    well.wait_leads(LONG).await;
+    assert_eq!(ill.status()["transitions"], 1, "from unknown to follower");
+}
+
+#[tokio::test]
+async fn an_unhealthy_command_is_stopped_and_another_replica_takes_its_turn() {
+    let (contest, journal) = (Contest::new("ill-command").await, Journal::new());
+    let file = journal.path("a");
+    std::fs::write(&file, "").unwrap();
+    let a = checked(contest.candidate("a"), &file)
+        .workload(journal.command(&Behaviour::Obedient))
+        .start();
+    journal.wait("start", 1).await;
+    let b = contest
+        .candidate("b")
+        .workload(journal.command(&Behaviour::Obedient))
+        .start();
+    wait_follows(&b, "a").await;
+    std::fs::remove_file(&file).unwrap();
+    let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
+    assert_eq!((end.identity.as_str(), start.identity.as_str()), ("a", "b"));
+    assert_eq!(
+        a.exit_code(),
+        None,
+        "on_exit is for commands that end by themselves"
+    );
+    journal.assert_one_after_the_other();
+}
+
+#[tokio::test]
+async fn a_url_is_asked_of_the_workload_next_door() {
+    let (contest, workload) = (Contest::new("url").await, Responder::start().await);
+    let a = contest
+        .candidate("a")
+        .flag(&format!(
+            "--workload-health-url=http://{}/healthz",
+            workload.address()
+        ))
+        .flag("--workload-health-period=100ms")
+        .flag("--workload-health-timeout=100ms")
+        .flag("--workload-health-failures=2")
+        .start();
+    a.wait_leads(LONG).await;
+    workload.say("503 Service Unavailable");
+    a.wait_until(|status| status["reason"] == "unhealthy", LONG)
+        .await;
+    workload.say("204 No Content");
+    a.wait_leads(LONG).await;
+    // One that accepts and says nothing is as bad as one that says no.
+    workload.say("");
+    a.wait_until(|status| status["reason"] == "unhealthy", LONG)
+        .await;
+}
+
+#[tokio::test]
+async fn a_candidate_whose_command_is_not_run_yet_is_not_asked_whether_it_is_well() {
+    let (contest, journal) = (Contest::new("not-yet").await, Journal::new());
+    let port = leasehold_testbed::ReservedPort::new();
+    let a = contest
+        .candidate("a")
+        .flag(&format!(
+            "--workload-health-url=http://127.0.0.1:{}/",
+            port.number()
+        ))
+        .flag("--workload-health-period=100ms")
+        .flag("--workload-health-timeout=100ms")
+        .flag("--workload-health-failures=5")
+        .workload(journal.command(&Behaviour::Obedient))
+        .start();
+    // It never listens: it is run, found ill, and stopped.
+    journal.wait("start", 1).await;
+    journal.wait("end", 1).await;
+    assert_eq!(contest.last_ended().await.reason, "unhealthy");
+    drop(a);
+}
+
+/// A workload's health endpoint.
+struct Responder {
+    address: std::net::SocketAddr,
+    answer: tokio::sync::watch::Sender<&'static str>,
+}
+
+impl Responder {
+    async fn start() -> Self {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (answer, answers) = tokio::sync::watch::channel("200 OK");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let answers = answers.clone();
+                tokio::spawn(async move {
+                    let mut request = [0; 1024];
+                    let _ = stream.read(&mut request).await;
+                    let status = *answers.borrow();
+                    if status.is_empty() {
+                        return std::future::pending().await;
+                    }
+                    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                    let _ = stream.write_all(answer.as_bytes()).await;
+                });
+            }
+        });
+        Self { address, answer }
+    }
+
+    fn address(&self) -> std::net::SocketAddr {
+        self.address
+    }
+
+    fn say(&self, status: &'static str) {
+        self.answer.send_replace(status);
+    }
+}

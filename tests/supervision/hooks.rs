@@ -1,0 +1,121 @@
+//! Goal: commands are told of leadership, in their order, and never hold up a deadline.
+
+use std::time::Duration;
+
+use leasehold_testbed::DaemonTimings;
+
+use crate::contest::{Contest, LONG, eventually, nanos, sent_ns, wait_follows};
+use crate::journal::{Behaviour, Journal};
+
+/// A hook that writes one line.
+fn hook(journal: &Journal, what: &str, more: &str) -> String {
+    let journal = journal.path("journal").display().to_string();
+    let script = format!(
+        "read -r up _ < /proc/uptime; echo \"${{up%.*}}${{up#*.}} {what} $LEASEHOLD_TOKEN \
+         $LEASEHOLD_IDENTITY $$\" >> {journal}; {more}"
+    );
+    serde_json::to_string(&["sh", "-c", &script]).unwrap()
+}
+
+#[tokio::test]
+async fn hooks_are_run_when_leadership_begins_and_before_the_release() {
+    let (contest, journal) = (Contest::new("hooks").await, Journal::new());
+    let start = |identity| {
+        contest
+            .candidate(identity)
+            .flag(&format!("--hooks-on-lead={}", hook(&journal, "lead", "")))
+            .flag(&format!(
+                "--hooks-on-step-down={}",
+                hook(&journal, "down", "sleep 0.3")
+            ))
+            .start()
+    };
+    let a = start("a");
+    assert_eq!(journal.wait("lead", 1).await.token, 1);
+    let b = start("b");
+    wait_follows(&b, "a").await;
+    a.term();
+    let (down, lead) = (journal.wait("down", 1).await, journal.wait("lead", 2).await);
+    assert_eq!((down.token, lead.token), (1, 2));
+    assert_eq!(lead.identity, "b");
+    assert!(
+        lead.at >= down.at + nanos(Duration::from_millis(290)),
+        "its end was waited for"
+    );
+    assert_eq!(a.wait_exit(LONG).await, 0);
+}
+
+#[tokio::test]
+async fn a_hook_that_hangs_is_killed_and_holds_up_nothing_beyond_its_time() {
+    let (contest, journal) = (Contest::new("hanging-hooks").await, Journal::new());
+    let a = contest
+        .candidate("a")
+        .flag(&format!(
+            "--hooks-on-lead={}",
+            hook(&journal, "lead", "sleep 1000")
+        ))
+        .flag(&format!(
+            "--hooks-on-step-down={}",
+            hook(&journal, "down", "sleep 1000")
+        ))
+        .flag("--hooks-timeout=300ms")
+        .start();
+    a.wait_leads(LONG).await;
+    let lead = journal.wait("lead", 1).await;
+    eventually("it is killed", async || {
+        !std::path::Path::new(&format!("/proc/{}", lead.pid)).exists()
+    })
+    .await;
+    assert!(a.leads(), "leadership goes on");
+    a.term();
+    assert_eq!(a.wait_exit(LONG).await, 0);
+    assert_eq!(contest.last_ended().await.reason, "shutdown");
+    assert!(a.logs().contains("a hook failed"), "{}", a.logs());
+}
+
+#[tokio::test]
+async fn a_loss_gives_the_hook_no_more_than_the_deadline() {
+    let (contest, journal) = (Contest::new("lost-hooks").await, Journal::new());
+    let timings = DaemonTimings::SHORT;
+    let proxy = contest.set().proxy();
+    let a = contest
+        .candidate_with("a", timings, "0s")
+        .uri(&contest.set().proxied_uri(&proxy))
+        .flag(&format!(
+            "--hooks-on-step-down={}",
+            hook(
+                &journal,
+                "down",
+                "while :; do sleep 0.02; echo 1 > $0.alive; done"
+            )
+        ))
+        .start();
+    let status = a.wait_leads(LONG).await;
+    proxy.stall();
+    let down = journal.wait("down", 1).await;
+    eventually("it is killed", async || {
+        !std::path::Path::new(&format!("/proc/{}", down.pid)).exists()
+    })
+    .await;
+    let bound = sent_ns(&a.status(), timings).max(sent_ns(&status, timings))
+        + nanos(timings.renew_deadline + timings.loss_grace);
+    assert!(leasehold_testbed::daemon::boottime_ns() < bound + nanos(Duration::from_secs(2)));
+}
+
+#[tokio::test]
+async fn hooks_stand_beside_a_command() {
+    let (contest, journal) = (Contest::new("both").await, Journal::new());
+    let a = contest
+        .candidate("a")
+        .flag(&format!(
+            "--hooks-on-step-down={}",
+            hook(&journal, "down", "")
+        ))
+        .workload(journal.command(&Behaviour::Obedient))
+        .start();
+    journal.wait("start", 1).await;
+    a.term();
+    assert_eq!(a.wait_exit(LONG).await, 0);
+    let (end, down) = (journal.wait("end", 1).await, journal.wait("down", 1).await);
+    assert!(down.at >= end.at, "when the command is gone");
+}

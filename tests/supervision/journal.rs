@@ -1,0 +1,126 @@
+//! A command that writes down when it runs, and who reads it.
+//!
+//! Each line is `<at> <what> <token> <identity> <pid>`. The instant comes from
+//! /proc/uptime, which is CLOCK_BOOTTIME in hundredths of a second; what happened
+//! before what is told by the order of the lines, which are appended whole.
+
+use std::path::PathBuf;
+
+use leasehold_testbed::Scratch;
+
+use crate::contest::eventually;
+
+/// Where the commands of one test write.
+pub(crate) struct Journal(Scratch);
+
+/// One line of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// CLOCK_BOOTTIME in nanoseconds, rounded down to 10 ms.
+    pub(crate) at: u64,
+    pub(crate) what: String,
+    pub(crate) token: i64,
+    pub(crate) identity: String,
+    pub(crate) pid: u32,
+}
+
+/// What a command does, besides writing down its start and its end.
+pub(crate) enum Behaviour {
+    /// It ends as soon as it gets SIGTERM.
+    Obedient,
+    /// It takes this long, in seconds, to end after SIGTERM.
+    Slow(&'static str),
+    /// It ignores SIGTERM.
+    Stubborn,
+    /// It exits by itself with this code.
+    Exits(u8),
+}
+
+impl Journal {
+    pub(crate) fn new() -> Self {
+        Self(Scratch::new())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A shell command that ticks into the journal every 20 ms while it runs.
+    pub(crate) fn command(&self, behaviour: &Behaviour) -> Vec<String> {
+        let journal = self.path("journal");
+        let (trap, after) = match behaviour {
+            Behaviour::Obedient => ("trap 'line end; exit 0' TERM".to_owned(), String::new()),
+            Behaviour::Slow(seconds) => (
+                format!("trap 'line stopping; sleep {seconds}; line end; exit 0' TERM"),
+                String::new(),
+            ),
+            Behaviour::Stubborn => ("trap 'line ignored' TERM".to_owned(), String::new()),
+            Behaviour::Exits(code) => (String::new(), format!("line end; exit {code}")),
+        };
+        let script = format!(
+            r#"
+            line() {{
+                read -r up _ < /proc/uptime
+                echo "${{up%.*}}${{up#*.}} $1 $LEASEHOLD_TOKEN $LEASEHOLD_IDENTITY $$" >> "{journal}"
+            }}
+            {trap}
+            line start
+            {after}
+            while :; do sleep 0.02; line tick; done
+            "#,
+            journal = journal.display(),
+        );
+        ["sh", "-c", &script].map(str::to_owned).to_vec()
+    }
+
+    /// All lines so far.
+    pub(crate) fn lines(&self) -> Vec<Line> {
+        let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
+        text.lines().map(Line::parse).collect()
+    }
+
+    pub(crate) fn of(&self, what: &str) -> Vec<Line> {
+        let mut lines = self.lines();
+        lines.retain(|line| line.what == what);
+        lines
+    }
+
+    /// Waits for the `count`th line of this kind.
+    pub(crate) async fn wait(&self, what: &str, count: usize) -> Line {
+        eventually(&format!("{count} lines of {what}"), async || {
+            self.of(what).len() >= count
+        })
+        .await;
+        self.of(what)[count - 1].clone()
+    }
+
+    /// No command wrote after another one had begun.
+    pub(crate) fn assert_one_after_the_other(&self) {
+        let lines = self.lines();
+        let mut newest = 0;
+        for line in &lines {
+            assert!(
+                line.token >= newest,
+                "token {} ran beside {newest}: {line:?}",
+                line.token
+            );
+            newest = line.token;
+        }
+    }
+}
+
+impl Line {
+    fn parse(line: &str) -> Self {
+        let words: Vec<_> = line.split(' ').collect();
+        let [at, what, token, identity, pid] = words.as_slice() else {
+            panic!("a torn line: {line}");
+        };
+        Self {
+            at: at.parse::<u64>().unwrap() * 10_000_000,
+            what: (*what).to_owned(),
+            token: token.parse().unwrap(),
+            identity: (*identity).to_owned(),
+            pid: pid.parse().unwrap(),
+        }
+    }
+}

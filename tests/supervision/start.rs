@@ -1,0 +1,87 @@
+//! Goal: the command starts with an acknowledged acquisition, knows of its
+//! lease, and nothing of our secrets.
+
+use std::process::Command;
+
+use crate::contest::{Contest, LONG, eventually, token, wait_follows};
+use crate::journal::{Behaviour, Journal};
+
+#[tokio::test]
+async fn only_the_leaders_command_runs_and_it_knows_its_lease() {
+    let (contest, journal) = (Contest::new("start").await, Journal::new());
+    let command = |out: &str| {
+        let out = journal.path(out).display().to_string();
+        let script = "env > \"$0.tmp\"; mv \"$0.tmp\" \"$0\"; exec sleep 1000";
+        ["sh", "-c", script, &out].map(str::to_owned)
+    };
+    let leader = contest
+        .candidate("a")
+        .env("LEASEHOLD_LOG__LEVEL", "debug")
+        .env("NOTIFY_SOCKET", "@nobody")
+        .env("MINE", "kept")
+        .workload(command("a"))
+        .start();
+    let status = leader.wait_leads(LONG).await;
+    let follower = contest.candidate("b").workload(command("b")).start();
+    wait_follows(&follower, "a").await;
+    let path = journal.path("a");
+    eventually("the command runs", async || path.exists()).await;
+    let environment = std::fs::read_to_string(&path).unwrap();
+    let value = |name: &str| {
+        let line = environment.lines().find_map(|line| {
+            let (key, value) = line.split_once('=')?;
+            (key == name).then_some(value)
+        });
+        line.map(str::to_owned)
+    };
+    assert_eq!(value("LEASEHOLD_LEASE").as_deref(), Some("start"));
+    assert_eq!(value("LEASEHOLD_IDENTITY").as_deref(), Some("a"));
+    assert_eq!(value("LEASEHOLD_TOKEN"), Some(token(&status).to_string()));
+    let file = value("LEASEHOLD_STATUS_FILE").unwrap();
+    assert_eq!(
+        file,
+        leader
+            .status_directory()
+            .join("status.json")
+            .display()
+            .to_string()
+    );
+    assert_eq!(value("MINE").as_deref(), Some("kept"));
+    assert_eq!(value("LEASEHOLD_LOG__LEVEL"), None, "ours");
+    assert_eq!(value("NOTIFY_SOCKET"), None, "it would speak in our name");
+    assert!(!journal.path("b").exists(), "a follower runs nothing");
+    assert_eq!(leader.metric("leasehold_workload_up").await, 1.0);
+    assert_eq!(follower.metric("leasehold_workload_up").await, 0.0);
+}
+
+#[tokio::test]
+async fn without_a_store_nothing_runs() {
+    let journal = Journal::new();
+    let daemon = leasehold_testbed::Daemon::builder(crate::contest::PROGRAM)
+        .lease("nowhere")
+        .uri("mongodb://127.0.0.1:1/?replicaSet=none")
+        .workload(journal.command(&Behaviour::Obedient))
+        .start();
+    eventually("it tries", async || daemon.logs().contains("store")).await;
+    assert_eq!(journal.lines(), []);
+    daemon.term();
+    assert_eq!(daemon.wait_exit(LONG).await, 0);
+}
+
+#[test]
+fn no_command_after_two_dashes_is_a_usage_error() {
+    let output = Command::new(crate::contest::PROGRAM)
+        .args([
+            "run",
+            "--lease",
+            "x",
+            "--mongodb-uri",
+            "mongodb://localhost",
+            "--",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("after --"), "{text}");
+}

@@ -1,0 +1,76 @@
+//! Goal: CMD's end comes through as it is, and nothing of it is left when it
+//! is told. Method: commands that end in every way they can.
+
+use leasehold::clock::boot_now;
+use leasehold::workload::{End, Progress, Workload};
+
+use crate::scene::{LONG, Scene, exists, guarded, millis, shell, terms};
+
+async fn end_of(script: &str) -> End {
+    let mut workload = Workload::start(&shell(script), terms(LONG, LONG), None).unwrap();
+    let ended = workload.ended().await;
+    assert!(!ended.by_us && !ended.guard_lost, "{ended:?}");
+    ended.end
+}
+
+#[tokio::test]
+async fn an_exit_code_passes_through() {
+    assert_eq!(end_of("exit 0").await, End::Exited(0));
+    assert_eq!(end_of("exit 7").await, End::Exited(7));
+    assert_eq!(end_of("exit 127").await, End::Exited(127));
+    assert_eq!(End::Exited(7).exit_code(), Some(7));
+}
+
+#[tokio::test]
+async fn a_signal_passes_through_as_128_plus_n() {
+    let end = end_of("kill -SEGV $$").await;
+    assert_eq!(end, End::Signalled(11));
+    assert_eq!(end.exit_code(), Some(139));
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_found_ends_with_127() {
+    let command = guarded("/nonexistent/command");
+    let mut workload = Workload::start(&command, terms(LONG, LONG), None).unwrap();
+    let end = workload.ended().await.end;
+    assert_eq!(end, End::NotExecuted(2));
+    assert_eq!(end.exit_code(), Some(127));
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_executed_ends_with_126() {
+    let command = guarded("/etc/passwd");
+    let mut workload = Workload::start(&command, terms(LONG, LONG), None).unwrap();
+    let end = workload.ended().await.end;
+    assert_eq!(end, End::NotExecuted(13));
+    assert_eq!(end.exit_code(), Some(126));
+}
+
+#[tokio::test]
+async fn a_command_is_asked_to_end_and_ends_by_its_own_code() {
+    let scene = Scene::new();
+    let mut workload = scene.start(
+        "trap 'echo asked >> journal; exit 5' TERM; echo $$ > pid; while :; do sleep 0.01; done",
+    );
+    let pid = scene.wait_pid("pid").await;
+    assert_eq!(workload.progress(), Progress::Running { pid });
+    workload.stop(15, boot_now() + LONG);
+    let ended = workload.ended().await;
+    assert_eq!((ended.end, ended.by_us), (End::Exited(5), true));
+    assert_eq!(scene.lines("journal"), ["asked"]);
+    assert!(!exists(pid) && !exists(workload.guard()));
+}
+
+#[tokio::test]
+async fn a_command_that_ignores_the_stop_signal_is_killed_in_time() {
+    let scene = Scene::new();
+    let mut workload = scene.start("trap '' TERM; echo $$ > pid; while :; do sleep 1; done");
+    let pid = scene.wait_pid("pid").await;
+    let kill_at = boot_now() + millis(300);
+    workload.stop(15, kill_at);
+    let ended = workload.ended().await;
+    let late = boot_now().since(kill_at);
+    assert_eq!((ended.end, ended.by_us), (End::Signalled(9), true));
+    assert!(boot_now() >= kill_at && late < millis(200), "{late:?}");
+    assert!(!exists(pid));
+}

@@ -1,0 +1,103 @@
+//! What the tests have in common: a directory in which a command writes down
+//! what happens to it, and terms counted from now.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use leasehold::clock::boot_now;
+use leasehold::workload::{Command, Terms, Workload};
+use tempfile::TempDir;
+
+/// More than anything takes that is not broken.
+pub(crate) const LONG: Duration = Duration::from_secs(10);
+
+/// Authority from now on for `valid`, and `grace` after it.
+pub(crate) fn terms(valid: Duration, grace: Duration) -> Terms {
+    let valid_until = boot_now() + valid;
+    Terms {
+        valid_until,
+        kill_at: valid_until + grace,
+    }
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A directory for one test.
+pub(crate) struct Scene {
+    directory: TempDir,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A shell script as CMD, run in the scene's directory.
+    pub(crate) fn script(&self, script: &str) -> Command {
+        let script = format!(
+            "cd {} || exit 99\n{script}",
+            self.directory.path().display()
+        );
+        shell(&script)
+    }
+
+    /// Starts a script with terms that no test waits for.
+    pub(crate) fn start(&self, script: &str) -> Workload {
+        Workload::start(&self.script(script), terms(LONG, LONG), None).unwrap()
+    }
+
+    /// The lines that a script has written.
+    pub(crate) fn lines(&self, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until a script has written a number of whole lines.
+    pub(crate) async fn wait_lines(&self, name: &str, count: usize) -> Vec<String> {
+        let what = format!("{count} lines of {name}");
+        eventually(&what, || {
+            let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
+            text.matches('\n').count() >= count
+        })
+        .await;
+        self.lines(name)
+    }
+
+    /// Waits for the process id that a script writes.
+    pub(crate) async fn wait_pid(&self, name: &str) -> u32 {
+        let lines = self.wait_lines(name, 1).await;
+        lines[0].trim().parse().unwrap()
+    }
+}
+
+/// `script` as CMD, with the binary under test as guard and shim.
+pub(crate) fn shell(script: &str) -> Command {
+    guarded("/bin/sh").arguments(["-c", script])
+}
+
+/// A command with the binary under test as guard and shim.
+pub(crate) fn guarded(program: &str) -> Command {
+    Command::new(program).executable(env!("CARGO_BIN_EXE_leasehold"))
+}
+
+/// Waits for a condition that is looked at every millisecond.
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        tokio::time::sleep(millis(1)).await;
+    }
+}
+
+/// Whether a process is there, a zombie included.
+pub(crate) fn exists(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
