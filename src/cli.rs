@@ -6,6 +6,8 @@
 pub mod completions;
 pub mod config;
 pub mod install;
+pub mod lock;
+pub mod locks;
 pub mod run;
 pub mod status;
 
@@ -27,6 +29,10 @@ pub enum Invocation {
     Run(RunArgs),
     /// `leasehold status`.
     Status(StatusArgs),
+    /// `leasehold lock`.
+    Lock(lock::LockArgs),
+    /// `leasehold locks`.
+    Locks(locks::LocksArgs),
     /// `leasehold config`.
     Config(ConfigArgs),
     /// `leasehold completions`.
@@ -78,6 +84,12 @@ pub enum CommandError {
     /// There is no copy of the program.
     #[error(transparent)]
     Install(#[from] install::InstallError),
+    /// A lock cannot be contended for.
+    #[error(transparent)]
+    Lock(#[from] lock::LockCommandError),
+    /// Locks cannot be shown or changed.
+    #[error(transparent)]
+    Locks(#[from] locks::LocksError),
     /// The answer cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
@@ -89,6 +101,8 @@ impl CommandError {
         ExitCode::from(match self {
             Self::Config(_) | Self::Install(_) => exit::CONFIGURATION,
             Self::Run(error) => error.exit_code(),
+            Self::Lock(error) => error.exit_code(),
+            Self::Locks(error) => error.exit_code(),
             Self::Output(_) => exit::CANNOT_TELL,
         })
     }
@@ -104,6 +118,8 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
             let config = sources.load().config()?;
             Ok(run::run(config, sources, command)?)
         }
+        Invocation::Lock(args) => Ok(lock::run(args)?),
+        Invocation::Locks(args) => locks::run(args),
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
         Invocation::Completions(shell) => {

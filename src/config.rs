@@ -37,6 +37,7 @@ pub use secret::{
     MASK, Secret, UriError, UriProblem, UriSource, check_uri, looks_secret, shown, shown_path,
 };
 
+pub use value::duration;
 pub use workload::{HealthCheck, HealthConfig, HooksConfig, WorkloadConfig};
 
 use crate::election::{Identity, LeaseName, Timings};
@@ -62,6 +63,21 @@ pub struct Config {
     pub workload: WorkloadConfig,
     /// Commands that are told of leadership.
     pub hooks: HooksConfig,
+    /// Logs.
+    pub log: LogConfig,
+}
+
+/// What the commands need that use the store and are no daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockConfig {
+    /// This process's name.
+    pub identity: Identity,
+    /// The durations.
+    pub timings: Timings,
+    /// The store.
+    pub mongodb: MongoConfig,
+    /// How commands are ended.
+    pub workload: WorkloadConfig,
     /// Logs.
     pub log: LogConfig,
 }

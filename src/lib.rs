@@ -13,9 +13,11 @@
 //! of the code in `docs/architecture.md`.
 //!
 //! - [`election`] is the protocol as a state machine without IO.
-//! - [`store`] keeps the lease in MongoDB; [`runner`] joins the two.
+//! - [`store`] keeps leases and locks in MongoDB; [`runner`] joins the two.
 //! - [`elector`] is a candidate as a value, for programs that embed one.
 //! - [`workload`] runs a command for as long as there is authority for it.
+//! - [`lock`] is the lock protocol without IO, [`locker`] a lock as a value, and
+//!   [`fenced`] lets a document refuse what an ex-holder still writes.
 //! - [`publish`] and [`admin`] tell the world; [`config`] and [`cli`] make the daemon.
 
 #![forbid(unsafe_code)]
@@ -24,13 +26,16 @@
 compile_error!("planted bugs belong to the model's crate: nothing that ships has them");
 
 pub mod admin;
+pub mod calls;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod election;
 pub mod elector;
 pub mod exit;
+pub mod fenced;
 pub mod lock;
+pub mod locker;
 pub mod log;
 pub mod publish;
 pub mod runner;
@@ -39,6 +44,9 @@ pub mod store;
 pub mod supervisor;
 pub mod workload;
 
+#[cfg(test)]
+#[path = "../tests/lock_sim/sim.rs"]
+mod lock_sim;
 #[cfg(test)]
 #[path = "../tests/sim/sim.rs"]
 mod sim;

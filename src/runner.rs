@@ -2,29 +2,24 @@
 //!
 //! It decides nothing. It brings inputs one at a time, publishes the status
 //! before it carries out the effects of a turn (so nothing is released while
-//! a surface still shows the authority that went with it), and never drops a
-//! store call: after `operation_timeout` it reports "unknown" and lets the
-//! call go on, and its true outcome is brought when it comes.
+//! a surface still shows the authority that went with it), and leaves the
+//! store calls to [`calls`](crate::calls), which never drop one.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
 
+pub use crate::calls::Answered;
+
+use crate::calls::{Calls, Reply};
 use crate::clock::{self, BootTimer};
 use crate::election::{
     CallId, Claim, Effect, Election, Input, Notice, Operation, Order, Outcome, Randomness, Status,
     Token, Transition, Watch,
 };
-use crate::store::{Answer, Failure, News, Store};
-
-/// Calls inside the driver at a time, those included that nobody waits for any
-/// more. Each attempt waits for at least `operation_timeout` before the next;
-/// at the defaults a connection that hangs for a minute holds fifteen. Beyond
-/// that a call is refused unsent.
-const CALLS_MAX: usize = 16;
+use crate::store::{Failure, News, Store};
 
 /// Inputs of one turn of the loop before the timer is looked at again.
 const NEWS_QUEUE_MAX: usize = 64;
@@ -51,21 +46,6 @@ pub trait Surfaces: Send {
     fn watching(&mut self, failure: Option<&Failure>);
     /// A request in the document cannot be understood, and why.
     fn request_ignored(&mut self, why: &str);
-}
-
-/// A store call and what became of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
-    /// As in [`Operation::as_str`].
-    pub operation: &'static str,
-    /// As in [`Outcome::as_str`].
-    pub outcome: &'static str,
-    /// From the hand-over to the driver to the answer.
-    pub elapsed: Duration,
-    /// Why it failed.
-    pub failure: Option<Failure>,
-    /// It had been reported as unknown before.
-    pub late: bool,
 }
 
 /// No surfaces: for programs that embed an elector and ask its handle.
@@ -113,25 +93,9 @@ pub struct Runner<S, F> {
     status: watch::Sender<Status>,
     inputs: mpsc::Receiver<Input>,
     news: mpsc::Receiver<News>,
-    operation_timeout: Duration,
-    calls: JoinSet<Returned>,
+    calls: Calls<CallId, Outcome>,
     demoting: Option<oneshot::Receiver<bool>>,
     random: KernelRandomness,
-}
-
-/// A call that came back, or that was waited for long enough.
-enum Returned {
-    InTime(CallId, Answered, Outcome),
-    TimedOut(CallId, Answered, Pending),
-    Late(CallId, Answered, Outcome),
-    /// The driver panicked in a call.
-    Broken(CallId),
-}
-
-/// A call that goes on although its time is up.
-struct Pending {
-    call: tokio::task::JoinHandle<Answer>,
-    started: crate::election::BootTime,
 }
 
 /// The queue for [`News`], sized for a runner.
@@ -158,8 +122,7 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
             status,
             inputs,
             news,
-            operation_timeout,
-            calls: JoinSet::new(),
+            calls: Calls::new(operation_timeout),
             demoting: None,
             random: KernelRandomness,
         }
@@ -217,87 +180,23 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
         }
     }
 
-    /// Hands a call to the driver and waits for it, up to the time-out.
+    /// Hands a call to the driver.
     fn call(&mut self, id: CallId, operation: Operation) {
-        let name = operation.as_str();
-        if self.calls.len() >= CALLS_MAX {
-            let failure = Failure {
-                kind: "too many calls hang in the driver",
-                code: None,
-                detail: "none of them was ever answered".to_owned(),
-            };
-            let answer = Answer {
-                outcome: Outcome::Failed,
-                failure: Some(failure),
-            };
-            let (answered, outcome) = answered(name, answer, Duration::ZERO, false);
-            self.calls
-                .spawn(async move { Returned::InTime(id, answered, outcome) });
-            return;
-        }
-        let store = Arc::clone(&self.store);
-        let timeout = self.operation_timeout;
-        let started = clock::boot_now();
-        let mut call = tokio::spawn(async move { store.perform(operation).await });
-        self.calls.spawn(async move {
-            match tokio::time::timeout(timeout, &mut call).await {
-                Ok(Ok(answer)) => {
-                    let elapsed = clock::boot_now().since(started);
-                    let (answered, outcome) = answered(name, answer, elapsed, false);
-                    Returned::InTime(id, answered, outcome)
-                }
-                Ok(Err(_)) => Returned::Broken(id),
-                Err(_) => {
-                    let answered = Answered {
-                        operation: name,
-                        outcome: Outcome::Unknown.as_str(),
-                        elapsed: clock::boot_now().since(started),
-                        failure: Some(Failure {
-                            kind: "no answer within operation_timeout",
-                            code: None,
-                            detail: String::new(),
-                        }),
-                        late: false,
-                    };
-                    Returned::TimedOut(id, answered, Pending { call, started })
-                }
-            }
-        });
+        let (store, name) = (Arc::clone(&self.store), operation.as_str());
+        self.calls
+            .begin(id, name, async move { store.perform(operation).await });
     }
 
-    fn returned(&mut self, returned: Returned) -> Input {
-        match returned {
-            Returned::InTime(call, answered, outcome) | Returned::Late(call, answered, outcome) => {
-                self.surfaces.answered(&answered);
-                Input::Reply { call, outcome }
-            }
-            Returned::TimedOut(call, answered, pending) => {
-                self.surfaces.answered(&answered);
-                let name = answered.operation;
-                self.calls.spawn(async move {
-                    let Pending {
-                        call: handle,
-                        started,
-                    } = pending;
-                    match handle.await {
-                        Ok(answer) => {
-                            let elapsed = clock::boot_now().since(started);
-                            let (answered, outcome) = self::answered(name, answer, elapsed, true);
-                            Returned::Late(call, answered, outcome)
-                        }
-                        Err(_) => Returned::Broken(call),
-                    }
-                });
-                Input::Reply {
-                    call,
-                    outcome: Outcome::Unknown,
-                }
-            }
-            Returned::Broken(call) => Input::Reply {
-                call,
-                outcome: Outcome::Unknown,
-            },
+    fn returned(&mut self, reply: Reply<CallId, Outcome>) -> Input {
+        let Reply {
+            call,
+            outcome,
+            answered,
+        } = reply;
+        if let Some(answered) = answered {
+            self.surfaces.answered(&answered);
         }
+        Input::Reply { call, outcome }
     }
 
     /// Waits for whatever happens first. The timer goes before everything
@@ -321,13 +220,7 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
                     return Ok(Input::Demoted { shown });
                 }
                 Some(input) = self.inputs.recv() => return Ok(input),
-                Some(joined) = self.calls.join_next() => {
-                    // A call's own task holds only the wait; it cannot panic
-                    // and is never aborted.
-                    if let Ok(returned) = joined {
-                        return Ok(self.returned(returned));
-                    }
-                }
+                Some(reply) = self.calls.next() => return Ok(self.returned(reply)),
                 Some(news) = self.news.recv() => match news {
                     News::PrimaryChanged => return Ok(Input::PrimaryChanged),
                     News::Watch(watch) => {
@@ -342,21 +235,4 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
             }
         }
     }
-}
-
-fn answered(
-    operation: &'static str,
-    answer: Answer,
-    elapsed: Duration,
-    late: bool,
-) -> (Answered, Outcome) {
-    let Answer { outcome, failure } = answer;
-    let answered = Answered {
-        operation,
-        outcome: outcome.as_str(),
-        elapsed,
-        failure,
-        late,
-    };
-    (answered, outcome)
 }

@@ -9,6 +9,8 @@ use signal_hook::low_level::pipe;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 
+use crate::exit;
+
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
@@ -22,10 +24,28 @@ pub enum Signal {
     Report,
 }
 
+/// A signal that ends a command: TERM, INT or HUP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stop(i32);
+
+impl Stop {
+    /// What a shell would say of a command that it ended.
+    pub fn exit_code(self) -> u8 {
+        exit::SIGNALLED.saturating_add(u8::try_from(self.0).unwrap_or(0))
+    }
+}
+
 /// All signals that the daemon listens to.
+pub type Signals = SignalStream<Signal>;
+
+/// The signals that end a command that is no daemon. A terminal that hangs up
+/// ends it as well: nobody would see what becomes of it.
+pub type Stops = SignalStream<Stop>;
+
+/// Signals that arrive, with what each of them means.
 #[derive(Debug)]
-pub struct Signals {
-    pipes: Vec<(Signal, UnixStream)>,
+pub struct SignalStream<T> {
+    pipes: Vec<(T, UnixStream)>,
 }
 
 impl Signals {
@@ -34,28 +54,41 @@ impl Signals {
     /// # Errors
     /// When the process has no descriptors left.
     pub fn register() -> io::Result<Self> {
-        let listen = |signal, number| {
-            // A byte per signal, written by the handler; no thread is needed.
-            let (reader, writer) = StdUnixStream::pair()?;
-            reader.set_nonblocking(true)?;
-            pipe::register(number, writer)?;
-            Ok((signal, UnixStream::from_std(reader)?))
-        };
-        let pipes: io::Result<Vec<_>> = [
+        Self::listen(&[
             (Signal::Stop, SIGTERM),
             (Signal::Stop, SIGINT),
             (Signal::Reload, SIGHUP),
             (Signal::StepDown, SIGUSR1),
             (Signal::Report, SIGUSR2),
-        ]
-        .into_iter()
-        .map(|(signal, number)| listen(signal, number))
-        .collect();
+        ])
+    }
+}
+
+impl Stops {
+    /// Registers the handlers. To be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn register() -> io::Result<Self> {
+        Self::listen(&[SIGTERM, SIGINT, SIGHUP].map(|number| (Stop(number), number)))
+    }
+}
+
+impl<T: Copy> SignalStream<T> {
+    fn listen(signals: &[(T, i32)]) -> io::Result<Self> {
+        let listen = |(meaning, number): &(T, i32)| {
+            // A byte per signal, written by the handler; no thread is needed.
+            let (reader, writer) = StdUnixStream::pair()?;
+            reader.set_nonblocking(true)?;
+            pipe::register(*number, writer)?;
+            Ok((*meaning, UnixStream::from_std(reader)?))
+        };
+        let pipes: io::Result<Vec<_>> = signals.iter().map(listen).collect();
         Ok(Self { pipes: pipes? })
     }
 
     /// The next signal. Signals that arrive while nobody waits are kept.
-    pub async fn next(&mut self) -> Signal {
+    pub async fn next(&mut self) -> T {
         std::future::poll_fn(|context| {
             for (signal, stream) in &mut self.pipes {
                 let mut byte = [0; 1];

@@ -1,7 +1,7 @@
-//! Where the lease is kept: the contract of a store, and MongoDB.
+//! Where leases and locks are kept: the contract of a store, and MongoDB.
 //!
-//! A store decides nothing. It sends what an [`Operation`] says, and tells
-//! apart what was applied, rejected, never sent, and not known.
+//! A store decides nothing. It sends what an operation says, and tells apart
+//! what was applied, rejected, never sent, and not known.
 
 pub mod mongo;
 
@@ -9,21 +9,60 @@ use std::fmt;
 use std::future::Future;
 
 use crate::election::{Operation, Outcome, Watch};
+use crate::lock;
 
-/// Keeps one lease.
-pub trait Store: Send + Sync + 'static {
+/// Keeps one document: a lease, unless other operations are named.
+pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
     /// Sends one operation and reports what became of it.
     ///
     /// The future is run to its end, however long that takes: the caller
     /// stops waiting after `operation_timeout`, but never drops it.
-    fn perform(&self, operation: Operation) -> impl Future<Output = Answer> + Send;
+    fn perform(&self, operation: P) -> impl Future<Output = Answer<O>> + Send;
+}
+
+/// The outcomes that every kind of operation has beside "applied".
+pub trait CallOutcome: Send + 'static {
+    /// The filter did not match.
+    const REJECTED: Self;
+    /// Provably never sent.
+    const FAILED: Self;
+    /// It may have been applied, or may land later.
+    const UNKNOWN: Self;
+
+    /// The word used in logs and metrics.
+    fn as_str(&self) -> &'static str;
+}
+
+impl CallOutcome for Outcome {
+    const REJECTED: Self = Self::Rejected;
+    const FAILED: Self = Self::Failed;
+    const UNKNOWN: Self = Self::Unknown;
+
+    fn as_str(&self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl CallOutcome for lock::Outcome {
+    const REJECTED: Self = Self::Rejected;
+    const FAILED: Self = Self::Failed;
+    const UNKNOWN: Self = Self::Unknown;
+
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Applied(_) => "applied",
+            Self::Rejected => "rejected",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// What became of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// For the election.
-    pub outcome: Outcome,
+pub struct Answer<O = Outcome> {
+    /// For the election, or for the lock.
+    pub outcome: O,
     /// For people, when it was neither applied nor rejected.
     pub failure: Option<Failure>,
 }
@@ -52,11 +91,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a store tells without being asked.
+/// What a store tells without being asked; `W` is what its change stream means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum News<W = Watch> {
     /// From the change stream.
-    Watch(Watch),
+    Watch(W),
     /// Writes go to another server from now on.
     PrimaryChanged,
     /// The change stream ended or cannot be had: why, for people.
@@ -65,7 +104,7 @@ pub enum News {
     RequestIgnored(&'static str),
 }
 
-/// The deployment that keeps the lease, for people: two daemons of one lease
+/// The deployment that keeps the document, for people: two daemons of one lease
 /// on different stores both lead, and only a look at this shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {

@@ -1,6 +1,8 @@
 //! Flags and subcommands. The flags of the configuration are made from its
 //! table of keys, so that none can be forgotten.
 
+mod locking;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,6 +12,7 @@ use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 
+use self::locking::{lock_command, locks_command};
 use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
 use crate::config::{KEYS, Key, Kind, MASK, Sources, looks_secret};
 use crate::exit;
@@ -23,6 +26,8 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(run_command())
+        .subcommand(lock_command())
+        .subcommand(locks_command())
         .subcommand(status_command())
         .subcommand(config_command())
         .subcommand(completions_command())
@@ -40,17 +45,25 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         arguments: arguments.clone(),
     };
     let mut matches = command().try_get_matches_from(&arguments).map_err(stop)?;
+    if arguments.last().is_some_and(|last| last == "--") {
+        // An empty variable in a script: without this, nothing would be supervised.
+        return Err(stop(command().error(
+            clap::error::ErrorKind::MissingRequiredArgument,
+            "a command is expected after --",
+        )));
+    }
     let Some((name, mut matches)) = matches.remove_subcommand() else {
         return Err(stop(missing_subcommand()));
     };
     match name.as_str() {
         "run" => Ok(Invocation::Run(RunArgs {
             sources: sources(&mut matches),
-            command: matches
-                .remove_many("command")
-                .map(Iterator::collect)
-                .unwrap_or_default(),
+            command: words(&mut matches),
         })),
+        "lock" => locking::lock(&mut matches)
+            .map(Invocation::Lock)
+            .map_err(stop),
+        "locks" => locking::locks(matches).map(Invocation::Locks).map_err(stop),
         "status" => Ok(Invocation::Status(StatusArgs {
             directory: matches.remove_one("directory"),
             lease: matches.remove_one("lease"),
@@ -71,6 +84,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         },
         _ => Err(stop(missing_subcommand())),
     }
+}
+
+/// What stands after `--`.
+fn words(matches: &mut ArgMatches) -> Vec<OsString> {
+    matches
+        .remove_many("command")
+        .map(Iterator::collect)
+        .unwrap_or_default()
 }
 
 /// A command line that is not to be carried out: it is wrong, or it asked
@@ -109,12 +130,17 @@ const EXAMPLES: &str = "\
 Examples:
   leasehold run --lease orders-scheduler --mongodb-uri-file /etc/leasehold/uri
                              contend for a lease and publish who leads
+  leasehold run --lease orders-scheduler --mongodb-uri-file /etc/leasehold/uri -- ./scheduler
+                             run a command exactly while this replica leads
+  leasehold lock nightly-report --wait 30s -- ./report
+                             run a job that no other host runs at the same time
   leasehold status --lease orders-scheduler && ./only-the-leader-does-this
                              ask this host's daemon: exit 0 if it leads
   leasehold config --config /etc/leasehold.toml
                              the effective configuration, and where each value came from
 
-Exit codes: 0 done, 1 no (not leader), 2 cannot tell, 64 usage, 78 configuration.";
+Exit codes: 0 done, 1 no (not leader), 2 cannot tell, 64 usage, 69 store unreachable, 75 lock not \
+acquired, 76 lock lost, 78 configuration, 126/127 the command cannot be executed / found; else the command's own.";
 
 const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
@@ -133,17 +159,21 @@ fn run_command() -> Command {
             .after_help(format!(
                 "{LAYERS}\n\nExamples:\n  leasehold run --lease orders --mongodb-uri-file /etc/leasehold/uri\n  \
                  LEASEHOLD_MONGODB__URI=mongodb://localhost leasehold run --lease orders --http-listen ''\n  \
-                 leasehold run --config /etc/leasehold.toml --config site.yaml --log-level debug"
+                 leasehold run --config /etc/leasehold.toml --config site.yaml --log-level debug\n  \
+                 leasehold run --lease orders --workload-stop-grace 2m -- ./scheduler --verbose"
             )),
     )
-    .arg(
-        Arg::new("command")
-            .value_name("CMD")
-            .help("A command that runs exactly while this replica leads")
-            .num_args(1..)
-            .last(true)
-            .value_parser(value_parser!(OsString)),
-    )
+    .arg(command_words("A command that runs exactly while this replica leads"))
+}
+
+/// `-- CMD ARG…`.
+fn command_words(help: &'static str) -> Arg {
+    Arg::new("command")
+        .value_name("CMD")
+        .help(help)
+        .num_args(1..)
+        .last(true)
+        .value_parser(value_parser!(OsString))
 }
 
 fn status_command() -> Command {
@@ -237,15 +267,10 @@ fn wants_json(matches: &ArgMatches) -> bool {
         .is_some_and(|form| form == "json")
 }
 
+/// With the flags of all keys.
 fn with_configuration(command: Command) -> Command {
-    let config = Arg::new("config")
-        .long("config")
-        .value_name("FILE")
-        .help("A configuration file: TOML, or YAML where it is called .yaml or .yml; repeatable")
-        .action(ArgAction::Append)
-        .value_hint(ValueHint::FilePath)
-        .value_parser(value_parser!(PathBuf));
-    command.arg(config).args(KEYS.iter().map(flag))
+    let sections: Vec<_> = KEYS.iter().map(|key| key.section).collect();
+    with_sections(command, &sections)
 }
 
 /// The flag of a key. Values are taken as they are: they are checked with all
@@ -277,6 +302,19 @@ fn flag(key: &'static Key) -> Arg {
     }
 }
 
+/// Only with the keys of these sections.
+fn with_sections(command: Command, sections: &[&str]) -> Command {
+    let config = Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .help("A configuration file: TOML, or YAML where it is called .yaml or .yml; repeatable")
+        .action(ArgAction::Append)
+        .value_hint(ValueHint::FilePath)
+        .value_parser(value_parser!(PathBuf));
+    let keys = KEYS.iter().filter(|key| sections.contains(&key.section));
+    command.arg(config).args(keys.map(flag))
+}
+
 fn sources(matches: &mut ArgMatches) -> Sources {
     let files = matches
         .remove_many("config")
@@ -284,7 +322,11 @@ fn sources(matches: &mut ArgMatches) -> Sources {
         .unwrap_or_default();
     let flags = KEYS
         .iter()
-        .filter_map(|key| Some((key, matches.remove_one::<String>(&key.path())?)))
+        .filter_map(|key| {
+            // Not every command has the flags of every key.
+            let given = matches.try_remove_one::<String>(&key.path()).ok()??;
+            Some((key, given))
+        })
         .collect();
     Sources::of_process(files, flags)
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use signal_hook::consts;
+
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$doc])*
@@ -77,6 +79,21 @@ choice! {
         Usr2 = "USR2",
         /// SIGKILL: no time to end at all.
         Kill = "KILL",
+    }
+}
+
+impl StopSignal {
+    /// The number that the kernel knows it by.
+    pub const fn number(self) -> i32 {
+        match self {
+            Self::Term => consts::SIGTERM,
+            Self::Int => consts::SIGINT,
+            Self::Quit => consts::SIGQUIT,
+            Self::Hup => consts::SIGHUP,
+            Self::Usr1 => consts::SIGUSR1,
+            Self::Usr2 => consts::SIGUSR2,
+            Self::Kill => consts::SIGKILL,
+        }
     }
 }
 

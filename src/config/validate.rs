@@ -9,7 +9,9 @@ use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
 use super::schema::Kind;
 use super::secret::{Secret, UriSource};
-use super::{Config, HttpConfig, KubernetesConfig, LeaseConfig, LogConfig, MongoConfig, value};
+use super::{
+    Config, HttpConfig, KubernetesConfig, LeaseConfig, LockConfig, LogConfig, MongoConfig, value,
+};
 use crate::election::{Identity, LeaseName, TimingSettings, Timings};
 
 impl Loaded {
@@ -25,6 +27,32 @@ impl Loaded {
         let name = checked.lease_name();
         let uri = checked.required_uri();
         let config = checked.assemble(timings, name, uri);
+        match config {
+            Some(config) if checked.0.problems.is_empty() => Ok(config),
+            Some(_) | None => Err(ConfigError::new(checked.0.problems)),
+        }
+    }
+
+    /// Whether no layer says where the store is.
+    pub fn names_no_store(&self) -> bool {
+        let unset = |path: &str| {
+            let mut settings = self.settings.iter();
+            settings.any(|s| s.key.path() == path && s.valid && s.value.is_empty())
+        };
+        unset("mongodb.uri") && unset("mongodb.uri_file")
+    }
+
+    /// The configuration of a command that uses the store and is no daemon: a
+    /// lease's name is not required.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once.
+    pub fn lock_config(self) -> Result<LockConfig, ConfigError> {
+        let mut checked = Checked(self);
+        let timings = checked.timings();
+        checked.health();
+        let uri = checked.required_uri();
+        let config = checked.assemble_lock(timings, uri);
         match config {
             Some(config) if checked.0.problems.is_empty() => Ok(config),
             Some(_) | None => Err(ConfigError::new(checked.0.problems)),
@@ -231,12 +259,7 @@ impl Checked {
             },
             identity: Identity::new(self.text("identity.name")?).ok()?,
             address: self.text("identity.address").map(str::to_owned),
-            mongodb: MongoConfig {
-                uri: uri?,
-                database: self.text("mongodb.database")?.to_owned(),
-                collection: self.text("mongodb.collection")?.to_owned(),
-                heartbeat: self.duration("mongodb.heartbeat")?,
-            },
+            mongodb: self.mongodb(uri?)?,
             status_directory: self.text("status.directory").map(PathBuf::from),
             http: HttpConfig {
                 listen: value::listen(&self.setting("http.listen").value).ok()?,
@@ -245,10 +268,37 @@ impl Checked {
             kubernetes: self.kubernetes()?,
             workload: self.workload()?,
             hooks: self.hooks()?,
-            log: LogConfig {
-                level: LogLevel::from_word(self.text("log.level")?)?,
-                format: LogFormat::from_word(self.text("log.format")?)?,
-            },
+            log: self.log()?,
+        })
+    }
+
+    fn assemble_lock(
+        &self,
+        timings: Option<Timings>,
+        uri: Option<UriSource>,
+    ) -> Option<LockConfig> {
+        Some(LockConfig {
+            identity: Identity::new(self.text("identity.name")?).ok()?,
+            timings: timings?,
+            mongodb: self.mongodb(uri?)?,
+            workload: self.workload()?,
+            log: self.log()?,
+        })
+    }
+
+    fn mongodb(&self, uri: UriSource) -> Option<MongoConfig> {
+        Some(MongoConfig {
+            uri,
+            database: self.text("mongodb.database")?.to_owned(),
+            collection: self.text("mongodb.collection")?.to_owned(),
+            heartbeat: self.duration("mongodb.heartbeat")?,
+        })
+    }
+
+    fn log(&self) -> Option<LogConfig> {
+        Some(LogConfig {
+            level: LogLevel::from_word(self.text("log.level")?)?,
+            format: LogFormat::from_word(self.text("log.format")?)?,
         })
     }
 }

@@ -48,7 +48,10 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
 }
 
 /// A duration with its unit, between two bounds.
-pub(super) fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
+///
+/// # Errors
+/// What would be accepted.
+pub fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
     /// Longer texts are slips, and could overflow the parser's sum.
     const LENGTH_MAX: usize = 32;
     /// Nine digits of years are still within the range of a `Duration`.

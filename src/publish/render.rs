@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::election::{Authority, BootTime, HolderView, Identity, LeaseName, Role, Status};
+use crate::election::{
+    Authority, BootTime, HolderView, Identity, LeaseName, Role, Status, WallMillis,
+};
 
 /// The version of `status.json`; it changes only with the meaning of a field.
 pub const SCHEMA: u32 = 1;
@@ -60,6 +62,13 @@ impl Moment {
         };
         humantime::format_rfc3339_millis(UNIX_EPOCH + date.min(DATE_LAST)).to_string()
     }
+}
+
+/// A date of a document in RFC 3339 with milliseconds, for people. Dates outside
+/// 1970–9999 are drawn to those ends.
+pub fn date(at: WallMillis) -> String {
+    let since = Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
+    humantime::format_rfc3339_millis(UNIX_EPOCH + since.min(DATE_LAST)).to_string()
 }
 
 /// `status.json`, field by field in the order of the contract.

@@ -5,11 +5,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use signal_hook::consts;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::config::{Config, HealthCheck, StopSignal};
+use crate::config::{Config, HealthCheck};
 use crate::election::Input;
 use crate::publish::file::JSON_FILE;
 use crate::publish::metrics::Metrics;
@@ -66,18 +65,6 @@ impl Watched for Witness {
     }
 }
 
-fn number(signal: StopSignal) -> i32 {
-    match signal {
-        StopSignal::Term => consts::SIGTERM,
-        StopSignal::Int => consts::SIGINT,
-        StopSignal::Quit => consts::SIGQUIT,
-        StopSignal::Hup => consts::SIGHUP,
-        StopSignal::Usr1 => consts::SIGUSR1,
-        StopSignal::Usr2 => consts::SIGUSR2,
-        StopSignal::Kill => consts::SIGKILL,
-    }
-}
-
 /// The command ended by itself.
 pub(super) struct Exit {
     /// As a shell has it.
@@ -118,7 +105,7 @@ impl Workload {
             let options = SupervisorOptions {
                 program: program.clone(),
                 command: plan.command.clone(),
-                stop_signal: number(config.workload.stop_signal),
+                stop_signal: config.workload.stop_signal.number(),
                 stop_grace: config.workload.stop_grace,
                 on_lead: config.hooks.on_lead.clone(),
                 on_step_down: config.hooks.on_step_down.clone(),

@@ -5,16 +5,11 @@
 //! document; the mixture that results for a moment carries an old revision, on
 //! which no write can succeed, and the events that follow repair it.
 
-use std::time::Duration;
-
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 
 use super::document;
 use crate::election::{Found, Watch};
-
-/// How long the server holds a getMore without news, at most.
-pub(super) const AWAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Only this lease, and what ends the stream itself.
 pub(super) fn pipeline(name: &str) -> [Document; 1] {

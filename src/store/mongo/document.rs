@@ -18,6 +18,8 @@ use crate::election::{
 pub(super) const SCHEMA: i32 = 1;
 /// What tells a lease from a lock.
 pub(super) const KIND: &str = "lease";
+/// What tells a lock from a lease.
+pub(super) const LOCK_KIND: &str = "lock";
 /// Entries kept in the history.
 const HISTORY_MAX: i32 = 20;
 
@@ -35,21 +37,7 @@ pub(super) fn read(document: &Document) -> Found {
 }
 
 fn lease(document: &Document) -> Result<Lease, String> {
-    match document.get("schema").map(integer) {
-        Some(Some(schema)) if schema == i64::from(SCHEMA) => {}
-        Some(Some(schema)) if schema > i64::from(SCHEMA) => {
-            return Err(format!("its schema {schema} is newer than {SCHEMA}"));
-        }
-        Some(_) => return Err(format!("its schema is not {SCHEMA}")),
-        None => return Err("it has no schema".to_owned()),
-    }
-    match document.get("kind") {
-        Some(Bson::String(kind)) if kind == KIND => {}
-        Some(Bson::String(kind)) if kind == "lock" => {
-            return Err("a lock has this name, not a lease".to_owned());
-        }
-        Some(_) | None => return Err("its kind is not \"lease\"".to_owned()),
-    }
+    belongs(document, KIND)?;
     // Nothing is read of it, but what is no list cannot be appended to, and
     // then no holder could be taken over or release.
     match document.get("history") {
@@ -74,6 +62,25 @@ fn lease(document: &Document) -> Result<Lease, String> {
             .ok()
             .and_then(reservation),
     })
+}
+
+/// Whether a document is of our schema and of this kind, or why not.
+pub(super) fn belongs(document: &Document, wanted: &str) -> Result<(), String> {
+    match document.get("schema").map(integer) {
+        Some(Some(schema)) if schema == i64::from(SCHEMA) => {}
+        Some(Some(schema)) if schema > i64::from(SCHEMA) => {
+            return Err(format!("its schema {schema} is newer than {SCHEMA}"));
+        }
+        Some(_) => return Err(format!("its schema is not {SCHEMA}")),
+        None => return Err("it has no schema".to_owned()),
+    }
+    match document.get("kind") {
+        Some(Bson::String(kind)) if kind == wanted => Ok(()),
+        Some(Bson::String(kind)) if [KIND, LOCK_KIND].contains(&kind.as_str()) => {
+            Err(format!("a {kind} has this name, not a {wanted}"))
+        }
+        Some(_) | None => Err(format!("its kind is not {wanted:?}")),
+    }
 }
 
 fn holder(document: &Document) -> Result<Option<Holder>, String> {
@@ -141,7 +148,7 @@ fn milliseconds(value: Option<&Bson>, default: Duration) -> Duration {
 }
 
 /// An int64, or an int32 as some shells write it; a double is foreign.
-fn integer(value: &Bson) -> Option<i64> {
+pub(super) fn integer(value: &Bson) -> Option<i64> {
     match value {
         Bson::Int64(n) => Some(*n),
         Bson::Int32(n) => Some(i64::from(*n)),
@@ -149,14 +156,14 @@ fn integer(value: &Bson) -> Option<i64> {
     }
 }
 
-fn date(value: Option<&Bson>) -> WallMillis {
+pub(super) fn date(value: Option<&Bson>) -> WallMillis {
     match value {
         Some(Bson::DateTime(date)) => WallMillis(date.timestamp_millis()),
         Some(_) | None => WallMillis(0),
     }
 }
 
-fn id(document: &Document, key: &str) -> Result<[u8; 16], String> {
+pub(super) fn id(document: &Document, key: &str) -> Result<[u8; 16], String> {
     match document.get(key) {
         Some(Bson::Binary(Binary {
             subtype: BinarySubtype::Uuid,
@@ -177,7 +184,7 @@ pub(super) fn uuid(bytes: [u8; 16]) -> Bson {
     })
 }
 
-fn uuids(revisions: &[Revision]) -> Vec<Bson> {
+pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
     revisions
         .iter()
         .map(|revision| uuid(revision.bytes()))

@@ -5,8 +5,7 @@
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
-use crate::election::Outcome;
-use crate::store::{Answer, Failure};
+use crate::store::{Answer, CallOutcome, Failure};
 
 const DUPLICATE_KEY: i32 = 11000;
 const UNAUTHORIZED: i32 = 13;
@@ -16,19 +15,25 @@ const WRITE_CONCERN_FAILED: i32 = 64;
 const NO_CHANGE_STREAMS: i32 = 40573;
 const COMMAND_NOT_SUPPORTED: [i32; 2] = [115, 303];
 
-/// What a failed call means to the election.
-pub(super) fn classify(error: &Error, place: Option<String>) -> Answer {
-    let outcome = if code(error) == Some(DUPLICATE_KEY) {
-        Outcome::Rejected
-    } else if never_sent(error) {
-        Outcome::Failed
+/// What a failed call means to its sender; with words unless it is a rejection.
+pub(super) fn classify<O: CallOutcome>(error: &Error, place: Option<String>) -> Answer<O> {
+    if code(error) == Some(DUPLICATE_KEY) {
+        return Answer {
+            outcome: O::REJECTED,
+            failure: None,
+        };
+    }
+    let outcome = if never_sent(error) {
+        O::FAILED
     } else {
         // The command was handed to a connection: whatever the error says, it
         // may have been applied, or may still be.
-        Outcome::Unknown
+        O::UNKNOWN
     };
-    let failure = (outcome != Outcome::Rejected).then(|| describe(error, place));
-    Answer { outcome, failure }
+    Answer {
+        outcome,
+        failure: Some(describe(error, place)),
+    }
 }
 
 /// Whether the error proves that no command left this process. A cleared

@@ -1,0 +1,269 @@
+//! The flags of `leasehold lock` and `leasehold locks`.
+
+use std::time::Duration;
+
+use clap::error::{Error, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::{command, command_words, output, sources, wants_json, with_sections, words};
+use crate::cli::lock::LockArgs;
+use crate::cli::locks::{Ask, LocksArgs};
+use crate::config::duration;
+use crate::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, LeaseName};
+use crate::exit;
+use crate::lock::{SLOTS_MAX, Slots, Want};
+
+/// A wait of more than a month is one without an end.
+const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
+/// Nobody prunes by decades.
+const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
+
+const LOCK_HELP: &str = "\
+Examples:
+  leasehold lock nightly-report -- ./report
+                             one report at a time; others wait for their turn
+  leasehold lock nightly-report --no-wait -- ./report || [ $? -eq 75 ]
+                             skip it if another host does it
+  leasehold lock imports --slots 3 --wait 10m -- ./import orders
+                             three imports at a time
+  leasehold lock schema --shared -- ./app      and      leasehold lock schema -- ./migrate
+                             many applications, or one migration
+  coproc leasehold lock nightly-report; read -r line <&\"${COPROC[0]}\"
+                             hold it from a script until its standard input closes
+
+The command gets LEASEHOLD_LOCK, LEASEHOLD_TOKEN and LEASEHOLD_IDENTITY. If the lock is lost while it \
+runs, it is ended before anybody else can hold it.
+
+Exit codes: the command's own; 64 usage, 69 store unreachable, 75 not acquired, 76 lost while the command \
+ran, 78 configuration, 126/127 the command cannot be executed / found, 128+N ended by signal N.";
+
+const LOCKS_HELP: &str = "\
+Examples:
+  leasehold locks --mongodb-uri-file /etc/leasehold/uri
+                             who holds what, and who waits
+  leasehold locks break nightly-report
+                             take out whoever is silent for as long as he declared
+  leasehold locks prune --unused-for 30d
+                             shrink the documents of locks that nobody uses any more
+
+Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 store unreachable, 78 configuration.";
+
+/// `leasehold lock`.
+pub(super) fn lock_command() -> Command {
+    let sections = ["lease", "identity", "mongodb", "workload", "log"];
+    with_sections(
+        Command::new("lock")
+            .about("Run a command under a distributed lock, or hold the lock until standard input closes")
+            .after_help(LOCK_HELP),
+        &sections,
+    )
+    .mut_arg("lease.name", |flag| flag.hide(true))
+    .arg(name())
+    .arg(
+        Arg::new("shared")
+            .long("shared")
+            .help("Hold it beside other readers; exclusive without this")
+            .action(ArgAction::SetTrue)
+            .conflicts_with("slots"),
+    )
+    .arg(
+        Arg::new("slots")
+            .long("slots")
+            .value_name("N")
+            .help("Be one of N holders at a time; all who use the lock give the same N"),
+    )
+    .arg(
+        Arg::new("wait")
+            .long("wait")
+            .value_name("DURATION")
+            .help("Wait for this long at most; without it for ever")
+            .conflicts_with("no-wait"),
+    )
+    .arg(
+        Arg::new("no-wait")
+            .long("no-wait")
+            .short('n')
+            .help("Do not wait for others at all")
+            .action(ArgAction::SetTrue),
+    )
+    .arg(
+        Arg::new("retries")
+            .long("retries")
+            .value_name("N")
+            .help("Try so many more times, a retry_interval apart; with --wait or --no-wait"),
+    )
+    .arg(
+        Arg::new("conflict-exit-code")
+            .long("conflict-exit-code")
+            .short('E')
+            .value_name("CODE")
+            .help("The exit code if the lock is not acquired [default: 75]"),
+    )
+    .arg(
+        Arg::new("lease-duration")
+            .long("lease-duration")
+            .value_name("DURATION")
+            .help("How long others wait when this holder falls silent; the other durations are scaled"),
+    )
+    .arg(command_words("The command; without one the lock is held until standard input closes"))
+}
+
+/// `leasehold locks`.
+pub(super) fn locks_command() -> Command {
+    let sections = ["identity", "mongodb", "log"];
+    let with_store = |command| with_sections(command, &sections);
+    with_store(
+        Command::new("locks")
+            .about("Show the locks of a collection; break or prune them")
+            .after_help(LOCKS_HELP)
+            .args_conflicts_with_subcommands(true),
+    )
+    .arg(output("text"))
+    .subcommand(
+        with_store(
+            Command::new("break")
+                .about("Take out the holders and waiters of a lock who are silent for as long as they declared"),
+        )
+        .arg(name())
+        .arg(
+            Arg::new("force")
+                .long("force")
+                .help("Take out all holders at once: two may then hold the lock; asks for confirmation")
+                .action(ArgAction::SetTrue),
+        )
+        .arg(
+            Arg::new("yes")
+                .long("yes")
+                .help("Do not ask for confirmation")
+                .action(ArgAction::SetTrue)
+                .requires("force"),
+        ),
+    )
+    .subcommand(
+        with_store(
+            Command::new("prune")
+                .about("Shrink the documents of unused locks; their tokens go on growing when they are used again"),
+        )
+        .arg(
+            Arg::new("unused-for")
+                .long("unused-for")
+                .value_name("DURATION")
+                .help("Only locks whose last holder ended this long ago, such as 30d")
+                .required(true),
+        ),
+    )
+}
+
+fn name() -> Arg {
+    Arg::new("name")
+        .value_name("NAME")
+        .help("The lock: a name like that of a lease")
+        .required(true)
+}
+
+/// From the command line of `leasehold lock`.
+pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
+    let name = lock_name(matches)?;
+    let slots = number(matches, "slots", 1, SLOTS_MAX)?.and_then(Slots::new);
+    let want = match slots {
+        Some(slots) => Want::Slot(slots),
+        None if matches.get_flag("shared") => Want::Shared,
+        None => Want::Exclusive,
+    };
+    let wait = match matches.get_flag("no-wait") {
+        true => Some(Duration::ZERO),
+        false => time(matches, "wait", Duration::ZERO, WAIT_MAX)?,
+    };
+    let retries = number(matches, "retries", 0, u32::MAX)?;
+    if retries.is_some() && wait.is_none() {
+        return Err(wrong(
+            "--retries needs --wait DURATION or --no-wait: without them the first try waits for ever",
+        ));
+    }
+    let code = number(matches, "conflict-exit-code", 0, 255)?;
+    let code = code.and_then(|code| u8::try_from(code).ok());
+    Ok(LockArgs {
+        name,
+        want,
+        wait,
+        retries: retries.unwrap_or(0),
+        conflict_exit_code: code.unwrap_or(exit::NOT_ACQUIRED),
+        lease_duration: time(
+            matches,
+            "lease-duration",
+            LEASE_DURATION_MIN,
+            LEASE_DURATION_MAX,
+        )?,
+        command: words(matches),
+        sources: sources(matches),
+    })
+}
+
+/// From the command line of `leasehold locks`.
+pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
+    let Some((name, mut inner)) = matches.remove_subcommand() else {
+        return Ok(LocksArgs {
+            ask: Ask::List {
+                json: wants_json(&matches),
+            },
+            sources: sources(&mut matches),
+        });
+    };
+    let ask = match name.as_str() {
+        "break" => Ask::Break {
+            name: lock_name(&mut inner)?,
+            force: inner.get_flag("force"),
+            confirmed: inner.get_flag("yes"),
+        },
+        _ => Ask::Prune {
+            unused_for: time(&mut inner, "unused-for", Duration::ZERO, UNUSED_MAX)?
+                .unwrap_or_default(),
+        },
+    };
+    Ok(LocksArgs {
+        ask,
+        sources: sources(&mut inner),
+    })
+}
+
+fn lock_name(matches: &mut ArgMatches) -> Result<LeaseName, Error> {
+    let name: String = matches.remove_one("name").unwrap_or_default();
+    LeaseName::new(name).map_err(|error| wrong(&format!("NAME {error}")))
+}
+
+fn number(matches: &mut ArgMatches, flag: &str, min: u32, max: u32) -> Result<Option<u32>, Error> {
+    let Some(text) = matches.remove_one::<String>(flag) else {
+        return Ok(None);
+    };
+    let number = text.parse().ok().filter(|n| (min..=max).contains(n));
+    number.map(Some).ok_or_else(|| {
+        wrong(&format!(
+            "--{flag} {text:?} is not accepted: expected a whole number from {min} to {max}"
+        ))
+    })
+}
+
+fn time(
+    matches: &mut ArgMatches,
+    flag: &str,
+    min: Duration,
+    max: Duration,
+) -> Result<Option<Duration>, Error> {
+    let Some(text) = matches.remove_one::<String>(flag) else {
+        return Ok(None);
+    };
+    let parsed = duration(&text, min, max);
+    parsed
+        .map(Some)
+        .map_err(|expected| wrong(&format!("--{flag} {text:?} is not accepted: {expected}")))
+}
+
+fn wrong(message: &str) -> Error {
+    let mut command = command();
+    command.build();
+    // With the usage of the command that was meant.
+    match command.find_subcommand_mut("lock") {
+        Some(lock) => lock.error(ErrorKind::ValueValidation, message),
+        None => command.error(ErrorKind::ValueValidation, message),
+    }
+}

@@ -1,0 +1,213 @@
+//! `leasehold lock`: a distributed flock for jobs.
+//!
+//! It decides nothing about who holds: that is [`crate::lock`]. It waits as
+//! long as it was told to, runs the command under the lock, and says why it
+//! ends as it does.
+
+mod held;
+mod inherited;
+mod waiting;
+
+use std::ffi::OsString;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::held::Work;
+use self::inherited::{Held, Inherited};
+use self::waiting::{Patience, Waited, Watcher};
+use crate::config::{ConfigError, LockConfig, Sources};
+use crate::election::{LeaseName, TimingError, Timings, Token};
+use crate::exit;
+use crate::lock::{Mode, Options, Sightings, Want, scaled};
+use crate::locker::{Locker, LockerOptions};
+use crate::log;
+use crate::signals::Stops;
+use crate::store::mongo::ConnectionOptions;
+
+/// What `leasehold lock` was given.
+#[derive(Debug, Clone)]
+pub struct LockArgs {
+    /// Where the configuration comes from.
+    pub sources: Sources,
+    /// The lock.
+    pub name: LeaseName,
+    /// How it is to be held.
+    pub want: Want,
+    /// For how long it is waited for; `None`: for ever.
+    pub wait: Option<Duration>,
+    /// How often it is tried again after that.
+    pub retries: u32,
+    /// The exit code of a lock that was not acquired.
+    pub conflict_exit_code: u8,
+    /// How long others wait for this holder when it falls silent; `None`: as configured.
+    pub lease_duration: Option<Duration>,
+    /// The command; empty: hold the lock until standard input closes.
+    pub command: Vec<OsString>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LockCommandError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// `--lease-duration` does not fit the other durations.
+    #[error("--lease-duration: {}", list(.0))]
+    Timings(Vec<TimingError>),
+    /// The kernel failed.
+    #[error("{doing}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+fn list(errors: &[TimingError]) -> String {
+    let errors: Vec<_> = errors.iter().map(|error| error.message.as_str()).collect();
+    errors.join("; ")
+}
+
+impl LockCommandError {
+    /// The exit code that tells what kind of error it is.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Timings(_) => exit::CONFIGURATION,
+            Self::System { .. } => exit::NEGATIVE,
+        }
+    }
+}
+
+fn system(doing: &'static str) -> impl Fn(io::Error) -> LockCommandError {
+    move |source| LockCommandError::System { doing, source }
+}
+
+/// Acquires the lock, does the work under it, and gives it back.
+///
+/// # Errors
+/// What is wrong before anything was tried.
+pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
+    let loaded = args.sources.load();
+    // The variables of our configuration do not reach a command (they may hold
+    // a credential), so an inner one may well be told of no store.
+    if loaded.names_no_store()
+        && let Some(held) = Inherited::of_process().of(&args.name, None)
+    {
+        return Ok(again(&args, held));
+    }
+    let config = loaded.lock_config()?;
+    let timings = match args.lease_duration {
+        Some(duration) => scaled(&config.timings, duration).map_err(LockCommandError::Timings)?,
+        None => config.timings,
+    };
+    log::start(config.log.level.into(), config.log.format.into());
+    let store = inherited::store(&config.mongodb);
+    if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
+        return Ok(again(&args, held));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("start the event loop"))?;
+    let ended = runtime.block_on(contend(args, &config, timings, &store));
+    // A call that hangs in the driver must not hold up the end.
+    runtime.shutdown_background();
+    ended.map(ExitCode::from)
+}
+
+/// A command around this one holds the lock already: nothing is written, and
+/// this command ends with that one's authority, by its guard.
+fn again(args: &LockArgs, held: &Held) -> ExitCode {
+    let may = match (held.mode(), args.want) {
+        (Some(Mode::Exclusive), Want::Exclusive | Want::Shared)
+        | (Some(Mode::Shared), Want::Shared) => true,
+        (Some(Mode::Slot), Want::Slot(slots)) => slots.get() == held.slots,
+        (_, Want::Exclusive | Want::Shared | Want::Slot(_)) => false,
+    };
+    if !may {
+        waiting::say(&format!(
+            "lock {}: a command around this one holds it as {}: it cannot be held as {} beside \
+             that, and waiting would never end; let the outer command ask for it",
+            args.name,
+            held.mode,
+            args.want.mode().as_str(),
+        ));
+        return ExitCode::from(args.conflict_exit_code);
+    }
+    held::run_within(&args.command, &args.name, held)
+}
+
+async fn contend(
+    args: LockArgs,
+    config: &LockConfig,
+    timings: Timings,
+    store: &str,
+) -> Result<u8, LockCommandError> {
+    let mut stops = Stops::register().map_err(system("register the signal handlers"))?;
+    let patience = Patience::of(&args, &timings);
+    let mut tries = args.retries;
+    loop {
+        let watcher = Watcher::new(args.name.clone(), config.identity.clone());
+        let options = options(&args, config, timings);
+        let mut locker = Locker::start(options, watcher.surfaces());
+        match watcher.wait(&mut locker, &patience, &mut stops).await {
+            Waited::Held(authority) => {
+                let work = Work {
+                    args: &args,
+                    config,
+                    timings,
+                    store,
+                    token: authority.token,
+                };
+                return work
+                    .run(locker, stops)
+                    .await
+                    .map_err(system("hold the lock"));
+            }
+            Waited::NotAcquired if tries > 0 => {
+                tries -= 1;
+                // Those who hold it now are given a moment, also with --no-wait.
+                tokio::select! {
+                    () = tokio::time::sleep(timings.retry_interval()) => {}
+                    stop = stops.next() => return Ok(stop.exit_code()),
+                }
+            }
+            Waited::NotAcquired => return Ok(args.conflict_exit_code),
+            Waited::Unreachable => return Ok(exit::STORE_UNREACHABLE),
+            Waited::Wrong => return Ok(exit::CONFIGURATION),
+            Waited::Stopped(stop) => return Ok(stop.exit_code()),
+            Waited::Broken(error) => return Err(system("contend for the lock")(error)),
+        }
+    }
+}
+
+fn options(args: &LockArgs, config: &LockConfig, timings: Timings) -> LockerOptions {
+    let uri = config.mongodb.uri.clone();
+    LockerOptions {
+        connection: ConnectionOptions {
+            uri: Arc::new(move || {
+                uri.read()
+                    .map(|secret| secret.expose().to_owned())
+                    .map_err(|error| error.to_string())
+            }),
+            database: config.mongodb.database.clone(),
+            collection: config.mongodb.collection.clone(),
+            operation_timeout: timings.operation_timeout(),
+            heartbeat: config.mongodb.heartbeat,
+            identity: config.identity.clone(),
+        },
+        name: args.name.clone(),
+        contender: Options {
+            identity: config.identity.clone(),
+            want: args.want,
+            timings,
+            at_once: args.wait.is_some_and(|wait| wait.is_zero()),
+            watch_first: false,
+            token_remembered: Token::ZERO,
+            sightings: Sightings::default(),
+        },
+    }
+}

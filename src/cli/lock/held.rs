@@ -1,0 +1,221 @@
+//! What is done under the lock: a command, or waiting for standard input to close.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Command as Process, ExitCode};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tracing::{error, warn};
+
+use super::LockArgs;
+use super::inherited::{Held, Inherited, VARIABLE};
+use crate::cli::answer;
+use crate::clock;
+use crate::config::LockConfig;
+use crate::election::{Authority, BootTime, LeaseName, Timings, Token};
+use crate::exit;
+use crate::lock::{Standing, Status};
+use crate::locker::Locker;
+use crate::signals::Stops;
+use crate::workload::{Command, Ended, Terms, Workload};
+
+/// How long the end waits for the lock to be given back. Who waits for it is
+/// granted in milliseconds; where the store does not answer, the entry expires.
+const RELEASE_MAX: Duration = Duration::from_secs(5);
+
+/// What is done under a lock.
+pub(super) struct Work<'a> {
+    pub(super) args: &'a LockArgs,
+    pub(super) config: &'a LockConfig,
+    pub(super) timings: Timings,
+    pub(super) store: &'a str,
+    pub(super) token: Token,
+}
+
+impl Work<'_> {
+    /// Does it, and gives the lock back: the exit code.
+    ///
+    /// # Errors
+    /// When the kernel fails.
+    pub(super) async fn run(self, locker: Locker, stops: Stops) -> io::Result<u8> {
+        if self.args.command.is_empty() {
+            self.hold(locker, stops).await
+        } else {
+            self.command(locker, stops).await
+        }
+    }
+
+    /// Until standard input closes, for scripts in other languages.
+    async fn hold(self, mut locker: Locker, mut stops: Stops) -> io::Result<u8> {
+        let line = serde_json::json!({
+            "lock": self.args.name.as_str(),
+            "token": self.token.get(),
+        });
+        if answer(format!("{line}\n").as_bytes()).is_err() {
+            // Nobody learned that it is held.
+            release(&mut locker).await;
+            return Ok(exit::CANNOT_TELL);
+        }
+        let closed = standard_input_closes();
+        let mut status = locker.status();
+        let code = tokio::select! {
+            biased;
+            () = lost(&mut status) => exit::LOCK_LOST,
+            stop = stops.next() => stop.exit_code(),
+            // Whoever wrote to it and died has closed it too.
+            _ = closed => exit::DONE,
+        };
+        release(&mut locker).await;
+        Ok(code)
+    }
+
+    /// Until the command is gone.
+    async fn command(self, mut locker: Locker, mut stops: Stops) -> io::Result<u8> {
+        let mut status = locker.status();
+        let Some(authority) = status.borrow_and_update().authority_at(clock::boot_now()) else {
+            release(&mut locker).await;
+            return Ok(exit::LOCK_LOST);
+        };
+        let command = self.prepared();
+        let mut workload = match Workload::start(&command, self.terms(authority), None) {
+            Ok(workload) => workload,
+            Err(error) => {
+                error!(lock = %self.args.name, kind = %error.kind(), "no process can be made");
+                release(&mut locker).await;
+                return Ok(exit::CANNOT_EXECUTE);
+            }
+        };
+        let mut was_lost = false;
+        let mut stopping_since: Option<BootTime> = None;
+        let ended = loop {
+            tokio::select! {
+                biased;
+                Ok(()) = status.changed(), if !was_lost => {
+                    let now = status.borrow_and_update().clone();
+                    match self.judge(&now) {
+                        Some(terms) => workload.extend(terms),
+                        None => {
+                            was_lost = true;
+                            warn!(lock = %self.args.name, token = self.token.get(), "the command is ended: the lock is lost");
+                            let kill_at = clock::boot_now() + self.timings.loss_grace();
+                            workload.stop(self.stop_signal(), kill_at);
+                        }
+                    }
+                }
+                _ = stops.next() => {
+                    // The first one asks, a second one does not wait any longer.
+                    let now = clock::boot_now();
+                    if stopping_since.replace(now).is_some() {
+                        workload.kill();
+                    } else {
+                        workload.stop(self.stop_signal(), now + self.config.workload.stop_grace);
+                    }
+                }
+                ended = workload.ended() => break ended,
+            }
+        };
+        // Nothing of it runs any more: now others may hold the lock (I6).
+        release(&mut locker).await;
+        Ok(self.exit_code(ended, was_lost))
+    }
+
+    /// The deadlines of an authority that lasts; `None`: it is over.
+    fn judge(&self, status: &Status) -> Option<Terms> {
+        match status.standing {
+            Standing::Held(authority) => Some(self.terms(authority)),
+            Standing::Joining
+            | Standing::Waiting { .. }
+            | Standing::Lost(_)
+            | Standing::Leaving
+            | Standing::Ended(_) => None,
+        }
+    }
+
+    fn terms(&self, authority: Authority) -> Terms {
+        Terms {
+            valid_until: authority.valid_until,
+            kill_at: authority.valid_until + self.timings.loss_grace(),
+        }
+    }
+
+    fn stop_signal(&self) -> i32 {
+        self.config.workload.stop_signal.number()
+    }
+
+    fn prepared(&self) -> Command {
+        let (program, arguments) = match self.args.command.split_first() {
+            Some((program, arguments)) => (program.clone(), arguments),
+            None => (OsString::new(), &[][..]),
+        };
+        let command = Command::new(program)
+            .arguments(arguments)
+            .stop_signal(self.stop_signal())
+            .env("LEASEHOLD_LOCK", self.args.name.as_str())
+            .env("LEASEHOLD_TOKEN", self.token.to_string())
+            .env("LEASEHOLD_IDENTITY", self.config.identity.as_str());
+        let held = Held::by_this_process(&self.args.name, self.store, self.args.want, self.token);
+        match held {
+            Some(held) => command.env(VARIABLE, Inherited::of_process().with(held)),
+            // Without /proc nobody could check it: inner commands wait like others.
+            None => command,
+        }
+    }
+
+    fn exit_code(&self, ended: Ended, was_lost: bool) -> u8 {
+        // Whoever ended by itself in time has done its work.
+        if was_lost && ended.by_us {
+            return exit::LOCK_LOST;
+        }
+        ended.end.exit_code().unwrap_or(exit::LOCK_LOST)
+    }
+}
+
+/// Runs `command` under a lock that a command around this one holds; or does
+/// nothing, where there is none.
+pub(super) fn run_within(command: &[OsString], lock: &LeaseName, held: &Held) -> ExitCode {
+    let Some((program, arguments)) = command.split_first() else {
+        let line = serde_json::json!({ "lock": lock.as_str(), "token": held.token });
+        if answer(format!("{line}\n").as_bytes()).is_err() {
+            return ExitCode::from(exit::CANNOT_TELL);
+        }
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        return ExitCode::from(exit::DONE);
+    };
+    // The command around this one has set the variables, its guard ends this
+    // process too, and its end is waited for: nothing is left to be done here.
+    let error = Process::new(program).args(arguments).exec();
+    super::waiting::say(&format!("{}: {}", program.display(), error.kind()));
+    ExitCode::from(match error.kind() {
+        io::ErrorKind::NotFound => exit::NOT_FOUND,
+        _ => exit::CANNOT_EXECUTE,
+    })
+}
+
+/// Waits until the lock is not held any more.
+async fn lost(status: &mut watch::Receiver<Status>) {
+    let held = |status: &Status| matches!(status.standing, Standing::Held(_));
+    // A contender that failed holds nothing after its deadline.
+    let _ = status.wait_for(|status| !held(status)).await;
+}
+
+/// Gives the lock back, as far as the store answers.
+async fn release(locker: &mut Locker) {
+    locker.release().await;
+    let _ = tokio::time::timeout(RELEASE_MAX, locker.wait()).await;
+}
+
+/// Answers when nothing more can be read. A thread, since a file or a terminal
+/// cannot be waited for otherwise; the process ends without it.
+fn standard_input_closes() -> oneshot::Receiver<()> {
+    let (closed, closes) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        let mut input = io::stdin().lock();
+        while input.read(&mut buffer).is_ok_and(|length| length > 0) {}
+        // Where nobody waits any more, the command ends already.
+        let _ = closed.send(());
+    });
+    closes
+}

@@ -1,0 +1,201 @@
+//! Locks that a command around this one holds: handed down in the environment,
+//! believed only of an ancestor that lives.
+//!
+//! A variable alone would be handed on by whatever starts programs elsewhere
+//! (a scheduler, a shell over the network), and a job would then run without
+//! the lock that it asked for. An ancestor's guard, on the other hand, ends
+//! this process with its own authority.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{MongoConfig, UriSource};
+use crate::election::{LeaseName, Token};
+use crate::lock::{Mode, Want};
+
+/// The variable: a JSON list of [`Held`].
+pub(super) const VARIABLE: &str = "LEASEHOLD_LOCKS";
+
+/// Locks inside each other: more is a loop.
+const HELD_MAX: usize = 64;
+
+/// Processes between this one and its ancestor: deeper trees are not climbed.
+const ANCESTORS_MAX: usize = 256;
+
+/// A lock that an ancestor holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Held {
+    pub(super) lock: String,
+    /// Where it is kept: the same name elsewhere is another lock.
+    pub(super) store: String,
+    pub(super) mode: String,
+    pub(super) slots: u32,
+    pub(super) token: i64,
+    /// The process that holds it.
+    pid: u32,
+    /// When that began, in ticks of this boot: process ids are used again.
+    started: u64,
+}
+
+/// The locks that this process was told of.
+pub(super) struct Inherited(Vec<Held>);
+
+impl Held {
+    /// What this process holds.
+    pub(super) fn by_this_process(
+        lock: &LeaseName,
+        store: &str,
+        want: Want,
+        token: Token,
+    ) -> Option<Self> {
+        let pid = std::process::id();
+        let (_, started) = parent_and_start(pid)?;
+        Some(Self {
+            lock: lock.to_string(),
+            store: store.to_owned(),
+            mode: want.mode().as_str().to_owned(),
+            slots: want.slots(),
+            token: token.get(),
+            pid,
+            started,
+        })
+    }
+
+    pub(super) fn mode(&self) -> Option<Mode> {
+        [Mode::Exclusive, Mode::Shared, Mode::Slot]
+            .into_iter()
+            .find(|mode| mode.as_str() == self.mode)
+    }
+}
+
+impl Inherited {
+    /// What the environment says, of whatever holder.
+    pub(super) fn of_process() -> Self {
+        let text = std::env::var(VARIABLE).unwrap_or_default();
+        // What cannot be read is nobody's, and the lock is acquired as usual.
+        let mut held: Vec<Held> = serde_json::from_str(&text).unwrap_or_default();
+        held.truncate(HELD_MAX);
+        Self(held)
+    }
+
+    /// This lock, if an ancestor of this process holds it; without a store, in
+    /// whichever one that is.
+    pub(super) fn of(&self, lock: &LeaseName, store: Option<&str>) -> Option<&Held> {
+        let named = |held: &&Held| {
+            held.lock == lock.as_str() && store.is_none_or(|store| held.store == store)
+        };
+        self.0.iter().filter(named).find(|held| is_ancestor(held))
+    }
+
+    /// With one more, for a command under it.
+    pub(super) fn with(mut self, held: Held) -> String {
+        self.0
+            .retain(|other| (&other.lock, &other.store) != (&held.lock, &held.store));
+        if self.0.len() == HELD_MAX {
+            self.0.remove(0);
+        }
+        self.0.push(held);
+        // Texts and numbers only: there is nothing in it that JSON has not.
+        serde_json::to_string(&self.0).unwrap_or_default()
+    }
+}
+
+/// Where locks are kept, without credentials: hosts, database and collection.
+pub(super) fn store(config: &MongoConfig) -> String {
+    let uri = match &config.uri {
+        UriSource::Inline(uri) => uri.expose().to_owned(),
+        UriSource::File(_) => config
+            .uri
+            .read()
+            .map(|uri| uri.expose().to_owned())
+            .unwrap_or_default(),
+    };
+    let rest = uri.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let hosts = authority.rsplit('@').next().unwrap_or_default();
+    format!("{hosts}/{}.{}", config.database, config.collection)
+}
+
+fn is_ancestor(held: &Held) -> bool {
+    let mut pid = std::process::id();
+    for _ in 0..ANCESTORS_MAX {
+        let Some((parent, started)) = parent_and_start(pid) else {
+            return false;
+        };
+        if (pid, started) == (held.pid, held.started) {
+            return true;
+        }
+        pid = parent;
+    }
+    false
+}
+
+/// Fields 4 and 22 of /proc/PID/stat. The second field is a name in brackets
+/// that may hold anything.
+fn parent_and_start(pid: u32) -> Option<(u32, u64)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<_> = fields.split_whitespace().collect();
+    let parent = fields.get(1)?.parse().ok()?;
+    let started = fields.get(19)?.parse().ok()?;
+    Some((parent, started))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+
+    fn held() -> Held {
+        let name = LeaseName::new("jobs").expect("legal");
+        Held::by_this_process(&name, "h/d.c", Want::Exclusive, Token::ZERO).expect("it is in /proc")
+    }
+
+    #[test]
+    fn this_process_counts_and_its_id_used_again_does_not() {
+        assert!(is_ancestor(&held()));
+        let another = Held {
+            started: 1,
+            ..held()
+        };
+        assert!(!is_ancestor(&another));
+        let unborn = Held { pid: 0, ..held() };
+        assert!(!is_ancestor(&unborn));
+    }
+
+    #[test]
+    fn a_lock_of_the_same_name_elsewhere_is_another_one() {
+        let inherited = Inherited(vec![held()]);
+        let name = LeaseName::new("jobs").expect("legal");
+        assert!(inherited.of(&name, Some("h/d.c")).is_some());
+        assert!(inherited.of(&name, Some("h/d.other")).is_none());
+        let other = LeaseName::new("other").expect("legal");
+        assert!(inherited.of(&other, None).is_none());
+    }
+
+    #[test]
+    fn where_it_is_kept_is_told_without_credentials() {
+        let config = |uri: &str| MongoConfig {
+            uri: UriSource::Inline(Secret::new(uri)),
+            database: "d".to_owned(),
+            collection: "c".to_owned(),
+            heartbeat: std::time::Duration::from_secs(10),
+        };
+        let plain = store(&config("mongodb://a:1,b:2/?replicaSet=rs0"));
+        assert_eq!(plain, "a:1,b:2/d.c");
+        assert_eq!(store(&config("mongodb://u:p%40@a:1,b:2")), plain);
+        assert_eq!(store(&config("mongodb://u:p@a:1,b:2/admin?x=@")), plain);
+    }
+
+    #[test]
+    fn an_inner_lock_replaces_itself_and_their_number_is_bounded() {
+        let mut text = Inherited(Vec::new()).with(held());
+        for _ in 0..3 {
+            let inherited = Inherited(serde_json::from_str(&text).expect("a list"));
+            text = inherited.with(held());
+        }
+        let held: Vec<Held> = serde_json::from_str(&text).expect("a list");
+        assert_eq!(held.len(), 1);
+    }
+}

@@ -1,0 +1,306 @@
+//! Waiting for the lock, and saying on whom.
+
+use std::future::pending;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use tracing::{debug, info, warn};
+
+use super::LockArgs;
+use crate::calls::Answered;
+use crate::clock;
+use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, Token, WallMillis};
+use crate::lock::{Ahead, End, Loss, Notice, Standing, Status};
+use crate::locker::{LockSurfaces, Locker};
+use crate::publish::render::date;
+use crate::signals::{Stop, Stops};
+use crate::store::Failure;
+
+/// How long a stop during the wait tries to leave the queue. What it cannot
+/// take out is swept by those who wait.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
+
+/// For how long it is waited.
+pub(super) struct Patience {
+    /// For others; `None`: for ever.
+    wait: Option<Duration>,
+    /// For a store that does not answer, where nobody else is waited for.
+    store: Duration,
+}
+
+impl Patience {
+    pub(super) fn of(args: &LockArgs, timings: &Timings) -> Self {
+        Self {
+            wait: args.wait,
+            // A set without a primary is often back within this.
+            store: timings.renew_deadline(),
+        }
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        match self.wait {
+            Some(Duration::ZERO) => Some(self.store),
+            wait => wait,
+        }
+    }
+}
+
+/// How the wait ended.
+pub(super) enum Waited {
+    Held(Authority),
+    NotAcquired,
+    Unreachable,
+    /// Trying again cannot help.
+    Wrong,
+    Stopped(Stop),
+    Broken(io::Error),
+}
+
+/// Looks after one attempt, and tells people about it.
+pub(super) struct Watcher {
+    name: LeaseName,
+    identity: Identity,
+    terminal: bool,
+}
+
+impl Watcher {
+    pub(super) fn new(name: LeaseName, identity: Identity) -> Self {
+        Self {
+            name,
+            identity,
+            terminal: io::stderr().is_terminal(),
+        }
+    }
+
+    pub(super) fn surfaces(&self) -> Told {
+        Told {
+            lock: self.name.clone(),
+            identity: self.identity.clone(),
+            silent: false,
+        }
+    }
+
+    /// Waits until the lock is held, or it is not waited for any longer.
+    pub(super) async fn wait(
+        &self,
+        locker: &mut Locker,
+        patience: &Patience,
+        stops: &mut Stops,
+    ) -> Waited {
+        let mut status = locker.status();
+        let limit = async {
+            match patience.limit() {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => pending().await,
+            }
+        };
+        tokio::pin!(limit);
+        let mut said = String::new();
+        loop {
+            let now = status.borrow_and_update().clone();
+            if let Some(authority) = now.authority_at(clock::boot_now()) {
+                return Waited::Held(authority);
+            }
+            self.say_on_whom(&now, &mut said);
+            tokio::select! {
+                biased;
+                stop = stops.next() => {
+                    locker.give_up().await;
+                    let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
+                    return Waited::Stopped(stop);
+                }
+                finished = locker.wait() => return match finished {
+                    Ok(finished) => self.ended(&finished.end),
+                    Err(error) => Waited::Broken(error),
+                },
+                () = &mut limit => return self.give_up(locker, patience, &now).await,
+                Ok(()) = status.changed() => {}
+            }
+        }
+    }
+
+    /// The time is over: leaves the queue. It may have been granted just now.
+    async fn give_up(&self, locker: &mut Locker, patience: &Patience, last: &Status) -> Waited {
+        locker.give_up().await;
+        let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
+        if !last.store_reached {
+            say(&format!("lock {}: the store does not answer", self.name));
+            return Waited::Unreachable;
+        }
+        let wait = humantime::format_duration(patience.limit().unwrap_or_default());
+        let whom = on_whom(last).unwrap_or_else(|| "the store answers too slowly".to_owned());
+        say(&format!(
+            "lock {}: not acquired within {wait}: {whom}",
+            self.name
+        ));
+        Waited::NotAcquired
+    }
+
+    fn ended(&self, end: &End) -> Waited {
+        let name = &self.name;
+        match end {
+            End::Busy { ahead } => {
+                say(&format!("lock {name}: not acquired: {}", names(ahead)));
+                Waited::NotAcquired
+            }
+            End::WrongSlots { has: 0 } => {
+                say(&format!(
+                    "lock {name}: it is taken without slots: ask for it without --slots, or use another name"
+                ));
+                Waited::Wrong
+            }
+            End::WrongSlots { has } => {
+                say(&format!(
+                    "lock {name}: it is taken with {has} slots: all who use it give the same --slots {has}"
+                ));
+                Waited::Wrong
+            }
+            End::Foreign { why } => {
+                say(&format!(
+                    "lock {name}: the document of this name is not a lock: {why}; use another name"
+                ));
+                Waited::Wrong
+            }
+            End::TokensExhausted => {
+                say(&format!(
+                    "lock {name}: its token cannot grow any more: use another name"
+                ));
+                Waited::Wrong
+            }
+            End::Lost(_) | End::GaveUp | End::Released => Waited::NotAcquired,
+        }
+    }
+
+    /// On a terminal a line whenever something changed; else once, in the log.
+    fn say_on_whom(&self, status: &Status, said: &mut String) {
+        let Some(whom) = on_whom(status).filter(|whom| whom != said) else {
+            return;
+        };
+        if self.terminal {
+            say(&format!("lock {}: waiting: {whom}", self.name));
+        } else if said.is_empty() {
+            info!(lock = %self.name, identity = %self.identity, whom, "waiting for the lock");
+        }
+        *said = whom;
+    }
+}
+
+/// On whom it waits, and behind how many.
+fn on_whom(status: &Status) -> Option<String> {
+    let Standing::Waiting { position, ahead } = &status.standing else {
+        return None;
+    };
+    let place = match position {
+        0 => "next in the queue".to_owned(),
+        more => format!("behind {more} others in the queue"),
+    };
+    let holders: Vec<_> = ahead.iter().filter(|ahead| ahead.holds).cloned().collect();
+    Some(format!("{}; {place}", names(&holders)))
+}
+
+fn names(ahead: &[Ahead]) -> String {
+    if ahead.is_empty() {
+        return "it is being handed over".to_owned();
+    }
+    let names: Vec<_> = ahead
+        .iter()
+        .map(|ahead| {
+            let does = if ahead.holds {
+                "held by"
+            } else {
+                "waited for by"
+            };
+            let since = match ahead.since {
+                WallMillis(0) => String::new(),
+                at => format!(" since {}", date(at)),
+            };
+            format!("{does} {} ({}){since}", ahead.identity, ahead.mode.as_str())
+        })
+        .collect();
+    names.join(", ")
+}
+
+/// A line to the person at the terminal, or to the log of who started this.
+pub(super) fn say(line: &str) {
+    // Where nobody can read it, the exit code tells.
+    let _ = writeln!(io::stderr().lock(), "leasehold: {line}");
+}
+
+/// Log lines of a contender.
+pub(super) struct Told {
+    lock: LeaseName,
+    identity: Identity,
+    /// A failure was spoken of and is not over.
+    silent: bool,
+}
+
+impl LockSurfaces for Told {
+    fn acquired(&mut self, token: Token, _: BootTime, waited: Duration) {
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        // Nobody wants to hear of it in the mail of a job that went well.
+        debug!(
+            lock = %self.lock, identity = %self.identity, token = token.get(), waited_ms,
+            "acquired the lock"
+        );
+    }
+
+    fn lost(&mut self, loss: Loss) {
+        warn!(lock = %self.lock, reason = loss.as_str(), "lost the lock");
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        let lock = &self.lock;
+        match notice {
+            Notice::Swept {
+                identity,
+                token,
+                state,
+                silent,
+            } => warn!(
+                %lock, %identity, token = token.map(Token::get), silent_ms = millis(*silent),
+                state = state.as_str(),
+                "took out somebody who had timed out"
+            ),
+            Notice::PlaceLost => {
+                warn!(%lock, "lost the place in the queue: joining again at its end")
+            }
+            Notice::QueueFull => warn!(%lock, "the queue is full: asking again"),
+            Notice::AbsurdDuration { identity, millis } => warn!(
+                %lock, %identity, lease_duration_ms = millis,
+                "an entry declares a lease duration that no valid one has: it counts as 1h"
+            ),
+            Notice::Duplicate { session } => warn!(
+                %lock, %session, "another process renews this one's entry: a cloned machine, or an edit"
+            ),
+            Notice::StoreWentBack { seen, found, wait } => warn!(
+                %lock, token_seen = seen.get(), token_found = found.map(Token::get),
+                wait_ms = millis(*wait), "store went back: the lock's document is older than it was"
+            ),
+            Notice::TokensExhausted => warn!(%lock, "the token cannot grow any more"),
+        }
+    }
+
+    fn answered(&mut self, answered: &Answered) {
+        match &answered.failure {
+            Some(failure) if !self.silent => {
+                self.silent = true;
+                warn!(
+                    lock = %self.lock, operation = answered.operation, outcome = answered.outcome,
+                    %failure, "the store did not do it: trying again"
+                );
+            }
+            Some(_) => {}
+            None => self.silent = false,
+        }
+    }
+
+    fn watching(&mut self, failure: Option<&Failure>) {
+        if let Some(failure) = failure {
+            debug!(lock = %self.lock, %failure, "no change stream: polling");
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,211 @@
+//! `leasehold locks`: who holds what, for operators.
+//!
+//! It contends for nothing. What it takes out was silent for as long as it had
+//! declared, unless an operator forces it.
+
+mod breaking;
+mod listing;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock;
+use crate::config::{ConfigError, LockConfig, Sources};
+use crate::election::LeaseName;
+use crate::exit;
+use crate::lock::Found;
+use crate::log;
+use crate::store::Failure;
+use crate::store::mongo::ConnectionOptions;
+use crate::store::mongo::lock::{MongoLockOptions, MongoLockStore, MongoLocks};
+
+use super::CommandError;
+
+/// News of a change stream that nobody opens.
+const NEWS_MAX: usize = 1;
+
+/// What `leasehold locks` was given.
+#[derive(Debug)]
+pub struct LocksArgs {
+    /// Where the configuration comes from.
+    pub sources: Sources,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// What is asked of `leasehold locks`.
+#[derive(Debug)]
+pub enum Ask {
+    /// Who holds and who waits.
+    List {
+        /// JSON instead of text.
+        json: bool,
+    },
+    /// Take out those who are silent.
+    Break {
+        /// The lock.
+        name: LeaseName,
+        /// All holders, at once.
+        force: bool,
+        /// Without asking.
+        confirmed: bool,
+    },
+    /// Shrink unused documents.
+    Prune {
+        /// For how long nobody has held them.
+        unused_for: Duration,
+    },
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum LocksError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The store does not answer.
+    #[error("{doing}: {failure}")]
+    Store {
+        /// What was asked of it.
+        doing: &'static str,
+        /// Why not.
+        failure: Failure,
+    },
+    /// The document of this name is not a lock.
+    #[error("lock {name}: {why}")]
+    NoLock {
+        /// The name.
+        name: LeaseName,
+        /// Why not.
+        why: String,
+    },
+    /// The kernel failed.
+    #[error("start the event loop")]
+    System(#[source] std::io::Error),
+}
+
+impl LocksError {
+    /// The exit code that tells what kind of error it is.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) => exit::CONFIGURATION,
+            Self::Store { .. } => exit::STORE_UNREACHABLE,
+            Self::NoLock { .. } | Self::System(_) => exit::NEGATIVE,
+        }
+    }
+}
+
+/// Answers.
+///
+/// # Errors
+/// [`CommandError`], not yet printed.
+pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
+    let LocksArgs { sources, ask } = args;
+    let config = sources.load().lock_config().map_err(LocksError::Config)?;
+    log::start(config.log.level.into(), config.log.format.into());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(LocksError::System)?;
+    let answered = runtime.block_on(answer(ask, &config));
+    runtime.shutdown_background();
+    answered.map(ExitCode::from)
+}
+
+async fn answer(ask: Ask, config: &LockConfig) -> Result<u8, CommandError> {
+    match ask {
+        Ask::List { json } => {
+            let locks = MongoLocks::new(connection(config));
+            let listed = locks.list().await.map_err(store("list the locks"));
+            locks.shut_down().await;
+            super::answer(listing::listing(&listed?, json).as_bytes())?;
+            Ok(exit::DONE)
+        }
+        Ask::Break {
+            name,
+            force,
+            confirmed,
+        } => breaking::run(name, config, force, confirmed).await,
+        Ask::Prune { unused_for } => prune(config, unused_for).await,
+    }
+}
+
+/// Shrinks the documents of locks that nobody held for this long.
+async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandError> {
+    let locks = MongoLocks::new(connection(config));
+    let listed = locks.list().await.map_err(store("list the locks"))?;
+    locks.shut_down().await;
+    let oldest = clock::wall_now()
+        .checked_sub(unused_for)
+        .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
+        .unwrap_or_default();
+    let mut pruned = 0;
+    for lock in listed {
+        let Found::Lock(document) = &lock.found else {
+            continue;
+        };
+        let (true, Ok(name)) = (
+            document.holders.is_empty() && document.queue.is_empty(),
+            LeaseName::new(lock.name),
+        ) else {
+            continue;
+        };
+        let one = one(&name, config);
+        let history = one.history().await.map_err(store("read the history"))?;
+        // A document without a history was pruned before, or never held.
+        let last = history.iter().map(|end| end.ended_at.0).max();
+        let unused =
+            last.is_some_and(|at| u128::try_from(at).is_ok_and(|at| at <= oldest.as_millis()));
+        if unused {
+            let answer = one.prune().await;
+            if let Some(failure) = answer.failure {
+                let doing = "prune a lock";
+                return Err(LocksError::Store { doing, failure }.into());
+            }
+            // Rejected: somebody came back to it just now.
+            if matches!(answer.outcome, crate::lock::Outcome::Applied(_)) {
+                super::answer(format!("pruned {name}\n").as_bytes())?;
+                pruned += 1;
+            }
+        }
+        one.shut_down().await;
+    }
+    Ok(if pruned > 0 {
+        exit::DONE
+    } else {
+        exit::NEGATIVE
+    })
+}
+
+/// One lock, for reads and single writes.
+fn one(name: &LeaseName, config: &LockConfig) -> MongoLockStore {
+    let (news, _) = tokio::sync::mpsc::channel(NEWS_MAX);
+    let options = MongoLockOptions {
+        connection: connection(config),
+        name: name.clone(),
+        retry_interval: config.timings.retry_interval(),
+        lease_duration: config.timings.lease_duration(),
+    };
+    MongoLockStore::new(options, news).0
+}
+
+fn connection(config: &LockConfig) -> ConnectionOptions {
+    let uri = config.mongodb.uri.clone();
+    ConnectionOptions {
+        uri: Arc::new(move || {
+            uri.read()
+                .map(|secret| secret.expose().to_owned())
+                .map_err(|error| error.to_string())
+        }),
+        database: config.mongodb.database.clone(),
+        collection: config.mongodb.collection.clone(),
+        operation_timeout: config.timings.operation_timeout(),
+        heartbeat: config.mongodb.heartbeat,
+        identity: config.identity.clone(),
+    }
+}
+
+fn store(doing: &'static str) -> impl Fn(Failure) -> LocksError {
+    move |failure| LocksError::Store { doing, failure }
+}

@@ -1,0 +1,200 @@
+//! `leasehold locks break`: takes out who is silent, as every waiter would; or,
+//! forced, whoever holds.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use tracing::warn;
+
+use super::{LocksError, one};
+use crate::cli::{CommandError, answer};
+use crate::clock;
+use crate::config::LockConfig;
+use crate::election::{Claim, LeaseName};
+use crate::exit;
+use crate::lock::{Entry, Found, LockDocument, Observer, Operation, Outcome};
+use crate::store::Store;
+use crate::store::mongo::lock::MongoLockStore;
+
+pub(super) async fn run(
+    name: LeaseName,
+    config: &LockConfig,
+    force: bool,
+    confirmed: bool,
+) -> Result<u8, CommandError> {
+    let store = one(&name, config);
+    let lock = read(&store, &name).await?;
+    let code = match lock {
+        None => {
+            say(&format!("lock {name}: nobody has used it yet"));
+            exit::NEGATIVE
+        }
+        Some(lock) if lock.holders.is_empty() && lock.queue.is_empty() => {
+            say(&format!("lock {name}: nobody holds it"));
+            exit::NEGATIVE
+        }
+        Some(lock) if force => forced(&store, &name, &lock, confirmed).await?,
+        Some(lock) => silent(&store, &name, config, lock).await?,
+    };
+    store.shut_down().await;
+    Ok(code)
+}
+
+/// Waits until some have been silent for as long as they declared, and takes them out.
+async fn silent(
+    store: &MongoLockStore,
+    name: &LeaseName,
+    config: &LockConfig,
+    first: LockDocument,
+) -> Result<u8, CommandError> {
+    let mut observer = Observer::new(config.timings.operation_timeout());
+    let mut lock = first;
+    let mut renewed = false;
+    say(&format!(
+        "lock {name}: watching who renews; holders that do are not broken (--force would, and would \
+         void the exclusion)"
+    ));
+    loop {
+        let now = clock::boot_now();
+        observer.observe(&lock, now);
+        if let Some(operation) = observer.break_silent(now) {
+            let claims: Vec<_> = match &operation {
+                Operation::Sweep { entries, .. } => entries.iter().map(|e| e.claim).collect(),
+                _ => Vec::new(),
+            };
+            let broken = named(&lock, &claims);
+            return sent(store, name, operation, &broken).await;
+        }
+        let Some(at) = observer.next_death() else {
+            say(&format!("lock {name}: nobody holds it any more"));
+            return Ok(exit::NEGATIVE);
+        };
+        // Looked at again on the way, so that who renews is known as alive.
+        let until = at.since(now).min(config.timings.retry_interval());
+        tokio::time::sleep(until).await;
+        let before = lock;
+        lock = match read(store, name).await? {
+            Some(lock) => lock,
+            None => {
+                say(&format!("lock {name}: nobody holds it any more"));
+                return Ok(exit::NEGATIVE);
+            }
+        };
+        let all_renewed = !lock.holders.is_empty()
+            && lock.holders.iter().all(|entry| {
+                before
+                    .holders
+                    .iter()
+                    .any(|was| was.claim == entry.claim && was.revision != entry.revision)
+            });
+        if all_renewed && lock.queue.is_empty() && renewed {
+            say(&format!(
+                "lock {name}: its holders renew it: they are alive"
+            ));
+            return Ok(exit::NEGATIVE);
+        }
+        renewed |= all_renewed;
+    }
+}
+
+/// Takes out all holders that the operator was shown.
+async fn forced(
+    store: &MongoLockStore,
+    name: &LeaseName,
+    lock: &LockDocument,
+    confirmed: bool,
+) -> Result<u8, CommandError> {
+    let claims: Vec<_> = lock.holders.iter().map(|entry| entry.claim).collect();
+    let broken = named(lock, &claims);
+    say(&format!(
+        "lock {name}: {broken}\nA forced break voids the exclusion: whoever works under the lock goes on \
+         until its next renewal, beside the next holder. Only a fencing token protects then."
+    ));
+    if !confirmed && !asked()? {
+        say("nothing was changed");
+        return Ok(exit::NEGATIVE);
+    }
+    warn!(lock = %name, "breaking the lock by force");
+    let operation = Operation::Break {
+        claims,
+        seen: lock.token,
+    };
+    sent(store, name, operation, &broken).await
+}
+
+/// Whether the operator says yes. Where nobody can be asked, nobody said it.
+fn asked() -> Result<bool, CommandError> {
+    if !io::stdin().is_terminal() {
+        say("there is no terminal to ask at: give --yes if you mean it");
+        return Ok(false);
+    }
+    let _ = write!(io::stderr().lock(), "Break it? Type yes: ");
+    let mut line = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(CommandError::Output)?;
+    Ok(line.trim() == "yes")
+}
+
+async fn sent(
+    store: &MongoLockStore,
+    name: &LeaseName,
+    operation: Operation,
+    broken: &str,
+) -> Result<u8, CommandError> {
+    let answered = store.perform(operation).await;
+    match (answered.outcome, answered.failure) {
+        (Outcome::Applied(_), _) => {
+            answer(format!("lock {name}: broken: {broken}\n").as_bytes())?;
+            Ok(exit::DONE)
+        }
+        (_, Some(failure)) => {
+            let doing = "break the lock";
+            Err(LocksError::Store { doing, failure }.into())
+        }
+        (Outcome::Rejected | Outcome::Failed | Outcome::Unknown, None) => {
+            say(&format!(
+                "lock {name}: it changed just now: nothing was broken; look at it again"
+            ));
+            Ok(exit::NEGATIVE)
+        }
+    }
+}
+
+async fn read(
+    store: &MongoLockStore,
+    name: &LeaseName,
+) -> Result<Option<LockDocument>, LocksError> {
+    let answered = store.perform(Operation::Read { confirm: false }).await;
+    match (answered.outcome, answered.failure) {
+        (Outcome::Applied(Found::Lock(lock)), _) => Ok(Some(lock)),
+        (Outcome::Applied(Found::Missing), _) => Ok(None),
+        (Outcome::Applied(Found::Foreign(why)), _) => Err(LocksError::NoLock {
+            name: name.clone(),
+            why,
+        }),
+        (_, Some(failure)) => {
+            let doing = "read the lock";
+            Err(LocksError::Store { doing, failure })
+        }
+        (Outcome::Rejected | Outcome::Failed | Outcome::Unknown, None) => Ok(None),
+    }
+}
+
+fn named(lock: &LockDocument, claims: &[Claim]) -> String {
+    let of = |entries: &[Entry], does: &str| -> Vec<String> {
+        entries
+            .iter()
+            .filter(|entry| claims.contains(&entry.claim))
+            .map(|entry| format!("{does} {} ({})", entry.identity, entry.mode.as_str()))
+            .collect()
+    };
+    let holders = of(&lock.holders, "held by");
+    let waiters = of(&lock.queue, "waited for by");
+    [holders, waiters].concat().join(", ")
+}
+
+/// To the operator; the answer itself goes to standard output.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}

@@ -1,0 +1,112 @@
+//! What `leasehold locks` prints.
+
+use std::fmt::Write;
+
+use crate::lock::{Entry, Found};
+use crate::publish::render::date;
+use crate::store::mongo::lock::Listed;
+
+/// As a table for people, or as one JSON list.
+pub(super) fn listing(locks: &[Listed], json: bool) -> String {
+    if json {
+        let list: Vec<_> = locks.iter().map(object).collect();
+        return format!("{:#}\n", serde_json::Value::from(list));
+    }
+    if locks.is_empty() {
+        return "no locks\n".to_owned();
+    }
+    let mut rows = vec![["LOCK", "TOKEN", "STATE", "MODE", "IDENTITY", "SINCE"].map(str::to_owned)];
+    for lock in locks {
+        match &lock.found {
+            Found::Lock(document) => {
+                let first = rows.len();
+                let token = document.token.to_string();
+                let row = |state: &str, entry: Option<&Entry>| {
+                    [
+                        lock.name.clone(),
+                        token.clone(),
+                        state.to_owned(),
+                        entry.map_or("-".to_owned(), |e| mode(e, document.slots)),
+                        entry.map_or("-".to_owned(), |e| e.identity.to_string()),
+                        entry.map_or("-".to_owned(), |e| date(e.acquired_at)),
+                    ]
+                };
+                for entry in &document.holders {
+                    let state = if entry.token.is_some() {
+                        "held"
+                    } else {
+                        "granted"
+                    };
+                    rows.push(row(state, Some(entry)));
+                }
+                for entry in &document.queue {
+                    rows.push(row("waits", Some(entry)));
+                }
+                if rows.len() == first {
+                    rows.push(row("free", None));
+                }
+            }
+            Found::Foreign(why) => {
+                let state = format!("not ours: {why}");
+                let dash = || "-".to_owned();
+                rows.push([lock.name.clone(), dash(), state, dash(), dash(), dash()]);
+            }
+            // Deleted while it was listed.
+            Found::Missing => {}
+        }
+    }
+    table(&rows)
+}
+
+fn mode(entry: &Entry, slots: u32) -> String {
+    match slots {
+        0 => entry.mode.as_str().to_owned(),
+        slots => format!("{} of {slots}", entry.mode.as_str()),
+    }
+}
+
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+fn object(lock: &Listed) -> serde_json::Value {
+    match &lock.found {
+        Found::Lock(document) => {
+            let entries = |list: &[Entry]| -> Vec<_> { list.iter().map(entry).collect() };
+            serde_json::json!({
+                "lock": lock.name,
+                "token": document.token.get(),
+                "slots": document.slots,
+                "holders": entries(&document.holders),
+                "queue": entries(&document.queue),
+            })
+        }
+        Found::Foreign(why) => serde_json::json!({ "lock": lock.name, "foreign": why }),
+        Found::Missing => serde_json::json!({ "lock": lock.name }),
+    }
+}
+
+fn entry(entry: &Entry) -> serde_json::Value {
+    serde_json::json!({
+        "identity": entry.identity.as_str(),
+        "mode": entry.mode.as_str(),
+        "token": entry.token.map(|token| token.get()),
+        "since": date(entry.acquired_at),
+        "renewed_at": date(entry.renewed_at),
+        "lease_duration_ms": entry.lease_duration.millis,
+    })
+}

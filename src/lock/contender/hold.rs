@@ -1,0 +1,149 @@
+//! Holding the lock: authority, its renewals and its loss.
+//!
+//! Nothing but an acknowledged write extends authority, and it counts from
+//! before that write was sent (I2).
+
+use super::{Effect, LockContender, State, Turn, earliest};
+use crate::election::{Authority, BootTime, Timings, Token};
+use crate::lock::document::{Found, LockDocument};
+use crate::lock::operation::Outcome;
+use crate::lock::stake::{Attempt, Kind};
+use crate::lock::status::Loss;
+use crate::lock::view::Place;
+
+/// Renewals without an answer at a time: one, and one beside it when the
+/// primary changed.
+pub(super) const IN_FLIGHT_MAX: usize = 2;
+
+/// A claim with authority.
+#[derive(Debug, Clone)]
+pub(super) struct Holding {
+    pub(super) token: Token,
+    /// When the last acknowledged write was sent.
+    renewed_at: BootTime,
+    due: BootTime,
+    /// Renew as soon as may be, also beside an attempt that hangs.
+    pub(super) hurry: bool,
+}
+
+impl Holding {
+    pub(super) fn authority(&self, timings: &Timings) -> Authority {
+        Authority {
+            token: self.token,
+            valid_until: self.renewed_at + timings.renew_deadline(),
+        }
+    }
+}
+
+impl LockContender {
+    /// A write that was sent at `sent` is acknowledged with this token.
+    pub(super) fn acquired(&mut self, token: Token, sent: BootTime, now: BootTime) {
+        let timings = self.options.timings;
+        let holding = Holding {
+            token,
+            renewed_at: sent,
+            due: sent + timings.renew_interval(),
+            hurry: false,
+        };
+        self.effects.push_back(Effect::Acquired {
+            token,
+            valid_until: holding.authority(&timings).valid_until,
+            waited: now.since(self.began),
+        });
+        self.enter(State::Holding(holding), now);
+        self.read_nothing();
+        self.unwatch();
+    }
+
+    pub(super) fn hold(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+        let in_flight = self.stake.in_flight();
+        let State::Holding(holding) = &mut self.state else {
+            return None;
+        };
+        let next = if holding.hurry && in_flight < IN_FLIGHT_MAX {
+            Some(turn.now)
+        } else {
+            (in_flight == 0).then_some(holding.due)
+        };
+        let valid_until = holding.authority(&self.options.timings).valid_until;
+        if next.is_some_and(|due| due <= turn.now) {
+            holding.due = turn.now + self.options.timings.renew_interval();
+            holding.hurry = false;
+            self.renew(turn);
+            return Some(valid_until);
+        }
+        earliest([Some(valid_until), next])
+    }
+
+    /// A write of the claim that holds came back, maybe late or out of order.
+    pub(super) fn holding_reply(
+        &mut self,
+        attempt: Attempt,
+        outcome: Outcome,
+        turn: &mut Turn<'_>,
+    ) {
+        let retry_at = turn.now + turn.jittered(self.options.timings.retry_interval());
+        let call = attempt.call;
+        match outcome {
+            Outcome::Applied(Found::Lock(lock)) => self.held_as_shown(attempt, &lock, turn.now),
+            Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
+                self.lose(Loss::Rejected, turn.now);
+            }
+            // The late rejection of a write that a later one overtook means nothing.
+            Outcome::Rejected if attempt.kind == Kind::Renew && self.stake.is_newest(call) => {
+                self.lose(Loss::Rejected, turn.now);
+            }
+            Outcome::Rejected => self.stake.rejected(call),
+            Outcome::Failed => {
+                self.stake.failed(call);
+                self.renew_at(retry_at);
+            }
+            Outcome::Unknown => {
+                self.stake.unknown(call);
+                self.renew_at(retry_at);
+            }
+        }
+    }
+
+    /// What a write of this claim, sent after the one that gave it authority,
+    /// left in the document.
+    fn held_as_shown(&mut self, attempt: Attempt, lock: &LockDocument, now: BootTime) {
+        let State::Holding(holding) = &mut self.state else {
+            return;
+        };
+        let Place::Holder(entry) = Place::of(self.stake.claim, lock) else {
+            return self.lose(Loss::Rejected, now);
+        };
+        if entry.token != Some(holding.token) || lock.token < holding.token {
+            return self.lose(Loss::StoreWentBack, now);
+        }
+        if entry.revision == attempt.revision {
+            holding.renewed_at = holding.renewed_at.max(attempt.sent);
+            self.stake.acknowledged(attempt.call);
+        } else {
+            self.stake.unknown(attempt.call);
+        }
+    }
+
+    fn renew_at(&mut self, at: BootTime) {
+        if let State::Holding(holding) = &mut self.state {
+            holding.due = at;
+        }
+    }
+
+    /// At its deadline a claim has ended, whatever else is going on.
+    pub(super) fn expire(&mut self, turn: &Turn<'_>) {
+        if let State::Holding(holding) = &self.state
+            && holding.authority(&self.options.timings).valid_until <= turn.now
+        {
+            self.lose(Loss::Deadline, turn.now);
+        }
+    }
+
+    /// The lock is gone. The claim is ended and never renewed again; its leave
+    /// waits until nothing runs under it (I6).
+    fn lose(&mut self, loss: Loss, now: BootTime) {
+        self.effects.push_back(Effect::Lost(loss));
+        self.enter(State::Lost(loss), now);
+    }
+}

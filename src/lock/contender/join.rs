@@ -1,0 +1,240 @@
+//! Joining: getting the claim into the document, or saying why not.
+//!
+//! A claim is joined with until it is known to be in the document; every
+//! attempt has a revision of its own.
+
+use super::reading::Proof;
+use super::{LockContender, Notice, State, Turn, earliest};
+use crate::election::{BootTime, CallId, Declared};
+use crate::lock::document::Found;
+use crate::lock::document::{HOLDERS_MAX, LockDocument, Mode, QUEUE_MAX};
+use crate::lock::operation::{Joining as Entry, Operation, Outcome};
+use crate::lock::stake::Kind;
+use crate::lock::status::End;
+
+/// Rejections that nothing explains before a join waits: two can be a race
+/// that was lost; more could be a store that does not show what it has.
+const REFUSED_MAX: u32 = 2;
+
+#[derive(Debug, Clone)]
+pub(super) struct Joining {
+    next: Next,
+    at: BootTime,
+    creating: Option<CallId>,
+    /// The stream is to be open before the join, or this instant has come.
+    stream_awaited: Option<BootTime>,
+    /// Joins that were rejected since one was explained.
+    refused: u32,
+    full_reported: bool,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Join,
+    Create,
+    /// There is no place: look again, and sweep what is dead.
+    Look,
+}
+
+impl Joining {
+    /// Joins at an instant.
+    pub(super) fn at(at: BootTime) -> Self {
+        Self {
+            next: Next::Join,
+            at,
+            creating: None,
+            stream_awaited: None,
+            refused: 0,
+            full_reported: false,
+        }
+    }
+}
+
+impl LockContender {
+    /// Opens the stream before the join, if that is wanted.
+    pub(super) fn watch_first(&mut self, now: BootTime) {
+        if let (true, State::Joining(joining)) = (self.options.watch_first, &mut self.state) {
+            joining.stream_awaited = Some(now + self.options.timings.operation_timeout());
+            self.follow();
+        }
+    }
+
+    /// The stream is open, or will not be.
+    pub(super) fn watch_settled(&mut self) {
+        if let State::Joining(joining) = &mut self.state {
+            joining.stream_awaited = None;
+        }
+    }
+
+    pub(super) fn join(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+        self.read_if_due(turn);
+        let busy = self.stake.in_flight() > 0 || self.sweeping.is_some() || self.behind;
+        let State::Joining(joining) = &self.state else {
+            return None;
+        };
+        if busy || joining.creating.is_some() {
+            return self.next_read();
+        }
+        let (next, stream) = (joining.next, joining.stream_awaited);
+        let at = joining.at.max(self.retry_at);
+        let at = at.max(stream.unwrap_or_default());
+        match next {
+            Next::Join | Next::Create if at > turn.now => earliest([Some(at), self.next_read()]),
+            Next::Join => {
+                self.send_join(turn);
+                self.next_read()
+            }
+            Next::Create => {
+                let seen = self.view.token_highest;
+                let call = self.call(Operation::Create { seen });
+                if let State::Joining(joining) = &mut self.state {
+                    joining.creating = Some(call);
+                }
+                self.next_read()
+            }
+            Next::Look => {
+                let sweep = self.sweep_if_due(0, turn);
+                earliest([self.next_read(), sweep])
+            }
+        }
+    }
+
+    fn send_join(&mut self, turn: &mut Turn<'_>) {
+        let revision = self.attempt(Kind::Join, turn);
+        let want = self.options.want;
+        let entry = Entry {
+            claim: self.stake.claim,
+            session: self.session,
+            mode: want.mode(),
+            revision,
+            slots: want.slots(),
+            lease_duration: Declared::of(self.options.timings.lease_duration()),
+        };
+        self.call(Operation::Join {
+            entry,
+            seen: self.view.token_highest,
+            at_once: self.options.at_once,
+        });
+    }
+
+    /// A join was rejected: a read tells why.
+    pub(super) fn join_refused(&mut self, now: BootTime) {
+        if let State::Joining(joining) = &mut self.state {
+            joining.refused += 1;
+            self.fall_behind(now);
+        }
+    }
+
+    /// A read showed no document.
+    pub(super) fn create_next(&mut self, now: BootTime) {
+        self.next(Next::Create, now);
+    }
+
+    fn next(&mut self, next: Next, at: BootTime) {
+        if let State::Joining(joining) = &mut self.state {
+            (joining.next, joining.at) = (next, at);
+        }
+    }
+
+    /// What else is sent without a claim came back: a create, or a sweep by
+    /// one who has no place.
+    pub(super) fn joining_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+        let State::Joining(joining) = &mut self.state else {
+            return;
+        };
+        if joining.creating == Some(call) {
+            joining.creating = None;
+            match outcome {
+                Outcome::Applied(_) | Outcome::Rejected => {
+                    self.view.exists = true;
+                    self.next(Next::Join, turn.now);
+                }
+                Outcome::Failed | Outcome::Unknown => self.look_later(turn),
+            }
+        } else if self.is_sweeping(call) {
+            match outcome {
+                Outcome::Applied(Found::Lock(lock)) => {
+                    self.swept(call, &lock, turn.now);
+                    self.shown(call, lock, Proof::Newest, turn);
+                }
+                Outcome::Rejected => {
+                    self.sweep_refused(call);
+                    self.fall_behind(turn.now);
+                }
+                Outcome::Applied(Found::Missing | Found::Foreign(_))
+                | Outcome::Failed
+                | Outcome::Unknown => {
+                    self.sweep_over(call);
+                    self.look_later(turn);
+                }
+            }
+        }
+    }
+
+    fn look_later(&mut self, turn: &mut Turn<'_>) {
+        let retry = turn.now + turn.jittered(self.options.timings.retry_interval());
+        self.fall_behind(retry);
+    }
+
+    /// The document was shown, without this claim.
+    pub(super) fn decide_join(&mut self, proof: Proof, turn: &mut Turn<'_>) {
+        let Some(lock) = &self.view.lock else { return };
+        let want = self.options.want;
+        let fits = lock.slots == want.slots() || is_empty(lock);
+        let (has, full) = (lock.slots, lock.queue.len() >= QUEUE_MAX);
+        let free = place_free(lock, want.mode(), want.slots());
+        if !fits {
+            self.doubt_or(proof == Proof::Newest, turn, |contender, turn| {
+                contender.finish(End::WrongSlots { has }, turn.now);
+            });
+        } else if self.options.at_once && !free {
+            if self.anybody_dead(turn.now) {
+                return self.next(Next::Look, turn.now);
+            }
+            let ahead = self.view.ahead(self.stake.claim);
+            self.finish(End::Busy { ahead }, turn.now);
+        } else if full {
+            self.queue_full(turn);
+        } else {
+            self.join_again(turn);
+        }
+    }
+
+    fn queue_full(&mut self, turn: &mut Turn<'_>) {
+        let poll = turn.now + turn.jittered(self.options.timings.retry_interval());
+        self.next(Next::Look, turn.now);
+        self.read_soon(poll);
+        if let State::Joining(joining) = &mut self.state
+            && !std::mem::replace(&mut joining.full_reported, true)
+        {
+            self.notice(Notice::QueueFull);
+        }
+    }
+
+    /// There is a place now.
+    fn join_again(&mut self, turn: &mut Turn<'_>) {
+        let retry = turn.now + turn.jittered(self.options.timings.retry_interval());
+        if let State::Joining(joining) = &mut self.state {
+            let patient = joining.refused > REFUSED_MAX;
+            (joining.next, joining.at) = (Next::Join, if patient { retry } else { turn.now });
+        }
+    }
+}
+
+fn is_empty(lock: &LockDocument) -> bool {
+    lock.holders.is_empty() && lock.queue.is_empty()
+}
+
+/// Whether a join would be granted at once.
+fn place_free(lock: &LockDocument, mode: Mode, slots: u32) -> bool {
+    let holders = lock.holders.len();
+    lock.queue.is_empty()
+        && match mode {
+            Mode::Exclusive => holders == 0,
+            Mode::Shared => {
+                holders < HOLDERS_MAX && lock.holders.iter().all(|e| e.mode == Mode::Shared)
+            }
+            Mode::Slot => u32::try_from(holders).is_ok_and(|holders| holders < slots),
+        }
+}

@@ -1,0 +1,219 @@
+//! Waiting in the queue: keeping the place, confirming a grant, and taking
+//! out who died.
+
+use std::time::Duration;
+
+use super::hold::IN_FLIGHT_MAX;
+use super::{LockContender, Notice, State, Sweeping, Turn, earliest};
+use crate::election::{BootTime, CallId};
+use crate::lock::document::LockDocument;
+use crate::lock::operation::{Ending, Operation, Seen};
+use crate::lock::sightings::Sighting;
+use crate::lock::stake::Kind;
+use crate::lock::status::End;
+use crate::lock::view::Place;
+
+/// How much later than the one before it each waiter sweeps, so that not all
+/// do: some round trips to a store nearby.
+const STAGGER: Duration = Duration::from_millis(200);
+/// Beyond this place all wait the same, so that the bound on the dead stays.
+const STAGGERED_MAX: usize = 8;
+
+#[derive(Debug, Clone)]
+pub(super) struct Waiting {
+    pub(super) position: usize,
+    /// Among the holders, without authority: confirm at once.
+    pub(super) granted: bool,
+    pub(super) renew_due: BootTime,
+    /// Confirm beside an attempt that hangs.
+    pub(super) hurry: bool,
+}
+
+/// How much longer than the head a waiter at `position` waits before it sweeps.
+pub(super) fn stagger(position: usize) -> Duration {
+    let places = u32::try_from(position.min(STAGGERED_MAX)).unwrap_or(0);
+    STAGGER * places
+}
+
+impl LockContender {
+    /// A reply to `call` showed the claim in the document.
+    pub(super) fn placed(
+        &mut self,
+        call: CallId,
+        position: usize,
+        granted: bool,
+        turn: &mut Turn<'_>,
+    ) {
+        let renew = turn.shortened(self.options.timings.lease_duration() / 3);
+        match &mut self.state {
+            State::Joining(_) if self.options.at_once && !granted => {
+                let ahead = self.view.ahead(self.stake.claim);
+                return self.finish(End::Busy { ahead }, turn.now);
+            }
+            State::Joining(_) => {
+                let waiting = Waiting {
+                    position,
+                    granted,
+                    renew_due: turn.now + renew,
+                    hurry: false,
+                };
+                self.enter(State::Waiting(waiting), turn.now);
+                if !self.watching {
+                    self.follow();
+                }
+            }
+            State::Waiting(waiting) => {
+                (waiting.position, waiting.granted) = (position, granted);
+            }
+            State::Holding(_) | State::Lost(_) | State::Leaving(_) | State::Ended(_) => return,
+        }
+        // What the stream told before this reply was asked for is in it.
+        self.hinted = self.hinted.filter(|calls| !granted && call.0 <= *calls);
+        self.read_due = None;
+        let at = if self.watch_open && call.0 <= self.opened_after {
+            turn.now
+        } else {
+            turn.now + self.pace(position, turn)
+        };
+        self.read_soon(at);
+    }
+
+    /// How long until the next read.
+    fn pace(&self, position: usize, turn: &mut Turn<'_>) -> Duration {
+        let timings = &self.options.timings;
+        if !self.watch_open {
+            return turn.jittered(timings.retry_interval());
+        }
+        let places = u32::try_from(position)
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
+        let pace = timings.operation_timeout().saturating_mul(places);
+        turn.shortened(pace.min(timings.lease_duration() / 3))
+    }
+
+    /// The stream said that nobody waits before this claim.
+    pub(super) fn at_the_head(&mut self, turn: &mut Turn<'_>) {
+        if let State::Waiting(waiting) = &mut self.state {
+            waiting.position = 0;
+            let at = turn.now + self.pace(0, turn);
+            self.read_soon(at);
+        }
+    }
+
+    pub(super) fn wait(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+        self.write_while_waiting(turn);
+        self.read_if_due(turn);
+        let State::Waiting(waiting) = &self.state else {
+            return None;
+        };
+        if self.behind || self.stake.in_flight() > 0 || self.sweeping.is_some() {
+            return self.next_read();
+        }
+        let patience = self.patience(waiting.position);
+        let write = if waiting.granted || self.hinted.is_some() {
+            Some(turn.now)
+        } else {
+            let death = self.view.sightings.next_death(patience);
+            earliest([Some(waiting.renew_due), death])
+        };
+        let write = write.map(|at| at.max(self.retry_at));
+        earliest([self.next_read(), write])
+    }
+
+    fn write_while_waiting(&mut self, turn: &mut Turn<'_>) {
+        let renew = turn.shortened(self.options.timings.lease_duration() / 3);
+        let in_flight = self.stake.in_flight();
+        let hinted = self.hinted.is_some();
+        let State::Waiting(waiting) = &mut self.state else {
+            return;
+        };
+        let granted = waiting.granted || hinted;
+        let beside = waiting.hurry && granted && in_flight < IN_FLIGHT_MAX;
+        let free = in_flight == 0 && self.sweeping.is_none();
+        if self.behind || self.retry_at > turn.now || !(free || beside) {
+            return;
+        }
+        let position = waiting.position;
+        if !granted && waiting.renew_due > turn.now {
+            self.sweep_if_due(position, turn);
+            return;
+        }
+        waiting.renew_due = turn.now + renew;
+        waiting.hurry = false;
+        self.renew(turn);
+    }
+
+    /// Takes out everybody who is dead by now; else says when there will be one.
+    pub(super) fn sweep_if_due(
+        &mut self,
+        position: usize,
+        turn: &mut Turn<'_>,
+    ) -> Option<BootTime> {
+        let patience = self.patience(position);
+        let pairs = self.view.sightings.dead(patience, turn.now);
+        if pairs.is_empty() {
+            return self.view.sightings.next_death(patience);
+        }
+        let me = self.stake.is_present().then(|| {
+            let revision = self.attempt(Kind::Sweep, turn);
+            self.stake.writer(revision)
+        });
+        let call = self.call(Operation::Sweep {
+            entries: pairs.clone(),
+            me,
+            ending: Ending::Expired,
+            seen: self.view.token_highest,
+        });
+        self.sweeping = Some(Sweeping { call, pairs });
+        None
+    }
+
+    pub(super) fn is_sweeping(&self, call: CallId) -> bool {
+        self.sweeping.as_ref().is_some_and(|s| s.call == call)
+    }
+
+    pub(super) fn anybody_dead(&self, now: BootTime) -> bool {
+        let death = self.view.sightings.next_death(self.patience(0));
+        death.is_some_and(|at| at <= now)
+    }
+
+    /// A sweep was answered or given up: another one may follow.
+    pub(super) fn sweep_over(&mut self, call: CallId) -> Option<Vec<Seen>> {
+        if self.is_sweeping(call) {
+            self.sweeping.take().map(|sweeping| sweeping.pairs)
+        } else {
+            None
+        }
+    }
+
+    /// None of the pairs matched: each of them begins a new wait.
+    pub(super) fn sweep_refused(&mut self, call: CallId) {
+        if let Some(pairs) = self.sweep_over(call) {
+            self.view.sightings.forget(&pairs);
+        }
+    }
+
+    /// A sweep was applied, and left this behind.
+    pub(super) fn swept(&mut self, call: CallId, lock: &LockDocument, now: BootTime) {
+        for pair in self.sweep_over(call).unwrap_or_default() {
+            let gone = Place::of(pair.claim, lock) == Place::Absent;
+            let sighting = self.view.sightings.get(pair.claim);
+            if let Some(sighting) = sighting.filter(|_| gone) {
+                let Sighting {
+                    identity,
+                    state,
+                    token,
+                    since,
+                    revision: _,
+                    lease_duration: _,
+                } = sighting.clone();
+                self.notice(Notice::Swept {
+                    identity,
+                    token,
+                    state,
+                    silent: now.since(since),
+                });
+            }
+        }
+    }
+}

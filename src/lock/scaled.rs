@@ -1,0 +1,163 @@
+//! The durations of a lock whose lease duration was chosen alone.
+
+use std::time::Duration;
+
+use crate::election::{INTERVAL_MIN, TimingError, TimingSettings, Timings};
+
+/// The other durations in proportion to `lease_duration`, as
+/// `leasehold lock --lease-duration` has them.
+///
+/// `operation_timeout` says how long the store takes, which does not depend on
+/// the lease: it is made shorter only where the rules demand it.
+///
+/// # Errors
+/// The rules that no such durations keep, as of [`Timings::new`].
+pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Vec<TimingError>> {
+    let from = timings.settings();
+    let part = |duration| proportion(duration, lease_duration, from.lease_duration);
+    let (deadline, grace) = (part(from.renew_deadline), part(from.loss_grace));
+    // Half a second of the rule does not scale: what is missing is taken from
+    // both in proportion.
+    let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
+    let both = deadline.saturating_add(grace);
+    let (renew_deadline, loss_grace) = if both > room {
+        let kept = proportion(deadline, room, both);
+        (kept, room.saturating_sub(kept))
+    } else {
+        (deadline, grace)
+    };
+    let interval = |duration| {
+        let part = proportion(duration, renew_deadline, from.renew_deadline);
+        part.max(INTERVAL_MIN)
+    };
+    let settings = TimingSettings {
+        lease_duration,
+        renew_deadline,
+        renew_interval: interval(from.renew_interval),
+        retry_interval: interval(from.retry_interval),
+        operation_timeout: from.operation_timeout,
+        loss_grace,
+    };
+    Timings::new(settings).or_else(|_| {
+        Timings::new(TimingSettings {
+            operation_timeout: interval(from.operation_timeout),
+            ..settings
+        })
+    })
+}
+
+/// `duration × to / of`.
+fn proportion(duration: Duration, to: Duration, of: Duration) -> Duration {
+    if of.is_zero() {
+        return duration;
+    }
+    let nanos = duration.as_nanos().saturating_mul(to.as_nanos()) / of.as_nanos();
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN};
+
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_same_lease_duration_changes_nothing() {
+        let timings = Timings::default();
+        assert_eq!(scaled(&timings, timings.lease_duration()), Ok(timings));
+    }
+
+    #[test]
+    fn the_operation_timeout_gives_way_only_where_it_must() {
+        let of = |lease_duration| scaled(&Timings::default(), lease_duration).expect("legal");
+        // 1.2 × (2.5 s + 0.83 s) + 2 × 3 s fits into 15 s.
+        let twenty = of(millis(20_000));
+        assert_eq!(twenty.renew_deadline(), millis(15_000));
+        assert_eq!(twenty.renew_interval(), millis(2_500));
+        assert_eq!(twenty.operation_timeout(), millis(3_000));
+        // 1.2 × (1.2 s + 0.4 s) + 2 × 3 s does not fit into the 7.4 s that the
+        // half second of the rule leaves of ten.
+        let ten = of(millis(10_000));
+        assert!(ten.renew_deadline() > millis(7_400));
+        assert!(ten.operation_timeout() < millis(1_250));
+        assert_eq!(of(millis(60_000)).operation_timeout(), millis(3_000));
+    }
+
+    #[test]
+    fn absurd_lease_durations_are_refused() {
+        for absurd in [
+            Duration::ZERO,
+            millis(999),
+            millis(3_600_001),
+            Duration::MAX,
+        ] {
+            let errors = scaled(&Timings::default(), absurd).expect_err("absurd");
+            assert!(
+                errors.iter().any(|e| e.key == "lease_duration"),
+                "{errors:?}"
+            );
+        }
+    }
+
+    /// Durations that keep the rules, by some slack on top of what is needed.
+    fn legal() -> impl Strategy<Value = Timings> {
+        let interval = 50_u64..20_000;
+        (
+            interval.clone(),
+            interval.clone(),
+            interval,
+            0_u64..60_000,
+            0_u64..300_000,
+            0_u64..300_000,
+        )
+            .prop_map(|(renew, retry, operation, grace, slack, more)| {
+                let deadline = (renew + retry) * 6 / 5 + 1 + 2 * operation + slack;
+                let lease = (deadline + grace) * 11 / 10 + 1 + 500 + more;
+                Timings::new(TimingSettings {
+                    lease_duration: millis(lease.clamp(1_000, 3_600_000)),
+                    renew_deadline: millis(deadline),
+                    renew_interval: millis(renew),
+                    retry_interval: millis(retry),
+                    operation_timeout: millis(operation),
+                    loss_grace: millis(grace),
+                })
+                .expect("the rules are kept")
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn the_defaults_scale_to_any_lease_duration(nanos in
+            LEASE_DURATION_MIN.as_nanos()..=LEASE_DURATION_MAX.as_nanos())
+        {
+            let lease_duration = Duration::from_nanos(u64::try_from(nanos).expect("an hour"));
+            let to = scaled(&Timings::default(), lease_duration);
+            prop_assert!(to.is_ok(), "{to:?}");
+            prop_assert_eq!(to.map(|t| t.lease_duration()), Ok(lease_duration));
+        }
+
+        #[test]
+        fn whatever_is_legal_scales_up(timings in legal(), longer in 0_u32..=1000) {
+            let room = LEASE_DURATION_MAX - timings.lease_duration();
+            let wanted = timings.lease_duration() + room * longer / 1000;
+            let to = scaled(&timings, wanted).expect("longer is legal");
+            prop_assert_eq!(to.lease_duration(), wanted);
+            prop_assert!(to.operation_timeout() <= timings.operation_timeout());
+            // No contender waits longer for the dead, in proportion, than before.
+            let part = |t: &Timings| t.renew_deadline().as_secs_f64() / t.lease_duration().as_secs_f64();
+            prop_assert!((part(&to) - part(&timings)).abs() < 1e-3);
+        }
+
+        #[test]
+        fn what_is_refused_breaks_a_rule_that_it_names(timings in legal(), nanos in any::<u64>()) {
+            if let Err(errors) = scaled(&timings, Duration::from_nanos(nanos)) {
+                prop_assert!(!errors.is_empty());
+            }
+        }
+    }
+}

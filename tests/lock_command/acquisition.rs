@@ -1,0 +1,143 @@
+//! Goal: what a job is told, and how it is told that it has to do without.
+
+use leasehold_testbed::run;
+
+use crate::job::{Place, eventually};
+
+#[test]
+fn the_commands_exit_code_is_the_answer() {
+    let place = run(Place::new());
+    let done = place.run(&["lock", "codes", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(
+        (done.code, done.stderr.as_str()),
+        (7, ""),
+        "silent as flock is"
+    );
+    assert_eq!(place.run(&["lock", "codes", "--", "true"]).code, 0);
+    let killed = place.run(&["lock", "codes", "--", "sh", "-c", "kill -9 $$"]);
+    assert_eq!(killed.code, 128 + 9);
+    let missing = place.run(&["lock", "codes", "--", "/nowhere/at-all"]);
+    assert_eq!(missing.code, 127);
+    assert!(missing.stderr.contains("/nowhere/at-all"), "{missing:?}");
+    assert_eq!(place.run(&["lock", "codes", "--", "/etc/passwd"]).code, 126);
+}
+
+#[test]
+fn a_command_knows_its_lock_and_tokens_grow() {
+    let place = run(Place::new());
+    let show = ["lock", "tokens", "--identity=me", "--", "sh", "-c"];
+    let script = "echo $LEASEHOLD_LOCK $LEASEHOLD_TOKEN $LEASEHOLD_IDENTITY; env | grep -c URI";
+    let first = place.run(&[&show[..], &[script]].concat());
+    assert_eq!(first.stdout, "tokens 1 me\n0\n");
+    let second = place.run(&[&show[..], &[script]].concat());
+    assert_eq!(second.stdout, "tokens 2 me\n0\n");
+}
+
+#[test]
+fn who_does_not_wait_is_told_on_whom_it_would() {
+    let place = run(Place::new());
+    let holds = place.note("holds");
+    let holder = place.start(&[
+        "lock",
+        "busy",
+        "--identity=holder",
+        "--",
+        "sh",
+        "-c",
+        &format!("{holds}; exec sleep 1000"),
+    ]);
+    place.wait_noted("holds");
+    let refused = place.run(&["lock", "busy", "--no-wait", "--", "true"]);
+    assert_eq!(refused.code, 75);
+    assert!(
+        refused
+            .stderr
+            .contains("held by holder (exclusive) since 20"),
+        "{refused:?}"
+    );
+    let custom = place.run(&["lock", "busy", "-n", "-E", "9", "--", "true"]);
+    assert_eq!(custom.code, 9);
+    let waited = place.run(&["lock", "busy", "--wait=300ms", "--", "true"]);
+    assert_eq!(waited.code, 75);
+    assert!(
+        waited
+            .stderr
+            .contains("not acquired within 300ms: held by holder"),
+        "{waited:?}"
+    );
+    // Whoever gave up is not in the queue any more.
+    let listed = place.run(&["locks", "--output=json"]);
+    assert!(!listed.stdout.contains("\"waits\""), "{listed:?}");
+    drop(holder);
+}
+
+#[test]
+fn retries_are_further_tries() {
+    let place = run(Place::new());
+    let holds = place.note("holds");
+    let holder = place.start(&[
+        "lock",
+        "retried",
+        "--",
+        "sh",
+        "-c",
+        &format!("{holds}; sleep 1.5"),
+    ]);
+    place.wait_noted("holds");
+    let tried = place.run(&[
+        "lock",
+        "retried",
+        "--no-wait",
+        "--retries=100",
+        "--lease-retry-interval=200ms",
+        "--",
+        "true",
+    ]);
+    assert_eq!(tried.code, 0, "{tried:?}");
+    assert!(
+        tried.stderr.matches("not acquired").count() > 1,
+        "{tried:?}"
+    );
+    assert_eq!(holder.output().code, 0);
+}
+
+#[test]
+fn a_store_that_is_down_is_not_a_lock_that_is_taken() {
+    let place = run(Place::new()).reached_by("mongodb://127.0.0.1:1/?replicaSet=x".to_owned());
+    for wait in ["--wait=500ms", "--no-wait"] {
+        let refused = place.run(&["lock", "down", wait, "--lease-duration=2s", "--", "true"]);
+        assert_eq!(refused.code, 69, "{refused:?}");
+        assert!(
+            refused.stderr.contains("the store does not answer"),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(
+        place
+            .run(&["locks", "--mongodb-operation-timeout=500ms"])
+            .code,
+        69
+    );
+}
+
+#[test]
+fn a_signal_during_the_wait_leaves_the_queue() {
+    let place = run(Place::new());
+    let holds = place.note("holds");
+    let holder = place.start(&[
+        "lock",
+        "left",
+        "--",
+        "sh",
+        "-c",
+        &format!("{holds}; exec sleep 1000"),
+    ]);
+    place.wait_noted("holds");
+    let waiter = place.start(&["lock", "left", "--identity=waiter", "--", "true"]);
+    let queue = || place.run(&["locks"]).stdout;
+    eventually("it waits", || queue().contains("waiter"));
+    waiter.signal(rustix::process::Signal::INT);
+    assert_eq!(waiter.output().code, 130);
+    assert!(!queue().contains("waiter"));
+    drop(holder);
+}

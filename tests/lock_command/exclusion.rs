@@ -1,0 +1,148 @@
+//! Goal: exclusive, shared and slots hold what they promise, in the order of arrival.
+
+use leasehold_testbed::run;
+
+use crate::job::{Job, Place, eventually};
+
+/// Whether at some instant more than `most` of these ran.
+fn most_at_once(place: &Place) -> usize {
+    let (mut now, mut most) = (0, 0);
+    for line in place.journal() {
+        match line[0].as_str() {
+            "begin" => now += 1,
+            "end" => now -= 1,
+            other => panic!("{other}"),
+        }
+        most = most.max(now);
+    }
+    assert_eq!(now, 0, "each that began has ended");
+    most
+}
+
+fn jobs(place: &Place, count: usize, flags: &[&str]) -> Vec<Job> {
+    let script = format!("{}; sleep 0.1; {}", place.note("begin"), place.note("end"));
+    let start = |_| {
+        let words = [&["lock"], flags, &["--", "sh", "-c", &script]].concat();
+        place.start(&words)
+    };
+    (0..count).map(start).collect()
+}
+
+#[test]
+fn one_at_a_time() {
+    let place = run(Place::new());
+    for job in jobs(&place, 8, &["one"]) {
+        assert_eq!(job.output().code, 0);
+    }
+    assert_eq!(most_at_once(&place), 1);
+    let mut tokens: Vec<_> = place
+        .journal()
+        .iter()
+        .map(|line| line[1].parse::<i64>().unwrap())
+        .collect();
+    tokens.dedup();
+    assert_eq!(
+        tokens,
+        (1..=8).collect::<Vec<_>>(),
+        "in the order of the grants"
+    );
+}
+
+#[test]
+fn readers_together_and_a_writer_alone() {
+    let place = run(Place::new());
+    let mut started = jobs(&place, 4, &["readers", "--shared"]);
+    started.extend(jobs(&place, 2, &["readers"]));
+    started.extend(jobs(&place, 4, &["readers", "--shared"]));
+    for job in started {
+        assert_eq!(job.output().code, 0);
+    }
+    assert!(most_at_once(&place) > 1, "{:?}", place.journal());
+}
+
+#[test]
+fn so_many_slots_and_no_more() {
+    let place = run(Place::new());
+    for job in jobs(&place, 9, &["slots", "--slots=3"]) {
+        assert_eq!(job.output().code, 0);
+    }
+    assert_eq!(most_at_once(&place), 3);
+}
+
+#[test]
+fn another_number_of_slots_is_a_clear_error() {
+    let place = run(Place::new());
+    let holds = place.note("holds");
+    let holder = place.start(&[
+        "lock",
+        "two",
+        "--slots=2",
+        "--",
+        "sh",
+        "-c",
+        &format!("{holds}; exec sleep 1000"),
+    ]);
+    place.wait_noted("holds");
+    let other = place.run(&["lock", "two", "--slots=3", "--", "true"]);
+    assert_eq!(other.code, 78);
+    assert!(
+        other.stderr.contains("it is taken with 2 slots"),
+        "{other:?}"
+    );
+    let plain = place.run(&["lock", "two", "--", "true"]);
+    assert_eq!(plain.code, 78);
+    drop(holder);
+}
+
+#[test]
+fn a_waiting_writer_is_not_starved_by_arriving_readers() {
+    let place = run(Place::new());
+    let long = format!("{}; exec sleep 1000", place.note("first"));
+    let reader = place.start(&["lock", "fair", "--shared", "--", "sh", "-c", &long]);
+    place.wait_noted("first");
+    let writer = place.start(&[
+        "lock",
+        "fair",
+        "--identity=writer",
+        "--",
+        "sh",
+        "-c",
+        &place.note("writer"),
+    ]);
+    eventually("it waits", || {
+        place.run(&["locks"]).stdout.contains("writer")
+    });
+    let late = place.run(&["lock", "fair", "--shared", "--no-wait", "--", "true"]);
+    assert_eq!(late.code, 75, "behind the writer: {late:?}");
+    reader.signal(rustix::process::Signal::TERM);
+    assert_eq!(writer.output().code, 0);
+    assert_eq!(reader.output().code, 128 + 15);
+}
+
+#[test]
+fn a_dead_waiter_does_not_block_the_queue_and_is_named() {
+    let place = run(Place::new());
+    let flags = ["lock", "dead", "--lease-duration=2s"];
+    let long = format!("{}; exec sleep 1000", place.note("first"));
+    let first = place.start(&[&flags[..], &["--", "sh", "-c", &long]].concat());
+    place.wait_noted("first");
+    let dead = place.start(&[&flags[..], &["--identity=dead", "--", "true"]].concat());
+    eventually("it waits", || {
+        place.run(&["locks"]).stdout.contains("dead ")
+    });
+    let next = place.start(&[&flags[..], &["--identity=next", "--", "true"]].concat());
+    eventually("it waits", || {
+        place.run(&["locks"]).stdout.contains("next ")
+    });
+    dead.signal(rustix::process::Signal::KILL);
+    drop(dead);
+    first.signal(rustix::process::Signal::TERM);
+    let next = next.output();
+    assert_eq!(next.code, 0);
+    assert!(
+        next.stderr.contains("took out somebody who had timed out"),
+        "{next:?}"
+    );
+    assert!(next.stderr.contains("identity=dead"), "{next:?}");
+    assert_eq!(first.output().code, 128 + 15);
+}

@@ -1,0 +1,97 @@
+//! Goal: a lock inside itself is no second acquisition, and no deadlock.
+
+use leasehold_testbed::run;
+
+use crate::job::{PROGRAM, Place};
+
+/// An inner `leasehold lock` that knows the store as the outer one does.
+fn inner(place: &Place, flags: &str, then: &str) -> String {
+    let uri = place.path("uri");
+    format!(
+        "{PROGRAM} lock --mongodb-uri-file={} {flags} -- {then}",
+        uri.display()
+    )
+}
+
+#[test]
+fn an_inner_lock_of_the_same_name_runs_at_once_with_the_same_token() {
+    let place = run(Place::new());
+    let script = format!(
+        "echo $LEASEHOLD_TOKEN; {}",
+        inner(
+            &place,
+            "again --wait=5s",
+            "sh -c 'echo $LEASEHOLD_TOKEN; exit 3'"
+        )
+    );
+    let done = place.run(&["lock", "again", "--", "sh", "-c", &script]);
+    assert_eq!((done.stdout.as_str(), done.code), ("1\n1\n", 3), "{done:?}");
+    // Also where it is told of no store: our variables do not reach a command.
+    let bare = format!("{PROGRAM} lock again -- echo inner");
+    let done = place.run(&["lock", "again", "--", "sh", "-c", &bare]);
+    assert_eq!(done.stdout, "inner\n", "{done:?}");
+    assert_eq!(
+        place
+            .run(&["lock", "again", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"])
+            .stdout,
+        "3\n"
+    );
+}
+
+#[test]
+fn shared_cannot_become_exclusive() {
+    let place = run(Place::new());
+    let done = place.run(&[
+        "lock",
+        "upgrade",
+        "--shared",
+        "--",
+        "sh",
+        "-c",
+        &inner(&place, "upgrade", "true"),
+    ]);
+    assert_eq!(done.code, 75);
+    assert!(
+        done.stderr.contains("cannot be held as exclusive"),
+        "{done:?}"
+    );
+    let down = place.run(&[
+        "lock",
+        "downgrade",
+        "--",
+        "sh",
+        "-c",
+        &inner(&place, "downgrade --shared", "true"),
+    ]);
+    assert_eq!(down.code, 0, "{down:?}");
+}
+
+#[test]
+fn another_lock_inside_is_acquired_and_both_are_held() {
+    let place = run(Place::new());
+    let innermost = inner(&place, "outer-lock --no-wait", "echo innermost");
+    let script = inner(&place, "inner-lock", &format!("sh -c '{innermost}'"));
+    let done = place.run(&["lock", "outer-lock", "--", "sh", "-c", &script]);
+    assert_eq!(done.stdout, "innermost\n", "{done:?}");
+}
+
+#[test]
+fn a_variable_without_its_holder_proves_nothing() {
+    let place = run(Place::new());
+    let out = place.path("env");
+    let script = format!(
+        "printf %s \"$LEASEHOLD_LOCKS\" > {}; {}; exec sleep 1000",
+        out.display(),
+        place.note("holds")
+    );
+    let holder = place.start(&["lock", "stolen", "--", "sh", "-c", &script]);
+    place.wait_noted("holds");
+    let mut stranger = place.command(&["lock", "stolen", "--no-wait", "--", "true"]);
+    stranger.env("LEASEHOLD_LOCKS", std::fs::read_to_string(out).unwrap());
+    let refused = crate::job::Job::start(stranger).output();
+    assert_eq!(
+        refused.code, 75,
+        "the holder is none of its ancestors: {refused:?}"
+    );
+    drop(holder);
+}

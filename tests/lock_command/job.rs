@@ -1,0 +1,185 @@
+//! `leasehold lock …` as a process on the shared set, and what it said.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{ReplicaSet, Scratch, SharedSet};
+use rustix::process::{Pid, Signal, kill_process};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+/// For what takes milliseconds on an idle machine and is waited for on a busy one.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// Lives while a test uses it.
+static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// A place to run jobs: a replica set and a directory.
+pub(crate) struct Place {
+    pub(crate) set: Arc<ReplicaSet>,
+    uri: String,
+    scratch: Scratch,
+}
+
+/// A job that was started. It ends with the test.
+pub(crate) struct Job {
+    child: Child,
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Place {
+    pub(crate) async fn new() -> Self {
+        let set = SET.get().await;
+        Self {
+            uri: set.uri(),
+            set,
+            scratch: Scratch::new(),
+        }
+    }
+
+    /// The same place by another way, such as through a proxy.
+    pub(crate) fn reached_by(mut self, uri: String) -> Self {
+        self.uri = uri;
+        self
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// `leasehold` with these arguments, and the store in a file.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let uri = self.path("uri");
+        std::fs::write(&uri, &self.uri).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(&arguments[..1])
+            .arg(format!("--mongodb-uri-file={}", uri.display()))
+            .arg("--log-format=text")
+            .args(&arguments[1..])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn start(&self, arguments: &[&str]) -> Job {
+        Job::start(self.command(arguments))
+    }
+
+    /// Runs one to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.start(arguments).output()
+    }
+
+    /// The words of the lines that jobs wrote into the file `journal`.
+    pub(crate) fn journal(&self) -> Vec<Vec<String>> {
+        let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect();
+        text.lines().map(words).collect()
+    }
+
+    /// A shell command that writes `what`, its token and its process into the journal.
+    pub(crate) fn note(&self, what: &str) -> String {
+        let journal = self.path("journal");
+        format!(
+            "echo \"{what} $LEASEHOLD_TOKEN $$\" >> {}",
+            journal.display()
+        )
+    }
+
+    /// Waits until the journal has a line that begins with `what`.
+    pub(crate) fn wait_noted(&self, what: &str) -> Vec<String> {
+        let mut found = None;
+        eventually(&format!("{what} in the journal"), || {
+            found = self.journal().into_iter().find(|line| line[0] == what);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+}
+
+impl Job {
+    pub(crate) fn start(mut command: Command) -> Self {
+        Self {
+            child: command.spawn().unwrap(),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    pub(crate) fn input(&mut self) -> impl Write + use<> {
+        self.child.stdin.take().unwrap()
+    }
+
+    pub(crate) fn standard_output(&mut self) -> impl Read + use<> {
+        self.child.stdout.take().unwrap()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn output(mut self) -> Output {
+        let status = self.wait();
+        let mut output = Output {
+            code: code(status),
+            stdout: String::new(),
+            stderr: String::new(),
+        };
+        if let Some(mut stdout) = self.child.stdout.take() {
+            stdout.read_to_string(&mut output.stdout).unwrap();
+        }
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut output.stderr).unwrap();
+        }
+        output
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("the job ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // It may have ended; then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().or(status.signal().map(|n| 128 + n)).unwrap()
+}
+
+/// Polls until `condition` holds.
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !condition() {
+        assert!(Instant::now() < end, "not so: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process with this id runs.
+pub(crate) fn runs(pid: &str) -> bool {
+    Path::new("/proc").join(pid).exists()
+}

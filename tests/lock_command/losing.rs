@@ -1,0 +1,98 @@
+//! Goal: a lock that is lost ends its command in time, and only then is anybody else granted it.
+
+use leasehold_testbed::run;
+use rustix::process::Signal;
+
+use crate::job::{Place, eventually, runs};
+
+/// A command that ignores SIGTERM.
+fn stubborn(place: &Place, what: &str) -> String {
+    format!(
+        "trap '' TERM; {}; while :; do sleep 0.02; done",
+        place.note(what)
+    )
+}
+
+#[test]
+fn a_store_that_falls_silent_ends_the_command_with_76() {
+    let place = run(Place::new());
+    let proxy = place.set.proxy();
+    let uri = place.set.proxied_uri(&proxy);
+    let place = place.reached_by(uri);
+    let job = place.start(&[
+        "lock",
+        "silent",
+        "--lease-duration=3s",
+        "--",
+        "sh",
+        "-c",
+        &stubborn(&place, "holds"),
+    ]);
+    let pid = place.wait_noted("holds")[2].clone();
+    proxy.stall();
+    let output = job.output();
+    assert_eq!(output.code, 76, "{output:?}");
+    assert!(!runs(&pid));
+    assert!(output.stderr.contains("lost the lock"), "{output:?}");
+}
+
+#[test]
+fn a_killed_holders_command_is_gone_before_the_next_one_begins() {
+    let place = run(Place::new());
+    let flags = ["lock", "killed", "--lease-duration=3s"];
+    let job = place.start(
+        &[
+            &flags[..],
+            &[
+                "--identity=dead",
+                "--",
+                "sh",
+                "-c",
+                &stubborn(&place, "first"),
+            ],
+        ]
+        .concat(),
+    );
+    let pid = place.wait_noted("first")[2].clone();
+    let seen = format!("{}; test ! -e /proc/{pid}", place.note("second"));
+    let next = place.start(&[&flags[..], &["--", "sh", "-c", &seen]].concat());
+    eventually("it waits", || {
+        place.run(&["locks"]).stdout.contains("waits")
+    });
+    job.signal(Signal::KILL);
+    let next = next.output();
+    assert_eq!(next.code, 0, "the first one's process is gone: {next:?}");
+    assert!(next.stderr.contains("identity=dead"), "{next:?}");
+}
+
+#[test]
+fn a_frozen_holders_command_is_gone_before_the_next_one_begins() {
+    let place = run(Place::new());
+    let flags = ["lock", "frozen", "--lease-duration=3s"];
+    let job = place.start(&[&flags[..], &["--", "sh", "-c", &stubborn(&place, "first")]].concat());
+    let pid = place.wait_noted("first")[2].clone();
+    job.signal(Signal::STOP);
+    let seen = format!("test ! -e /proc/{pid}");
+    let next = place.run(&[&flags[..], &["--", "sh", "-c", &seen]].concat());
+    assert_eq!(next.code, 0, "{next:?}");
+    job.signal(Signal::CONT);
+    assert_eq!(job.output().code, 76);
+}
+
+#[test]
+fn a_signal_is_passed_on_and_the_lock_is_free_when_the_command_is_gone() {
+    let place = run(Place::new());
+    let script = format!(
+        "trap 'sleep 0.3; {}; exit 4' TERM; {}; while :; do sleep 0.02; done",
+        place.note("stopped"),
+        place.note("holds")
+    );
+    let job = place.start(&["lock", "passed-on", "--", "sh", "-c", &script]);
+    place.wait_noted("holds");
+    job.signal(Signal::TERM);
+    let next = place.run(&["lock", "passed-on", "--", "sh", "-c", &place.note("next")]);
+    assert_eq!(next.code, 0);
+    let order: Vec<_> = place.journal().iter().map(|line| line[0].clone()).collect();
+    assert_eq!(order, ["holds", "stopped", "next"]);
+    assert_eq!(job.output().code, 4);
+}

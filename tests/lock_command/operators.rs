@@ -1,0 +1,120 @@
+//! Goal: an operator sees who holds what, and breaks a lock without voiding the
+//! exclusion unless he says so.
+
+use leasehold_testbed::run;
+use rustix::process::Signal;
+
+use crate::job::Place;
+
+#[test]
+fn the_list_says_who_holds_who_waits_and_what_is_free() {
+    let place = run(Place::new());
+    let holds = format!("{}; exec sleep 1000", place.note("holds"));
+    let holder = place.start(&[
+        "lock",
+        "listed",
+        "--slots=2",
+        "--identity=someone",
+        "--",
+        "sh",
+        "-c",
+        &holds,
+    ]);
+    place.wait_noted("holds");
+    assert_eq!(place.run(&["lock", "listed-free", "--", "true"]).code, 0);
+    let table = place.run(&["locks"]).stdout;
+    let line = |name: &str| {
+        table
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_default()
+    };
+    assert!(line("LOCK").contains("IDENTITY"), "{table}");
+    let words: Vec<_> = line("listed ").split_whitespace().collect();
+    assert_eq!(
+        words[..7],
+        ["listed", "1", "held", "slot", "of", "2", "someone"],
+        "{table}"
+    );
+    assert!(line("listed-free").contains("free"), "{table}");
+    let json: serde_json::Value =
+        serde_json::from_str(&place.run(&["locks", "--output=json"]).stdout).unwrap();
+    let locks = json.as_array().unwrap();
+    let listed = locks.iter().find(|lock| lock["lock"] == "listed").unwrap();
+    assert_eq!(listed["holders"][0]["identity"], "someone");
+    assert_eq!((&listed["slots"], &listed["token"]), (&2.into(), &1.into()));
+    drop(holder);
+}
+
+#[test]
+fn who_renews_is_not_broken_and_who_is_silent_is() {
+    let place = run(Place::new());
+    let flags = [
+        "lock",
+        "to-break",
+        "--lease-duration=2s",
+        "--identity=holder",
+    ];
+    let holds = format!("{}; exec sleep 1000", place.note("holds"));
+    let holder = place.start(&[&flags[..], &["--", "sh", "-c", &holds]].concat());
+    place.wait_noted("holds");
+    let alive = place.run(&["locks", "break", "to-break"]);
+    assert_eq!(alive.code, 1, "{alive:?}");
+    assert!(alive.stderr.contains("they are alive"), "{alive:?}");
+    holder.signal(Signal::STOP);
+    let broken = place.run(&["locks", "break", "to-break"]);
+    assert_eq!(broken.code, 0, "{broken:?}");
+    assert!(
+        broken.stdout.contains("broken: held by holder"),
+        "{broken:?}"
+    );
+    let again = place.run(&["locks", "break", "to-break"]);
+    assert_eq!(again.code, 1);
+    holder.signal(Signal::CONT);
+    assert_eq!(holder.output().code, 76);
+}
+
+#[test]
+fn force_says_what_it_voids_and_asks() {
+    let place = run(Place::new());
+    let holds = format!("{}; exec sleep 1000", place.note("holds"));
+    let holder = place.start(&[
+        "lock",
+        "forced",
+        "--identity=holder",
+        "--",
+        "sh",
+        "-c",
+        &holds,
+    ]);
+    place.wait_noted("holds");
+    let unasked = place.run(&["locks", "break", "forced", "--force"]);
+    assert_eq!(unasked.code, 1);
+    assert!(
+        unasked.stderr.contains("voids the exclusion"),
+        "{unasked:?}"
+    );
+    assert!(unasked.stderr.contains("--yes"), "{unasked:?}");
+    assert_eq!(
+        place
+            .run(&["lock", "forced", "--no-wait", "--", "true"])
+            .code,
+        75
+    );
+    let forced = place.run(&["locks", "break", "forced", "--force", "--yes"]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    assert_eq!(holder.output().code, 76, "noticed at its next renewal");
+    assert_eq!(place.run(&["locks", "break", "never-used"]).code, 1);
+}
+
+#[test]
+fn pruned_locks_go_on_with_their_tokens() {
+    let place = run(Place::new());
+    assert_eq!(place.run(&["lock", "pruned", "--", "true"]).code, 0);
+    let young = place.run(&["locks", "prune", "--unused-for=1d"]);
+    assert!(!young.stdout.contains("pruned pruned"), "{young:?}");
+    let pruned = place.run(&["locks", "prune", "--unused-for=0s"]);
+    assert!(pruned.stdout.contains("pruned pruned\n"), "{pruned:?}");
+    let next = place.run(&["lock", "pruned", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"]);
+    assert_eq!(next.stdout, "2\n");
+}

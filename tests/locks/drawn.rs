@@ -1,0 +1,127 @@
+//! Locks and operations drawn at random, from few ids so that many match.
+
+use leasehold::election::{Token, WallMillis};
+use leasehold::lock::{Ending, Entry, Joining, LockDocument, Mode, Operation, Seen, Writer};
+use proptest::prelude::*;
+
+use crate::scene::{claim, entry, joining, revision, token};
+
+/// Claims of entries are from 1 on up to this; the one above joins.
+const CLAIMS_MAX: u16 = 9;
+
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![
+        3 => Just(Mode::Exclusive),
+        4 => Just(Mode::Shared),
+        1 => Just(Mode::Slot),
+    ]
+}
+
+fn some_token() -> impl Strategy<Value = Token> {
+    prop_oneof![
+        12 => (0..40_i64).prop_map(token),
+        1 => Just(Token::MAX),
+        1 => Just(token(i64::MAX - 1)),
+    ]
+}
+
+/// In one lock no claim is twice.
+pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
+    let one = (mode(), 1..3_u16, prop::option::of(0..40_i64), 0..5_i64);
+    let entries = proptest::collection::vec(one, 0..usize::from(CLAIMS_MAX));
+    let slots = prop_oneof![3 => Just(0_u32), 2 => 1..4_u32];
+    (some_token(), slots, entries, 0..4_usize).prop_map(|(token, slots, drawn, holding)| {
+        let mut entries: Vec<Entry> = drawn
+            .into_iter()
+            .zip(1..)
+            .map(|((mode, changed, with, at), number)| Entry {
+                mode: if slots > 0 { Mode::Slot } else { mode },
+                revision: revision(changed),
+                token: with.and_then(Token::new),
+                acquired_at: WallMillis(0),
+                renewed_at: WallMillis(at),
+                ..entry(number, mode)
+            })
+            .collect();
+        let mut queue = entries.split_off(holding.min(entries.len()));
+        for waiting in &mut queue {
+            waiting.token = None;
+        }
+        LockDocument {
+            token,
+            slots,
+            holders: entries,
+            queue,
+        }
+    })
+}
+
+fn join(slots: u32) -> impl Strategy<Value = Operation> {
+    let slots = prop_oneof![8 => Just(slots), 1 => Just(0_u32), 1 => 1..4_u32];
+    (
+        1..=CLAIMS_MAX + 3,
+        mode(),
+        slots,
+        some_token(),
+        prop::bool::ANY,
+    )
+        .prop_map(|(number, mode, slots, seen, at_once)| {
+            let mode = if slots > 0 { Mode::Slot } else { mode };
+            let entry = Joining {
+                slots,
+                ..joining(number, mode)
+            };
+            Operation::Join {
+                entry,
+                seen,
+                at_once,
+            }
+        })
+}
+
+/// The only write where there is nothing.
+pub(crate) fn create() -> impl Strategy<Value = Operation> {
+    some_token().prop_map(|seen| Operation::Create { seen })
+}
+
+/// Any write, on a lock with so many slots.
+pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
+    let number = || 1..=CLAIMS_MAX;
+    let pairs = proptest::collection::vec((number(), 1..3_u16), 0..8);
+    let me = prop::option::of((number(), 50..60_u16));
+    let ending = prop::sample::select(vec![Ending::Expired, Ending::Broken]);
+    let mine = proptest::collection::vec(1..3_u16, 1..4);
+    prop_oneof![
+        1 => create(),
+        6 => join(slots),
+        4 => (number(), mine, some_token()).prop_map(|(number, mine, seen)| Operation::Renew {
+            claim: claim(number),
+            revision: revision(40),
+            mine: mine.into_iter().map(revision).collect(),
+            seen,
+        }),
+        4 => (number(), some_token())
+            .prop_map(|(number, seen)| Operation::Leave { claim: claim(number), seen }),
+        6 => (pairs, me, ending, some_token()).prop_map(|(pairs, me, ending, seen)| {
+            let pair = |(number, changed)| Seen {
+                claim: claim(number),
+                revision: revision(changed),
+            };
+            Operation::Sweep {
+                entries: pairs.into_iter().map(pair).collect(),
+                me: me.map(|(number, new)| Writer {
+                    claim: claim(number),
+                    revision: revision(new),
+                }),
+                ending,
+                seen,
+            }
+        }),
+        2 => (proptest::collection::vec(number(), 0..8), some_token()).prop_map(
+            |(numbers, seen)| Operation::Break {
+                claims: numbers.into_iter().map(claim).collect(),
+                seen,
+            }
+        ),
+    ]
+}

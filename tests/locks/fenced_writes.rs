@@ -1,0 +1,146 @@
+//! Goal: what a paused ex-holder still writes is refused by the document that
+//! its successor has written, while its lock cannot stop it.
+//! Method: a holder in a runtime that is not driven any more, which is what a
+//! process that was stopped between its check and its write looks like.
+
+use leasehold::election::{LeaseName, Token};
+use leasehold::fenced::{self, FencedError};
+use leasehold::lock::Slots;
+use leasehold::locker::{Lock, LockGuard};
+use leasehold_testbed::{Stage, run};
+use mongodb::Collection;
+use mongodb::bson::{Document, doc};
+
+use crate::library::short;
+use crate::scene::{LONG, NAME, connection, shared_stage, token};
+
+fn lock(stage: &Stage, identity: &str) -> Lock {
+    let name = LeaseName::new(NAME).expect("legal");
+    Lock::new(connection(stage, identity), name).timings(short())
+}
+
+/// The documents that the work is about.
+fn orders(stage: &Stage) -> Collection<Document> {
+    let client = stage.set().client();
+    client.database(stage.database()).collection("orders")
+}
+
+async fn value(orders: &Collection<Document>) -> i32 {
+    let found = orders.find_one(doc! { "_id": 1 }).await;
+    let order = found.expect("it is read").expect("it is there");
+    order.get_i32("value").expect("a number")
+}
+
+fn set(value: i32) -> Document {
+    doc! { "$set": { "value": value } }
+}
+
+fn holds(guard: &LockGuard) -> Token {
+    guard.authority().expect("it is held").token
+}
+
+#[test]
+fn a_paused_ex_holders_write_is_refused() {
+    let stage = run(shared_stage());
+    let orders = orders(&stage);
+    let paused = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be built");
+    // It holds, checks, and is paused before it writes.
+    let (ex_holder, its_token) = paused.block_on(async {
+        let guard = lock(&stage, "a").acquire_within(LONG).await;
+        let guard = guard.unwrap_or_else(|error| panic!("{error}"));
+        let checked = holds(&guard);
+        (guard, checked)
+    });
+    run(async {
+        let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });
+        insert.await.expect("inserted");
+        let successor = lock(&stage, "b").acquire_within(LONG).await;
+        let successor = successor.unwrap_or_else(|error| panic!("{error}"));
+        let newest = holds(&successor);
+        assert!(newest > its_token);
+        let written = successor
+            .update_one(&orders, doc! { "_id": 1 }, set(2))
+            .await;
+        written.expect("the holder writes");
+        // And again: its own token does not refuse it.
+        let written = successor
+            .update_one(&orders, doc! { "_id": 1 }, set(3))
+            .await;
+        written.expect("the holder writes");
+
+        let late = fenced::update_one(&orders, doc! { "_id": 1 }, set(1), its_token).await;
+        match late {
+            Err(FencedError::Refused {
+                newest: Some(refused_by),
+            }) => assert_eq!(refused_by, newest),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(value(&orders).await, 3);
+        // Had it asked again, it would have known.
+        let asked = ex_holder
+            .update_one(&orders, doc! { "_id": 1 }, set(1))
+            .await;
+        assert!(matches!(asked, Err(FencedError::NotHeld)), "{asked:?}");
+        // Without the token nothing stops it: that is what the fence is for.
+        let plain = orders.update_one(doc! { "_id": 1 }, set(1)).await;
+        assert_eq!(plain.expect("written").modified_count, 1);
+    });
+    // Within its own runtime its connections can be ended.
+    paused.block_on(async { drop(ex_holder) });
+}
+
+#[test]
+fn a_fenced_write_says_what_became_of_it() {
+    run(async {
+        let stage = shared_stage().await;
+        let orders = orders(&stage);
+        let one = doc! { "_id": 1 };
+        let write = async |number: i64| {
+            fenced::update_one(&orders, one.clone(), set(1), token(number)).await
+        };
+        assert!(matches!(write(5).await, Err(FencedError::NoDocument)));
+        let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });
+        insert.await.expect("inserted");
+        for number in [5, 5, 7] {
+            write(number).await.expect("not older than the last");
+        }
+        let refused = write(6).await;
+        let Err(FencedError::Refused { newest }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(newest, Some(token(7)));
+        let stages = vec![doc! { "$set": { "value": { "$add": ["$value", 41] } } }];
+        let added = fenced::update_one(&orders, one.clone(), stages, token(8)).await;
+        added.expect("newer");
+        assert_eq!(value(&orders).await, 42);
+        let spoil = doc! { "$set": { "fence": { "token": "x" } } };
+        orders.update_one(one.clone(), spoil).await.expect("spoilt");
+        let refused = write(9).await;
+        assert!(
+            matches!(refused, Err(FencedError::Refused { newest: None })),
+            "{refused:?}"
+        );
+    });
+}
+
+#[test]
+fn the_tokens_of_readers_and_slots_fence_nobody_and_are_not_taken_for_it() {
+    run(async {
+        let stage = shared_stage().await;
+        let orders = orders(&stage);
+        let slots = Slots::new(2).expect("legal");
+        for lock in [lock(&stage, "a").shared(), lock(&stage, "a").slots(slots)] {
+            let guard = lock.acquire_within(LONG).await;
+            let guard = guard.unwrap_or_else(|error| panic!("{error}"));
+            let written = guard.update_one(&orders, doc! { "_id": 1 }, set(1)).await;
+            assert!(
+                matches!(written, Err(FencedError::NotExclusive)),
+                "{written:?}"
+            );
+            guard.release().await.expect("it was held to the end");
+        }
+    });
+}

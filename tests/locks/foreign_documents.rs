@@ -1,0 +1,248 @@
+//! Goal: no write of the store changes what is not a lock of this schema (I11),
+//! and what the store reads as a lock it can also use.
+//! Method: each field of a lock, and of its entries, in turn has every odd value
+//! there is in BSON; every write is attempted, made to match what is there.
+
+use leasehold::lock::{Ending, Found, LockDocument, Mode, Operation, Outcome};
+use leasehold::store::Store;
+use leasehold::store::mongo::lock::MongoLockStore;
+use leasehold_testbed::{StoredLease, run};
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, DateTime, Document, Regex, Timestamp, doc};
+
+use crate::scene::{
+    applied, claim, document, entry, held, join, leave, rejected, renew, revision, shared_stage,
+    store, stored, sweep, token,
+};
+
+/// Where an odd value is put; `0` is the only entry of a list.
+const PATHS: [&str; 22] = [
+    "schema",
+    "kind",
+    "token",
+    "slots",
+    "holders",
+    "queue",
+    "history",
+    "granted",
+    "next",
+    "holders.0",
+    "holders.0.claim",
+    "holders.0.session",
+    "holders.0.revision",
+    "holders.0.identity",
+    "holders.0.mode",
+    "holders.0.token",
+    "holders.0.lease_duration_ms",
+    "queue.0",
+    "queue.0.claim",
+    "queue.0.mode",
+    "queue.0.token",
+    "queue.0.wake",
+];
+/// The claim that joins.
+const NEW: u16 = 5;
+
+fn binary(subtype: BinarySubtype, bytes: Vec<u8>) -> Bson {
+    Bson::Binary(Binary { subtype, bytes })
+}
+
+/// Every type of BSON, and the values nearest to the right ones. `None`: absent.
+fn odd_values() -> Vec<Option<Bson>> {
+    let regex = Regex {
+        pattern: "lock".try_into().expect("no zero in it"),
+        options: "".try_into().expect("no zero in it"),
+    };
+    let timestamp = Timestamp {
+        time: 1,
+        increment: 1,
+    };
+    let values = [
+        Bson::Null,
+        true.into(),
+        0.into(),
+        1.into(),
+        2.into(),
+        300.into(),
+        (-1_i64).into(),
+        i64::MAX.into(),
+        1.0.into(),
+        f64::NAN.into(),
+        "lock".into(),
+        "lease".into(),
+        "shared".into(),
+        "".into(),
+        Bson::Array(vec![]),
+        Bson::Array(vec!["lock".into(), 1.into()]),
+        Bson::Array(vec![doc! {}.into()]),
+        doc! {}.into(),
+        doc! { "claim": { "$literal": [null] }, "": 1 }.into(),
+        DateTime::from_millis(5).into(),
+        Bson::Timestamp(timestamp),
+        Bson::RegularExpression(regex),
+        Bson::Symbol("lock".to_owned()),
+        Bson::MinKey,
+        Bson::MaxKey,
+        binary(BinarySubtype::Uuid, vec![8; 16]),
+        binary(BinarySubtype::Uuid, vec![1; 15]),
+        binary(BinarySubtype::Generic, vec![1; 16]),
+    ];
+    let present = values.into_iter().map(Some);
+    present.chain([None]).collect()
+}
+
+/// Held by claim 1, waited for by claim 2.
+fn lock() -> Document {
+    document(&LockDocument {
+        token: token(7),
+        slots: 0,
+        holders: vec![held(1, Mode::Exclusive, 7)],
+        queue: vec![entry(2, Mode::Exclusive)],
+    })
+}
+
+fn put(document: &mut Document, path: &str, value: Option<Bson>) {
+    let mut parts = path.split(".0");
+    let (list, inner) = (parts.next().expect("a name"), parts.next());
+    let Some(inner) = inner else {
+        match value {
+            Some(value) => drop(document.insert(path, value)),
+            None => drop(document.remove(path)),
+        }
+        return;
+    };
+    let list = document.get_array_mut(list).expect("a list");
+    let key = inner.trim_start_matches('.');
+    match (key, value) {
+        ("", Some(value)) => list[0] = value,
+        ("", None) => list.clear(),
+        (key, value) => {
+            let entry = list[0].as_document_mut().expect("an entry");
+            match value {
+                Some(value) => drop(entry.insert(key, value)),
+                None => drop(entry.remove(key)),
+            }
+        }
+    }
+}
+
+fn writes() -> Vec<Operation> {
+    let broken = Operation::Break {
+        claims: vec![claim(1), claim(2)],
+        seen: token(0),
+    };
+    vec![
+        Operation::Create { seen: token(0) },
+        join(NEW, Mode::Exclusive),
+        renew(1, 20),
+        renew(2, 21),
+        leave(1),
+        leave(2),
+        sweep(&[1, 2], Some(2)),
+        broken,
+    ]
+}
+
+async fn untouched(store: &MongoLockStore, stored: &StoredLease, document: &Document) {
+    stored.replace(document).await;
+    let before = stored.bytes().await;
+    for write in writes() {
+        rejected(store, write).await;
+    }
+    let pruned = store.prune().await;
+    assert_eq!(pruned.outcome, Outcome::Rejected, "{document}");
+    assert_eq!(stored.bytes().await, before, "{document}");
+}
+
+/// One life on what was read as a lock.
+async fn used(store: &MongoLockStore, document: &Document) {
+    let lock = applied(store, join(NEW, Mode::Exclusive)).await;
+    let found = lock.holders.iter().chain(&lock.queue);
+    assert!(
+        found.into_iter().any(|e| e.claim == claim(NEW)),
+        "{document}"
+    );
+    applied(store, renew(NEW, 30)).await;
+    let everybody = Operation::Sweep {
+        entries: lock
+            .holders
+            .iter()
+            .chain(&lock.queue)
+            .filter(|e| e.claim != claim(NEW))
+            .map(|e| leasehold::lock::Seen {
+                claim: e.claim,
+                revision: e.revision,
+            })
+            .collect(),
+        me: Some(leasehold::lock::Writer {
+            claim: claim(NEW),
+            revision: revision(31),
+        }),
+        ending: Ending::Expired,
+        seen: token(0),
+    };
+    if lock.holders.len() + lock.queue.len() > 1 {
+        let lock = applied(store, everybody).await;
+        assert_eq!(lock.holders[0].claim, claim(NEW), "{document}");
+    }
+    let lock = applied(store, leave(NEW)).await;
+    assert!(
+        lock.holders.is_empty() && lock.queue.is_empty(),
+        "{document}"
+    );
+}
+
+#[test]
+fn i11_what_is_not_a_lock_is_not_touched_and_what_is_one_can_be_used() {
+    run(async {
+        let stage = shared_stage().await;
+        let (store, stored) = (store(&stage), stored(&stage));
+        let mut counts = [0, 0];
+        for path in PATHS {
+            for value in odd_values() {
+                let mut document = lock();
+                put(&mut document, path, value);
+                stored.replace(&document).await;
+                let read = store.perform(Operation::Read { confirm: false }).await;
+                match read.outcome {
+                    Outcome::Applied(Found::Foreign(why)) => {
+                        assert!(!why.is_empty());
+                        counts[0] += 1;
+                        untouched(&store, &stored, &document).await;
+                    }
+                    Outcome::Applied(Found::Lock(lock)) => {
+                        counts[1] += 1;
+                        let slots = lock.slots;
+                        let empty = lock.holders.is_empty() && lock.queue.is_empty();
+                        if slots == 0 || empty {
+                            used(&store, &document).await;
+                        } else {
+                            rejected(&store, join(NEW, Mode::Exclusive)).await;
+                        }
+                    }
+                    other => panic!("{other:?}: {document}"),
+                }
+            }
+        }
+        // Both happen, or the cases are worth nothing.
+        assert!(counts[0] > 200 && counts[1] > 100, "{counts:?}");
+    });
+}
+
+#[test]
+fn i11_a_lease_of_that_name_is_not_touched() {
+    run(async {
+        let stage = shared_stage().await;
+        let (store, stored) = (store(&stage), stored(&stage));
+        let lease = doc! {
+            "schema": 1, "kind": "lease", "token": 7_i64,
+            "revision": binary(BinarySubtype::Uuid, vec![1; 16]), "holder": null,
+            "paused": false, "request": null, "reserved_for": null, "history": [],
+        };
+        untouched(&store, &stored, &lease).await;
+        let read = store.perform(Operation::Read { confirm: false }).await;
+        let why = "a lease has this name, not a lock".to_owned();
+        assert_eq!(read.outcome, Outcome::Applied(Found::Foreign(why)));
+        untouched(&store, &stored, &doc! { "hello": "world" }).await;
+    });
+}

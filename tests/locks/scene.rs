@@ -1,0 +1,292 @@
+//! What the tests of this binary begin with: stores, documents, operations.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold::election::{
+    Claim, Declared, Identity, LeaseName, Revision, Session, Token, WallMillis,
+};
+use leasehold::lock::{
+    Entry, Found, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen, Writer,
+};
+use leasehold::store::mongo::ConnectionOptions;
+use leasehold::store::mongo::lock::{MongoLockOptions, MongoLockStore, Told};
+use leasehold::store::{News, Store};
+use leasehold_testbed::{ReplicaSet, SharedSet, Stage, StoredLease};
+use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
+use tokio::sync::mpsc;
+
+/// Ends as soon as what is waited for is so; this long only when it never is.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// The name of the lock under test.
+pub(crate) const NAME: &str = "orders";
+/// Dates after this are of a real clock.
+const LONG_AGO: i64 = 1_000_000_000_000;
+/// What a date of a real clock is compared as.
+pub(crate) const NOW: WallMillis = WallMillis(1);
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+const POLL: Duration = Duration::from_millis(5);
+const NEWS_MAX: usize = 64;
+
+/// For tests that leave the set itself alone.
+static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// A database of the shared set.
+pub(crate) async fn shared_stage() -> Stage {
+    Stage::new(PROGRAM, SHARED.get().await)
+}
+
+/// A stage on a set of one's own.
+pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
+    Stage::new(PROGRAM, Arc::clone(set))
+}
+
+/// How `identity` reaches the collection of a stage.
+pub(crate) fn connection(stage: &Stage, identity: &str) -> ConnectionOptions {
+    let uri = stage.set().uri();
+    ConnectionOptions {
+        uri: Arc::new(move || Ok(uri.clone())),
+        database: stage.database().to_owned(),
+        collection: stage.collection().to_owned(),
+        operation_timeout: Duration::from_secs(10),
+        heartbeat: Duration::from_secs(10),
+        identity: Identity::new(identity).expect("legal"),
+    }
+}
+
+/// A store of the lock `name`, and its news.
+pub(crate) fn store_over(
+    connection: ConnectionOptions,
+    name: &str,
+) -> (MongoLockStore, mpsc::Receiver<News<Told>>) {
+    let (sender, news) = mpsc::channel(NEWS_MAX);
+    let options = MongoLockOptions {
+        connection,
+        name: LeaseName::new(name).expect("legal"),
+        retry_interval: Duration::from_secs(1),
+        lease_duration: Duration::from_secs(24),
+    };
+    (MongoLockStore::new(options, sender).0, news)
+}
+
+/// The store of `a`, whose news nobody reads.
+pub(crate) fn store(stage: &Stage) -> MongoLockStore {
+    store_over(connection(stage, "a"), NAME).0
+}
+
+/// The document of the lock, past the store.
+pub(crate) fn stored(stage: &Stage) -> StoredLease {
+    let client = stage.set().client();
+    StoredLease::new(&client, stage.database(), stage.collection(), NAME)
+}
+
+/// Performs what must be applied; the document after it.
+pub(crate) async fn applied(store: &MongoLockStore, operation: Operation) -> LockDocument {
+    let answer = store.perform(operation.clone()).await;
+    match answer.outcome {
+        Outcome::Applied(Found::Lock(lock)) => lock,
+        other => panic!("{operation:?}: {other:?}: {:?}", answer.failure),
+    }
+}
+
+/// Performs what the filter must refuse.
+pub(crate) async fn rejected(store: &MongoLockStore, operation: Operation) {
+    let answer = store.perform(operation.clone()).await;
+    assert_eq!(
+        answer.outcome,
+        Outcome::Rejected,
+        "{operation:?}: {:?}",
+        answer.failure
+    );
+}
+
+/// What is stored.
+pub(crate) async fn read(store: &MongoLockStore) -> LockDocument {
+    applied(store, Operation::Read { confirm: false }).await
+}
+
+/// Waits until `condition` holds.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !condition().await {
+        assert!(Instant::now() < end, "not so after {LONG:?}: {what}");
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// The next hint of a stream that is not just a sign of life.
+pub(crate) async fn next_hint(news: &mut mpsc::Receiver<News<Told>>) -> Hint {
+    let next = async {
+        loop {
+            match news.recv().await.expect("the store is there") {
+                News::Watch(told) if told.hint == Hint::Alive => {}
+                News::Watch(told) => return told.hint,
+                News::PrimaryChanged | News::RequestIgnored(_) => {}
+                News::WatchFailed(failure) => panic!("no stream: {failure}"),
+            }
+        }
+    };
+    let hint = tokio::time::timeout(LONG, next).await;
+    hint.unwrap_or_else(|_| panic!("no hint after {LONG:?}"))
+}
+
+pub(crate) fn id(number: u16) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..2].copy_from_slice(&number.to_be_bytes());
+    bytes
+}
+
+pub(crate) fn claim(number: u16) -> Claim {
+    Claim::from_bytes(id(number))
+}
+
+pub(crate) fn revision(number: u16) -> Revision {
+    Revision::from_bytes(id(number))
+}
+
+pub(crate) fn token(number: i64) -> Token {
+    Token::new(number).expect("not negative")
+}
+
+pub(crate) fn seen(number: u16) -> Seen {
+    Seen {
+        claim: claim(number),
+        revision: revision(number),
+    }
+}
+
+/// How many may hold, of a lock for entries of this mode.
+pub(crate) fn slots_of(mode: Mode) -> u32 {
+    match mode {
+        Mode::Exclusive | Mode::Shared => 0,
+        Mode::Slot => 2,
+    }
+}
+
+/// Claim and first revision have the number.
+pub(crate) fn joining(number: u16, mode: Mode) -> Joining {
+    Joining {
+        claim: claim(number),
+        session: Session::from_bytes(id(9)),
+        mode,
+        revision: revision(number),
+        slots: slots_of(mode),
+        lease_duration: Declared { millis: 24_000 },
+    }
+}
+
+pub(crate) fn join(number: u16, mode: Mode) -> Operation {
+    Operation::Join {
+        entry: joining(number, mode),
+        seen: Token::ZERO,
+        at_once: false,
+    }
+}
+
+/// As `number`, whose revision was its number.
+pub(crate) fn renew(number: u16, new: u16) -> Operation {
+    Operation::Renew {
+        claim: claim(number),
+        revision: revision(new),
+        mine: vec![revision(number), revision(new)],
+        seen: Token::ZERO,
+    }
+}
+
+pub(crate) fn leave(number: u16) -> Operation {
+    Operation::Leave {
+        claim: claim(number),
+        seen: Token::ZERO,
+    }
+}
+
+pub(crate) fn sweep(gone: &[u16], me: Option<u16>) -> Operation {
+    let me = me.map(|number| Writer {
+        claim: claim(number),
+        revision: revision(number + 100),
+    });
+    Operation::Sweep {
+        entries: gone.iter().copied().map(seen).collect(),
+        me,
+        ending: leasehold::lock::Ending::Expired,
+        seen: Token::ZERO,
+    }
+}
+
+/// An entry that waits.
+pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
+    Entry {
+        claim: claim(number),
+        identity: Identity::new("a").expect("legal"),
+        session: Session::from_bytes(id(9)),
+        mode,
+        revision: revision(number),
+        lease_duration: Declared { millis: 24_000 },
+        token: None,
+        acquired_at: WallMillis(0),
+        renewed_at: WallMillis(0),
+    }
+}
+
+/// An entry that holds.
+pub(crate) fn held(number: u16, mode: Mode, with: i64) -> Entry {
+    Entry {
+        token: Some(token(with)),
+        ..entry(number, mode)
+    }
+}
+
+/// A document as a client of the protocol stores it.
+pub(crate) fn document(lock: &LockDocument) -> Document {
+    let entries = |entries: &[Entry]| -> Vec<Document> {
+        entries
+            .iter()
+            .map(|entry| {
+                doc! {
+                    "claim": Uuid::from_bytes(entry.claim.bytes()),
+                    "identity": entry.identity.as_str(),
+                    "session": Uuid::from_bytes(entry.session.bytes()),
+                    "mode": entry.mode.as_str(),
+                    "revision": Uuid::from_bytes(entry.revision.bytes()),
+                    "lease_duration_ms": entry.lease_duration.millis,
+                    "token": entry.token.map(Token::get),
+                    "acquired_at": DateTime::from_millis(entry.acquired_at.0),
+                    "renewed_at": DateTime::from_millis(entry.renewed_at.0),
+                    "wake": entry.claim.to_string(),
+                }
+            })
+            .collect()
+    };
+    doc! {
+        "_id": NAME, "schema": 1, "kind": "lock", "token": lock.token.get(),
+        "slots": i64::from(lock.slots), "holders": entries(&lock.holders),
+        "queue": entries(&lock.queue), "granted": "", "next": "", "history": [],
+    }
+}
+
+/// With the dates of a real clock as [`NOW`].
+pub(crate) fn undated(mut lock: LockDocument) -> LockDocument {
+    for entry in lock.holders.iter_mut().chain(&mut lock.queue) {
+        for date in [&mut entry.acquired_at, &mut entry.renewed_at] {
+            if date.0 > LONG_AGO {
+                *date = NOW;
+            }
+        }
+    }
+    lock
+}
+
+/// The numbers of some entries.
+pub(crate) fn numbers(entries: &[Entry]) -> Vec<u16> {
+    let number = |entry: &Entry| {
+        let bytes = entry.claim.bytes();
+        u16::from_be_bytes([bytes[0], bytes[1]])
+    };
+    entries.iter().map(number).collect()
+}
+
+/// A text of the document, empty if there is none.
+pub(crate) fn text<'a>(document: &'a Document, key: &str) -> &'a str {
+    document.get(key).and_then(Bson::as_str).unwrap_or_default()
+}

@@ -1,0 +1,155 @@
+//! Goal: what became of a call is told apart as the protocol has it, and what
+//! is unknown is never taken for applied (I7).
+//! Method: the fail point `failCommand`, a primary that is killed, and a set
+//! that cannot be reached.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::lock::{Found, Mode, Operation, Outcome};
+use leasehold::store::Store;
+use leasehold::store::mongo::ConnectionOptions;
+use leasehold::store::mongo::lock::MongoLockStore;
+use leasehold_testbed::{ReplicaSet, Stage, run};
+use mongodb::bson::{Document, doc};
+
+use crate::scene::{
+    NAME, applied, connection, eventually, join, leave, numbers, read, renew, stage_on, store_over,
+    token,
+};
+
+/// The server's own word for a write whose majority did not come in time.
+const WRITE_CONCERN_FAILED: i32 = 64;
+
+/// With a bound of its own, so that what hangs is soon over.
+fn hasty(stage: &Stage) -> MongoLockStore {
+    let connection = ConnectionOptions {
+        operation_timeout: Duration::from_secs(2),
+        ..connection(stage, "a")
+    };
+    store_over(connection, NAME).0
+}
+
+async fn fail_once(set: &ReplicaSet, how: Document) {
+    let mut data = doc! { "failCommands": ["findAndModify"], "appName": "leasehold/a" };
+    data.extend(how);
+    let primary = set.primary().await;
+    set.fail_command(primary, doc! { "mode": { "times": 1 }, "data": data })
+        .await;
+}
+
+#[test]
+fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
+    run(async {
+        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
+        let stage = stage_on(&set);
+        let store = hasty(&stage);
+        applied(&store, Operation::Create { seen: token(0) }).await;
+        let concern = doc! { "code": WRITE_CONCERN_FAILED, "errmsg": "planted" };
+        let failures = [
+            (
+                doc! { "writeConcernError": concern },
+                Some(WRITE_CONCERN_FAILED),
+            ),
+            (doc! { "closeConnection": true }, None),
+            (doc! { "errorCode": 10107 }, Some(10107)),
+        ];
+        for (number, (how, code)) in (1_u16..).zip(failures) {
+            fail_once(&set, how.clone()).await;
+            let answer = store.perform(join(number, Mode::Exclusive)).await;
+            assert_eq!(answer.outcome, Outcome::Unknown, "{how}");
+            let failure = answer.failure.expect("words for people");
+            assert_eq!(failure.code, code, "{how}: {failure}");
+            // Repeated with the same claim: appended once, whatever became of it.
+            let again = store.perform(join(number, Mode::Exclusive)).await.outcome;
+            assert!(matches!(again, Outcome::Applied(_) | Outcome::Rejected));
+            let lock = read(&store).await;
+            assert_eq!(numbers(&lock.holders), [number], "{how}");
+            assert_eq!(lock.queue, []);
+            applied(&store, leave(number)).await;
+        }
+    });
+}
+
+#[test]
+fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
+    run(async {
+        let set = Arc::new(ReplicaSet::start().await);
+        let stage = stage_on(&set);
+        let store = hasty(&stage);
+        applied(&store, Operation::Create { seen: token(0) }).await;
+        let primary = set.primary().await;
+        let others: Vec<_> = (0..3).filter(|member| *member != primary).collect();
+        for member in &others {
+            set.stop(*member);
+        }
+        let answer = store.perform(join(1, Mode::Exclusive)).await;
+        assert_eq!(answer.outcome, Outcome::Unknown, "{:?}", answer.failure);
+        for member in &others {
+            set.cont(*member);
+        }
+        // Resolved by a read, when there is a majority again.
+        eventually("a read is answered", async || {
+            let read = store.perform(Operation::Read { confirm: true }).await;
+            matches!(read.outcome, Outcome::Applied(Found::Lock(_)))
+        })
+        .await;
+    });
+}
+
+#[test]
+fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
+    run(async {
+        let set = Arc::new(ReplicaSet::start().await);
+        let stage = stage_on(&set);
+        let store = hasty(&stage);
+        applied(&store, Operation::Create { seen: token(0) }).await;
+        applied(&store, join(1, Mode::Exclusive)).await;
+        applied(&store, join(2, Mode::Exclusive)).await;
+        set.kill(set.primary().await);
+        let mut revision = 100;
+        let mut outcomes = Vec::new();
+        eventually("a renewal is acknowledged again", async || {
+            revision += 1;
+            let mine = (101..=revision).chain([1]).map(crate::scene::revision);
+            let renewal = Operation::Renew {
+                claim: crate::scene::claim(1),
+                revision: crate::scene::revision(revision),
+                mine: mine.collect(),
+                seen: token(0),
+            };
+            outcomes.push(store.perform(renewal).await.outcome);
+            matches!(outcomes.last(), Some(Outcome::Applied(_)))
+        })
+        .await;
+        // The claim was never gone from any document, so it never met a rejection.
+        assert!(!outcomes.contains(&Outcome::Rejected), "{outcomes:?}");
+        let lock = read(&store).await;
+        assert_eq!(
+            (numbers(&lock.holders), numbers(&lock.queue)),
+            (vec![1], vec![2])
+        );
+        assert_eq!(lock.token, token(1));
+    });
+}
+
+#[test]
+fn what_was_never_sent_has_failed_and_a_second_create_is_rejected() {
+    run(async {
+        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
+        let stage = stage_on(&set);
+        let store = hasty(&stage);
+        applied(&store, Operation::Create { seen: token(5) }).await;
+        let again = store.perform(Operation::Create { seen: token(9) }).await;
+        assert_eq!((again.outcome, again.failure), (Outcome::Rejected, None));
+        assert_eq!(read(&store).await.token, token(5));
+        let connection = ConnectionOptions {
+            operation_timeout: Duration::from_millis(300),
+            uri: Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned())),
+            ..connection(&stage, "a")
+        };
+        let (nowhere, _) = store_over(connection, NAME);
+        let answer = nowhere.perform(renew(1, 10)).await;
+        assert_eq!(answer.outcome, Outcome::Failed, "{:?}", answer.failure);
+    });
+}

@@ -1,0 +1,166 @@
+//! Goal: a real server makes of each write what the reference says, by which
+//! the simulator keeps its lock: who holds and waits, tokens, revisions,
+//! `granted`, `next`, the history.
+//! Method: every kind of write on random locks, by the store that ships.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use leasehold::election::{Claim, Identity};
+use leasehold::lock::{Found, LockDocument, Operation, Outcome};
+use leasehold::store::Store;
+use leasehold::store::mongo::lock::MongoLockStore;
+use leasehold_testbed::{StoredLease, run};
+use mongodb::bson::{Bson, Document};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::drawn;
+use crate::reference::{self, By};
+use crate::scene::{NOW, document, shared_stage, store, stored, text, undated};
+
+const CASES: u32 = 500;
+
+fn uuid_text(claims: &[Claim]) -> String {
+    let texts: Vec<_> = claims.iter().map(Claim::to_string).collect();
+    texts.join(" ")
+}
+
+/// What stands for the document, in how it may be written down.
+#[derive(Debug, Clone, Copy)]
+enum Written {
+    InFull,
+    /// What is empty is absent, and numbers are as some shells write them.
+    InShort,
+}
+
+fn written(lock: &LockDocument, how: Written) -> Document {
+    let mut document = document(lock);
+    document.insert("granted", "before");
+    if matches!(how, Written::InFull) {
+        return document;
+    }
+    for list in ["holders", "queue", "history"] {
+        if document.get_array(list).is_ok_and(Vec::is_empty) {
+            document.remove(list);
+        }
+    }
+    if lock.slots == 0 {
+        document.remove("slots");
+    }
+    if let Ok(small) = i32::try_from(lock.token.get()) {
+        document.insert("token", small);
+    }
+    document
+}
+
+fn outcome_undated(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Applied(Found::Lock(lock)) => Outcome::Applied(Found::Lock(undated(lock))),
+        other => other,
+    }
+}
+
+/// Compares one write with the reference; tells whether it was applied.
+async fn compare(
+    store: &MongoLockStore,
+    stored: &StoredLease,
+    (lock, how): (Option<&LockDocument>, Written),
+    operation: &Operation,
+) -> bool {
+    match lock {
+        Some(lock) => stored.replace(&written(lock, how)).await,
+        None => stored.delete().await,
+    }
+    let mut expected = lock.map_or(Found::Missing, |lock| Found::Lock(lock.clone()));
+    let identity = Identity::new("a").expect("legal");
+    let by = By {
+        identity: &identity,
+        at: NOW,
+    };
+    let performed = reference::apply(&mut expected, by, operation);
+    let answer = store.perform(operation.clone()).await;
+    assert_eq!(answer.failure, None);
+    assert_eq!(outcome_undated(answer.outcome), performed.outcome);
+    let read = store.perform(Operation::Read { confirm: true }).await;
+    assert_eq!(
+        outcome_undated(read.outcome),
+        Outcome::Applied(expected.clone())
+    );
+    let applied = matches!(performed.outcome, Outcome::Applied(_));
+    if let (Some(_), Found::Lock(after)) = (lock.filter(|_| applied), &expected) {
+        let document = stored.get().await;
+        let moved = !matches!(operation, Operation::Renew { .. });
+        let granted = match performed.granted.as_slice() {
+            [] => "before".to_owned(),
+            claims => uuid_text(claims),
+        };
+        assert_eq!(text(&document, "granted"), granted);
+        if moved {
+            let next = reference::next(after).map(|claim| claim.to_string());
+            assert_eq!(text(&document, "next"), next.unwrap_or_default());
+            // Whatever it was before.
+            assert!(document.get_i64("token").is_ok());
+        }
+        let ends = performed.ended.iter().map(|ended| {
+            (
+                ended.entry.token.map(leasehold::election::Token::get),
+                ended.ending.as_str().to_owned(),
+            )
+        });
+        assert_eq!(history(&document), ends.collect::<Vec<_>>());
+    }
+    applied
+}
+
+fn history(document: &Document) -> Vec<(Option<i64>, String)> {
+    let empty = Vec::new();
+    let entries = document.get_array("history").unwrap_or(&empty);
+    let entries = entries.iter().filter_map(Bson::as_document);
+    entries
+        .map(|end| {
+            assert_eq!(text(end, "identity"), "a");
+            assert!(
+                end.get_datetime("acquired_at").is_ok() && end.get_datetime("ended_at").is_ok()
+            );
+            (end.get_i64("token").ok(), text(end, "reason").to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn a_server_makes_of_each_write_what_the_reference_says() {
+    let (stage, store) = run(async {
+        let stage = shared_stage().await;
+        let store = store(&stage);
+        (stage, store)
+    });
+    let stored = stored(&stage);
+    let applied = Mutex::new(BTreeMap::new());
+    let config = Config {
+        cases: CASES,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let how = prop::sample::select(vec![Written::InFull, Written::InShort]);
+    let on_lock = drawn::lock().prop_flat_map(|lock| {
+        let operation = drawn::operation(lock.slots);
+        (Just(Some(lock)), operation)
+    });
+    let on_nothing = prop_oneof![drawn::create(), drawn::operation(0)];
+    let case = prop_oneof![
+        20 => on_lock,
+        1 => on_nothing.prop_map(|operation| (None, operation)),
+    ];
+    let outcome = TestRunner::new(config).run(&(case, how), |((lock, operation), how)| {
+        let matched = run(compare(&store, &stored, (lock.as_ref(), how), &operation));
+        let mut applied = applied.lock().expect("no panic is caught");
+        *applied.entry(operation.as_str()).or_insert(0) += usize::from(matched);
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    let applied = applied.into_inner().expect("no panic is caught");
+    // The comparison is worth something: each kind was applied some times.
+    assert_eq!(applied.len(), 7, "{applied:?}");
+    assert!(applied.values().all(|times| *times > 2), "{applied:?}");
+}
