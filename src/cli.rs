@@ -5,6 +5,7 @@
 
 pub mod completions;
 pub mod config;
+pub mod install;
 pub mod lock;
 pub mod locks;
 pub mod run;
@@ -36,6 +37,8 @@ pub enum Invocation {
     Config(ConfigArgs),
     /// `leasehold completions`.
     Completions(clap_complete::Shell),
+    /// `leasehold install`, with the directory.
+    Install(PathBuf),
 }
 
 /// What `leasehold run` was given.
@@ -78,6 +81,9 @@ pub enum CommandError {
     /// The daemon could not begin or go on.
     #[error(transparent)]
     Run(#[from] run::RunError),
+    /// There is no copy of the program.
+    #[error(transparent)]
+    Install(#[from] install::InstallError),
     /// A lock cannot be contended for.
     #[error(transparent)]
     Lock(#[from] lock::LockCommandError),
@@ -93,7 +99,7 @@ impl CommandError {
     /// The exit code that tells what kind of error it is.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Config(_) => exit::CONFIGURATION,
+            Self::Config(_) | Self::Install(_) => exit::CONFIGURATION,
             Self::Run(error) => error.exit_code(),
             Self::Lock(error) => error.exit_code(),
             Self::Locks(error) => error.exit_code(),
@@ -118,6 +124,11 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
         Invocation::Completions(shell) => {
             completions::run(shell).map(|()| ExitCode::from(exit::DONE))
+        }
+        Invocation::Install(directory) => {
+            let installed = install::run(&directory)?;
+            let line = format!("{}\n", installed.display());
+            answer(line.as_bytes()).map(|()| ExitCode::from(exit::DONE))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::task::Poll;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::low_level::pipe;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
@@ -14,7 +14,8 @@ use crate::exit;
 /// What a signal asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// TERM or INT: step down and exit; the second one exits at once.
+    /// TERM, INT or QUIT (which is how some images ask to stop): step down and
+    /// exit; the second one exits at once.
     Stop,
     /// HUP: read the configuration again.
     Reload,
@@ -24,7 +25,7 @@ pub enum Signal {
     Report,
 }
 
-/// A signal that ends a command: TERM, INT or HUP.
+/// A signal that ends a command: TERM, INT, QUIT or HUP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop(i32);
 
@@ -57,6 +58,7 @@ impl Signals {
         Self::listen(&[
             (Signal::Stop, SIGTERM),
             (Signal::Stop, SIGINT),
+            (Signal::Stop, SIGQUIT),
             (Signal::Reload, SIGHUP),
             (Signal::StepDown, SIGUSR1),
             (Signal::Report, SIGUSR2),
@@ -70,7 +72,7 @@ impl Stops {
     /// # Errors
     /// When the process has no descriptors left.
     pub fn register() -> io::Result<Self> {
-        Self::listen(&[SIGTERM, SIGINT, SIGHUP].map(|number| (Stop(number), number)))
+        Self::listen(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP].map(|number| (Stop(number), number)))
     }
 }
 

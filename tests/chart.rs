@@ -30,5 +30,7 @@ mod policy;
 mod published;
 #[path = "chart/renders.rs"]
 mod renders;
+#[path = "chart/supervisor.rs"]
+mod supervisor;
 #[path = "chart/templates.rs"]
 mod templates;

@@ -31,6 +31,7 @@ pub fn command() -> Command {
         .subcommand(status_command())
         .subcommand(config_command())
         .subcommand(completions_command())
+        .subcommand(install_command())
 }
 
 /// Parses a command line.
@@ -75,6 +76,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         })),
         "completions" => match matches.remove_one("shell") {
             Some(shell) => Ok(Invocation::Completions(shell)),
+            None => Err(stop(missing_subcommand())),
+        },
+        "install" => match matches.remove_one("directory") {
+            Some(directory) => Ok(Invocation::Install(directory)),
             None => Err(stop(missing_subcommand())),
         },
         _ => Err(stop(missing_subcommand())),
@@ -224,6 +229,25 @@ fn completions_command() -> Command {
                 .help("The shell")
                 .required(true)
                 .value_parser(value_parser!(Shell)),
+        )
+}
+
+fn install_command() -> Command {
+    Command::new("install")
+        .about("Copy this program into a directory, for a container of another image to run")
+        .after_help(
+            "The copy is DIR/leasehold, mode 0755, replaced as a whole; its path is printed. It \
+             needs what this program needs: on the image, see docs/image.md.\n\nExamples:\n  \
+             leasehold install /opt/leasehold\n                             in an init container; \
+             then, in the workload's:\n  /opt/leasehold/leasehold run --lease orders -- /orders",
+        )
+        .arg(
+            Arg::new("directory")
+                .value_name("DIR")
+                .help("The directory, which has to be there")
+                .required(true)
+                .value_hint(ValueHint::DirPath)
+                .value_parser(value_parser!(PathBuf)),
         )
 }
 

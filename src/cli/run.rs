@@ -42,6 +42,7 @@ use crate::publish::systemd::Systemd;
 use crate::signals::{Signal, Signals};
 use crate::store::mongo::MongoOptions;
 use crate::supervisor::Orders;
+use crate::workload::Orphans;
 
 /// How long the end of the process waits for the files to say "not leader": a
 /// local disk takes well under a millisecond, and what hangs carries a deadline.
@@ -152,6 +153,7 @@ struct Daemon {
     files: Arc<StatusFileHandle>,
     kubernetes: Option<(Kubernetes, Tasks)>,
     workload: Workload,
+    orphans: Orphans,
     on_exit: OnExit,
     status: watch::Receiver<Status>,
     inputs: mpsc::Sender<Input>,
@@ -172,6 +174,7 @@ impl Daemon {
             http,
         } = begun;
         let signals = Signals::register().map_err(system("register the signal handlers"))?;
+        let orphans = Orphans::adopt().map_err(system("adopt orphaned processes"))?;
         let systemd = Systemd::from_environment();
         let who = Identification {
             lease: config.lease.name.clone(),
@@ -256,6 +259,7 @@ impl Daemon {
             files,
             kubernetes,
             workload,
+            orphans,
             on_exit,
             status,
             inputs,
@@ -289,6 +293,8 @@ impl Daemon {
                 }
             };
             tokio::select! {
+                // The end of the candidate goes before the ends of what served it.
+                biased;
                 signal = self.signals.next() => {
                     if signal == Signal::Stop {
                         stops += 1;
@@ -327,6 +333,10 @@ impl Daemon {
                     lease = %self.who.lease, task, %error,
                     "a task that publishes on the pod has ended: going on without it"
                 ),
+                reaped = self.orphans.reap() => {
+                    let Err(error) = reaped;
+                    return Err(system("wait for orphaned processes")(error));
+                }
                 Ok(()) = self.status.changed() => {
                     let status = self.status.borrow_and_update().clone();
                     if status.store_reached && !said_ready {

@@ -13,10 +13,11 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use super::Program;
-use crate::election::{Input, Token};
+use crate::clock;
+use crate::election::{BootTime, Input, Token};
 
 /// Who is asked.
 #[derive(Debug, Clone)]
@@ -69,12 +70,12 @@ struct Verdict {
     healthy: bool,
     failures: u32,
     /// When the last look failed.
-    failed_at: Option<Instant>,
+    failed_at: Option<BootTime>,
 }
 
 impl Verdict {
     /// `true` if the verdict changed.
-    fn weigh(&mut self, look: &Look, now: Instant) -> bool {
+    fn weigh(&mut self, look: &Look, now: BootTime) -> bool {
         let before = self.healthy;
         match look {
             Look::Well => {
@@ -88,7 +89,9 @@ impl Verdict {
             }
             Look::Nobody => {
                 self.failures = 0;
-                let waited = self.failed_at.is_none_or(|at| now - at >= self.retry_after);
+                let waited = self
+                    .failed_at
+                    .is_none_or(|at| now.since(at) >= self.retry_after);
                 self.healthy |= waited;
             }
         }
@@ -135,6 +138,7 @@ impl Health {
         let mut period = tokio::time::interval(self.options.period);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut token = None;
+        let mut first = true;
         loop {
             period.tick().await;
             let now_runs = self.runs.as_mut().and_then(|r| *r.borrow_and_update());
@@ -146,8 +150,11 @@ impl Health {
             if let Look::Ill(why) = &look {
                 tracing::debug!(lease = %self.program.lease, why, "a look at the workload's health failed");
             }
-            if verdict.weigh(&look, Instant::now()) {
+            let changed = verdict.weigh(&look, clock::boot_now());
+            if changed || std::mem::take(&mut first) && !verdict.healthy {
                 self.say(verdict.healthy, &look);
+            }
+            if changed {
                 let healthy = verdict.healthy;
                 if inputs.send(Input::Health { healthy }).await.is_err() {
                     return;
@@ -232,13 +239,17 @@ async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
         .body(Empty::<Bytes>::new())
         .map_err(|_| GetError::Http)?;
     // The connection is turned here and ends with this look, whatever the
-    // workload goes on to send.
-    tokio::select! {
-        answer = sender.send_request(request) => {
-            answer.map(|answer| answer.status()).map_err(|_| GetError::Http)
-        }
-        _ = connection => Err(GetError::Http),
-    }
+    // workload goes on to send. It may end in the same moment as the answer comes.
+    let (answer, connection) = (sender.send_request(request), connection);
+    tokio::pin!(answer, connection);
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answer => answer,
+        _ = &mut connection => answer.await,
+    };
+    answer
+        .map(|answer| answer.status())
+        .map_err(|_| GetError::Http)
 }
 
 #[cfg(test)]
@@ -259,9 +270,9 @@ mod tests {
         Look::Ill("x".to_owned())
     }
 
-    #[tokio::test]
-    async fn it_takes_all_failures_in_a_row_and_one_success() {
-        let (mut verdict, now) = (verdict(true), Instant::now());
+    #[test]
+    fn it_takes_all_failures_in_a_row_and_one_success() {
+        let (mut verdict, now) = (verdict(true), clock::boot_now());
         assert!(!verdict.weigh(&ill(), now) && !verdict.weigh(&ill(), now));
         assert!(!verdict.weigh(&Look::Well, now));
         assert!(!verdict.weigh(&ill(), now) && !verdict.weigh(&ill(), now));
@@ -270,17 +281,17 @@ mod tests {
         assert!(verdict.weigh(&Look::Well, now) && verdict.healthy);
     }
 
-    #[tokio::test]
-    async fn a_new_run_has_all_its_looks() {
-        let (mut verdict, now) = (verdict(true), Instant::now());
+    #[test]
+    fn a_new_run_has_all_its_looks() {
+        let (mut verdict, now) = (verdict(true), clock::boot_now());
         assert!(!verdict.weigh(&ill(), now) && !verdict.weigh(&ill(), now));
         verdict.begin_anew();
         assert!(!verdict.weigh(&ill(), now) && verdict.healthy);
     }
 
-    #[tokio::test]
-    async fn who_was_stopped_ill_is_tried_again_after_a_while() {
-        let (mut verdict, now) = (verdict(true), Instant::now());
+    #[test]
+    fn who_was_stopped_ill_is_tried_again_after_a_while() {
+        let (mut verdict, now) = (verdict(true), clock::boot_now());
         for _ in 0..3 {
             verdict.weigh(&ill(), now);
         }
@@ -289,9 +300,9 @@ mod tests {
         assert!(verdict.weigh(&Look::Nobody, later(20)) && verdict.healthy);
     }
 
-    #[tokio::test]
-    async fn nobody_to_ask_is_no_illness() {
-        let (mut verdict, now) = (verdict(true), Instant::now());
+    #[test]
+    fn nobody_to_ask_is_no_illness() {
+        let (mut verdict, now) = (verdict(true), clock::boot_now());
         for _ in 0..9 {
             assert!(!verdict.weigh(&Look::Nobody, now));
         }

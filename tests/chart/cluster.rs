@@ -14,7 +14,7 @@ use crate::helm::{self, Objects, RELEASE};
 
 /// A policy is in force some moments after it was stored; seconds on a machine
 /// that is busy with other tests.
-const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// The chart, installed.
@@ -57,14 +57,19 @@ impl Installed {
 
     /// A pod made from the Deployment's template, on the fixture's node.
     pub(crate) async fn pod(&self, name: &str) -> Pod {
+        let created = self.try_pod(name).await;
+        created.unwrap_or_else(|error| panic!("create {name}: {error}"))
+    }
+
+    /// The same, or why it is not admitted.
+    pub(crate) async fn try_pod(&self, name: &str) -> kube::Result<Pod> {
         let template = &self.objects.one("Deployment")["spec"]["template"];
         let mut pod = template.clone();
         pod["metadata"]["name"] = json!(name);
         pod["spec"]["nodeName"] = json!("node-1");
         let pod = serde_json::from_value(pod).unwrap();
         let pods = self.pods(self.kubernetes.client());
-        let created = pods.create(&PostParams::default(), &pod).await;
-        created.unwrap_or_else(|error| panic!("create {name}: {error}"))
+        pods.create(&PostParams::default(), &pod).await
     }
 
     /// A client with the token of a pod.

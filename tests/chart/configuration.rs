@@ -32,26 +32,41 @@ const SET_BY_THE_CHART: [&str; 15] = [
     "kubernetes.events",
 ];
 
+/// The daemon's flags, without a command that it is to run.
 fn flags(objects: &Objects) -> Vec<String> {
-    let list = objects.sidecar()["args"].as_array().unwrap().clone();
-    list.iter()
-        .map(|flag| flag.as_str().unwrap().to_owned())
-        .collect()
+    let list = objects.daemon()["args"].as_array().unwrap().clone();
+    let flags = list.iter().map(|flag| flag.as_str().unwrap().to_owned());
+    flags.take_while(|flag| flag != "--").collect()
+}
+
+/// What the values configure, by the full names of the keys.
+fn configured(config: &Value, section: &str, into: &mut BTreeMap<String, Value>) {
+    for (name, value) in config.as_object().into_iter().flatten() {
+        let path = format!("{section}{name}");
+        match value {
+            Value::Object(_) => configured(value, &format!("{path}."), into),
+            _ => {
+                into.insert(path, value.clone());
+            }
+        }
+    }
 }
 
 #[test]
 fn the_flags_are_a_configuration() {
-    for installation in ["minimal", "everything", "unlabelled"] {
+    let mut checked = 0;
+    for installation in ["minimal", "everything", "unlabelled", "supervisor"] {
         let objects = Objects::of(installation, &[]);
         let given = flags(&objects);
         let (run, given) = given.split_first().unwrap();
         assert_eq!(run, "run");
         let mut environment = BTreeMap::new();
-        for variable in objects.sidecar()["env"].as_array().unwrap() {
-            environment.insert(
-                variable["name"].as_str().unwrap().to_owned(),
-                "x".to_owned(),
-            );
+        for variable in objects.daemon()["env"].as_array().unwrap() {
+            let path = &variable["valueFrom"]["fieldRef"]["fieldPath"];
+            if let Some(path) = path.as_str() {
+                let name = variable["name"].as_str().unwrap();
+                environment.insert(name.to_owned(), path.to_owned());
+            }
         }
         let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
             .args(["config", "--output", "json"])
@@ -62,10 +77,36 @@ fn the_flags_are_a_configuration() {
             .unwrap();
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{installation}: {complaint}");
-        let shown = String::from_utf8(output.stdout).unwrap();
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
         for flag in given {
-            let (_, value) = flag.split_once('=').unwrap();
-            assert!(shown.contains(value), "{installation}: {flag} in {shown}");
+            let (flag, value) = flag.split_once('=').unwrap();
+            let key = KEYS.iter().find(|key| format!("--{}", key.flag()) == flag);
+            let key = key.unwrap().path();
+            let source = shown[&key]["source"].as_str().unwrap();
+            assert_eq!(source, format!("flag {flag}"), "{installation}: {value}");
+        }
+        assert_eq!(shown["identity.name"]["value"], "metadata.name");
+        let file = fs::read_to_string(crate::helm::values(installation)).unwrap();
+        let values: Value = serde_saphyr::from_str(&file).unwrap();
+        let mut said = BTreeMap::new();
+        configured(&values["leasehold"]["config"], "", &mut said);
+        for (key, value) in said {
+            assert_eq!(shown[&key]["value"], value, "{installation}: {key}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 15, "{checked}");
+}
+
+/// The keys of a section of the schema, and of the sections in it.
+fn keys(section: &str, schema: &Value, into: &mut BTreeSet<String>) {
+    for (name, schema) in schema["properties"].as_object().unwrap() {
+        let path = format!("{section}{name}");
+        if schema["properties"].is_object() {
+            assert_eq!(schema["additionalProperties"], false, "{path}");
+            keys(&format!("{path}."), schema, into);
+        } else {
+            into.insert(path);
         }
     }
 }
@@ -74,15 +115,8 @@ fn the_flags_are_a_configuration() {
 fn the_schema_knows_every_key() {
     let path = root().join("charts/leasehold-sidecar/values.schema.json");
     let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let sections = schema["properties"]["config"]["properties"]
-        .as_object()
-        .unwrap();
     let mut known = BTreeSet::new();
-    for (section, keys) in sections {
-        for key in keys["properties"].as_object().unwrap().keys() {
-            known.insert(format!("{section}.{key}"));
-        }
-    }
+    keys("", &schema["properties"]["config"], &mut known);
     let all: BTreeSet<_> = KEYS.iter().map(leasehold::config::Key::path).collect();
     assert_eq!(known, all);
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::helm::{Objects, render_chart, root, text, tool};
+use crate::helm::{Objects, chart, render_chart, root, text, tool};
 
 /// The commands that start with `helm`, each on one line.
 fn helm_commands(page: &str) -> Vec<String> {
@@ -102,4 +102,19 @@ fn a_chart_of_ones_own_gets_the_same_sidecar() {
     let context = &own.workload()["securityContext"];
     assert_eq!(context["allowPrivilegeEscalation"], false);
     assert_eq!(context["capabilities"]["drop"][0], "ALL");
+}
+
+#[test]
+fn the_documented_values_of_supervisor_mode_are_an_installation() {
+    let page = fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();
+    let (_, rest) = page.split_once("```yaml\n# supervisor.yaml\n").unwrap();
+    let (values, _) = rest.split_once("```").unwrap();
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    fs::write(file.path(), values).unwrap();
+    let rendered = render_chart(&chart(), &["--values", file.path().to_str().unwrap()]);
+    let objects = Objects::parse(&rendered.unwrap());
+    let arguments = objects.daemon()["args"].as_array().unwrap();
+    assert!(arguments.ends_with(&["--".into(), "/orders".into(), "--serve".into()]));
+    // What the page says of the time that a pod has.
+    assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
 }

@@ -4,7 +4,7 @@
 //! real daemons with those pods' bound tokens and the chart's flags, on a real
 //! replica set.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::Role;
@@ -15,13 +15,13 @@ use leasehold_testbed::kubernetes::Place;
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
 use serde_json::{Value, json};
 
-use crate::cluster::{Installed, eventually};
+use crate::cluster::{Installed, SOON, eventually};
 use crate::policy::rights;
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A pod and the daemon that runs as its sidecar.
-struct Sidecar {
+/// A pod and the daemon that runs in it.
+struct Running {
     daemon: Daemon,
     place: Place,
 }
@@ -36,14 +36,35 @@ fn downward(pod: &Pod, path: &str) -> String {
     }
 }
 
-async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> Sidecar {
+/// The container that the daemon runs in: the sidecar, or the workload's.
+fn container(pod: &Pod) -> &Container {
+    let spec = pod.spec.as_ref().unwrap();
+    let mut containers = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .chain(&spec.containers);
+    let runs = |container: &&Container| {
+        container
+            .args
+            .iter()
+            .flatten()
+            .next()
+            .is_some_and(|a| a == "run")
+    };
+    containers.find(runs).unwrap()
+}
+
+async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> Running {
     let pod = installed.pod(name).await;
     let kubernetes = &installed.kubernetes;
     let running = kubernetes.report_running(&installed.namespace, &pod, address);
     let place = kubernetes.place_of(running.await).await;
     let pod = &place.pod;
-    let container = &pod.spec.as_ref().unwrap().init_containers.as_ref().unwrap()[0];
-    let flags = container.args.clone().unwrap();
+    let container = container(pod);
+    let arguments = container.args.as_deref().unwrap();
+    let dashes = arguments.iter().position(|argument| argument == "--");
+    let (flags, command) = arguments.split_at(dashes.unwrap_or(arguments.len()));
     let lease = flags
         .iter()
         .find_map(|flag| flag.strip_prefix("--lease-name="));
@@ -51,13 +72,15 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> S
         .lease(lease.unwrap())
         .identity(name)
         .uri(uri)
-        .timings(DaemonTimings::SHORT);
+        .timings(DaemonTimings::SHORT)
+        .workload(command.iter().skip(1));
     // The rest of the chart's flags as they are; the mounts are elsewhere here.
     let places = [
         "--lease-name=",
         "--mongodb-uri-file=",
         "--status-directory=",
         "--http-listen=",
+        "--kubernetes-credentials=",
     ];
     for flag in flags.iter().skip(1) {
         if !places.iter().any(|place| flag.starts_with(place)) {
@@ -75,13 +98,13 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> S
         builder = builder.env(&variable.name, downward(pod, &source.field_path));
     }
     let builder = place.mounted(builder, kubernetes.environment());
-    Sidecar {
+    Running {
         daemon: builder.start(),
         place,
     }
 }
 
-impl Sidecar {
+impl Running {
     fn name(&self) -> String {
         self.place.pod.name_any()
     }
@@ -124,19 +147,66 @@ async fn leads(installed: &Installed, leader: &str, follower: &[&str], address: 
 
 const SERVICE: &str = "service.enabled=true";
 
+/// The leader steps down, and the other pod is what the first one was.
+async fn hand_over(changes: &[&str]) -> (Running, Running) {
+    let set = SET.get().await;
+    let installed = Installed::new("minimal", changes).await;
+    let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
+    leads(&installed, "a", &[], "10.9.0.1").await;
+    let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
+    leads(&installed, "a", &["b"], "10.9.0.1").await;
+    elected(&installed, &first.pod).await;
+    first.daemon.term();
+    leads(&installed, "b", &[&first.name()], "10.9.0.2").await;
+    assert!(second.daemon.leads());
+    (first, second)
+}
+
 #[test]
 fn labels_service_and_events_follow_the_leader() {
     run(async {
-        let set = SET.get().await;
-        let installed = Installed::new("minimal", &[SERVICE]).await;
-        let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
-        leads(&installed, "a", &[], "10.9.0.1").await;
-        let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
-        leads(&installed, "a", &["b"], "10.9.0.1").await;
-        elected(&installed, &first.place.pod).await;
-        first.daemon.term();
-        leads(&installed, "b", &[&first.name()], "10.9.0.2").await;
-        assert!(second.daemon.leads());
+        hand_over(&[SERVICE]).await;
+    });
+}
+
+#[test]
+fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
+    run(async {
+        let journal = tempfile::tempdir().unwrap();
+        let script = format!(
+            "cd {} && env > new && mv new $LEASEHOLD_TOKEN && exec sleep 600",
+            journal.path().display()
+        );
+        let command = format!("workload.command={}", json!(["/bin/sh", "-c", script]));
+        let (first, _second) = hand_over(&[SERVICE, "mode=\"supervisor\"", &command]).await;
+        assert_eq!(
+            first.daemon.wait_exit(SOON).await,
+            0,
+            "{}",
+            first.daemon.logs()
+        );
+        for (token, identity) in [("1", "a"), ("2", "b")] {
+            let environment = eventually(&format!("{identity} starts its workload"), async || {
+                std::fs::read_to_string(journal.path().join(token)).ok()
+            })
+            .await;
+            let said = format!("LEASEHOLD_IDENTITY={identity}");
+            assert!(
+                environment.lines().any(|line| line == said),
+                "{environment}"
+            );
+            // What the pod configures leasehold with is leasehold's.
+            assert!(
+                !environment.contains("LEASEHOLD_KUBERNETES__"),
+                "{environment}"
+            );
+            assert!(
+                !environment.contains("LEASEHOLD_IDENTITY__"),
+                "{environment}"
+            );
+        }
+        let runs = std::fs::read_dir(journal.path()).unwrap().count();
+        assert_eq!(runs, 2, "once for each leader");
     });
 }
 
@@ -204,10 +274,10 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
     let installed = Installed::new("minimal", &[SERVICE, demoting]).await;
     let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
     leads(&installed, "a", &[], "10.9.0.1").await;
-    elected(&installed, &first.place.pod).await;
+    elected(&installed, &first.pod).await;
     if let Some((resource, verb, _)) = missing {
         take_away(&installed, resource, verb).await;
-        let client = installed.client_of(&first.place.pod).await;
+        let client = installed.client_of(&first.pod).await;
         let right = format!("{verb} {resource}");
         eventually("the right is gone", async || {
             let rights = rights(client.clone(), &installed.namespace).await;
@@ -228,7 +298,7 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
         None => {
             // The killed one's pod still said leader.
             leads(&installed, "b", &["a"], "10.9.0.2").await;
-            elected(&installed, &second.place.pod).await;
+            elected(&installed, &second.pod).await;
             for surface in ["label", "event"] {
                 let count = failures(&installed, &second.daemon, surface).await;
                 assert_eq!(count, Some(0.0), "{surface}: {}", second.daemon.logs());

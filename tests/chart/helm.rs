@@ -13,7 +13,13 @@ pub(crate) const KUBERNETES: &str = "1.36.0";
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const RELEASE: &str = "orders";
 /// The values files, each of them a kind of installation.
-pub(crate) const INSTALLATIONS: [&str; 4] = ["minimal", "everything", "unlabelled", "injector"];
+pub(crate) const INSTALLATIONS: [&str; 5] = [
+    "minimal",
+    "everything",
+    "unlabelled",
+    "supervisor",
+    "injector",
+];
 
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -123,5 +129,14 @@ impl Objects {
 
     pub(crate) fn workload(&self) -> &Value {
         &self.pod()["containers"][0]
+    }
+
+    /// The container that the daemon runs in: a sidecar's own, or the workload's.
+    pub(crate) fn daemon(&self) -> &Value {
+        let runs = |container: &&Value| container["args"][0] == "run";
+        [self.sidecar(), self.workload()]
+            .into_iter()
+            .find(runs)
+            .expect("a container with a daemon")
     }
 }

@@ -76,6 +76,19 @@ fn what_is_wrong_is_refused_by_the_schema_with_its_place() {
         ("replica=1", "'replica' not allowed"),
         ("deployment.replicas=-1", "/deployment/replicas"),
         ("service.targetPort=\"http\"", "/service/targetPort"),
+        ("mode=\"daemon\"", "/mode"),
+        (
+            "deployment.terminationGracePeriodSeconds=1",
+            "/deployment/terminationGracePeriodSeconds",
+        ),
+        (
+            "leasehold.config.workload.health.failures=\"3\"",
+            "/config/workload/health/failures",
+        ),
+        (
+            "leasehold.config.workload.health.ur=\"http://127.0.0.1/\"",
+            "'ur' not allowed",
+        ),
         (
             "workload.image.digest=\"sha256:abc\"",
             "/workload/image/digest",
@@ -109,6 +122,10 @@ fn what_is_wrong_is_answered_with_what_to_do() {
             "letter or digit at both ends",
         ),
         ("leasehold.config.lease.lease_duration=24", "write \"24s\""),
+        (
+            "leasehold.config.workload.health.period=10",
+            "leasehold.config.workload.health.period is a duration and has a unit: write \"10s\"",
+        ),
         (
             "leasehold.kubernetes.labelPrefix=\"a..b\"",
             "a domain such as",
@@ -196,6 +213,16 @@ fn the_notes_say_how_to_see_who_leads() {
     assert!(unlabelled.contains("/status"), "{unlabelled}");
     assert!(unlabelled.contains("Pods carry no label"), "{unlabelled}");
     assert!(notes("injector").contains("leasehold.dev/inject"));
+    let supervisor = notes("supervisor");
+    assert!(
+        supervisor.contains("in the leader's pod only"),
+        "{supervisor}"
+    );
+    assert!(
+        supervisor.contains("the token of its service account"),
+        "{supervisor}"
+    );
+    assert!(!supervisor.contains("status.json"), "{supervisor}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ fn help_and_version_are_no_errors() {
         &["--help"][..],
         &["-h"],
         &["run", "--help"],
+        &["install", "--help"],
         &["help", "status"],
     ] {
         let answer = leasehold(arguments, &[]);
@@ -37,6 +38,7 @@ fn a_wrong_command_line_exits_64() {
         &["status", "--lease", "a", "--directory", "b"],
         &["config", "--output", "xml"],
         &["completions", "nonsense"],
+        &["install"],
     ] {
         let answer = leasehold(arguments, &[]);
         assert_eq!(answer.code, 64, "{arguments:?}: {}", answer.stderr);

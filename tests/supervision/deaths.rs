@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::contest::{Contest, eventually, nanos, sent_ns};
-use crate::journal::{Behaviour, Journal};
+use crate::contest::{Contest, eventually, nanos};
+use crate::journal::{Behaviour, Journal, Line};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
 
@@ -36,17 +37,22 @@ fn guard_of(pid: u32) -> u32 {
     after.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Nothing was written after the deadline of the last renewal, plus loss_grace.
-fn assert_gone_in_time(daemon: &Daemon, journal: &Journal) {
-    let last = journal
-        .lines()
-        .into_iter()
-        .filter(|line| line.token == 1)
-        .next_back();
-    let sent = sent_ns(&daemon.status(), SHORT);
+/// How late a busy machine may run what is due: well within the 500 ms by which
+/// a lease outlasts the last deadline.
+const LATE_MAX: Duration = Duration::from_millis(200);
+
+/// Nothing was written after the deadline of a renewal that was sent at `sent`
+/// or before, plus loss_grace.
+fn assert_gone_in_time(journal: &Journal, sent: u64) {
+    let first = |line: &Line| line.token == 1;
+    let last = journal.lines().into_iter().filter(first).next_back();
     let bound = sent + nanos(SHORT.renew_deadline + SHORT.loss_grace);
     let last = last.unwrap().at;
-    assert!(last <= bound, "{} ns after the deadline", last - bound);
+    assert!(
+        last <= bound + nanos(LATE_MAX),
+        "{} ns after the deadline",
+        last - bound
+    );
 }
 
 #[tokio::test]
@@ -54,9 +60,10 @@ async fn i5_a_killed_daemons_command_is_gone_by_its_deadline() {
     let (contest, journal) = (Contest::new("killed").await, Journal::new());
     let (daemon, pid) = leader(&contest, &journal).await;
     daemon.kill();
+    let killed = boottime_ns();
     journal.wait("ignored", 1).await;
     eventually("the command is gone", async || !runs(pid)).await;
-    assert_gone_in_time(&daemon, &journal);
+    assert_gone_in_time(&journal, killed);
 }
 
 #[tokio::test]
@@ -64,10 +71,11 @@ async fn i5_a_frozen_daemons_command_is_gone_by_its_deadline() {
     let (contest, journal) = (Contest::new("frozen").await, Journal::new());
     let (daemon, pid) = leader(&contest, &journal).await;
     daemon.stop();
+    let stopped = boottime_ns();
     let frozen = daemon.status();
     eventually("the command is gone", async || !runs(pid)).await;
     assert_eq!(daemon.status(), frozen, "it was frozen all the time");
-    assert_gone_in_time(&daemon, &journal);
+    assert_gone_in_time(&journal, stopped);
     daemon.cont();
     // It leads again, since nobody else did: with a new token and a new command.
     let start = journal.wait("start", 2).await;
@@ -87,9 +95,10 @@ async fn i6_a_daemon_that_cannot_renew_starts_again_only_when_its_command_is_gon
         .start();
     let pid = journal.wait("start", 1).await.pid;
     proxy.stall();
+    let stalled = boottime_ns();
     journal.wait("ignored", 1).await;
     eventually("the command is gone", async || !runs(pid)).await;
-    assert_gone_in_time(&daemon, &journal);
+    assert_gone_in_time(&journal, stalled);
     assert_eq!(daemon.status()["leader"], false);
     proxy.resume();
     assert_eq!(journal.wait("start", 2).await.token, 2);

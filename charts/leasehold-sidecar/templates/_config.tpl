@@ -3,7 +3,6 @@ Refuses what the schema cannot, or only without a remedy: keys that the chart se
 without a unit, and durations that the daemon would refuse. A pod that cannot start would be the next one to say so.
 */}}
 {{- define "leasehold.check" -}}
-{{- $config := .Values.leasehold.config -}}
 {{- $set := dict
   "lease.name" "set leasehold.leaseName"
   "identity.name" "it is the name of the pod"
@@ -11,7 +10,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
   "mongodb.uri_file" "put it into the Secret that leasehold.mongodb.secretName names"
   "status.directory" "set leasehold.statusDirectory, where the workload sees it"
   "http.listen" "set leasehold.http.address and leasehold.http.port"
-  "workload.ends_first" "it is true for native sidecars"
+  "workload.ends_first" "the chart knows: it is true for native sidecars, and not asked where leasehold runs the workload"
   "kubernetes.enabled" "set leasehold.kubernetes.enabled"
   "kubernetes.pod_name" "it comes from the pod"
   "kubernetes.pod_namespace" "it comes from the pod"
@@ -21,14 +20,13 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
   "kubernetes.demote_others" "set leasehold.kubernetes.demoteOthers"
   "kubernetes.events" "set leasehold.kubernetes.events"
 -}}
-{{- range $section, $keys := $config -}}
-{{- range $key, $value := $keys -}}
-{{- with get $set (printf "%s.%s" $section $key) -}}
-{{- fail (printf "leasehold: leave out leasehold.config.%s.%s: %s" $section $key .) -}}
+{{- $counts := list "workload.health.failures" -}}
+{{- range $key, $value := include "leasehold.settings" . | fromJson -}}
+{{- with get $set $key -}}
+{{- fail (printf "leasehold: leave out leasehold.config.%s: %s" $key .) -}}
 {{- end -}}
-{{- if or (kindIs "float64" $value) (kindIs "int64" $value) -}}
-{{- fail (printf "leasehold: leasehold.config.%s.%s is a duration and has a unit: write \"%vs\" if seconds are meant" $section $key $value) -}}
-{{- end -}}
+{{- if and (kindIs "float64" $value) (not (has $key $counts)) -}}
+{{- fail (printf "leasehold: leasehold.config.%s is a duration and has a unit: write \"%vs\" if seconds are meant" $key $value) -}}
 {{- end -}}
 {{- end -}}
 {{- $prefix := .Values.leasehold.kubernetes.labelPrefix -}}
@@ -47,11 +45,38 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- end -}}
 {{- end -}}
 
+{{/* What is configured, by the full names of the keys, as JSON. A section may have sections of its own. */}}
+{{- define "leasehold.settings" -}}
+{{- $settings := dict -}}
+{{- range $section, $keys := .Values.leasehold.config -}}
+{{- range $key, $value := $keys -}}
+{{- if kindIs "map" $value -}}
+{{- range $inner, $value := $value -}}
+{{- $_ := set $settings (printf "%s.%s.%s" $section $key $inner) $value -}}
+{{- end -}}
+{{- else -}}
+{{- $_ := set $settings (printf "%s.%s" $section $key) $value -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $settings -}}
+{{- end -}}
+
+{{/* The same as flags. A command is a list of words, which JSON keeps apart whatever is in them. */}}
+{{- define "leasehold.settingFlags" -}}
+{{- range $key, $value := include "leasehold.settings" . | fromJson }}
+{{- if kindIs "slice" $value }}
+{{- $value = ternary ($value | toRawJson) "" (gt (len $value) 0) }}
+{{- end }}
+- {{ printf "--%s=%v" ($key | replace "." "-" | replace "_" "-") $value | quote }}
+{{- end }}
+{{- end -}}
+
 {{/* The durations of the election in milliseconds, as JSON. What is not configured has the daemon's default. */}}
 {{- define "leasehold.timings" -}}
-{{- $config := .Values.leasehold.config -}}
+{{- $settings := include "leasehold.settings" . | fromJson -}}
 {{- $timings := dict -}}
-{{- range $path, $default := dict
+{{- range $key, $default := dict
   "lease.lease_duration" "24s"
   "lease.renew_deadline" "18s"
   "lease.renew_interval" "3s"
@@ -59,9 +84,8 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
   "mongodb.operation_timeout" "3s"
   "workload.loss_grace" "3s"
 -}}
-{{- $names := splitList "." $path -}}
-{{- $text := dig (first $names) (last $names) $default $config -}}
-{{- $_ := set $timings (last $names) (include "leasehold.milliseconds" $text | atoi) -}}
+{{- $text := get $settings $key | default $default -}}
+{{- $_ := set $timings ($key | splitList "." | last) (include "leasehold.milliseconds" $text | atoi) -}}
 {{- end -}}
 {{- toJson $timings -}}
 {{- end -}}
@@ -74,4 +98,14 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- $sum = add $sum (mul (trimSuffix $unit . | atoi) (get $units $unit)) -}}
 {{- end -}}
 {{- $sum -}}
+{{- end -}}
+
+{{/* Refuses what a sidecar would ignore silently: it does not run the workload. */}}
+{{- define "leasehold.checkSidecar" -}}
+{{- $settings := include "leasehold.settings" . | fromJson -}}
+{{- range list "workload.stop_signal" "workload.stop_grace" "workload.on_exit" -}}
+{{- if hasKey $settings . -}}
+{{- fail (printf "leasehold: leave out leasehold.config.%s: it is for a workload that leasehold runs itself, not for one beside a sidecar" .) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

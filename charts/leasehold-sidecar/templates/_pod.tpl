@@ -13,6 +13,7 @@ enableServiceLinks: false
 {{/* The same for any lease, with or without a token. */}}
 {{- define "leasehold.container" -}}
 {{- include "leasehold.check" .root -}}
+{{- include "leasehold.checkSidecar" .root -}}
 {{- $values := .root.Values.leasehold -}}
 - name: leasehold
   image: {{ include "leasehold.image" .root | quote }}
@@ -20,24 +21,7 @@ enableServiceLinks: false
   restartPolicy: Always
   args:
     - run
-    - --lease-name={{ .lease }}
-    - --mongodb-uri-file=/etc/leasehold/mongodb/uri
-    - --status-directory=/run/leasehold
-    - --http-listen={{ $values.http.address }}:{{ $values.http.port }}
-    - --workload-ends-first=true
-    {{- if .labelled }}
-    - --kubernetes-enabled=on
-    - --kubernetes-label-prefix={{ $values.kubernetes.labelPrefix }}
-    - --kubernetes-demote-others={{ $values.kubernetes.demoteOthers }}
-    - --kubernetes-events={{ $values.kubernetes.events }}
-    {{- else }}
-    - --kubernetes-enabled=off
-    {{- end }}
-    {{- range $section, $keys := $values.config }}
-    {{- range $key, $value := $keys }}
-    - {{ printf "--%s-%s=%v" $section ($key | replace "_" "-") $value | quote }}
-    {{- end }}
-    {{- end }}
+    {{- include "leasehold.flags" (dict "root" .root "lease" .lease "labelled" .labelled "directory" "/run/leasehold" "endsFirst" true) | nindent 4 }}
   env:
     - name: POD_NAME
       valueFrom:
@@ -55,43 +39,79 @@ enableServiceLinks: false
     {{- toYaml . | nindent 4 }}
     {{- end }}
   ports:
-    - name: leasehold
-      containerPort: {{ $values.http.port }}
-      protocol: TCP
-  {{- /* Numeric: names of a native sidecar's ports are not resolved everywhere before 1.32. */}}
-  startupProbe:
-    httpGet:
-      path: /livez
-      port: {{ $values.http.port }}
-    {{- toYaml $values.startupProbe | nindent 4 }}
-  livenessProbe:
-    httpGet:
-      path: /livez
-      port: {{ $values.http.port }}
-    {{- toYaml $values.livenessProbe | nindent 4 }}
-  readinessProbe:
-    httpGet:
-      path: /readyz
-      port: {{ $values.http.port }}
-    {{- toYaml $values.readinessProbe | nindent 4 }}
+    {{- include "leasehold.port" .root | nindent 4 }}
+  {{- include "leasehold.probes" .root | nindent 2 }}
   resources:
     {{- toYaml $values.resources | nindent 4 }}
   securityContext:
     {{- toYaml $values.securityContext | nindent 4 }}
   volumeMounts:
-    - name: leasehold-status
-      mountPath: /run/leasehold
-    - name: leasehold-mongodb
-      mountPath: /etc/leasehold/mongodb
-      readOnly: true
-    {{- if .labelled }}
-    - name: leasehold-token
-      mountPath: /var/run/secrets/kubernetes.io/serviceaccount
-      readOnly: true
-    {{- end }}
-    {{- with $values.extraVolumeMounts }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "leasehold.mounts" (dict "root" .root "labelled" .labelled "directory" "/run/leasehold" "token" "/var/run/secrets/kubernetes.io/serviceaccount") | nindent 4 }}
+{{- end -}}
+
+{{/* Items of the `args` of `leasehold run`, for a status directory, and a workload that ends first or not. */}}
+{{- define "leasehold.flags" -}}
+{{- $values := .root.Values.leasehold -}}
+- --lease-name={{ .lease }}
+- --mongodb-uri-file=/etc/leasehold/mongodb/uri
+- --status-directory={{ .directory }}
+- --http-listen={{ $values.http.address }}:{{ $values.http.port }}
+{{- if .endsFirst }}
+- --workload-ends-first=true
+{{- end }}
+{{- if .labelled }}
+- --kubernetes-enabled=on
+- --kubernetes-label-prefix={{ $values.kubernetes.labelPrefix }}
+- --kubernetes-demote-others={{ $values.kubernetes.demoteOthers }}
+- --kubernetes-events={{ $values.kubernetes.events }}
+{{- else }}
+- --kubernetes-enabled=off
+{{- end }}
+{{- include "leasehold.settingFlags" .root }}
+{{- end -}}
+
+{{/* An item of the `ports` of the container that leasehold runs in. */}}
+{{- define "leasehold.port" -}}
+- name: leasehold
+  containerPort: {{ .Values.leasehold.http.port }}
+  protocol: TCP
+{{- end -}}
+
+{{/* Its probes. The port is a number: names of a native sidecar's ports are not resolved everywhere before 1.32. */}}
+{{- define "leasehold.probes" -}}
+{{- $values := .Values.leasehold -}}
+startupProbe:
+  httpGet:
+    path: /livez
+    port: {{ $values.http.port }}
+  {{- toYaml $values.startupProbe | nindent 2 }}
+livenessProbe:
+  httpGet:
+    path: /livez
+    port: {{ $values.http.port }}
+  {{- toYaml $values.livenessProbe | nindent 2 }}
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: {{ $values.http.port }}
+  {{- toYaml $values.readinessProbe | nindent 2 }}
+{{- end -}}
+
+{{/* Items of its `volumeMounts`, with a status directory and a place for the token. */}}
+{{- define "leasehold.mounts" -}}
+- name: leasehold-status
+  mountPath: {{ .directory }}
+- name: leasehold-mongodb
+  mountPath: /etc/leasehold/mongodb
+  readOnly: true
+{{- if .labelled }}
+- name: leasehold-token
+  mountPath: {{ .token }}
+  readOnly: true
+{{- end }}
+{{- with .root.Values.leasehold.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Items of the pod's `volumes`. */}}

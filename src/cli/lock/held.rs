@@ -19,7 +19,7 @@ use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
 use crate::signals::Stops;
-use crate::workload::{Command, Ended, Terms, Workload};
+use crate::workload::{Command, Ended, Orphans, Terms, Workload};
 
 /// How long the end waits for the lock to be given back. Who waits for it is
 /// granted in milliseconds; where the store does not answer, the entry expires.
@@ -87,6 +87,7 @@ impl Work<'_> {
                 return Ok(exit::CANNOT_EXECUTE);
             }
         };
+        let mut orphans = Orphans::adopt()?;
         let mut was_lost = false;
         let mut stopping_since: Option<BootTime> = None;
         let ended = loop {
@@ -114,6 +115,10 @@ impl Work<'_> {
                     }
                 }
                 ended = workload.ended() => break ended,
+                reaped = orphans.reap() => {
+                    let Err(error) = reaped;
+                    return Err(error);
+                }
             }
         };
         // Nothing of it runs any more: now others may hold the lock (I6).

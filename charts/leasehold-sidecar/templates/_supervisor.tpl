@@ -1,0 +1,98 @@
+{{/*
+Supervisor mode: leasehold runs the workload itself, in the workload's container and image. An init container brings the
+program there.
+*/}}
+
+{{/* An item of `initContainers`: leasehold's image copies its program into the volume. */}}
+{{- define "leasehold.installer" -}}
+{{- $values := .Values.leasehold -}}
+- name: leasehold-install
+  image: {{ include "leasehold.image" . | quote }}
+  imagePullPolicy: {{ $values.image.pullPolicy }}
+  args: [install, /opt/leasehold]
+  resources:
+    {{- toYaml $values.resources | nindent 4 }}
+  securityContext:
+    {{- toYaml $values.securityContext | nindent 4 }}
+  volumeMounts:
+    - name: leasehold-program
+      mountPath: /opt/leasehold
+{{- end -}}
+
+{{/* Items of the workload's `command`. */}}
+{{- define "leasehold.supervisorCommand" -}}
+- /opt/leasehold/leasehold
+{{- end -}}
+
+{{/* Items of its `args`, before the workload's own command and arguments. */}}
+{{- define "leasehold.supervisorArgs" -}}
+{{- include "leasehold.check" . -}}
+{{- $labelled := include "leasehold.labelled" . -}}
+- run
+{{ include "leasehold.flags" (dict "root" . "lease" (include "leasehold.lease" .) "labelled" $labelled "directory" .Values.leasehold.statusDirectory "endsFirst" false) }}
+{{- if $labelled }}
+- --kubernetes-credentials=/etc/leasehold/kubernetes
+{{- end }}
+- "--"
+{{- end -}}
+
+{{/*
+Items of its `env`. Under these names leasehold keeps them to itself, and the workload's own POD_NAME, whatever it is,
+stands beside them.
+*/}}
+{{- define "leasehold.supervisorEnv" -}}
+- name: LEASEHOLD_IDENTITY__NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+{{- range list "name" "namespace" "uid" }}
+- name: LEASEHOLD_KUBERNETES__POD_{{ upper . }}
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.{{ . }}
+{{- end }}
+{{- with .Values.leasehold.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/*
+Items of its `volumeMounts`. The token is not where client libraries look for one: the workload would act with the rights
+of leasehold without having asked for it, and could not mount a token of its own.
+*/}}
+{{- define "leasehold.supervisorMounts" -}}
+- name: leasehold-program
+  mountPath: /opt/leasehold
+  readOnly: true
+{{ include "leasehold.mounts" (dict "root" . "labelled" (include "leasehold.labelled" .) "directory" .Values.leasehold.statusDirectory "token" "/etc/leasehold/kubernetes") }}
+{{- end -}}
+
+{{/* Items of the pod's `volumes`. The program is on disk: in memory it would count against the containers' limits. */}}
+{{- define "leasehold.supervisorVolumes" -}}
+- name: leasehold-program
+  emptyDir:
+    sizeLimit: 64Mi
+{{ include "leasehold.volumes" . }}
+{{- end -}}
+
+{{/*
+The pod's `terminationGracePeriodSeconds`, as `given` in the value called `key`; 0 for one that fits. When it is over, the
+kubelet kills leasehold with the workload, and the lease is left to expire.
+*/}}
+{{- define "leasehold.supervisorGracePeriod" -}}
+{{- $settings := include "leasehold.settings" .root | fromJson -}}
+{{- $stop := get $settings "workload.stop_grace" | default "30s" -}}
+{{- $hook := "" -}}
+{{- if get $settings "hooks.on_step_down" -}}
+{{- $hook = get $settings "hooks.timeout" | default "10s" -}}
+{{- end -}}
+{{- $taken := add (include "leasehold.milliseconds" $stop | atoi) (include "leasehold.milliseconds" $hook | atoi) -}}
+{{- /* In full seconds, with two for the label and the release. */}}
+{{- $needed := div (add $taken 2999) 1000 -}}
+{{- $given := int .given -}}
+{{- if and $given (lt $given (int $needed)) -}}
+{{- $with := ternary (printf " and leasehold.config.hooks.timeout %s" $hook) "" (ne $hook "") -}}
+{{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill what still stops, and nobody would lead until the lease has expired; set it to at least %d, or to 0 for one that fits" .key $given $stop $with $needed) -}}
+{{- end -}}
+{{- $given | default (add $needed 3) -}}
+{{- end -}}

@@ -1,0 +1,17 @@
+{{/*
+"true" where leasehold runs the workload itself; else nothing. Refuses values that would then do something else than they
+say.
+*/}}
+{{- define "app.supervised" -}}
+{{- if eq .Values.mode "supervisor" -}}
+{{- if not .Values.workload.command -}}
+{{- fail "leasehold: mode supervisor: set workload.command to what leasehold is to run; the ENTRYPOINT of an image cannot be read from a chart, and workload.args alone are not all of it" -}}
+{{- end -}}
+{{- range list "startupProbe" "livenessProbe" "readinessProbe" -}}
+{{- if get $.Values.workload . -}}
+{{- fail (printf "leasehold: mode supervisor: leave out workload.%s: a replica that does not lead does not run the workload, and the kubelet would restart it or count it as not ready; set leasehold.config.workload.health.url (http://127.0.0.1:PORT/PATH) or leasehold.config.workload.health.command, which leasehold asks" .) -}}
+{{- end -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end -}}

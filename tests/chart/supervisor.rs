@@ -1,0 +1,300 @@
+//! Goal: in supervisor mode leasehold runs the workload, in its container, with
+//! nothing of the workload's lost and nothing promised that cannot be kept.
+//! Method: what helm renders, read as data; the daemon on the rendered
+//! arguments; pods on the real API server.
+
+use std::path::Path;
+use std::process::Command;
+
+use leasehold_testbed::run;
+use serde_json::{Value, json};
+
+use crate::cluster::Installed;
+use crate::helm::{Objects, render};
+
+const SUPERVISOR: &str = "mode=\"supervisor\"";
+const COMMAND: &str = "workload.command=[\"/orders\"]";
+
+/// As little as an install needs, in this mode, with more of it.
+fn minimal(changes: &[&str]) -> Result<String, String> {
+    render("minimal", &[&[SUPERVISOR, COMMAND], changes].concat())
+}
+
+fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
+    let list = list.as_array().unwrap();
+    list.iter().find(|item| item["name"] == name)
+}
+
+#[test]
+fn what_the_installer_leaves_is_what_the_container_runs() {
+    let objects = Objects::of("supervisor", &[]);
+    let pod = objects.pod();
+    assert_eq!(pod["initContainers"].as_array().unwrap().len(), 1);
+    assert_eq!(pod["containers"].as_array().unwrap().len(), 1);
+    let installer = &pod["initContainers"][0];
+    assert!(installer["restartPolicy"].is_null(), "{installer}");
+    assert!(installer["command"].is_null(), "the image's own");
+    let place = installer["args"][1].as_str().unwrap();
+    let written = named(&installer["volumeMounts"], "leasehold-program").unwrap();
+    assert_eq!(written["mountPath"], place);
+    let workload = objects.workload();
+    let mounts = &workload["volumeMounts"];
+    let read = named(mounts, "leasehold-program").unwrap();
+    assert_eq!(read["mountPath"], place);
+    assert_eq!(read["readOnly"], true);
+    assert!(named(&pod["volumes"], "leasehold-program").is_some());
+    // The same command line, in a directory of this machine.
+    let directory = tempfile::tempdir().unwrap();
+    let installed = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .arg(installer["args"][0].as_str().unwrap())
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert!(installed.status.success());
+    let command = workload["command"].as_array().unwrap();
+    assert_eq!(command.len(), 1);
+    let program = Path::new(command[0].as_str().unwrap());
+    assert_eq!(program.parent().unwrap(), Path::new(place));
+    let copy = directory.path().join(program.file_name().unwrap());
+    let version = Command::new(copy).arg("--version").output().unwrap();
+    assert!(version.status.success());
+}
+
+#[test]
+fn the_workload_is_whole_after_two_dashes() {
+    let objects = Objects::of("supervisor", &[]);
+    let workload = objects.workload();
+    let arguments = workload["args"].as_array().unwrap();
+    let dashes = arguments.iter().position(|a| a == "--").unwrap();
+    assert_eq!(
+        arguments[dashes + 1..],
+        ["/orders", "--for $(POD_NAME)", "--serve", "a b", "--"]
+    );
+    assert_eq!(
+        named(&workload["ports"], "http").unwrap()["containerPort"],
+        8080
+    );
+    assert_eq!(
+        named(&workload["env"], "POD_NAME").unwrap()["valueFrom"]["fieldRef"]["fieldPath"],
+        "metadata.name"
+    );
+    assert_eq!(
+        named(&workload["volumeMounts"], "work").unwrap()["mountPath"],
+        "/work"
+    );
+    assert_eq!(workload["resources"]["requests"]["memory"], "80Mi");
+}
+
+#[test]
+fn leasehold_has_what_a_sidecar_would_have() {
+    let objects = Objects::of("supervisor", &[]);
+    let workload = objects.workload();
+    for (probe, path) in [
+        ("startupProbe", "/livez"),
+        ("livenessProbe", "/livez"),
+        ("readinessProbe", "/readyz"),
+    ] {
+        let asked = &workload[probe]["httpGet"];
+        assert_eq!(*asked, json!({"path": path, "port": 9402}), "{probe}");
+    }
+    assert_eq!(
+        named(&workload["ports"], "leasehold").unwrap()["containerPort"],
+        9402
+    );
+    let monitor = objects.one("PodMonitor");
+    assert_eq!(
+        monitor["spec"]["podMetricsEndpoints"][0]["port"],
+        "leasehold"
+    );
+    // It writes the status where it says that it is.
+    let mounts = &workload["volumeMounts"];
+    let status = named(mounts, "leasehold-status").unwrap();
+    assert_eq!(
+        *status,
+        json!({"name": "leasehold-status", "mountPath": "/status"})
+    );
+    let arguments = workload["args"].as_array().unwrap();
+    assert!(arguments.contains(&json!("--status-directory=/status")));
+    // A native sidecar's workload has ended at SIGTERM; this one has not.
+    assert!(!workload["args"].to_string().contains("ends-first"));
+    for (list, name) in [("env", "SSL_CERT_DIR"), ("volumeMounts", "ca")] {
+        assert!(named(&workload[list], name).is_some(), "{name}");
+    }
+    assert!(named(&objects.pod()["volumes"], "ca").is_some());
+}
+
+#[test]
+fn variables_of_leasehold_are_none_that_a_workload_has() {
+    let objects = Objects::parse(&minimal(&[]).unwrap());
+    let variables = objects.workload()["env"].as_array().unwrap();
+    assert_eq!(variables.len(), 4);
+    for variable in variables {
+        let name = variable["name"].as_str().unwrap();
+        // leasehold takes its configuration out of the workload's environment.
+        let key = name.strip_prefix("LEASEHOLD_").unwrap().to_lowercase();
+        let key = key.replacen("__", ".", 1);
+        assert!(leasehold::config::find(&key).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn the_token_is_not_where_client_libraries_look_and_can_be_left_out() {
+    let objects = Objects::parse(&minimal(&[]).unwrap());
+    let mounts = &objects.workload()["volumeMounts"];
+    let token = named(mounts, "leasehold-token").unwrap();
+    let place = token["mountPath"].as_str().unwrap();
+    assert!(!place.starts_with("/var/run/secrets"), "{place}");
+    assert_eq!(token["readOnly"], true);
+    let flag = json!(format!("--kubernetes-credentials={place}"));
+    assert!(
+        objects.workload()["args"]
+            .as_array()
+            .unwrap()
+            .contains(&flag)
+    );
+    let secret = named(mounts, "leasehold-mongodb").unwrap();
+    assert_eq!(secret["readOnly"], true);
+    let without = minimal(&["leasehold.kubernetes.enabled=false"]).unwrap();
+    assert!(!without.contains("leasehold-token"), "{without}");
+    assert!(!without.contains("kubernetes-credentials"), "{without}");
+    assert!(without.contains("--kubernetes-enabled=off"), "{without}");
+    let installer = Objects::of("supervisor", &[]).pod()["initContainers"][0].clone();
+    assert_eq!(installer["volumeMounts"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_with_what_to_do() {
+    let complaint = render("minimal", &[SUPERVISOR]).unwrap_err();
+    assert!(complaint.contains("set workload.command"), "{complaint}");
+    let arguments = render("minimal", &[SUPERVISOR, "workload.args=[\"a\"]"]);
+    assert!(arguments.unwrap_err().contains("set workload.command"));
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        let change = format!("workload.{probe}={{\"tcpSocket\":{{\"port\":8080}}}}");
+        let complaint = minimal(&[&change]).unwrap_err();
+        assert!(
+            complaint.contains(&format!("leave out workload.{probe}")),
+            "{complaint}"
+        );
+        assert!(
+            complaint.contains("leasehold.config.workload.health.url"),
+            "{complaint}"
+        );
+    }
+    let complaint = minimal(&["inject.enabled=true"]).unwrap_err();
+    assert!(
+        complaint.contains("deployment.enabled=false"),
+        "{complaint}"
+    );
+    let only = ["inject.enabled=true", "deployment.enabled=false"];
+    assert!(
+        minimal(&only).is_ok(),
+        "a release that only injects has no mode"
+    );
+}
+
+#[test]
+fn a_sidecar_is_not_told_how_to_run_the_workload() {
+    for setting in [
+        "stop_signal=\"INT\"",
+        "stop_grace=\"9s\"",
+        "on_exit=\"release\"",
+    ] {
+        let change = format!("leasehold.config.workload.{setting}");
+        for installation in ["minimal", "injector"] {
+            let complaint = render(installation, &[&change]).unwrap_err();
+            let (key, _) = setting.split_once('=').unwrap();
+            let named = format!("leave out leasehold.config.workload.{key}: ");
+            assert!(complaint.contains(&named), "{complaint}");
+        }
+        assert!(minimal(&[&change]).is_ok(), "{change}");
+    }
+    let health = "leasehold.config.workload.health.url=\"http://127.0.0.1:8080/\"";
+    let flag = json!("--workload-health-url=http://127.0.0.1:8080/");
+    let objects = Objects::of("minimal", &[health]);
+    assert!(
+        objects.sidecar()["args"]
+            .as_array()
+            .unwrap()
+            .contains(&flag)
+    );
+    let hook = Objects::of("minimal", &["leasehold.config.hooks.on_lead=[]"]);
+    let flag = json!("--hooks-on-lead=");
+    assert!(hook.sidecar()["args"].as_array().unwrap().contains(&flag));
+}
+
+#[test]
+fn the_pod_lives_longer_than_its_workload_may_take() {
+    let period = "deployment.terminationGracePeriodSeconds=";
+    let grace = |text: &str| format!("leasehold.config.workload.stop_grace=\"{text}\"");
+    let hook = "leasehold.config.hooks.on_step_down=[\"/orders\",\"flush\"]".to_owned();
+    let timeout = "leasehold.config.hooks.timeout=\"4s\"".to_owned();
+    // What it is, or the least that it would have to be.
+    for (given, changes, expected) in [
+        (0, vec![], Ok(35)),
+        (0, vec![grace("2m")], Ok(125)),
+        (0, vec![grace("0s")], Ok(5)),
+        (0, vec![grace("1s1ms")], Ok(7)),
+        (0, vec![hook.clone()], Ok(45)),
+        (0, vec![timeout.clone()], Ok(35)),
+        (0, vec![grace("10s"), hook.clone(), timeout.clone()], Ok(19)),
+        (32, vec![], Ok(32)),
+        (31, vec![], Err(("30s", 32))),
+        (3, vec![grace("1s1ms")], Err(("1s1ms", 4))),
+        (
+            35,
+            vec![hook, timeout],
+            Err(("30s and leasehold.config.hooks.timeout 4s", 36)),
+        ),
+    ] {
+        let given = format!("{period}{given}");
+        let mut settings = vec![given.as_str()];
+        settings.extend(changes.iter().map(String::as_str));
+        match (minimal(&settings), expected) {
+            (Ok(rendered), Ok(seconds)) => {
+                let objects = Objects::parse(&rendered);
+                assert_eq!(
+                    objects.pod()["terminationGracePeriodSeconds"],
+                    seconds,
+                    "{settings:?}"
+                );
+            }
+            (Err(complaint), Err((stop, least))) => {
+                let said = format!("leasehold.config.workload.stop_grace is {stop}: ");
+                assert!(complaint.contains(&said), "{complaint}");
+                assert!(
+                    complaint.contains(&given.replace('=', " is ")),
+                    "{complaint}"
+                );
+                assert!(
+                    complaint.contains(&format!("at least {least},")),
+                    "{complaint}"
+                );
+            }
+            (rendered, _) => panic!("{settings:?}: {rendered:?}"),
+        }
+    }
+    // A sidecar outlives the workload's time by itself.
+    let sidecar = Objects::of("minimal", &[]);
+    assert_eq!(sidecar.pod()["terminationGracePeriodSeconds"], 30);
+}
+
+#[test]
+fn the_restricted_level_admits_its_pods() {
+    run(async {
+        // The operator's kinds are not needed for this.
+        let plain = ["podMonitor.enabled=false", "prometheusRule.enabled=false"];
+        let installed = Installed::new("supervisor", &plain).await;
+        let pod = installed.pod("orders-0").await;
+        let spec = pod.spec.unwrap();
+        assert_eq!(spec.init_containers.unwrap().len(), 1);
+        assert_eq!(
+            spec.containers[0].command.as_deref(),
+            Some(&["/opt/leasehold/leasehold".to_owned()][..])
+        );
+        // The namespace does enforce it.
+        let root = "workload.securityContext.runAsNonRoot=false";
+        let lax = Installed::new("supervisor", &[&plain[..], &[root]].concat()).await;
+        let refused = lax.try_pod("orders-0").await.unwrap_err().to_string();
+        assert!(refused.contains("restricted"), "{refused}");
+    });
+}

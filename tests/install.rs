@@ -1,0 +1,152 @@
+//! Goal: `leasehold install` leaves a whole program or what was there before,
+//! and says why. Method: the real binary, which is let run short of room
+//! (a limit on the size of files), refused, and kept out.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rustix::fs::FlockOperation;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+
+fn install(directory: &Path) -> Output {
+    let output = Command::new(PROGRAM).arg("install").arg(directory).output();
+    output.unwrap()
+}
+
+/// The same from a shell that has said something first.
+fn install_after(preparation: &str, directory: &Path) -> Output {
+    let script = format!("{preparation}; exec \"$0\" install \"$1\"");
+    let mut shell = Command::new("sh");
+    let shell = shell.args(["-c", &script, PROGRAM]).arg(directory);
+    shell.output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_copy_is_the_same_program_for_everybody() {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("leasehold");
+    // Also where new files are nobody else's.
+    let output = install_after("umask 077", directory.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("{}\n", copy.display())
+    );
+    assert_eq!(names(directory.path()), ["leasehold"]);
+    assert_eq!(
+        fs::metadata(&copy).unwrap().permissions().mode() & 0o7777,
+        0o755
+    );
+    assert!(fs::read(&copy).unwrap() == fs::read(PROGRAM).unwrap());
+    let version = |program: &Path| Command::new(program).arg("--version").output().unwrap();
+    assert_eq!(version(&copy).stdout, version(Path::new(PROGRAM)).stdout);
+}
+
+#[test]
+fn a_copy_that_runs_is_replaced_as_a_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(install(directory.path()).status.success());
+    let copy = directory.path().join("leasehold");
+    let before = fs::metadata(&copy).unwrap().ino();
+    // It waits for its leader's file for as long as it is let.
+    let mut running = Command::new(&copy)
+        .args(["status", "--watch", "--directory"])
+        .arg(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = install(directory.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(running.try_wait().unwrap(), None, "it was running");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_ne!(fs::metadata(&copy).unwrap().ino(), before, "another file");
+    assert_eq!(names(directory.path()), ["leasehold"]);
+}
+
+#[test]
+fn where_there_is_no_room_the_old_copy_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("leasehold");
+    fs::write(&copy, "the old one").unwrap();
+    let output = install_after("trap '' XFSZ; ulimit -f 64", directory.path());
+    assert_eq!(output.status.code(), Some(78));
+    let said = stderr(&output);
+    assert!(
+        said.contains("cannot write") && said.contains("caused by:"),
+        "{said}"
+    );
+    assert_eq!(fs::read_to_string(&copy).unwrap(), "the old one");
+    assert_eq!(names(directory.path()), ["leasehold"]);
+}
+
+#[test]
+fn what_one_that_was_killed_left_is_cleared_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("leasehold");
+    fs::write(&copy, "the old one").unwrap();
+    // The limit's signal kills, in the middle of the copy.
+    let killed = install_after("ulimit -f 64", directory.path());
+    assert_eq!(killed.status.code(), None, "{}", stderr(&killed));
+    assert_eq!(
+        names(directory.path()),
+        [".leasehold.unfinished", "leasehold"]
+    );
+    assert_eq!(fs::read_to_string(&copy).unwrap(), "the old one");
+    let output = install(directory.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(names(directory.path()), ["leasehold"]);
+    assert!(fs::read(&copy).unwrap() == fs::read(PROGRAM).unwrap());
+}
+
+#[test]
+fn one_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let lock = File::open(directory.path()).unwrap();
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let output = install(directory.path());
+    assert_eq!(output.status.code(), Some(78));
+    let said = stderr(&output);
+    assert!(said.contains("another leasehold is installing"), "{said}");
+    assert_eq!(names(directory.path()), [""; 0]);
+    drop(lock);
+    assert!(install(directory.path()).status.success());
+}
+
+#[test]
+fn what_is_no_directory_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    for wrong in [&directory.path().join("absent"), &file] {
+        let output = install(wrong);
+        assert_eq!(output.status.code(), Some(78));
+        let said = stderr(&output);
+        assert!(said.contains(wrong.to_str().unwrap()), "{said}");
+        assert!(said.contains("cannot open the directory"), "{said}");
+    }
+    assert_eq!(names(directory.path()), ["file"]);
+    let missing = Command::new(PROGRAM).arg("install").output().unwrap();
+    assert_eq!(missing.status.code(), Some(64), "{}", stderr(&missing));
+}
