@@ -155,7 +155,7 @@ async fn hand_over(changes: &[&str]) -> (Running, Running) {
     leads(&installed, "a", &[], "10.9.0.1").await;
     let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
     leads(&installed, "a", &["b"], "10.9.0.1").await;
-    elected(&installed, &first.pod).await;
+    elected(&installed, &first.place.pod).await;
     first.daemon.term();
     leads(&installed, "b", &[&first.name()], "10.9.0.2").await;
     assert!(second.daemon.leads());
@@ -274,10 +274,10 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
     let installed = Installed::new("minimal", &[SERVICE, demoting]).await;
     let first = start(&installed, &set.uri(), "a", "10.9.0.1").await;
     leads(&installed, "a", &[], "10.9.0.1").await;
-    elected(&installed, &first.pod).await;
+    elected(&installed, &first.place.pod).await;
     if let Some((resource, verb, _)) = missing {
         take_away(&installed, resource, verb).await;
-        let client = installed.client_of(&first.pod).await;
+        let client = installed.client_of(&first.place.pod).await;
         let right = format!("{verb} {resource}");
         eventually("the right is gone", async || {
             let rights = rights(client.clone(), &installed.namespace).await;
@@ -298,7 +298,7 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
         None => {
             // The killed one's pod still said leader.
             leads(&installed, "b", &["a"], "10.9.0.2").await;
-            elected(&installed, &second.pod).await;
+            elected(&installed, &second.place.pod).await;
             for surface in ["label", "event"] {
                 let count = failures(&installed, &second.daemon, surface).await;
                 assert_eq!(count, Some(0.0), "{surface}: {}", second.daemon.logs());
