@@ -301,18 +301,18 @@ impl<W: Watched> Supervisor<W> {
     /// Waits for a hook, no longer than leadership lasts if it is lost meanwhile.
     async fn finish(&mut self, mut hook: Workload, name: &'static str) {
         let ended = loop {
+            // Also what was ordered before it began: a loss has a deadline.
+            let phase = self.orders.borrow().map(|ordered| ordered.phase);
+            if let Some(Phase::Lost { kill_at }) = phase {
+                hook.stop(self.options.stop_signal, kill_at);
+            }
             tokio::select! {
                 biased;
-                changed = self.orders.changed() => {
-                    let ordered = changed.ok().and_then(|()| *self.orders.borrow());
-                    match ordered.map(|ordered| ordered.phase) {
-                        Some(Phase::Run | Phase::Stop) => {}
-                        Some(Phase::Lost { kill_at }) => {
-                            hook.stop(self.options.stop_signal, kill_at);
-                        }
-                        None => hook.kill(),
-                    }
-                }
+                changed = self.orders.changed() => if changed.is_err() {
+                    // Without orders the daemon ends.
+                    hook.kill();
+                    break hook.ended().await;
+                },
                 ended = hook.ended() => break ended,
             }
         };

@@ -135,6 +135,12 @@ async fn a_candidate_whose_command_is_not_run_yet_is_not_asked_whether_it_is_wel
     // It never listens: it is run, found ill, and stopped.
     journal.wait("start", 1).await;
     journal.wait("end", 1).await;
+    eventually("the lease is released", async || {
+        let document = contest.document().await;
+        let history = document.get_array("history").unwrap();
+        !history.is_empty()
+    })
+    .await;
     assert_eq!(contest.last_ended().await.reason, "unhealthy");
     drop(a);
 }
