@@ -37,8 +37,11 @@ pub mod signals;
 pub mod store;
 
 #[cfg(test)]
-#[path = "../tests/lock_sim/sim.rs"]
-mod lock_sim;
-#[cfg(test)]
+#[macro_use]
 #[path = "../tests/sim/sim.rs"]
 mod sim;
+
+// After it: it uses its macros.
+#[cfg(test)]
+#[path = "../tests/lock_sim/sim.rs"]
+mod lock_sim;
