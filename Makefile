@@ -7,7 +7,7 @@ FAST_TESTS := configuration dockerfile docs_match_config http metrics_page modul
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop build check test soak replay model mutants miri bench lint doc clean
+.PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench lint doc clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,14 @@ soak: ## SEEDS=N more simulated runs of ten minutes, and what they hit (FIRST=N:
 replay: ## one simulated run, SEED=N, line by line (MUTATION=Name plants a bug)
 	RUST_BACKTRACE=0 REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
 		$(CARGO) test --lib sim::run::replay -- --exact --nocapture
+
+soak-locks: ## SEEDS=N more simulated runs of contenders for a lock (FIRST=N: from that seed)
+	LOCK_SEEDS=$(or $(SEEDS),100000) LOCK_SEED_FIRST=$(or $(FIRST),4294967296) \
+		$(CARGO) test --lib lock_sim::run::all_invariants -- --nocapture
+
+replay-locks: ## one simulated run of a lock, SEED=N, line by line (MUTATION=Name plants a bug)
+	RUST_BACKTRACE=0 LOCK_REPLAY_SEED=$(SEED) $(if $(MUTATION),LOCK_REPLAY_MUTATION=$(MUTATION)) \
+		$(CARGO) test --lib lock_sim::run::replay -- --exact --nocapture
 
 model: ## all explorations of the model, with their figures (about 10 minutes; ONLY=TEXT for some)
 	$(CARGO) run --quiet -p leasehold-model --bin explore -- "$(ONLY)"

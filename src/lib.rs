@@ -45,8 +45,11 @@ pub mod supervisor;
 pub mod workload;
 
 #[cfg(test)]
-#[path = "../tests/lock_sim/sim.rs"]
-mod lock_sim;
-#[cfg(test)]
+#[macro_use]
 #[path = "../tests/sim/sim.rs"]
 mod sim;
+
+// After it: it uses its macros.
+#[cfg(test)]
+#[path = "../tests/lock_sim/sim.rs"]
+mod lock_sim;

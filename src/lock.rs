@@ -10,6 +10,18 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+#[cfg(test)]
+#[macro_use]
+pub mod mutation;
+
+/// No rule is broken outside of tests.
+#[cfg(not(test))]
+macro_rules! planted {
+    ($name:ident) => {
+        false
+    };
+}
+
 mod contender;
 mod document;
 mod effect;

@@ -2,8 +2,8 @@
 //! absence is noticed. Compiled for unit tests and for the model only; in
 //! every other build `planted!` is the word `false` and this file is not read.
 
-use std::cell::Cell;
-
+/// A list of rules that can be broken, and the switch; the locks have a list
+/// of their own (`src/lock/mutation.rs`).
 macro_rules! mutations {
     ($($(#[$doc:meta])* $name:ident: $rule:literal,)*) => {
         /// A rule that is broken on purpose.
@@ -23,8 +23,38 @@ macro_rules! mutations {
                 }
             }
         }
+
+        thread_local! {
+            static ACTIVE: std::cell::Cell<Option<Mutation>> =
+                const { std::cell::Cell::new(None) };
+        }
+
+        /// Whether this rule is broken in this thread.
+        pub fn is_planted(mutation: Mutation) -> bool {
+            $crate::election::mutation::mark();
+            ACTIVE.get() == Some(mutation)
+        }
+
+        /// The rule that is broken in this thread.
+        pub fn active() -> Option<Mutation> {
+            ACTIVE.get()
+        }
+
+        /// Runs with one rule broken.
+        pub fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
+            struct Reset;
+            impl Drop for Reset {
+                fn drop(&mut self) {
+                    ACTIVE.set(None);
+                }
+            }
+            let _reset = Reset;
+            ACTIVE.set(mutation);
+            run()
+        }
     };
 }
+pub(crate) use mutations;
 
 mutations! {
     /// Authority of an acquisition counts from its reply.
@@ -244,36 +274,13 @@ pub(crate) const TO_COME: &[(&str, &str, &str)] = &[(
     "with supervision",
 )];
 
-thread_local! {
-    static ACTIVE: Cell<Option<Mutation>> = const { Cell::new(None) };
-}
-
 /// Stands in every program in which a rule can be broken, whatever the compiler
 /// makes of the rest. `tests/no_planted_bug_ships.rs` looks for it.
 const MARKER: &str = "leasehold: planted bugs are compiled in";
 
-/// Whether this rule is broken in this thread.
-pub fn is_planted(mutation: Mutation) -> bool {
+/// Keeps the marker in the program.
+pub fn mark() {
     std::hint::black_box(MARKER);
-    ACTIVE.get() == Some(mutation)
-}
-
-/// The rule that is broken in this thread.
-pub fn active() -> Option<Mutation> {
-    ACTIVE.get()
-}
-
-/// Runs with one rule broken.
-pub fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
-    struct Reset;
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            ACTIVE.set(None);
-        }
-    }
-    let _reset = Reset;
-    ACTIVE.set(mutation);
-    run()
 }
 
 /// Whether a rule is broken on purpose.

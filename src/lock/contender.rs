@@ -20,7 +20,7 @@ use super::stake::{Kind, Stake};
 use super::status::{End, Loss, Standing, Status};
 use super::view::View;
 use crate::election::{
-    Authority, BootTime, CallId, JITTER_PERCENT, Randomness, Revision, Session, Token,
+    Authority, BootTime, CallId, Claim, JITTER_PERCENT, Randomness, Revision, Session, Token,
 };
 use hold::Holding;
 use join::Joining;
@@ -158,8 +158,13 @@ impl LockContender {
         };
         // First of all, whatever the input is: at its deadline a claim has
         // ended, and an acknowledgement that waited in a frozen process is late.
-        self.expire(&turn);
-        self.apply(input, &mut turn);
+        if planted!(AcknowledgedAfterDeadline) {
+            self.apply(input, &mut turn);
+            self.expire(&turn);
+        } else {
+            self.expire(&turn);
+            self.apply(input, &mut turn);
+        }
         self.wakeup = self.advance(&mut turn);
         self.check_invariants();
     }
@@ -206,6 +211,16 @@ impl LockContender {
         }
     }
 
+    /// Its claim; new after each join at the tail.
+    pub fn claim(&self) -> Claim {
+        self.stake.claim
+    }
+
+    /// Since when it waits; `None`: it does not.
+    pub fn waits_since(&self) -> Option<BootTime> {
+        matches!(self.state, State::Waiting(_)).then_some(self.since)
+    }
+
     /// The highest token of this lock that was seen, to be remembered.
     pub fn token_highest(&self) -> Token {
         self.view.token_highest
@@ -244,9 +259,11 @@ impl LockContender {
             self.attempt_reply(attempt, outcome, turn);
         } else {
             match &self.state {
-                State::Joining(_) => self.joining_reply(call, outcome, turn),
+                State::Joining(_) if self.is_own(call) => self.joining_reply(call, outcome, turn),
+                State::Joining(_) => self.late_read(outcome, call, turn),
                 State::Leaving(_) => self.leave_reply(call, outcome, turn),
-                State::Waiting(_) | State::Holding(_) | State::Lost(_) | State::Ended(_) => {}
+                State::Waiting(_) => self.late_read(outcome, call, turn),
+                State::Holding(_) | State::Lost(_) | State::Ended(_) => {}
             }
         }
     }
@@ -270,6 +287,10 @@ impl LockContender {
                     self.read_soon(poll);
                 }
                 self.watch_settled();
+            }
+            Hint::Granted if planted!(HintGrants) && self.stake.is_present() => {
+                let token = self.view.token_highest;
+                self.acquired(token, (CallId(self.calls), turn.now), turn.now);
             }
             Hint::Granted => self.hinted = Some(self.calls),
             Hint::Next => self.at_the_head(turn),
@@ -316,7 +337,11 @@ impl LockContender {
 
     /// Notes a write that carries a revision of the claim; its call comes next.
     fn attempt(&mut self, kind: Kind, turn: &mut Turn<'_>) -> Revision {
-        let revision = Revision::random(turn.random);
+        let fresh = Revision::random(turn.random);
+        let revision = match self.stake.mine().last() {
+            Some(last) if planted!(RevisionKept) && kind == Kind::Renew => *last,
+            Some(_) | None => fresh,
+        };
         let call = CallId(self.calls + 1);
         self.stake.send(call, kind, revision, turn.now);
         revision

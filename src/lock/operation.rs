@@ -85,7 +85,8 @@ pub enum Operation {
         claim: Claim,
         /// The new revision.
         revision: Revision,
-        /// Every revision that this claim has sent so far, the newest 32.
+        /// Every revision that this claim has sent so far and that may be
+        /// stored; at most 128.
         mine: Vec<Revision>,
         /// The highest token seen.
         seen: Token,

@@ -9,7 +9,13 @@ use std::time::Duration;
 
 use super::document::{Entry, LockDocument};
 use super::operation::Seen;
-use crate::election::{BootTime, Claim, Declared, Identity, Revision, Token};
+use crate::election::{BootTime, Claim, Declared, Identity, LEASE_DURATION_MAX, Revision, Token};
+
+/// A grantee has this part of the lease duration that it declares, or the
+/// operation time-out of whoever watches it if that is longer; at the defaults
+/// they are the same. A contender that polls at its own pace would else be swept
+/// by one of shorter durations before it can know that it was granted.
+const GRANT_SHARE: u32 = 8;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,9 +95,7 @@ impl Sightings {
             }
             let mut sighting = Sighting::of(entry, state, now);
             match before.remove(&entry.claim) {
-                Some(known)
-                    if (known.revision, known.state) == (sighting.revision, sighting.state) =>
-                {
+                Some(known) if sighting.continues(&known) => {
                     sighting.since = known.since;
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -155,10 +159,23 @@ impl Sighting {
         }
     }
 
+    /// Whether it is as it was.
+    fn continues(&self, known: &Self) -> bool {
+        let revision = known.revision == self.revision || planted!(SightingKept);
+        let state = known.state == self.state || planted!(GrantKeepsSighting);
+        revision && state
+    }
+
     /// When it is dead, if it stays as it is.
     fn dead_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
-            EntryState::Granted => patience.claim_time,
+            EntryState::Granted if planted!(GrantSweptAtOnce) => Duration::ZERO,
+            EntryState::Granted if planted!(GrantNeverSwept) => LEASE_DURATION_MAX,
+            EntryState::Waiting if planted!(WaitersNotSwept) => LEASE_DURATION_MAX,
+            EntryState::Held if planted!(DeclaredIgnored) => patience.claim_time,
+            EntryState::Granted => patience
+                .claim_time
+                .max(self.lease_duration.duration() / GRANT_SHARE),
             EntryState::Waiting | EntryState::Held => self.lease_duration.duration(),
         };
         self.since + wait + patience.stagger

@@ -6,11 +6,14 @@
 use super::operation::Writer;
 use crate::election::{BootTime, CallId, Claim, Randomness, Revision};
 
-/// Revisions that are kept for the filter, the newest. A claim sends one in
-/// `operation_timeout` and a retry at the fastest while none is answered: at
-/// the defaults 32 span two minutes, and whoever is silent for a lease duration
-/// is swept. A forgotten one can cost the place and never doubles it.
-const MINE_MAX: usize = 32;
+/// Revisions that are kept for the filter, 2 kB of it. A waiter sends one in
+/// `operation_timeout` and a retry while none is answered: at the defaults 128
+/// span eight minutes without a majority, at a lease duration of 4 s a minute
+/// and a half. A forgotten one can cost the place and never doubles it.
+const MINE_MAX: usize = 128;
+/// Of these the oldest: when a store that lost its majority goes on, of all
+/// joins that wait there the first one lands, and the others do not match.
+const OLDEST_KEPT: usize = 8;
 
 /// A claim, from its join on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +24,8 @@ pub(super) struct Stake {
     /// How many calls had been sent when it was first known to be in the
     /// document: the reply to a later one proves it absent.
     present: Option<u64>,
-    /// A join whose fate is open has been forgotten.
-    join_forgotten: bool,
+    /// Writes have been forgotten whose revision may be stored.
+    pub(super) forgotten: bool,
 }
 
 /// A write that carried a revision.
@@ -60,7 +63,7 @@ impl Stake {
             claim: Claim::random(random),
             attempts: Vec::new(),
             present: None,
-            join_forgotten: false,
+            forgotten: false,
         }
     }
 
@@ -77,7 +80,7 @@ impl Stake {
     /// Whether an entry of this claim may be in the document, now or later.
     pub(super) fn may_be_stored(&self) -> bool {
         let open = |a: &Attempt| a.kind == Kind::Join && a.fate != Fate::Rejected;
-        self.present.is_some() || self.join_forgotten || self.attempts.iter().any(open)
+        self.present.is_some() || self.forgotten || self.attempts.iter().any(open)
     }
 
     /// Whether it is known to be in the document.
@@ -92,14 +95,15 @@ impl Stake {
 
     /// Whether the reply to this call proves it absent if it does not show it.
     pub(super) fn proves_absent(&self, call: CallId) -> bool {
-        self.present.is_some_and(|calls| call.0 > calls)
+        let any = planted!(OldReplyProvesAbsence);
+        self.present.is_some_and(|calls| call.0 > calls || any)
     }
 
     /// Notes a write that is sent now.
     pub(super) fn send(&mut self, call: CallId, kind: Kind, revision: Revision, now: BootTime) {
         if self.attempts.len() == MINE_MAX {
-            let forgotten = self.attempts.remove(0);
-            self.join_forgotten |= forgotten.kind == Kind::Join;
+            self.attempts.remove(OLDEST_KEPT);
+            self.forgotten = true;
         }
         self.attempts.push(Attempt {
             call,
@@ -131,17 +135,9 @@ impl Stake {
         self.attempts.last().is_some_and(|a| a.call == call)
     }
 
-    /// This write was acknowledged with its revision in the document: what
-    /// was sent before it can match no more.
-    pub(super) fn acknowledged(&mut self, call: CallId) {
-        if let Some(index) = self.attempts.iter().position(|a| a.call == call) {
-            self.attempts.drain(..index);
-            self.attempts[0].fate = Fate::Open;
-        }
-    }
-
-    /// The fate of this write is not known.
-    pub(super) fn unknown(&mut self, call: CallId) {
+    /// This write was applied, or its fate is not known. What was sent before
+    /// it is kept: an entry that was swept comes back by a join that lands late.
+    pub(super) fn open(&mut self, call: CallId) {
         self.settle(call, Fate::Open);
     }
 

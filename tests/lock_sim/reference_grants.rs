@@ -312,7 +312,7 @@ fn a_sweep_takes_what_is_unchanged_and_confirms_its_writer() {
     let mut stored = before.clone();
     let performed = perform(&mut stored, &sweep(&[(1, 5), (3, 5)], Some(4)));
     assert_eq!(
-        (performed.outcome, &stored == &before),
+        (performed.outcome, stored == before),
         (Outcome::Rejected, true)
     );
 

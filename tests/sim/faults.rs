@@ -4,6 +4,7 @@
 use super::dice::Dice;
 use super::{MS, SECOND};
 
+/// A list of faults, and sets of them; the simulation of locks has its own list.
 macro_rules! faults {
     ($($(#[doc = $words:literal])* $name:ident,)*) => {
         /// One kind of trouble.
@@ -23,6 +24,32 @@ macro_rules! faults {
 
         impl Fault {
             pub(super) const ALL: &[Self] = &[$(Self::$name,)*];
+        }
+
+        /// A set of faults.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) struct Faults(u64);
+
+        impl Faults {
+            pub(super) const NONE: Self = Self(0);
+
+            pub(super) fn has(self, fault: Fault) -> bool {
+                self.0 & (1 << fault as u64) != 0
+            }
+
+            pub(super) fn with(self, fault: Fault) -> Self {
+                Self(self.0 | (1 << fault as u64))
+            }
+
+            #[allow(dead_code)] // Only where failing runs are made smaller.
+            pub(super) fn without(self, fault: Fault) -> Self {
+                Self(self.0 & !(1 << fault as u64))
+            }
+
+            pub(super) fn list(self) -> Vec<Fault> {
+                let has = |f: &&Fault| self.has(**f);
+                Fault::ALL.iter().filter(has).copied().collect()
+            }
         }
     };
 }
@@ -121,13 +148,7 @@ faults! {
     Unhealthy,
 }
 
-/// A set of faults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Faults(u64);
-
 impl Faults {
-    pub(super) const NONE: Self = Self(0);
-
     /// Two thirds of them, those that damage the store or fork a machine more
     /// rarely: they excuse more, and hide what happens without them.
     pub(super) fn drawn(dice: &mut Dice) -> Self {
@@ -145,23 +166,6 @@ impl Faults {
             }
         }
         faults
-    }
-
-    pub(super) fn has(self, fault: Fault) -> bool {
-        self.0 & (1 << fault as u64) != 0
-    }
-
-    pub(super) fn with(self, fault: Fault) -> Self {
-        Self(self.0 | (1 << fault as u64))
-    }
-
-    pub(super) fn without(self, fault: Fault) -> Self {
-        Self(self.0 & !(1 << fault as u64))
-    }
-
-    pub(super) fn list(self) -> Vec<Fault> {
-        let has = |f: &&Fault| self.has(**f);
-        Fault::ALL.iter().filter(has).copied().collect()
     }
 }
 

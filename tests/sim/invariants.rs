@@ -23,13 +23,13 @@ pub(super) mod wall_clocks_decide_nothing;
 
 /// What was broken, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Violation {
+pub(crate) struct Violation {
     /// As `I1` in `docs/protocol.md`, or a name.
-    pub(super) invariant: &'static str,
-    pub(super) evidence: String,
+    pub(crate) invariant: &'static str,
+    pub(crate) evidence: String,
 }
 
-pub(super) fn violation(invariant: &'static str, evidence: String) -> Option<Violation> {
+pub(crate) fn violation(invariant: &'static str, evidence: String) -> Option<Violation> {
     Some(Violation {
         invariant,
         evidence,

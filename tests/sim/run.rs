@@ -175,7 +175,7 @@ impl fmt::Display for Walked {
     }
 }
 
-fn thread_cpu() -> Duration {
+pub(crate) fn thread_cpu() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     spent.try_into().unwrap_or_default()
 }
@@ -234,11 +234,11 @@ pub(super) fn unsteady(setup: &Setup, decisions: (u64, u64)) -> Option<Violation
 }
 
 /// Past the harness, which shows what a test prints only when it fails.
-fn tell(text: &impl fmt::Display) {
+pub(crate) fn tell(text: &impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-fn number(name: &str) -> Option<u64> {
+pub(crate) fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(
         text.parse()

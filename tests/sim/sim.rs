@@ -9,22 +9,24 @@ mod audit;
 mod check;
 mod cluster;
 mod coverage;
-mod dice;
+pub(crate) mod dice;
 mod disturb;
 mod excuses;
+#[macro_use]
 mod faults;
 mod files;
 mod happen;
-mod invariants;
+pub(crate) mod invariants;
 mod ledger;
 mod minimal;
 mod network;
 mod observer;
 mod planted_bugs;
+pub(crate) mod planted_table;
 mod process;
 mod replica_set;
 mod report;
-mod run;
+pub(crate) mod run;
 mod turn;
 
 /// A millisecond in true nanoseconds.

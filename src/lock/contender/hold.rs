@@ -4,7 +4,7 @@
 //! before that write was sent (I2).
 
 use super::{Effect, LockContender, State, Turn, earliest};
-use crate::election::{Authority, BootTime, Timings, Token};
+use crate::election::{Authority, BootTime, CallId, Timings, Token};
 use crate::lock::document::{Found, LockDocument};
 use crate::lock::operation::Outcome;
 use crate::lock::stake::{Attempt, Kind};
@@ -19,7 +19,9 @@ pub(super) const IN_FLIGHT_MAX: usize = 2;
 #[derive(Debug, Clone)]
 pub(super) struct Holding {
     pub(super) token: Token,
-    /// When the last acknowledged write was sent.
+    /// The last acknowledged write: what was sent before it means nothing any more.
+    newest: CallId,
+    /// When it was sent.
     renewed_at: BootTime,
     due: BootTime,
     /// Renew as soon as may be, also beside an attempt that hangs.
@@ -36,11 +38,13 @@ impl Holding {
 }
 
 impl LockContender {
-    /// A write that was sent at `sent` is acknowledged with this token.
-    pub(super) fn acquired(&mut self, token: Token, sent: BootTime, now: BootTime) {
+    /// A write, and when it was sent, is acknowledged with this token.
+    pub(super) fn acquired(&mut self, token: Token, by: (CallId, BootTime), now: BootTime) {
         let timings = self.options.timings;
+        let (newest, sent) = by;
         let holding = Holding {
             token,
+            newest,
             renewed_at: sent,
             due: sent + timings.renew_interval(),
             hurry: false,
@@ -84,13 +88,20 @@ impl LockContender {
     ) {
         let retry_at = turn.now + turn.jittered(self.options.timings.retry_interval());
         let call = attempt.call;
+        let State::Holding(Holding { newest, .. }) = self.state else {
+            return;
+        };
         match outcome {
+            Outcome::Applied(_) if call < newest => self.stake.open(call),
             Outcome::Applied(Found::Lock(lock)) => self.held_as_shown(attempt, &lock, turn.now),
             Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
                 self.lose(Loss::Rejected, turn.now);
             }
             // The late rejection of a write that a later one overtook means nothing.
-            Outcome::Rejected if attempt.kind == Kind::Renew && self.stake.is_newest(call) => {
+            Outcome::Rejected
+                if attempt.kind == Kind::Renew
+                    && (self.stake.is_newest(call) || planted!(OvertakenRejectionObeyed)) =>
+            {
                 self.lose(Loss::Rejected, turn.now);
             }
             Outcome::Rejected => self.stake.rejected(call),
@@ -99,7 +110,11 @@ impl LockContender {
                 self.renew_at(retry_at);
             }
             Outcome::Unknown => {
-                self.stake.unknown(call);
+                self.stake.open(call);
+                if let (true, State::Holding(holding)) = (planted!(UnknownExtends), &mut self.state)
+                {
+                    holding.renewed_at = attempt.sent;
+                }
                 self.renew_at(retry_at);
             }
         }
@@ -114,15 +129,22 @@ impl LockContender {
         let Place::Holder(entry) = Place::of(self.stake.claim, lock) else {
             return self.lose(Loss::Rejected, now);
         };
-        if entry.token != Some(holding.token) || lock.token < holding.token {
+        if lock.token < holding.token {
             return self.lose(Loss::StoreWentBack, now);
         }
-        if entry.revision == attempt.revision {
-            holding.renewed_at = holding.renewed_at.max(attempt.sent);
-            self.stake.acknowledged(attempt.call);
-        } else {
-            self.stake.unknown(attempt.call);
+        if entry.token != Some(holding.token) {
+            return self.lose(Loss::Rejected, now);
         }
+        if entry.revision == attempt.revision {
+            let from = if planted!(RenewalFromReply) {
+                now
+            } else {
+                attempt.sent
+            };
+            holding.renewed_at = holding.renewed_at.max(from);
+            holding.newest = attempt.call;
+        }
+        self.stake.open(attempt.call);
     }
 
     fn renew_at(&mut self, at: BootTime) {
@@ -136,6 +158,9 @@ impl LockContender {
         if let State::Holding(holding) = &self.state
             && holding.authority(&self.options.timings).valid_until <= turn.now
         {
+            if planted!(RenewedAfterDeadline) {
+                return self.wait_again(turn.now);
+            }
             self.lose(Loss::Deadline, turn.now);
         }
     }
@@ -145,5 +170,8 @@ impl LockContender {
     fn lose(&mut self, loss: Loss, now: BootTime) {
         self.effects.push_back(Effect::Lost(loss));
         self.enter(State::Lost(loss), now);
+        if planted!(LeaveBeforeWork) {
+            self.give_up(now);
+        }
     }
 }

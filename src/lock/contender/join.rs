@@ -126,6 +126,14 @@ impl LockContender {
         }
     }
 
+    /// Nobody knows what became of a join: it is repeated once a read did not
+    /// show it, so that a store that does not answer leaves few of them open.
+    pub(super) fn join_unanswered(&mut self) {
+        if matches!(self.state, State::Joining(_)) {
+            self.fall_behind(self.retry_at);
+        }
+    }
+
     /// A read showed no document.
     pub(super) fn create_next(&mut self, now: BootTime) {
         self.next(Next::Create, now);
@@ -135,6 +143,19 @@ impl LockContender {
         if let State::Joining(joining) = &mut self.state {
             (joining.next, joining.at) = (next, at);
         }
+    }
+
+    /// Whether this is a create or a sweep under way.
+    pub(super) fn is_own(&self, call: CallId) -> bool {
+        let creates = match &self.state {
+            State::Joining(joining) => joining.creating == Some(call),
+            State::Waiting(_)
+            | State::Holding(_)
+            | State::Lost(_)
+            | State::Leaving(_)
+            | State::Ended(_) => false,
+        };
+        creates || self.is_sweeping(call)
     }
 
     /// What else is sent without a claim came back: a create, or a sweep by

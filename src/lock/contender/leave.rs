@@ -25,8 +25,14 @@ impl LockContender {
     /// Leaves, whatever it was doing.
     pub(super) fn give_up(&mut self, now: BootTime) {
         match &self.state {
+            State::Joining(_) | State::Waiting(_) if planted!(NoLeaveAtGivingUp) => {
+                self.end(End::GaveUp, now);
+            }
             State::Joining(_) | State::Waiting(_) => self.finish(End::GaveUp, now),
             State::Holding(_) => self.finish(End::Released, now),
+            State::Lost(Loss::Deadline) if planted!(NoLeaveAfterLoss) => {
+                self.end(End::Lost(Loss::Deadline), now);
+            }
             State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), now),
             // The entry is gone, or a forked machine's twin renews it and
             // would be dethroned while it holds.
@@ -108,6 +114,10 @@ impl LockContender {
             // What was sent before the first leave tells nothing of the entry.
             _ if call.0 <= leaving.after => {}
             Outcome::Applied(_) | Outcome::Rejected => {
+                let end = leaving.end.clone();
+                self.end(end, turn.now);
+            }
+            Outcome::Unknown if planted!(LeaveNotRepeated) => {
                 let end = leaving.end.clone();
                 self.end(end, turn.now);
             }

@@ -30,6 +30,17 @@ pub(super) enum Proof {
     Newest,
 }
 
+impl Proof {
+    /// Whether an entry that it does not show is gone.
+    fn is_believed(self) -> bool {
+        match self {
+            Self::Newest => true,
+            Self::Plain if planted!(OldReplyProvesAbsence) => true,
+            Self::Plain => planted!(PlainReadProvesAbsence),
+        }
+    }
+}
+
 impl LockContender {
     pub(super) fn read_soon(&mut self, at: BootTime) {
         self.read_due = Some(self.read_due.map_or(at, |due| due.min(at)));
@@ -122,6 +133,22 @@ impl LockContender {
         }
     }
 
+    /// A read that another one replaced: what it shows is news all the same,
+    /// but nothing is decided by it.
+    pub(super) fn late_read(&mut self, outcome: Outcome, call: CallId, turn: &mut Turn<'_>) {
+        let Outcome::Applied(Found::Lock(lock)) = outcome else {
+            return;
+        };
+        if Place::of(self.stake.claim, &lock) != Place::Absent {
+            self.shown(call, lock, Proof::Plain, turn);
+        } else if !self.stake.is_present()
+            && self.view.is_news(call)
+            && lock.token >= self.view.token
+        {
+            self.take(call, lock, turn);
+        }
+    }
+
     /// Believes what a linearizable read said; else asks for one.
     pub(super) fn doubt_or(
         &mut self,
@@ -150,7 +177,7 @@ impl LockContender {
             State::Holding(_) => self.holding_reply(attempt, outcome, turn),
             // The claim has ended: its writes mean nothing any more.
             State::Lost(_) | State::Leaving(_) | State::Ended(_) => match outcome {
-                Outcome::Applied(_) | Outcome::Unknown => self.stake.unknown(attempt.call),
+                Outcome::Applied(_) | Outcome::Unknown => self.stake.open(attempt.call),
                 Outcome::Rejected => self.stake.rejected(attempt.call),
                 Outcome::Failed => self.stake.failed(attempt.call),
             },
@@ -165,7 +192,7 @@ impl LockContender {
                 self.written(attempt, lock, turn);
             }
             Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
-                self.stake.unknown(call);
+                self.stake.open(call);
                 self.fall_behind(turn.now);
             }
             Outcome::Rejected => {
@@ -176,6 +203,7 @@ impl LockContender {
                     Kind::Join => self.join_refused(turn.now),
                     Kind::Sweep => self.fall_behind(turn.now),
                     // A later renewal may have overtaken it: that one will tell.
+                    Kind::Renew if planted!(RejectionRepeated) => self.retry_later(turn),
                     Kind::Renew if !newest => {}
                     Kind::Renew => {
                         self.suspicious = true;
@@ -190,9 +218,23 @@ impl LockContender {
                 self.retry_later(turn);
             }
             Outcome::Unknown => {
-                self.stake.unknown(call);
+                if planted!(UnknownAsFailed) {
+                    self.stake.failed(call);
+                }
+                if planted!(JoinedAnew) && attempt.kind == Kind::Join {
+                    return self.join_anew(turn.now, turn);
+                }
+                if planted!(UnknownGrants) {
+                    let token = self.view.token_highest;
+                    self.stake.seen_present(self.calls);
+                    return self.acquired(token, (call, attempt.sent), turn.now);
+                }
+                self.stake.open(call);
                 self.sweep_over(call);
                 self.retry_later(turn);
+                if attempt.kind == Kind::Join {
+                    self.join_unanswered();
+                }
             }
         }
     }
@@ -211,29 +253,39 @@ impl LockContender {
         let place = Place::of(self.stake.claim, &lock);
         // Its own: the revision that this very write carried.
         let own = place.entry().filter(|e| e.revision == attempt.revision);
+        let sent = if planted!(AcquisitionFromReply) {
+            turn.now
+        } else {
+            attempt.sent
+        };
         match (place, own.map(|entry| entry.token)) {
-            (Place::Holder(_), Some(Some(token)))
-                if attempt.sent + timings.renew_deadline() > turn.now =>
-            {
+            (Place::Holder(_), Some(Some(token))) if sent + timings.renew_deadline() > turn.now => {
                 self.stake.seen_present(self.calls);
-                self.stake.acknowledged(call);
+                self.stake.open(call);
                 if self.view.is_news(call) {
                     self.take(call, lock, turn);
                 }
-                self.acquired(token, attempt.sent, turn.now);
+                self.acquired(token, (call, sent), turn.now);
+            }
+            (Place::Holder(_), Some(Some(token))) if planted!(LateReplyGrants) => {
+                self.stake.seen_present(self.calls);
+                self.acquired(token, (call, turn.now), turn.now);
             }
             (Place::Holder(_), Some(None)) => {
                 self.stake.seen_present(self.calls);
-                self.stake.acknowledged(call);
+                self.stake.open(call);
                 self.notice(Notice::TokensExhausted);
                 self.finish(End::TokensExhausted, turn.now);
             }
             (_, own) => {
+                self.stake.open(call);
                 if own.is_some() {
                     self.stake.seen_present(self.calls);
-                    self.stake.acknowledged(call);
-                } else {
-                    self.stake.unknown(call);
+                    if !self.view.is_news(call) {
+                        // It landed after what was shown since: where it
+                        // stands now, a read tells.
+                        return self.fall_behind(turn.now);
+                    }
                 }
                 self.shown(call, lock, Proof::Newest, turn);
             }
@@ -257,7 +309,7 @@ impl LockContender {
         }
         let place = Place::of(self.stake.claim, &lock);
         match place.entry() {
-            None if self.stake.proves_absent(call) && proof == Proof::Newest => {
+            None if self.stake.proves_absent(call) && proof.is_believed() => {
                 self.take(call, lock, turn);
                 return self.place_lost(turn);
             }
@@ -273,6 +325,16 @@ impl LockContender {
             }
             Some(_) => self.stake.seen_present(self.calls),
             None => {}
+        }
+        if let Place::Holder(entry) = place {
+            let counts = match entry.token {
+                None => planted!(GrantCountsAsHeld),
+                Some(_) => planted!(FoundCountsAsHeld),
+            };
+            if counts {
+                let token = entry.token.unwrap_or(lock.token);
+                return self.acquired(token, (call, turn.now), turn.now);
+            }
         }
         let placed = match place {
             Place::Absent => None,
@@ -302,6 +364,10 @@ impl LockContender {
     /// Somebody else renews my entry. It is left to him: a leave would
     /// dethrone him while he holds.
     fn duplicated(&mut self, turn: &mut Turn<'_>) {
+        // After many attempts without an answer it may be one of those.
+        if self.stake.forgotten {
+            return self.place_lost(turn);
+        }
         let session = self.session;
         self.notice(Notice::Duplicate { session });
         self.session = Session::random(turn.random);
@@ -317,7 +383,11 @@ impl LockContender {
 
     /// Joins with a new claim, not before `at`.
     fn join_anew(&mut self, at: BootTime, turn: &mut Turn<'_>) {
+        let before = self.stake.claim;
         self.stake = Stake::new(turn.random);
+        if planted!(ClaimReused) {
+            self.stake.claim = before;
+        }
         self.sweeping = None;
         self.read_nothing();
         self.enter(State::Joining(super::Joining::at(at)), turn.now);

@@ -91,6 +91,18 @@ impl LockContender {
         turn.shortened(pace.min(timings.lease_duration() / 3))
     }
 
+    /// A claim that reached its deadline, as if it had only been granted.
+    pub(super) fn wait_again(&mut self, now: BootTime) {
+        let waiting = Waiting {
+            position: 0,
+            granted: true,
+            renew_due: now,
+            hurry: false,
+        };
+        self.enter(State::Waiting(waiting), now);
+        self.read_soon(now);
+    }
+
     /// The stream said that nobody waits before this claim.
     pub(super) fn at_the_head(&mut self, turn: &mut Turn<'_>) {
         if let State::Waiting(waiting) = &mut self.state {
@@ -128,6 +140,9 @@ impl LockContender {
             return;
         };
         let granted = waiting.granted || hinted;
+        if planted!(PlaceNotKept) && !granted {
+            waiting.renew_due = turn.now + renew;
+        }
         let beside = waiting.hurry && granted && in_flight < IN_FLIGHT_MAX;
         let free = in_flight == 0 && self.sweeping.is_none();
         if self.behind || self.retry_at > turn.now || !(free || beside) {

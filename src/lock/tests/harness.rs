@@ -252,10 +252,12 @@ impl Scene {
     }
 
     pub(super) fn notices(&self, one: usize) -> Vec<&Notice> {
-        let notice = |effect| match effect {
-            &Effect::Notice(ref notice) => Some(notice),
-            _ => None,
-        };
+        fn notice(effect: &Effect) -> Option<&Notice> {
+            match effect {
+                Effect::Notice(notice) => Some(notice),
+                _ => None,
+            }
+        }
         self.ones[one].asked.iter().filter_map(notice).collect()
     }
 

@@ -1,0 +1,112 @@
+//! What is not known, or known late, gives nothing.
+
+use super::harness::{Scene, millis, options, seconds};
+use crate::lock::{Hint, Input, Operation, Outcome, Standing, Want};
+
+fn joined(operation: &Operation) -> &crate::lock::Joining {
+    match operation {
+        Operation::Join { entry, .. } => entry,
+        other => panic!("{other:?} is no join"),
+    }
+}
+
+#[test]
+fn an_unknown_join_is_looked_for_and_then_repeated_with_its_claim() {
+    let mut scene = Scene::empty();
+    let a = scene.enter(options("a", Want::Exclusive));
+    let first = scene.answer(a, Outcome::Unknown);
+    assert_eq!(scene.token(a), None);
+    scene.pass(seconds(2));
+    assert_eq!(scene.ones[a].sent, ["join", "read", "join"]);
+    let again = &scene.document().holders[0];
+    assert_eq!(again.claim, joined(&first).claim);
+    assert_ne!(again.revision, joined(&first).revision);
+    assert_eq!(scene.token(a), Some(1));
+}
+
+#[test]
+fn a_join_that_landed_unseen_is_renewed_and_leads_from_that() {
+    let mut scene = Scene::empty();
+    let a = scene.enter(options("a", Want::Exclusive));
+    let (call, join) = scene.take(a);
+    scene.land(a, &join);
+    scene.reply(a, call, Outcome::Unknown);
+    let sent = scene.now;
+    scene.pass(seconds(2));
+    assert_eq!(scene.ones[a].sent, ["join", "read", "renew"]);
+    let until = scene.valid_until(a).expect("it holds");
+    assert!(
+        until > sent + seconds(18),
+        "from the renewal, not from the join"
+    );
+}
+
+#[test]
+fn a_late_answer_counts_from_when_it_was_sent_and_not_after_its_deadline() {
+    for (late, holds) in [(seconds(17), true), (seconds(18), false)] {
+        let mut scene = Scene::empty();
+        let a = scene.enter(options("a", Want::Exclusive));
+        let sent = scene.now;
+        let (call, join) = scene.take(a);
+        scene.reply(a, call, Outcome::Unknown);
+        let outcome = scene.land(a, &join);
+        scene.now = sent + late;
+        scene.reply(a, call, outcome);
+        assert_eq!(scene.valid_until(a), holds.then_some(sent + seconds(18)));
+    }
+}
+
+#[test]
+fn a_hint_makes_a_grantee_confirm_and_grants_nothing() {
+    let mut scene = Scene::empty();
+    let [a, b] = ["a", "b"].map(|name| scene.come(name, Want::Exclusive));
+    scene.input(b, Input::Hint(Hint::Granted));
+    assert_eq!(scene.token(b), None);
+    scene.settle();
+    assert_eq!(
+        scene.ones[b].sent,
+        ["join", "renew"],
+        "once: it was a false one"
+    );
+    assert_eq!((scene.token(a), scene.token(b)), (Some(1), None));
+}
+
+#[test]
+fn a_grant_that_only_a_read_shows_is_confirmed() {
+    let mut scene = Scene::empty();
+    scene.streams = false;
+    let [a, b] = ["a", "b"].map(|name| scene.come(name, Want::Exclusive));
+    scene.input(a, Input::Release);
+    scene.settle();
+    assert_eq!(scene.document().holders[0].token, None);
+    scene.pass(millis(1_300));
+    assert_eq!(scene.token(b), Some(2));
+    assert_eq!(scene.ones[b].sent, ["join", "read", "renew"]);
+}
+
+#[test]
+fn an_unknown_renewal_extends_nothing_and_is_repeated() {
+    let mut scene = Scene::empty();
+    let a = scene.come("a", Want::Exclusive);
+    let until = scene.valid_until(a);
+    scene.now = scene.now + seconds(3);
+    scene.input(a, Input::Tick);
+    scene.answer(a, Outcome::Unknown);
+    assert_eq!(scene.valid_until(a), until);
+    scene.pass(seconds(2));
+    assert!(scene.valid_until(a) > until);
+}
+
+#[test]
+fn at_its_deadline_a_lock_is_lost_whatever_comes_then() {
+    let mut scene = Scene::empty();
+    let a = scene.come("a", Want::Exclusive);
+    scene.now = scene.now + seconds(3);
+    scene.input(a, Input::Tick);
+    let (call, renew) = scene.take(a);
+    let outcome = scene.land(a, &renew);
+    scene.now = scene.now + seconds(16);
+    scene.reply(a, call, outcome);
+    assert!(matches!(scene.standing(a), Standing::Lost(_)));
+    assert_eq!(scene.token(a), None);
+}

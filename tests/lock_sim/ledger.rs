@@ -1,0 +1,333 @@
+//! What one process sent and was told, written down beside its state machine:
+//! by it is judged what it does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::invariants::{authority_from_acknowledged_writes as authority_rule, own_writes, sweeps};
+use crate::election::{Authority, BootTime, CallId, Claim, Declared, Revision, Token};
+use crate::lock::{Found, Input, LockDocument, Operation, Options, Outcome, Standing, Status};
+use crate::sim::invariants::Violation;
+
+/// A call that it sent.
+pub(super) struct Sent {
+    pub(super) operation: Operation,
+    at: BootTime,
+}
+
+/// What the process does while it sends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doing {
+    /// It has authority.
+    pub(super) holds: bool,
+    /// Something runs under its claim.
+    pub(super) works: bool,
+}
+
+/// An entry of another, as replies showed it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    pub(super) revision: Revision,
+    pub(super) holds: bool,
+    pub(super) confirmed: bool,
+    pub(super) lease_duration: Declared,
+    pub(super) since: BootTime,
+}
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    sent: BTreeMap<u64, Sent>,
+    /// The newest call whose document was shown.
+    newest: u64,
+    /// The highest token that was shown.
+    token: Token,
+    shown: BTreeMap<Claim, Shown>,
+    /// Claims of its own that any reply showed.
+    seen: BTreeSet<Claim>,
+    /// Those that a reply showed which was news.
+    present: BTreeSet<Claim>,
+    /// Claims of its own that ended.
+    ended: BTreeSet<Claim>,
+    /// How long acknowledged writes give authority, and to which claim.
+    backed: BTreeMap<Claim, BootTime>,
+    /// Its newest write was rejected: a read has to be answered first.
+    must_read: Option<u64>,
+    newest_write: u64,
+    /// Joins whose fate is open.
+    open_joins: BTreeMap<u64, Claim>,
+    /// Joins that were acknowledged.
+    acknowledged_joins: BTreeSet<Revision>,
+    left: Option<(BootTime, bool)>,
+    renew_deadline: Duration,
+}
+
+/// The revision that a write would leave in its sender's entry.
+fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
+    match operation {
+        Operation::Join { entry, .. } => Some((entry.claim, entry.revision)),
+        Operation::Renew {
+            claim, revision, ..
+        } => Some((*claim, *revision)),
+        Operation::Sweep { me, .. } => me.map(|me| (me.claim, me.revision)),
+        Operation::Create { .. }
+        | Operation::Leave { .. }
+        | Operation::Break { .. }
+        | Operation::Read { .. } => None,
+    }
+}
+
+impl Ledger {
+    /// An input comes to the process, which stands so.
+    pub(super) fn before(&mut self, now: BootTime, input: &Input, status: &Status) {
+        if let Standing::Held(authority) = &status.standing
+            && authority.valid_until <= now
+        {
+            self.ended.insert(status.claim);
+        }
+        if let Input::Reply { call, outcome } = input {
+            self.told(*call, outcome, status.claim, now);
+        }
+    }
+
+    fn told(&mut self, call: CallId, outcome: &Outcome, claim: Claim, now: BootTime) {
+        let Some(sent) = self.sent.get(&call.0) else {
+            return;
+        };
+        let operation = sent.operation.clone();
+        let sent_at = sent.at;
+        match outcome {
+            Outcome::Applied(found) => {
+                self.open_joins.remove(&call.0);
+                if matches!(operation, Operation::Read { .. })
+                    && self.must_read.is_some_and(|at| call.0 > at)
+                {
+                    self.must_read = None;
+                }
+                if let Operation::Join { entry, .. } = &operation {
+                    self.acknowledged_joins.insert(entry.revision);
+                }
+                if let Found::Lock(lock) = found {
+                    self.credit(&operation, sent_at, lock);
+                    self.see(call, lock, claim, now);
+                }
+            }
+            Outcome::Rejected => {
+                self.open_joins.remove(&call.0);
+                // That a join of a claim which is there does not match says nothing new.
+                let reads = match &operation {
+                    Operation::Join { entry, .. } => !self.present.contains(&entry.claim),
+                    Operation::Renew { .. } | Operation::Sweep { .. } => true,
+                    Operation::Create { .. }
+                    | Operation::Leave { .. }
+                    | Operation::Break { .. }
+                    | Operation::Read { .. } => false,
+                };
+                let mine = revision_of(&operation).is_some_and(|(of, _)| of == claim);
+                if reads && mine && call.0 == self.newest_write {
+                    self.must_read = Some(call.0);
+                }
+            }
+            Outcome::Failed => {
+                self.open_joins.remove(&call.0);
+            }
+            Outcome::Unknown => {}
+        }
+        if let (Operation::Leave { .. }, Some((_, resolved))) = (&operation, &mut self.left) {
+            *resolved |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
+        }
+    }
+
+    /// An acknowledged write gives authority if it left its own revision, with a token.
+    fn credit(&mut self, operation: &Operation, sent: BootTime, lock: &LockDocument) {
+        let Some((claim, revision)) = revision_of(operation) else {
+            return;
+        };
+        let mut holders = lock.holders.iter();
+        let confirmed =
+            holders.any(|e| (e.claim, e.revision) == (claim, revision) && e.token.is_some());
+        if confirmed && !self.ended.contains(&claim) {
+            let until = sent + self.renew_deadline;
+            let backed = self.backed.entry(claim).or_insert(until);
+            *backed = until.max(*backed);
+        }
+    }
+
+    fn see(&mut self, call: CallId, lock: &LockDocument, claim: Claim, now: BootTime) {
+        let own: BTreeSet<Claim> = self
+            .sent
+            .values()
+            .filter_map(|s| revision_of(&s.operation))
+            .map(|(claim, _)| claim)
+            .collect();
+        let sent = self.sent.get(&call.0);
+        let writes = sent.is_some_and(|s| revision_of(&s.operation).is_some());
+        let holders = lock.holders.iter().map(|entry| (entry, true));
+        let all = holders.chain(lock.queue.iter().map(|entry| (entry, false)));
+        let mut shown = BTreeMap::new();
+        for (entry, holds) in all {
+            // What an old reply shows of a claim may be gone since.
+            if own.contains(&entry.claim) {
+                self.seen.insert(entry.claim);
+            }
+            let told = call.0 > self.newest || writes;
+            if told && own.contains(&entry.claim) {
+                self.present.insert(entry.claim);
+            }
+            let mut sight = Shown {
+                revision: entry.revision,
+                holds,
+                confirmed: entry.token.is_some(),
+                lease_duration: entry.lease_duration,
+                since: now,
+            };
+            if let Some(before) = self.shown.get(&entry.claim)
+                && (before.revision, before.holds, before.confirmed)
+                    == (sight.revision, sight.holds, sight.confirmed)
+            {
+                sight.since = before.since;
+            }
+            shown.insert(entry.claim, sight);
+        }
+        // A reply that does not show the own claim, although it was there, is
+        // doubted and not taken.
+        let plain = matches!(
+            self.sent.get(&call.0).map(|s| &s.operation),
+            Some(Operation::Read { confirm: false })
+        );
+        let gone = self.present.contains(&claim) && !shown.contains_key(&claim);
+        let doubted = plain && (gone || lock.token < self.token);
+        self.token = self.token.max(lock.token);
+        if call.0 > self.newest && !doubted {
+            self.newest = call.0;
+            self.shown = shown;
+        }
+    }
+
+    /// The process has done its turn.
+    pub(super) fn after(
+        &mut self,
+        authority: Option<Authority>,
+        status: &Status,
+    ) -> Option<Violation> {
+        if status.standing == Standing::Leaving {
+            self.left.get_or_insert((status.since, false));
+        }
+        let authority = authority?;
+        authority_rule::check(authority_rule::Claimed {
+            valid_until: authority.valid_until,
+            backed: self.backed.get(&status.claim).copied(),
+            ended: self.ended.contains(&status.claim),
+        })
+    }
+
+    /// The process sends a call.
+    pub(super) fn send(
+        &mut self,
+        call: CallId,
+        operation: &Operation,
+        at: BootTime,
+        state: Doing,
+        options: &Options,
+    ) -> Option<Violation> {
+        self.renew_deadline = options.timings.renew_deadline();
+        let violation = self.judge(operation, at, state, options);
+        match operation {
+            Operation::Leave { claim, .. } => {
+                self.ended.insert(*claim);
+                self.left.get_or_insert((at, false));
+            }
+            Operation::Join { entry, .. } => {
+                self.open_joins.insert(call.0, entry.claim);
+                self.left = None;
+            }
+            Operation::Create { .. }
+            | Operation::Renew { .. }
+            | Operation::Sweep { .. }
+            | Operation::Break { .. }
+            | Operation::Read { .. } => {}
+        }
+        if !matches!(operation, Operation::Read { .. }) {
+            self.newest_write = call.0;
+        }
+        let operation = operation.clone();
+        self.sent.insert(call.0, Sent { operation, at });
+        violation
+    }
+
+    fn judge(
+        &self,
+        operation: &Operation,
+        at: BootTime,
+        state: Doing,
+        options: &Options,
+    ) -> Option<Violation> {
+        if let Operation::Sweep { entries, .. } = operation {
+            let unripe = entries.iter().find_map(|pair| {
+                sweeps::check(sweeps::Swept {
+                    pair: *pair,
+                    shown: self.shown.get(&pair.claim).copied(),
+                    at,
+                    operation_timeout: options.timings.operation_timeout(),
+                })
+            });
+            if unripe.is_some() {
+                return unripe;
+            }
+        }
+        let claim = match operation {
+            Operation::Join { entry, .. } => Some(entry.claim),
+            Operation::Renew { claim, .. } | Operation::Leave { claim, .. } => Some(*claim),
+            Operation::Create { .. }
+            | Operation::Sweep { .. }
+            | Operation::Break { .. }
+            | Operation::Read { .. } => None,
+        };
+        let open = |other: &Claim| Some(*other) != claim && !self.seen.contains(other);
+        own_writes::check(own_writes::Write {
+            operation: operation.as_str(),
+            ended: claim.is_some_and(|claim| self.ended.contains(&claim)),
+            present: claim.is_some_and(|claim| self.present.contains(&claim)),
+            other_join_open: self.open_joins.values().any(open),
+            unread_rejection: self.must_read.is_some(),
+            holds: state.holds,
+            works: state.works,
+        })
+    }
+
+    /// Whether an entry of this claim may be stored although the process ends now.
+    pub(super) fn leaves_behind(
+        &self,
+        claim: Claim,
+        now: BootTime,
+        lease_duration: Duration,
+    ) -> bool {
+        let open = self.open_joins.values().any(|other| *other == claim);
+        let stored = open || self.present.contains(&claim);
+        let done =
+            |(first, resolved): (BootTime, bool)| resolved || now.since(first) >= lease_duration;
+        stored && !self.left.is_some_and(done)
+    }
+
+    /// The claim of the newest write.
+    pub(super) fn newest_claim(&self) -> Option<Claim> {
+        let mut newest = self.sent.values().rev();
+        newest
+            .find_map(|s| revision_of(&s.operation))
+            .map(|(claim, _)| claim)
+    }
+
+    /// Whether this revision is of a join that nobody has acknowledged.
+    pub(super) fn is_late_join(&self, revision: Revision) -> bool {
+        let joined = self.sent.values().any(
+            |s| matches!(&s.operation, Operation::Join { entry, .. } if entry.revision == revision),
+        );
+        joined && !self.acknowledged_joins.contains(&revision)
+    }
+
+    /// The revision that a call carried.
+    pub(super) fn sent_revision(&self, revision: Revision) -> bool {
+        self.sent
+            .values()
+            .any(|s| revision_of(&s.operation).is_some_and(|(_, r)| r == revision))
+    }
+}

@@ -1,0 +1,270 @@
+//! An onlooker with true time, who sees every process and what a majority has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::MS;
+use super::invariants::{documents, exclusion, the_dead_go, the_living_stay};
+use super::ledger::Doing;
+use super::store::Committed;
+use super::world::World;
+use crate::election::{CallId, Claim, Declared, Revision, Token};
+use crate::lock::{End, Found, LockDocument, Loss, Notice, Operation, Standing};
+use crate::sim::invariants::{Violation, violation};
+
+/// How often he looks for the dead.
+const LOOK: u64 = 500 * MS;
+
+pub(super) struct Onlooker {
+    /// The slowest clock, per mille.
+    slowest: u64,
+    /// Who acquired by each token.
+    tokens: BTreeMap<Token, Claim>,
+    /// Every revision that was ever sent.
+    revisions: BTreeSet<Revision>,
+    /// Each entry that a majority has, and since when it is as it is.
+    entries: BTreeMap<Claim, Unchanged>,
+    looks_at: u64,
+    /// When the troubles ended.
+    healed_at: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Unchanged {
+    revision: Revision,
+    holds: bool,
+    confirmed: bool,
+    declared: Declared,
+    since: u64,
+}
+
+impl Onlooker {
+    pub(super) fn new(slowest: u64) -> Self {
+        Self {
+            slowest,
+            tokens: BTreeMap::new(),
+            revisions: BTreeSet::new(),
+            entries: BTreeMap::new(),
+            looks_at: 0,
+            healed_at: 0,
+        }
+    }
+
+    pub(super) fn healed(&mut self, now: u64) {
+        self.healed_at = now;
+    }
+
+    /// I3: a token is acquired by once.
+    pub(super) fn acquired(&mut self, token: Token, claim: Claim) -> Option<Violation> {
+        match self.tokens.insert(token, claim) {
+            Some(other) => violation("I3", format!("{token} was acquired by {other} and {claim}")),
+            None => None,
+        }
+    }
+
+    /// Every attempt of every write carries a fresh revision.
+    fn fresh(&mut self, operation: &Operation) -> Option<Violation> {
+        let revision = match operation {
+            Operation::Join { entry, .. } => entry.revision,
+            Operation::Renew { revision, .. } => *revision,
+            Operation::Sweep { me: Some(me), .. } => me.revision,
+            Operation::Create { .. }
+            | Operation::Leave { .. }
+            | Operation::Sweep { me: None, .. }
+            | Operation::Break { .. }
+            | Operation::Read { .. } => return None,
+        };
+        if self.revisions.insert(revision) {
+            return None;
+        }
+        violation("revisions are fresh", format!("{revision} is sent again"))
+    }
+
+    fn commit(&mut self, lock: &LockDocument, now: u64) {
+        let holders = lock.holders.iter().map(|entry| (entry, true));
+        let all = holders.chain(lock.queue.iter().map(|entry| (entry, false)));
+        let mut entries = BTreeMap::new();
+        for (entry, holds) in all {
+            let mut unchanged = Unchanged {
+                revision: entry.revision,
+                holds,
+                confirmed: entry.token.is_some(),
+                declared: entry.lease_duration,
+                since: now,
+            };
+            if let Some(before) = self.entries.get(&entry.claim)
+                && (before.revision, before.holds, before.confirmed)
+                    == (unchanged.revision, unchanged.holds, unchanged.confirmed)
+            {
+                unchanged.since = before.since;
+            }
+            entries.insert(entry.claim, unchanged);
+        }
+        self.entries = entries;
+    }
+}
+
+impl World {
+    pub(super) fn check_exclusion(&mut self) {
+        let authority = |id: &usize| {
+            let p = &self.processes[*id];
+            let held = p.contender.authority_at(self.clock(*id));
+            held.map(|_| p.options.want)
+        };
+        let held: Vec<_> = self.live.iter().filter_map(authority).collect();
+        self.found(exclusion::check(&held));
+    }
+
+    /// A process sends a call.
+    pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
+        let now = self.clock(process);
+        let p = &mut self.processes[process];
+        let doing = Doing {
+            holds: p.contender.authority_at(now).is_some(),
+            works: p.works,
+        };
+        let violation = p.ledger.send(call, operation, now, doing, &p.options);
+        self.found(violation);
+        let stale = self.onlooker.fresh(operation);
+        self.found(stale);
+    }
+
+    /// A majority has got a write.
+    pub(super) fn check_commit(&mut self, committed: &Committed) {
+        let empty = LockDocument::default();
+        let lock = |found: &Found| match found {
+            Found::Lock(lock) => Some(lock.clone()),
+            Found::Missing | Found::Foreign(_) => None,
+        };
+        let before = lock(&committed.before).unwrap_or(empty);
+        let Some(after) = lock(&committed.after) else {
+            return;
+        };
+        self.onlooker.commit(&after, self.now);
+        self.found(documents::check(&before, &after));
+        if let Operation::Sweep { entries, .. } = &committed.operation {
+            for pair in entries {
+                let there = |lock: &LockDocument| {
+                    let mut all = lock.holders.iter().chain(&lock.queue);
+                    all.any(|entry| entry.claim == pair.claim)
+                };
+                if there(&before) && !there(&after) {
+                    self.check_swept(pair.claim);
+                }
+            }
+        }
+    }
+
+    /// Somebody took this entry out.
+    fn check_swept(&mut self, claim: Claim) {
+        let owner = self.live.iter().copied().find(|id| {
+            let p = &self.processes[*id];
+            let leaves = matches!(p.contender.status().standing, Standing::Leaving);
+            p.contender.claim() == claim && !leaves
+        });
+        let Some(owner) = owner else { return };
+        let p = &self.processes[owner];
+        // Clocks that differ can make a waiter that is just in time late.
+        let lease = p.options.timings.lease_duration() * 2;
+        let lease = u64::try_from(lease.as_nanos()).expect("short");
+        self.found(the_living_stay::check(the_living_stay::Taken {
+            owner_runs: p.running_since + lease <= self.now,
+            reliable: self.faults.is_reliable(),
+            stored: false,
+            swept: true,
+        }));
+    }
+
+    /// The claim, which its owner calls lost, is stored as the owner wrote it.
+    fn check_lost(&mut self, process: usize, claim: Claim) {
+        let ledger = &self.processes[process].ledger;
+        let entry = self.committed_entry(claim);
+        // A join that lands after all else is a ghost, of which its owner
+        // cannot know.
+        let stored = entry.is_some_and(|entry| {
+            ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
+        });
+        self.found(the_living_stay::check(the_living_stay::Taken {
+            owner_runs: true,
+            reliable: false,
+            stored,
+            swept: false,
+        }));
+    }
+
+    pub(super) fn check_loss(&mut self, process: usize, loss: Loss) {
+        if loss == Loss::Rejected {
+            let claim = self.processes[process].contender.claim();
+            self.check_lost(process, claim);
+        }
+    }
+
+    pub(super) fn check_notice(&mut self, process: usize, notice: &Notice) {
+        match notice {
+            // A new claim has been chosen: the one before it is meant.
+            Notice::PlaceLost => {
+                if let Some(claim) = self.processes[process].ledger.newest_claim() {
+                    self.check_lost(process, claim);
+                }
+            }
+            Notice::Duplicate { .. } | Notice::StoreWentBack { .. } => {
+                let evidence = format!("p{process} says {notice:?}");
+                self.found(violation("notices are true", evidence));
+            }
+            Notice::Swept { .. }
+            | Notice::QueueFull
+            | Notice::AbsurdDuration { .. }
+            | Notice::TokensExhausted => {}
+        }
+    }
+
+    pub(super) fn check_exit(&mut self, process: usize, end: &End) {
+        let now = self.clock(process);
+        let p = &self.processes[process];
+        let gone = matches!(end, End::Lost(Loss::Rejected | Loss::StoreWentBack));
+        let lease = p.options.timings.lease_duration();
+        let behind = p.ledger.leaves_behind(p.contender.claim(), now, lease);
+        if behind && !gone {
+            let evidence = format!("p{process} ends without a leave: {end:?}");
+            self.found(violation("leaves are repeated", evidence));
+        }
+    }
+
+    /// Whoever is dead has to go while somebody waits and can read.
+    pub(super) fn check_the_dead(&mut self) {
+        if self.now < self.onlooker.looks_at || !(self.calm || self.faults.is_reliable()) {
+            return;
+        }
+        self.onlooker.looks_at = self.now + LOOK;
+        for waiter in self.live.clone() {
+            let p = &self.processes[waiter];
+            let Some(since) = p.contender.waits_since() else {
+                continue;
+            };
+            let waited = self.clock(waiter).since(since);
+            let waited = self.stretched(p.seat, waited);
+            let from = (self.now - waited.min(self.now)).max(p.running_since);
+            let from = if self.faults.is_reliable() {
+                from
+            } else {
+                from.max(self.onlooker.healed_at)
+            };
+            let timings = p.options.timings;
+            let own = p.contender.claim();
+            let others = self.onlooker.entries.iter().filter(|(c, _)| **c != own);
+            let violation = others.clone().find_map(|(_, entry)| {
+                let unchanged = self.now.saturating_sub(entry.since.max(from));
+                the_dead_go::check(
+                    Duration::from_nanos(unchanged),
+                    the_dead_go::Patience {
+                        declared: entry.declared.duration(),
+                        longest: timings.lease_duration(),
+                        operation_timeout: timings.operation_timeout(),
+                        slowest: u32::try_from(self.onlooker.slowest).expect("per mille"),
+                    },
+                )
+            });
+            self.found(violation);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A process that contends: the state machine that ships, and what a runner
+//! and a driver do around it.
+
+use std::collections::VecDeque;
+
+use super::ledger::Ledger;
+use crate::election::{BootTime, CallId, Claim};
+use crate::lock::{Input, LockContender, Options};
+use crate::sim::dice::Dice;
+
+pub(super) struct Process {
+    pub(super) seat: usize,
+    pub(super) contender: LockContender,
+    pub(super) options: Options,
+    pub(super) random: Dice,
+    pub(super) alive: bool,
+    /// Something runs under the lock.
+    pub(super) works: bool,
+    pub(super) frozen_until: u64,
+    /// Since when it runs without a pause.
+    pub(super) running_since: u64,
+    /// Inputs that wait while it does not run.
+    pub(super) inbox: VecDeque<Input>,
+    pub(super) driver: Vec<Driven>,
+    pub(super) stream: Stream,
+    pub(super) ledger: Ledger,
+}
+
+/// A call that the driver has.
+pub(super) struct Driven {
+    pub(super) call: CallId,
+    pub(super) timed_out: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Stream {
+    pub(super) claim: Option<Claim>,
+    pub(super) open: bool,
+    /// Which opening it is: what was under way to an earlier one is lost.
+    pub(super) opening: u64,
+    pub(super) last_at: u64,
+}
+
+impl Process {
+    pub(super) fn start(
+        seat: usize,
+        options: Options,
+        now: u64,
+        clock: BootTime,
+        mut random: Dice,
+    ) -> Self {
+        Self {
+            seat,
+            contender: LockContender::new(options.clone(), clock, &mut random),
+            options,
+            random,
+            alive: true,
+            works: false,
+            frozen_until: 0,
+            running_since: now,
+            inbox: VecDeque::new(),
+            driver: Vec::new(),
+            stream: Stream::default(),
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// An answer came: what the driver knew of its call.
+    pub(super) fn returned(&mut self, call: CallId) -> Option<Driven> {
+        let place = self.driver.iter().position(|d| d.call == call)?;
+        Some(self.driver.remove(place))
+    }
+
+    /// A call's time is up; `true` if it had no answer.
+    pub(super) fn timed_out(&mut self, call: CallId) -> bool {
+        let driven = self.driver.iter_mut().find(|d| d.call == call);
+        driven.is_some_and(|driven| !std::mem::replace(&mut driven.timed_out, true))
+    }
+}
