@@ -6,6 +6,7 @@
 
 mod held;
 mod inherited;
+mod remembered;
 mod waiting;
 
 use std::ffi::OsString;
@@ -16,11 +17,12 @@ use std::time::Duration;
 
 use self::held::Work;
 use self::inherited::{Held, Inherited};
+use self::remembered::Remembered;
 use self::waiting::{Patience, Waited, Watcher};
 use crate::config::{ConfigError, LockConfig, Sources};
-use crate::election::{LeaseName, TimingError, Timings, Token};
+use crate::election::{LeaseName, TimingError, Timings};
 use crate::exit;
-use crate::lock::{Mode, Options, Sightings, Want, scaled};
+use crate::lock::{Mode, Options, Want, scaled};
 use crate::locker::{Locker, LockerOptions};
 use crate::log;
 use crate::signals::Stops;
@@ -148,12 +150,14 @@ async fn contend(
 ) -> Result<u8, LockCommandError> {
     let mut stops = Stops::register().map_err(system("register the signal handlers"))?;
     let patience = Patience::of(&args, &timings);
+    let remembered = Remembered::of(&args.name, store);
     let mut tries = args.retries;
     loop {
         let watcher = Watcher::new(args.name.clone(), config.identity.clone());
-        let options = options(&args, config, timings);
+        let options = options(&args, config, timings, &remembered);
         let mut locker = Locker::start(options, watcher.surfaces());
-        match watcher.wait(&mut locker, &patience, &mut stops).await {
+        let waited = watcher.wait(&mut locker, &patience, &remembered, &mut stops);
+        match waited.await {
             Waited::Held(authority) => {
                 let work = Work {
                     args: &args,
@@ -184,8 +188,14 @@ async fn contend(
     }
 }
 
-fn options(args: &LockArgs, config: &LockConfig, timings: Timings) -> LockerOptions {
+fn options(
+    args: &LockArgs,
+    config: &LockConfig,
+    timings: Timings,
+    remembered: &Remembered,
+) -> LockerOptions {
     let uri = config.mongodb.uri.clone();
+    let (token_remembered, sightings) = remembered.read();
     LockerOptions {
         connection: ConnectionOptions {
             uri: Arc::new(move || {
@@ -206,8 +216,8 @@ fn options(args: &LockArgs, config: &LockConfig, timings: Timings) -> LockerOpti
             timings,
             at_once: args.wait.is_some_and(|wait| wait.is_zero()),
             watch_first: false,
-            token_remembered: Token::ZERO,
-            sightings: Sightings::default(),
+            token_remembered,
+            sightings,
         },
     }
 }

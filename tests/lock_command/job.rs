@@ -67,6 +67,7 @@ impl Place {
             .arg("--log-format=text")
             .args(&arguments[1..])
             .env_clear()
+            .env("XDG_RUNTIME_DIR", self.scratch.path())
             .env("PATH", std::env::var_os("PATH").unwrap())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -96,3 +96,34 @@ fn a_signal_is_passed_on_and_the_lock_is_free_when_the_command_is_gone() {
     assert_eq!(order, ["holds", "stopped", "next"]);
     assert_eq!(job.output().code, 4);
 }
+
+#[test]
+fn jobs_that_never_wait_get_past_a_dead_holder_too() {
+    let place = run(Place::new());
+    let flags = ["lock", "never-waits", "--lease-duration=2s"];
+    let job = place.start(
+        &[
+            &flags[..],
+            &[
+                "--identity=dead",
+                "--",
+                "sh",
+                "-c",
+                &stubborn(&place, "first"),
+            ],
+        ]
+        .concat(),
+    );
+    place.wait_noted("first");
+    job.signal(Signal::KILL);
+    let mut tries = 0;
+    eventually("one of them gets it", || {
+        tries += 1;
+        let next = place.run(&[&flags[..], &["--no-wait", "--", "true"]].concat());
+        next.code == 0 && next.stderr.contains("identity=dead")
+    });
+    assert!(
+        tries > 1,
+        "the first one cannot know since when it is silent"
+    );
+}

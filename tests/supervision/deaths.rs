@@ -45,7 +45,7 @@ const LATE_MAX: Duration = Duration::from_millis(200);
 /// or before, plus loss_grace.
 fn assert_gone_in_time(journal: &Journal, sent: u64) {
     let first = |line: &Line| line.token == 1;
-    let last = journal.lines().into_iter().filter(first).next_back();
+    let last = journal.lines().into_iter().rfind(first);
     let bound = sent + nanos(SHORT.renew_deadline + SHORT.loss_grace);
     let last = last.unwrap().at;
     assert!(

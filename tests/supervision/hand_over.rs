@@ -118,11 +118,7 @@ async fn a_second_signal_ends_the_command_too() {
     old.term();
     assert_eq!(old.wait_exit(LONG).await, 1);
     let start = journal.wait("start", 2).await;
-    let last = journal
-        .lines()
-        .into_iter()
-        .filter(|line| line.token == 1)
-        .next_back();
+    let last = journal.lines().into_iter().rfind(|line| line.token == 1);
     assert!(start.at >= last.unwrap().at);
     journal.assert_one_after_the_other();
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 
 use super::LockArgs;
+use super::remembered::Remembered;
 use crate::calls::Answered;
 use crate::clock;
 use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, Token, WallMillis};
@@ -85,6 +86,7 @@ impl Watcher {
         &self,
         locker: &mut Locker,
         patience: &Patience,
+        remembered: &Remembered,
         stops: &mut Stops,
     ) -> Waited {
         let mut status = locker.status();
@@ -110,19 +112,30 @@ impl Watcher {
                     return Waited::Stopped(stop);
                 }
                 finished = locker.wait() => return match finished {
-                    Ok(finished) => self.ended(&finished.end),
+                    Ok(finished) => {
+                        remembered.keep(&finished);
+                        self.ended(&finished.end)
+                    }
                     Err(error) => Waited::Broken(error),
                 },
-                () = &mut limit => return self.give_up(locker, patience, &now).await,
+                () = &mut limit => return self.give_up(locker, patience, remembered, &now).await,
                 Ok(()) = status.changed() => {}
             }
         }
     }
 
     /// The time is over: leaves the queue. It may have been granted just now.
-    async fn give_up(&self, locker: &mut Locker, patience: &Patience, last: &Status) -> Waited {
+    async fn give_up(
+        &self,
+        locker: &mut Locker,
+        patience: &Patience,
+        remembered: &Remembered,
+        last: &Status,
+    ) -> Waited {
         locker.give_up().await;
-        let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
+        if let Ok(Ok(finished)) = tokio::time::timeout(LEAVE_MAX, locker.wait()).await {
+            remembered.keep(&finished);
+        }
         if !last.store_reached {
             say(&format!("lock {}: the store does not answer", self.name));
             return Waited::Unreachable;

@@ -1,0 +1,230 @@
+//! What a `leasehold lock` that did not wait saw of others, for the next one.
+//!
+//! Who waits notices a dead holder by himself. A job that is started again and
+//! again with `--no-wait` would find it for ever: so it leaves behind since
+//! when it has seen whom unchanged, on the boot clock, which goes on.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::election::{BootTime, Claim, Declared, Identity, LeaseName, Revision, Token};
+use crate::lock::{EntryState, Sighting, Sightings};
+use crate::locker::Finished;
+use crate::publish::directory::roots;
+
+/// Below the directory that has the status directories; no lease is called so,
+/// since its name could not begin with a point.
+const DIRECTORY: &str = ".locks";
+
+/// Where it is kept. Without a place that can be written, nothing is.
+pub(super) struct Remembered {
+    path: Option<PathBuf>,
+    boot_id: Option<String>,
+    store: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    schema: u32,
+    /// The boot whose clock `since_ns` is of.
+    boot_id: String,
+    /// Where the lock is kept.
+    store: String,
+    token: i64,
+    entries: Vec<Line>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    claim: u128,
+    revision: u128,
+    state: String,
+    identity: String,
+    token: Option<i64>,
+    lease_duration_ms: i64,
+    since_ns: u64,
+}
+
+impl Remembered {
+    /// For a lock of a store.
+    pub(super) fn of(lock: &LeaseName, store: &str) -> Self {
+        // The user's own place first: a job of another user has another one.
+        let places = roots().into_iter().rev().map(|root| root.join(DIRECTORY));
+        let place = places
+            .chain([of_this_user()])
+            .find(|place| make(place).is_ok());
+        Self {
+            path: place.map(|place| place.join(lock.as_str())),
+            boot_id: clock::boot_id(),
+            store: store.to_owned(),
+        }
+    }
+
+    /// What was seen before, if that was in this boot and of this store.
+    pub(super) fn read(&self) -> (Token, Sightings) {
+        let nothing = (Token::ZERO, Sightings::default());
+        let Some(text) = self.path.as_ref().and_then(|path| fs::read(path).ok()) else {
+            return nothing;
+        };
+        // A damaged record proves nothing, and is overwritten.
+        let Ok(record) = serde_json::from_slice::<Record>(&text) else {
+            return nothing;
+        };
+        let here = Some(&record.boot_id) == self.boot_id.as_ref() && record.store == self.store;
+        let Some(token) = Token::new(record.token).filter(|_| here && record.schema == 1) else {
+            return nothing;
+        };
+        let now = clock::boot_now();
+        let lines = record.entries.into_iter();
+        let entries = lines
+            .filter_map(Line::sighting)
+            .filter(|(_, s)| s.since <= now);
+        (token, Sightings::remembered(entries))
+    }
+
+    /// Keeps what was seen. It is a help for the next one: where it cannot be
+    /// kept, that one waits as if it were the first.
+    pub(super) fn keep(&self, finished: &Finished) {
+        let (Some(path), Some(boot_id)) = (&self.path, &self.boot_id) else {
+            return;
+        };
+        let record = Record {
+            schema: 1,
+            boot_id: boot_id.clone(),
+            store: self.store.clone(),
+            token: finished.token_highest.get(),
+            entries: finished.sightings.iter().map(Line::of).collect(),
+        };
+        let written = serde_json::to_vec(&record)
+            .map_err(io::Error::other)
+            .and_then(|text| replace(path, &text));
+        if let Err(error) = written {
+            tracing::debug!(path = %path.display(), kind = %error.kind(), "what was seen of the lock cannot be kept");
+        }
+    }
+}
+
+impl Line {
+    fn of((claim, sighting): (Claim, &Sighting)) -> Self {
+        Self {
+            claim: u128::from_be_bytes(claim.bytes()),
+            revision: u128::from_be_bytes(sighting.revision.bytes()),
+            state: sighting.state.as_str().to_owned(),
+            identity: sighting.identity.to_string(),
+            token: sighting.token.map(Token::get),
+            lease_duration_ms: sighting.lease_duration.millis,
+            since_ns: sighting.since.as_nanos(),
+        }
+    }
+
+    fn sighting(self) -> Option<(Claim, Sighting)> {
+        let states = [EntryState::Waiting, EntryState::Granted, EntryState::Held];
+        let state = states
+            .into_iter()
+            .find(|state| state.as_str() == self.state)?;
+        let sighting = Sighting {
+            identity: Identity::new(self.identity).ok()?,
+            revision: Revision::from_bytes(self.revision.to_be_bytes()),
+            state,
+            token: self.token.and_then(Token::new),
+            lease_duration: Declared {
+                millis: self.lease_duration_ms,
+            },
+            since: BootTime::from_nanos(self.since_ns),
+        };
+        Some((Claim::from_bytes(self.claim.to_be_bytes()), sighting))
+    }
+}
+
+/// For jobs of users who have no runtime directory, such as those of cron.
+fn of_this_user() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    std::env::temp_dir().join(format!("leasehold-{user}"))
+}
+
+/// Makes a directory that only this user writes to. In one of somebody else, what
+/// was seen could be forged.
+fn make(directory: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    let made = fs::symlink_metadata(directory)?;
+    let mine = made.uid() == rustix::process::geteuid().as_raw();
+    if made.is_dir() && mine && made.mode() & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+/// Whole or not at all: jobs run beside each other.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let temporary = path.with_added_extension(std::process::id().to_string());
+    fs::write(&temporary, text)?;
+    fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::lock::End;
+
+    fn at(path: &Path, store: &str, boot_id: &str) -> Remembered {
+        Remembered {
+            path: Some(path.to_owned()),
+            boot_id: Some(boot_id.to_owned()),
+            store: store.to_owned(),
+        }
+    }
+
+    fn finished(since: BootTime) -> Finished {
+        let sighting = Sighting {
+            identity: Identity::new("a").expect("legal"),
+            revision: Revision::from_bytes([2; 16]),
+            state: EntryState::Held,
+            token: Token::new(4),
+            lease_duration: Declared { millis: 24_000 },
+            since,
+        };
+        Finished {
+            end: End::Busy { ahead: Vec::new() },
+            token_highest: Token::new(5).expect("not negative"),
+            sightings: Sightings::remembered([(Claim::from_bytes([1; 16]), sighting)]),
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_read_in_the_same_boot_of_the_same_store() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("jobs");
+        let finished = finished(clock::boot_now());
+        at(&path, "h/d.c", "boot").keep(&finished);
+        let (token, sightings) = at(&path, "h/d.c", "boot").read();
+        assert_eq!(token, finished.token_highest);
+        assert_eq!(sightings, finished.sightings);
+        for other in [at(&path, "h/d.other", "boot"), at(&path, "h/d.c", "other")] {
+            assert_eq!(other.read(), (Token::ZERO, Sightings::default()));
+        }
+        fs::write(&path, "{").expect("written");
+        let damaged = at(&path, "h/d.c", "boot").read();
+        assert_eq!(damaged, (Token::ZERO, Sightings::default()));
+    }
+
+    #[test]
+    fn what_lies_ahead_of_the_clock_was_not_seen() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("jobs");
+        let ahead = clock::boot_now() + Duration::from_secs(3600);
+        at(&path, "h/d.c", "boot").keep(&finished(ahead));
+        let (_, sightings) = at(&path, "h/d.c", "boot").read();
+        assert_eq!(sightings, Sightings::default());
+    }
+}
