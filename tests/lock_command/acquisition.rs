@@ -57,12 +57,12 @@ fn who_does_not_wait_is_told_on_whom_it_would() {
     );
     let custom = place.run(&["lock", "busy", "-n", "-E", "9", "--", "true"]);
     assert_eq!(custom.code, 9);
-    let waited = place.run(&["lock", "busy", "--wait=300ms", "--", "true"]);
+    let waited = place.run(&["lock", "busy", "--wait=3s", "--", "true"]);
     assert_eq!(waited.code, 75);
     assert!(
         waited
             .stderr
-            .contains("not acquired within 300ms: held by holder"),
+            .contains("not acquired within 3s: held by holder"),
         "{waited:?}"
     );
     // Whoever gave up is not in the queue any more.
