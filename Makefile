@@ -3,7 +3,7 @@
 CARGO ?= cargo
 TESTBED := tests/testbed
 # The tests that start no server.
-FAST_TESTS := configuration dockerfile docs_match_config http metrics_page module_boundaries no_planted_bug_ships publication readme reading_status
+FAST_TESTS := configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships publication readme reading_status
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help

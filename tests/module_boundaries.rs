@@ -137,6 +137,21 @@ const RULES: &[Rule] = &[
         why: "the guard's decisions are told the time and what happened, and nothing else",
     },
     Rule {
+        part: &["src/supervisor.rs", "src/supervisor"],
+        forbidden: &[
+            "mongodb",
+            "crate::store",
+            "crate::publish",
+            "crate::admin",
+            "crate::config",
+            "crate::cli",
+            "crate::runner",
+            "crate::elector",
+            "Election",
+        ],
+        why: "a supervisor obeys orders and does not know how leadership comes about",
+    },
+    Rule {
         part: &["src/config.rs", "src/config"],
         forbidden: &[
             "crate::store",

@@ -51,18 +51,6 @@ fn a_wrong_command_line_exits_64() {
 }
 
 #[test]
-fn a_command_to_supervise_exits_64_and_says_what_to_do() {
-    let answer = leasehold(&["run", "--lease", "a", "--", "sleep", "1"], &[]);
-    assert_eq!(answer.code, 64);
-    assert!(
-        answer.stderr.contains("not available in this version"),
-        "{}",
-        answer.stderr
-    );
-    assert!(answer.stderr.contains("status file"), "{}", answer.stderr);
-}
-
-#[test]
 fn a_wrong_configuration_exits_78_with_everything_on_standard_error() {
     let files = Files::new();
     let file = files.write("a.toml", "[lease]\nnmae = \"a\"\n");
