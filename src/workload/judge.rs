@@ -40,6 +40,19 @@ pub struct Order {
     pub kill: bool,
 }
 
+impl Order {
+    /// With a stop. One that was asked for before keeps its time: leadership that
+    /// is lost while CMD ends gives it no more than it had.
+    #[must_use]
+    pub fn stopped(self, stop: Stop) -> Self {
+        let kill_at = (self.stop).map_or(stop.kill_at, |before| before.kill_at.min(stop.kill_at));
+        Self {
+            stop: Some(Stop { kill_at, ..stop }),
+            ..self
+        }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Input {
@@ -220,5 +233,31 @@ impl Judge {
             .into_iter()
             .flatten()
             .fold(self.order.terms.kill_at, BootTime::min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_stop_may_take_time_away_and_never_gives_any() {
+        let at = BootTime::from_nanos;
+        let order = Order {
+            terms: Terms {
+                valid_until: at(50),
+                kill_at: at(60),
+            },
+            stop: None,
+            kill: false,
+        };
+        let stop = |kill_at| Stop {
+            signal: 15,
+            kill_at: at(kill_at),
+        };
+        let stopped = order.stopped(stop(20));
+        assert_eq!(stopped.stop, Some(stop(20)));
+        assert_eq!(stopped.stopped(stop(60)), stopped);
+        assert_eq!(stopped.stopped(stop(10)).stop, Some(stop(10)));
     }
 }
