@@ -320,11 +320,12 @@ impl Workload {
     }
 
     /// Asks CMD to end with `signal`; it is killed at `kill_at`, or at the
-    /// deadline if that comes first. [`Workload::extend`] goes on beside it.
+    /// deadline if that comes first. [`Workload::extend`] goes on beside it. Asked
+    /// again, it has until the earlier instant of the two.
     pub fn stop(&self, signal: i32, kill_at: BootTime) {
         let stop = Stop { signal, kill_at };
         self.orders
-            .send_modify(|wanted| wanted.order.stop = Some(stop));
+            .send_modify(|wanted| wanted.order = wanted.order.stopped(stop));
     }
 
     /// Kills CMD now.

@@ -118,3 +118,31 @@ fn pruned_locks_go_on_with_their_tokens() {
     let next = place.run(&["lock", "pruned", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"]);
     assert_eq!(next.stdout, "2\n");
 }
+
+#[test]
+fn several_who_renew_at_different_times_are_all_alive() {
+    let place = run(Place::new());
+    let holds = format!("{}; exec sleep 1000", place.note("holds"));
+    let reader = || {
+        place.start(&[
+            "lock",
+            "readers-alive",
+            "--lease-duration=6s",
+            "--shared",
+            "--",
+            "sh",
+            "-c",
+            &holds,
+        ])
+    };
+    let readers = [reader(), reader(), reader()];
+    crate::job::eventually("all hold it", || place.journal().len() == 3);
+    let waiter = place.start(&["lock", "readers-alive", "--identity=waiter", "--", "true"]);
+    crate::job::eventually("it waits", || {
+        place.run(&["locks"]).stdout.contains("waiter")
+    });
+    let alive = place.run(&["locks", "break", "readers-alive"]);
+    assert_eq!(alive.code, 1, "{alive:?}");
+    assert!(alive.stderr.contains("they are alive"), "{alive:?}");
+    drop((readers, waiter));
+}

@@ -29,5 +29,5 @@ fn every_planted_bug_is_caught_as_the_table_says() {
     let found = search(Mutation::ALL, caught);
     let rows = Mutation::ALL.iter().zip(found);
     let rows = rows.map(|(mutation, caught)| (*mutation, mutation.rule(), caught));
-    TABLE.hold(rows, &[]);
+    TABLE.hold(rows);
 }

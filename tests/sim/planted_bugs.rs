@@ -37,7 +37,7 @@ fn every_planted_bug_is_caught_as_the_table_says() {
     let found = search(Mutation::ALL, caught);
     let rows = Mutation::ALL.iter().zip(found);
     let rows = rows.map(|(mutation, caught)| (*mutation, mutation.rule(), caught));
-    TABLE.hold(rows, mutation::TO_COME);
+    TABLE.hold(rows);
 }
 
 /// Else its absence in the daemon would show nothing.

@@ -7,6 +7,8 @@
 
 mod audit;
 mod check;
+mod child;
+mod children;
 mod cluster;
 mod coverage;
 pub(crate) mod dice;
@@ -15,6 +17,8 @@ mod excuses;
 #[macro_use]
 mod faults;
 mod files;
+mod guard_troubles;
+mod guards;
 mod happen;
 pub(crate) mod invariants;
 mod ledger;
@@ -27,6 +31,7 @@ mod process;
 mod replica_set;
 mod report;
 pub(crate) mod run;
+mod starting;
 mod turn;
 
 /// A millisecond in true nanoseconds.

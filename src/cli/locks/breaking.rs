@@ -2,6 +2,7 @@
 //! forced, whoever holds.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::Duration;
 
 use tracing::warn;
 
@@ -9,11 +10,15 @@ use super::{LocksError, one};
 use crate::cli::{CommandError, answer};
 use crate::clock;
 use crate::config::LockConfig;
-use crate::election::{Claim, LeaseName};
+use crate::election::{Claim, LeaseName, Revision};
 use crate::exit;
 use crate::lock::{Entry, Found, LockDocument, Observer, Operation, Outcome};
 use crate::store::Store;
 use crate::store::mongo::lock::MongoLockStore;
+
+/// From one look to the next: a holder renews every three seconds by default,
+/// and an operator waits at a terminal.
+const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(
     name: LeaseName,
@@ -47,12 +52,14 @@ async fn silent(
     first: LockDocument,
 ) -> Result<u8, CommandError> {
     let mut observer = Observer::new(config.timings.operation_timeout());
-    let mut lock = first;
-    let mut renewed = false;
     say(&format!(
-        "lock {name}: watching who renews; holders that do are not broken (--force would, and would \
+        "lock {name}: watching who renews; those who do are not broken (--force would, and would \
          void the exclusion)"
     ));
+    // Those of the first look who have neither renewed nor gone. Each of them
+    // will have, or is dead after the duration that it declared.
+    let mut silent = sightings(&first);
+    let mut lock = first;
     loop {
         let now = clock::boot_now();
         observer.observe(&lock, now);
@@ -64,36 +71,25 @@ async fn silent(
             let broken = named(&lock, &claims);
             return sent(store, name, operation, &broken).await;
         }
-        let Some(at) = observer.next_death() else {
-            say(&format!("lock {name}: nobody holds it any more"));
-            return Ok(exit::NEGATIVE);
-        };
-        // Looked at again on the way, so that who renews is known as alive.
-        let until = at.since(now).min(config.timings.retry_interval());
-        tokio::time::sleep(until).await;
-        let before = lock;
-        lock = match read(store, name).await? {
-            Some(lock) => lock,
-            None => {
-                say(&format!("lock {name}: nobody holds it any more"));
-                return Ok(exit::NEGATIVE);
-            }
-        };
-        let all_renewed = !lock.holders.is_empty()
-            && lock.holders.iter().all(|entry| {
-                before
-                    .holders
-                    .iter()
-                    .any(|was| was.claim == entry.claim && was.revision != entry.revision)
-            });
-        if all_renewed && lock.queue.is_empty() && renewed {
+        let present = sightings(&lock);
+        silent.retain(|entry| present.contains(entry));
+        if silent.is_empty() {
             say(&format!(
-                "lock {name}: its holders renew it: they are alive"
+                "lock {name}: all who hold it or wait for it renew: they are alive"
             ));
             return Ok(exit::NEGATIVE);
         }
-        renewed |= all_renewed;
+        // Looked at again on the way, so that who renews is known as alive.
+        let next = observer.next_death().map_or(LOOK, |at| at.since(now));
+        tokio::time::sleep(next.min(LOOK)).await;
+        lock = read(store, name).await?.unwrap_or_default();
     }
+}
+
+/// Everybody there, as he is.
+fn sightings(lock: &LockDocument) -> Vec<(Claim, Revision)> {
+    let entries = lock.holders.iter().chain(&lock.queue);
+    entries.map(|entry| (entry.claim, entry.revision)).collect()
 }
 
 /// Takes out all holders that the operator was shown.
