@@ -204,6 +204,30 @@ mutations! {
     /// The release does not wait for the supervised workload's end.
     ReleaseBeforeChild:
         "the release waits until the supervised child is confirmed gone",
+    /// The guard shares no lock: a new daemon starts beside the old one's workload.
+    GuardWithoutLock:
+        "the guard holds the claim lock too, until its child is gone",
+    /// While the workload ends, renewals do not carry its deadline on.
+    DrainNotExtended:
+        "renewals carry the workload's deadline on also while it ends",
+    /// The guard brings a deadline that has passed back.
+    DeadlineRevived:
+        "a deadline that passed in the guard is final",
+    /// The guard judges each record before it reads the next.
+    EachRecordJudged:
+        "the guard reads all that was sent, and then judges",
+    /// The guard starts its child whatever the time.
+    StartedAfterDeadline:
+        "the child starts only while its deadline is ahead in the guard",
+    /// The guard goes on as if its daemon lived.
+    ClosedPipeIgnored:
+        "a guard whose daemon is gone ends its child at once",
+    /// At the deadline the child is asked to end, and no more.
+    LossWithoutKill:
+        "loss_grace after its deadline the child is killed",
+    /// A child that was asked to end has all the time that its claim has.
+    StopWithoutKill:
+        "a child that was asked to end is killed when its time is over",
     /// A draining claim is not renewed.
     DrainNotRenewed:
         "renewals go on while the workload ends",
@@ -235,14 +259,6 @@ mutations! {
     HistoryUnbounded:
         "the history has twenty entries at most",
 }
-
-/// Rules whose piece does not exist yet: what is to be planted, the rule, and
-/// the piece that brings it.
-pub(crate) const TO_COME: &[(&str, &str, &str)] = &[(
-    "GuardWithoutLock",
-    "the guard holds the claim lock too, until its child is gone",
-    "with supervision",
-)];
 
 thread_local! {
     static ACTIVE: Cell<Option<Mutation>> = const { Cell::new(None) };

@@ -66,6 +66,7 @@ impl Election {
     pub(super) fn extend_workload(&mut self) {
         if let (Some(running), Some(tenure)) = (self.workload.running, self.tenure())
             && running.token == tenure.token
+            && !(planted!(DrainNotExtended) && matches!(self.state, State::Stopping(_)))
         {
             let terms = terms(tenure);
             self.order(running.token, OrderKind::Extend(terms));

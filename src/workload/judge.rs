@@ -9,6 +9,16 @@
 use std::time::Duration;
 
 use crate::election::BootTime;
+#[cfg(test)]
+use crate::election::mutation::planted;
+
+/// No rule is broken outside of unit tests.
+#[cfg(not(test))]
+macro_rules! planted {
+    ($name:ident) => {
+        false
+    };
+}
 
 /// Until when CMD may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -130,8 +140,13 @@ impl Judge {
     /// Takes notice; on [`Input::Time`] it judges.
     pub fn handle(&mut self, now: BootTime, input: Input) {
         match input {
-            Input::Order(order) => self.accept(order),
-            Input::Closed => self.closed = true,
+            Input::Order(order) => {
+                self.accept(order);
+                if planted!(EachRecordJudged) {
+                    self.judge(now);
+                }
+            }
+            Input::Closed => self.closed = !planted!(ClosedPipeIgnored),
             Input::LeaderEnded => {
                 if self.phase == Phase::Running {
                     self.phase = Phase::LeaderEnded;
@@ -178,7 +193,7 @@ impl Judge {
 
     fn accept(&mut self, order: Order) {
         let Order { terms, stop, kill } = order;
-        if !self.expired {
+        if !self.expired || planted!(DeadlineRevived) {
             self.order.terms = terms;
         }
         // A stop is not taken back: CMD has heard of it.
@@ -192,7 +207,7 @@ impl Judge {
         }
         match self.phase {
             Phase::Done => {}
-            Phase::New if self.expired || self.unwanted() => {
+            Phase::New if self.forbidden() || self.unwanted() => {
                 self.phase = Phase::Done;
                 self.action = Some(Action::Refuse);
             }
@@ -214,6 +229,10 @@ impl Judge {
         }
     }
 
+    fn forbidden(&self) -> bool {
+        self.expired && !planted!(StartedAfterDeadline)
+    }
+
     fn unwanted(&self) -> bool {
         self.closed || self.order.stop.is_some() || self.order.kill
     }
@@ -228,11 +247,16 @@ impl Judge {
 
     fn kill_at(&self) -> BootTime {
         let stop = self.order.stop.map(|stop| stop.kill_at);
+        let stop = stop.filter(|_| !planted!(StopWithoutKill));
         let left_behind = self.left_behind_at.map(|at| at + self.linger);
+        let mut last = self.order.terms.kill_at;
+        if planted!(LossWithoutKill) {
+            last = last + Duration::from_secs(3600);
+        }
         [stop, left_behind]
             .into_iter()
             .flatten()
-            .fold(self.order.terms.kill_at, BootTime::min)
+            .fold(last, BootTime::min)
     }
 }
 

@@ -62,7 +62,8 @@ impl World {
         // Who was told of a damage, a twin or a shutdown leaves it to expire.
         let damaged = self.damages.iter().any(|d| d.until > self.now);
         let troubled = self.edited || damaged || !self.forks.is_empty();
-        if troubled || facts.holds || facts.shutdown || lease.token < facts.known {
+        let awaits = self.awaits_child(process);
+        if troubled || awaits || facts.holds || facts.shutdown || lease.token < facts.known {
             return None;
         }
         let holder = lease.holder.as_ref()?;
@@ -116,6 +117,7 @@ impl World {
                 signalled: heard.signalled,
                 shut_down: heard.shut_down,
                 unhealthy: heard.unhealthy,
+                exited: heard.exited,
                 paused: asks.is_some_and(|asks| asks.paused),
                 requested: request.map(|(token, _)| *token),
                 confirmed: p.confirmed,

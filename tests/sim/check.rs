@@ -14,7 +14,7 @@ use super::process::CALLS_MAX;
 use super::replica_set::{Committed, Document, HISTORY_MAX, Writer};
 use crate::election::mutation::planted;
 use crate::election::{
-    BootTime, CallId, Claim, Found, Input, Notice, Operation, Outcome, Token, Watch,
+    BootTime, CallId, Claim, Found, Input, Notice, Operation, Outcome, Revision, Token, Watch,
 };
 
 /// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
@@ -83,16 +83,23 @@ impl World {
         ));
         let p = &mut self.processes[process];
         let status = p.election.status();
+        if before.is_none() && after.is_some() {
+            p.facts.leads_since = now;
+        }
         if let (None, Some(authority)) = (before, status.authority)
             && let Some(facts) = p.facts.of_token(authority.token)
             && facts.sent.first().map(|(call, _, _)| *call) != acknowledged
         {
             self.coverage.hit(Hit::Path(Path::Adopted));
         }
+        let back_off = p.facts.back_off.max(p.tunables.timings.retry_interval());
         p.facts.decided = now;
         p.facts.holds = after.is_some() || status.stepping_down.is_some();
         p.facts
             .says(now, status.stepping_down, status.reason, &p.tunables);
+        if p.facts.back_off > back_off {
+            self.coverage.hit(Hit::Path(Path::BackedOff));
+        }
         self.audit_after(process, now);
     }
 
@@ -123,9 +130,15 @@ impl World {
         let mut found = None;
         let (mut chain_length, mut renewals) = (0, 0);
         match operation {
-            Operation::Acquire(new) => found = self.check_write(process, new.expected),
-            Operation::TakeOver { acquisition, .. } => {
-                found = self.check_write(process, acquisition.expected);
+            Operation::Acquire(new) => {
+                found = self.check_write(process, new.expected);
+                found = found.or(self.check_workload_before(process, new.expected));
+            }
+            Operation::TakeOver {
+                acquisition: new, ..
+            } => {
+                found = self.check_write(process, new.expected);
+                found = found.or(self.check_workload_before(process, new.expected));
             }
             Operation::Renew { claim, chain, .. } => {
                 chain_length = chain.len();
@@ -180,16 +193,13 @@ impl World {
         p.facts.calls(decided, call, operation, timings);
     }
 
-    fn check_write(
-        &mut self,
-        process: usize,
-        expected: crate::election::Revision,
-    ) -> Option<Violation> {
+    fn check_write(&mut self, process: usize, expected: Revision) -> Option<Violation> {
         let p = &self.processes[process];
         let (facts, now) = (&p.facts, p.facts.decided);
         let sight = facts.sight(expected);
         let holder = sight.and_then(|s| s.lease.holder.as_ref()).map(|h| h.claim);
-        let stays_out = facts.stay_out.is_some_and(|(until, _)| now < until);
+        let stays_out = facts.stay_out.is_some_and(|(until, _)| now < until)
+            || facts.exit_until.is_some_and(|until| now < until);
         let own = holder.is_some_and(|h| facts.claim(h).is_some_and(|c| c.ended || !c.led));
         if own {
             self.coverage.hit(Hit::Path(Path::OwnTakenOver));
@@ -213,6 +223,18 @@ impl World {
         })
     }
 
+    /// Another claim is to lead: what becomes of the workload of the one before.
+    fn check_workload_before(&self, process: usize, expected: Revision) -> Option<Violation> {
+        let p = &self.processes[process];
+        let sight = p.facts.sight(expected);
+        let holder = sight.and_then(|s| s.lease.holder.as_ref()).map(|h| h.claim);
+        let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
+        release_after_the_workload::check_acquisition(release_after_the_workload::Acquisition {
+            child_runs: self.child_runs(process),
+            orphan_runs: dead.is_some_and(|claim| self.orphan_runs(p.directory, claim)),
+        })
+    }
+
     /// Whether a process that made this claim runs, or is frozen. A forked
     /// machine's twin proves as little as it knows.
     fn lives(&self, claim: Claim) -> bool {
@@ -226,6 +248,7 @@ impl World {
 
     fn check_release(&mut self, process: usize, claim: Claim) -> Option<Violation> {
         let clock = self.clock(process);
+        let child_runs = self.child_runs(process);
         let p = &mut self.processes[process];
         let now = p.facts.decided;
         let drained = p.facts.drain.is_some_and(|d| d.confirmed || now >= d.until);
@@ -252,6 +275,7 @@ impl World {
             expired: facts.until.is_some_and(|until| until <= now),
             repeated: facts.released,
             drained,
+            child_runs,
             http_says_leader,
             file_says_leader,
         };

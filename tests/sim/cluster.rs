@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::coverage::{Coverage, Hit, Path};
+use super::coverage::{Coverage, Hit};
 use super::dice::Dice;
-use super::faults::{Fault, Faults, Planned, plan};
-use super::files::{Directory, Health, Memory};
+use super::faults::{Fault, Faults, Planned, plan, plan_guards};
+use super::files::Directory;
+use super::guards::Guard;
 use super::invariants::Violation;
 use super::process::{Class, Process, tunables};
 use super::replica_set::ReplicaSet;
@@ -18,6 +19,8 @@ use crate::election::{BootTime, CallId, Identity, Input, Operation, Outcome, Wat
 
 /// Many times what a run of ten minutes takes.
 const STEPS_MAX: u64 = 1_000_000;
+/// Per mille: within 1.1 of the fastest clock.
+const ALIKE: u64 = 910;
 
 /// What is under way.
 #[derive(Debug, Clone)]
@@ -89,6 +92,12 @@ pub(super) enum Event {
         chance: u64,
     },
     TakeForeignAway(Box<super::replica_set::Document>),
+    /// A guard has said that its child's leader has ended, or that all of it
+    /// is gone; or it is gone itself.
+    Reported {
+        guard: usize,
+        gone: bool,
+    },
 }
 
 #[derive(Clone)]
@@ -110,6 +119,10 @@ pub(super) struct Machine {
     /// A workload here confirms within so much; `None`: never.
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
+    /// Candidates here run their workload themselves.
+    pub(super) supervises: bool,
+    /// How long it may take to end when leadership is given up.
+    pub(super) stop_grace: Duration,
 }
 
 /// A forked machine: both twins know these claims, and may lead by writes that
@@ -143,7 +156,8 @@ pub(super) struct World {
     pub(super) calm: bool,
     pub(super) net: Dice,
     pub(super) chance: Dice,
-    starts: Dice,
+    pub(super) starts: Dice,
+    pub(super) guard_dice: Dice,
     events: BTreeMap<(u64, u64), Event>,
     serial: u64,
     steps: u64,
@@ -153,6 +167,9 @@ pub(super) struct World {
     pub(super) directories: Vec<Directory>,
     pub(super) processes: Vec<Process>,
     pub(super) live: Vec<usize>,
+    pub(super) guards: Vec<Guard>,
+    /// Those of which something may still come.
+    pub(super) guarding: Vec<usize>,
     pub(super) set: ReplicaSet,
     pub(super) forks: Vec<Forked>,
     pub(super) damages: Vec<Damage>,
@@ -184,9 +201,12 @@ impl World {
     pub(super) fn new(setup: &Setup) -> Self {
         let (seed, faults, slowest) = (setup.seed, setup.faults, setup.slowest);
         let mut build = Dice::new(seed, 1);
-        let drawn = Faults::drawn(&mut build);
+        let mut supervision = Dice::new(seed, 10);
+        let drawn = Faults::drawn(&mut build).supervised(&mut supervision);
         let faults = faults.unwrap_or(drawn);
         let mut plan = plan(&mut Dice::new(seed, 2), faults, RUN);
+        plan.extend(plan_guards(&mut Dice::new(seed, 11), faults, RUN));
+        plan.sort_by_key(|planned| planned.at);
         if let Some(kept) = &setup.kept {
             plan.retain(|planned| kept.contains(&planned.at));
         }
@@ -197,6 +217,7 @@ impl World {
             net: Dice::new(seed, 3),
             chance: Dice::new(seed, 4),
             starts: Dice::new(seed, 5),
+            guard_dice: Dice::new(seed, 12),
             events: BTreeMap::new(),
             serial: 0,
             steps: 0,
@@ -206,6 +227,8 @@ impl World {
             directories: Vec::new(),
             processes: Vec::new(),
             live: Vec::new(),
+            guards: Vec::new(),
+            guarding: Vec::new(),
             set: ReplicaSet::new(),
             forks: Vec::new(),
             damages: Vec::new(),
@@ -221,8 +244,12 @@ impl World {
             skewed: !setup.steady,
         };
         let count = build.between(2, 5).min(setup.candidates);
+        // What is promised of children holds for clocks that differ less.
+        let alike = !supervision.one_in(3) && faults.has(Fault::Supervised);
+        let slowest = if alike { slowest.max(ALIKE) } else { slowest };
         for index in 0..count {
             world.add_machine(index, slowest, &mut build);
+            world.supervise(&mut supervision);
         }
         world
     }
@@ -257,6 +284,8 @@ impl World {
             streams,
             confirms_within: (!silent).then_some(confirms),
             tunables: tunables(build),
+            supervises: false,
+            stop_grace: Duration::ZERO,
         });
         let machine = self.machines.len() - 1;
         let directory = self.add_directory(machine);
@@ -302,10 +331,10 @@ impl World {
         self.machine_clock(p.machine, p.leads_now)
     }
 
-    /// The true time at which the process's clock shows `at`.
-    fn true_time(&self, process: usize, at: BootTime) -> u64 {
-        let machine = &self.machines[self.processes[process].machine];
-        let ahead = at.since(self.clock(process)).as_nanos();
+    /// The true time at which a machine's clock, which shows `clock`, shows `at`.
+    pub(super) fn true_time(&self, machine: usize, clock: BootTime, at: BootTime) -> u64 {
+        let machine = &self.machines[machine];
+        let ahead = at.since(clock).as_nanos();
         let ahead = u64::try_from(ahead).unwrap_or(u64::MAX / 2_000);
         // The clock counts whole thousands of true nanoseconds.
         (self.now / 1000 + ahead.div_ceil(machine.rate)) * 1000 + u64::from(ahead > 0) * 1000
@@ -324,93 +353,6 @@ impl World {
     pub(super) fn thaws_at(&self, process: usize) -> u64 {
         let p = &self.processes[process];
         p.frozen_until.max(self.machines[p.machine].asleep_until)
-    }
-
-    /// The process is started unless another one has the directory's lock.
-    pub(super) fn start(&mut self, machine: usize, directory: usize) {
-        let boot = self.machines[machine].boot;
-        if self.directories[directory].locked_by.is_some() && !planted!(LockIgnored) {
-            self.coverage.hit(Hit::Path(Path::DirectoryLocked));
-            let again = self.now + 5 * SECOND;
-            self.at(again, Event::Start { machine, directory });
-            return;
-        }
-        let random = Dice::new(self.starts.roll(), self.processes.len() as u64);
-        let mut memory = self.directories[directory].memory(boot);
-        let record = memory;
-        // As `cli/run.rs`: the proof counts once the files of the dead process
-        // say nothing any more.
-        let dir = &mut self.directories[directory];
-        if matches!(dir.health, Health::Hangs | Health::ReadOnly) {
-            memory.claim = memory.claim.filter(|_| planted!(ProofBesideOldFiles));
-        } else {
-            dir.files = [None; 2];
-        }
-        let m = &self.machines[machine];
-        let now = self.machine_clock(machine, false);
-        let process = self.processes.len();
-        let predecessor = (0..process).rfind(|p| self.processes[*p].directory == directory);
-        let told = match planted!(TokenNotRemembered) {
-            false => memory,
-            true => Memory {
-                token: crate::election::Token::ZERO,
-                ..memory
-            },
-        };
-        self.processes.push(Process::start(
-            machine,
-            directory,
-            m.identity.clone(),
-            m.tunables,
-            told,
-            now,
-            random,
-            m.streams,
-        ));
-        self.processes[process].facts.known = memory.token;
-        if let (true, Some(before)) = (planted!(SeenKeptAcrossRestart), predecessor) {
-            let before = self.processes[before].election.clone();
-            self.processes[process].election.continue_from(&before);
-        }
-        let inode = self.directories[directory].inode;
-        let dir = &mut self.directories[directory];
-        dir.locked_by = Some(process);
-        dir.record = Some(super::files::Record {
-            claim: record.claim,
-            token: record.token,
-            lease_longest: record.lease_longest,
-            informed: record.informed,
-            boot,
-            inode,
-        });
-        self.live.push(process);
-        self.note(|| {
-            let knows = super::report::memory(&memory);
-            format!("p{process} starts on m{machine} d{directory}, which remembers {knows}")
-        });
-        if self.machines[machine].streams {
-            let at = self.now + self.chance.between(1, 40) * MS;
-            self.at(
-                at,
-                Event::StreamOpens {
-                    process,
-                    opening: 0,
-                },
-            );
-        } else {
-            self.input(process, Class::News, Input::Watch(Watch::Lost));
-        }
-        self.pump(process);
-    }
-
-    pub(super) fn kill(&mut self, process: usize) {
-        let p = &mut self.processes[process];
-        if std::mem::replace(&mut p.alive, false) {
-            let directory = p.directory;
-            self.directories[directory].locked_by = None;
-            self.live.retain(|id| *id != process);
-            self.note(|| format!("p{process} is gone"));
-        }
     }
 
     pub(super) fn freeze(&mut self, process: usize, until: u64) {
@@ -441,10 +383,13 @@ impl World {
             let p = &self.processes[*id];
             let at = [p.files.next_look(), p.election.next_wakeup()];
             let at = at.into_iter().flatten().min()?;
-            let due = self.true_time(*id, at).max(self.thaws_at(*id));
+            let due = self
+                .true_time(p.machine, self.clock(*id), at)
+                .max(self.thaws_at(*id));
             (!p.exiting).then_some(due.max(self.now))
         });
         wakes
+            .chain(self.next_of_guards())
             .chain(event)
             .chain(planned)
             .min()
@@ -473,7 +418,9 @@ impl World {
                 self.pump(process);
             }
         }
+        self.pump_guards();
         self.check();
+        self.check_children();
     }
 
     /// Ends every trouble: what is under way arrives soon or not at all.

@@ -108,6 +108,15 @@ closed! {
         FailoverLost => "a failover that loses a write",
         TooManyCalls => "a call is refused unsent",
         TwinExcused => "a forked machine's twin leads beside another, as excused",
+        ChildStarted => "a child is started",
+        ChildRefused => "a child is not started: its deadline has passed, or it is to end",
+        ChildKilled => "a child is killed",
+        ChildLate => "a child outlives its deadline where nobody runs who could end it",
+        GuardLate => "a daemon kills its guard, which is late",
+        GuardAwaited => "a new daemon waits for the guard of a dead one",
+        ManyRecords => "a guard reads several records at once",
+        RecordTooLate => "a guard reads a later deadline when the one before has passed",
+        BackedOff => "a candidate whose workload ends soon after its start waits ever longer",
         IgnorantExcused => "acquired by one whom damage to the document excuses",
     }
 }
@@ -228,7 +237,6 @@ impl Hit {
             Self::Change(Role::Stopping, Role::Leader) => {
                 Some("a claim leads once, and a follower's turn lies before the next one")
             }
-            Self::Reason(Reason::WorkloadExit) => Some("comes with the supervision of a workload"),
             Self::Reason(Reason::Renewed) => Some("a renewal changes no role"),
             Self::Call(Call::Read, Answer::Rejected) => Some("a read has no filter"),
             Self::Landed(Call::Read, _) => Some("a read changes nothing"),

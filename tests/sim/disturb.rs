@@ -4,7 +4,7 @@ use super::MS;
 use super::cluster::{Event, Forked, World};
 use super::coverage::{Hit, Path};
 use super::dice::Dice;
-use super::faults::{Fault, Planned};
+use super::faults::{Fault, OF_GUARDS, Planned};
 use super::files::Health;
 use super::process::{Class, Cut, TIMINGS_SHORT, timings};
 use super::replica_set::Document;
@@ -36,6 +36,9 @@ impl World {
                 planned.fault.words()
             )
         });
+        if OF_GUARDS.contains(&planned.fault) {
+            return self.disturb_guard(planned.fault, &mut dice);
+        }
         self.coverage.hit(Hit::Fault(planned.fault));
         let machine = self.processes[process].machine;
         match planned.fault {
@@ -134,7 +137,15 @@ impl World {
             | Fault::StreamStale
             | Fault::NoStreams
             | Fault::Meddling
-            | Fault::WorkloadSilent => {}
+            | Fault::WorkloadSilent
+            | Fault::Supervised
+            | Fault::GuardFrozen
+            | Fault::BothFrozen
+            | Fault::GuardKilled
+            | Fault::RecordsLate
+            | Fault::ChildCrashes
+            | Fault::ChildStubborn
+            | Fault::ChildForks => {}
         }
     }
 
@@ -240,6 +251,7 @@ impl World {
             }
             Fault::Reboot => {
                 self.machines[machine].boot += 1_000;
+                self.lose_guards(machine);
                 for other in self.live.clone() {
                     if self.processes[other].machine == machine {
                         self.kill(other);
@@ -306,6 +318,7 @@ impl World {
         self.directories.push(directory);
         self.processes.push(twin);
         self.live.push(id);
+        self.fork_guards(process, id);
         for call in calls {
             let at = self.now + dice.between(10, 3_000) * MS;
             let outcome = crate::election::Outcome::Unknown;

@@ -119,7 +119,35 @@ faults! {
     WorkloadSilent,
     /// A workload cannot do its work for a while.
     Unhealthy,
+    /// Candidates run their workload themselves, each beside a guard.
+    Supervised,
+    /// A guard does not run for a while, or begins late.
+    GuardFrozen,
+    /// A guard and its daemon do not run for a while.
+    BothFrozen,
+    /// A guard is killed.
+    GuardKilled,
+    /// What a daemon sends reaches its guard when the deadline before it has passed.
+    RecordsLate,
+    /// A child ends by itself, often soon after its start.
+    ChildCrashes,
+    /// A child ignores the signal that asks it to end.
+    ChildStubborn,
+    /// A child leaves something behind that outlives it.
+    ChildForks,
 }
+
+/// What only a supervised workload can meet.
+const SUPERVISION: &[Fault] = &[
+    Fault::Supervised,
+    Fault::GuardFrozen,
+    Fault::BothFrozen,
+    Fault::GuardKilled,
+    Fault::RecordsLate,
+    Fault::ChildCrashes,
+    Fault::ChildStubborn,
+    Fault::ChildForks,
+];
 
 /// A set of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +160,7 @@ impl Faults {
     /// rarely: they excuse more, and hide what happens without them.
     pub(super) fn drawn(dice: &mut Dice) -> Self {
         let mut faults = Self::NONE;
-        for fault in Fault::ALL {
+        for fault in Fault::ALL.iter().filter(|f| !SUPERVISION.contains(f)) {
             let hit = match fault {
                 Fault::Fork | Fault::Delete | Fault::Restore | Fault::EditRevision => {
                     dice.one_in(6)
@@ -141,6 +169,20 @@ impl Faults {
                 _ => !dice.one_in(3),
             };
             if hit {
+                faults = faults.with(*fault);
+            }
+        }
+        faults
+    }
+
+    /// A third of all runs has supervised workloads. From dice of their own:
+    /// the other runs are what they would be without them.
+    pub(super) fn supervised(self, dice: &mut Dice) -> Self {
+        let mut faults = self;
+        let supervised = dice.one_in(3);
+        for fault in SUPERVISION {
+            let hit = *fault == Fault::Supervised || !dice.one_in(3);
+            if supervised && hit {
                 faults = faults.with(*fault);
             }
         }
@@ -243,6 +285,31 @@ pub(super) fn plan(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned>
                 fault: *fault,
                 chance,
             });
+        }
+    }
+}
+
+/// The troubles that meet one guard.
+pub(super) const OF_GUARDS: &[Fault] = &[
+    Fault::GuardFrozen,
+    Fault::BothFrozen,
+    Fault::GuardKilled,
+    Fault::RecordsLate,
+];
+
+/// The troubles of guards: a plan of its own, beside the other one.
+pub(super) fn plan_guards(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned> {
+    let mut plan = Vec::new();
+    let mut at = 0;
+    loop {
+        at += dice.between(1_000, 60_000) * MS;
+        if at > length.saturating_sub(SECOND) {
+            return plan;
+        }
+        let fault = OF_GUARDS[dice.index(OF_GUARDS.len())];
+        let chance = dice.roll();
+        if faults.has(fault) && faults.has(Fault::Supervised) {
+            plan.push(Planned { at, fault, chance });
         }
     }
 }

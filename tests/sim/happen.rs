@@ -64,6 +64,7 @@ impl World {
                     self.input(process, Class::News, Input::PrimaryChanged);
                 }
             }
+            Event::Reported { guard, gone } => self.reported(guard, gone),
             Event::Mend { directory } => self.directories[directory].health = Health::Good,
             Event::Unpause => self.unpause(),
             Event::Freeze { process, until } => self.freeze(process, until),
@@ -178,6 +179,7 @@ impl World {
             }
         });
         self.replicate(seq);
+        self.heal_guards();
         for process in self.live.clone() {
             let p = &mut self.processes[process];
             p.frozen_until = p.frozen_until.min(self.now);

@@ -18,6 +18,8 @@ pub(super) struct Heard {
     pub(super) signalled: bool,
     pub(super) shut_down: bool,
     pub(super) unhealthy: bool,
+    /// The workload of this token has ended by itself.
+    pub(super) exited: Option<Token>,
     pub(super) reconfigured: bool,
     /// The document that a reply shows asks its holder for this.
     pub(super) asks: Option<Asks>,
@@ -99,12 +101,10 @@ impl Ledger {
             }
             Input::Reply { call, outcome } => self.answered(*call, outcome),
             Input::Health { healthy } => self.heard.unhealthy = !healthy,
-            Input::Tick
-            | Input::Watch(_)
-            | Input::Demoted { .. }
-            | Input::WorkloadDone { .. }
-            | Input::WorkloadEnded { .. }
-            | Input::WorkloadGone { .. } => {}
+            Input::Tick | Input::Watch(_) | Input::Demoted { .. } | Input::WorkloadDone { .. } => {}
+            Input::WorkloadEnded { token } | Input::WorkloadGone { token } => {
+                self.heard.exited = Some(*token);
+            }
         }
     }
 

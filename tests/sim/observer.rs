@@ -3,6 +3,7 @@
 //! drained and why; with what right it says so is judged by the rest.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::files::Memory;
 use crate::election::{
@@ -23,6 +24,8 @@ pub(super) struct ClaimFacts {
     pub(super) sent: Vec<(CallId, Revision, BootTime)>,
     /// The end of authority by the writes that were acknowledged in time.
     pub(super) until: Option<BootTime>,
+    /// When that was carried on last.
+    pub(super) until_at: BootTime,
     /// It had authority and has none any more.
     pub(super) ended: bool,
     pub(super) led: bool,
@@ -80,6 +83,11 @@ pub(super) struct Facts {
     pub(super) unhealthy: bool,
     /// Asked to step down: not before this instant, unless another with a higher token led.
     pub(super) stay_out: Option<(BootTime, Token)>,
+    /// Its workload ended by itself: not before this instant, whoever leads.
+    pub(super) exit_until: Option<BootTime>,
+    /// How long it waited for that, and since when it leads or led.
+    pub(super) back_off: Duration,
+    pub(super) leads_since: BootTime,
     pub(super) last_read: Option<CallId>,
     /// The true time at which it was sent.
     pub(super) last_read_at: u64,
@@ -106,6 +114,9 @@ impl Facts {
             shutdown: false,
             unhealthy: false,
             stay_out: None,
+            exit_until: None,
+            back_off: Duration::ZERO,
+            leads_since: BootTime::default(),
             last_read: None,
             last_read_at: 0,
             holds: false,
@@ -161,7 +172,7 @@ impl Facts {
                 if let (Some(false), Some(sight)) = (paused, self.sights.back_mut()) {
                     sight.lease.paused = false;
                 }
-                return self.acknowledged(*call, found);
+                return self.acknowledged(now, *call, found);
             }
             Input::Watch(Watch::Changed(lease)) => {
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
@@ -257,7 +268,12 @@ impl Facts {
         }
     }
 
-    fn acknowledged(&mut self, call: CallId, found: &Found) -> Option<(Claim, Revision)> {
+    fn acknowledged(
+        &mut self,
+        now: BootTime,
+        call: CallId,
+        found: &Found,
+    ) -> Option<(Claim, Revision)> {
         let Found::Lease(lease) = found else {
             return None;
         };
@@ -265,6 +281,13 @@ impl Facts {
         let facts = self.claim_mut(holder)?;
         let (_, revision, sent) = *facts.sent.iter().find(|(id, _, _)| *id == call)?;
         let until = sent + facts.timings.renew_deadline();
+        // After the deadline of a claim that led it is late: it extends nothing.
+        if facts.led && facts.until.is_some_and(|before| before <= now) {
+            return Some((holder, revision));
+        }
+        if facts.until.is_none_or(|before| before < until) {
+            facts.until_at = now;
+        }
         facts.until = Some(facts.until.map_or(until, |before| before.max(until)));
         Some((holder, revision))
     }
@@ -300,6 +323,7 @@ impl Facts {
                     timings,
                     sent: vec![(call, new.revision, decided)],
                     until: None,
+                    until_at: decided,
                     ended: false,
                     led: false,
                     excused_until: 0,
@@ -338,7 +362,7 @@ impl Facts {
             (Some(token), before) if before.is_none_or(|d| d.token != token) => {
                 let ended_first = reason == Some(Reason::Shutdown) && tunables.workload_ends_first;
                 let delay = if ended_first {
-                    std::time::Duration::ZERO
+                    Duration::ZERO
                 } else {
                     tunables.handoff_delay
                 };
@@ -347,6 +371,9 @@ impl Facts {
                     until: now + delay,
                     confirmed: false,
                 });
+                if reason == Some(Reason::WorkloadExit) {
+                    self.backs_off(now, tunables);
+                }
                 if matches!(reason, Some(Reason::Requested | Reason::Transferred)) {
                     let until = now + tunables.timings.lease_duration();
                     self.stay_out = Some((until, token));
@@ -354,5 +381,18 @@ impl Facts {
             }
             _ => {}
         }
+    }
+
+    /// Its workload ended by itself: the sooner after its start, and the more
+    /// often in a row, the longer others go first.
+    fn backs_off(&mut self, now: BootTime, tunables: &Tunables) {
+        let (least, most) = (
+            tunables.timings.retry_interval(),
+            tunables.timings.lease_duration(),
+        );
+        let quick = now.since(self.leads_since) < most;
+        let before = if quick { self.back_off } else { Duration::ZERO };
+        self.back_off = (before * 2).clamp(least, most);
+        self.exit_until = Some(now + self.back_off);
     }
 }

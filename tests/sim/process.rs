@@ -76,6 +76,7 @@ pub(super) struct Process {
     pub(super) stream: Stream,
     /// It has the right to change streams.
     pub(super) streams: bool,
+    pub(super) supervises: bool,
     pub(super) exiting: bool,
     /// The last input was a signal to step down.
     pub(super) signalled: bool,
@@ -146,13 +147,14 @@ impl Process {
         now: BootTime,
         mut random: Dice,
         streams: bool,
+        supervises: bool,
     ) -> Self {
         let candidate = Candidate {
             identity,
             tunables,
             token_remembered: memory.token,
             lease_longest_remembered: memory.lease_longest,
-            supervises: false,
+            supervises,
             claim_of_the_dead: memory.claim,
         };
         let election = Election::new(candidate, now, &mut random);
@@ -174,6 +176,7 @@ impl Process {
             operation_timeout: tunables.timings.operation_timeout(),
             stream: Stream::default(),
             streams,
+            supervises,
             exiting: false,
             signalled: false,
             confirming: None,

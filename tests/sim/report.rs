@@ -139,6 +139,7 @@ fn meaning(invariant: &str) -> &str {
         "I2" => "authority comes only from an acknowledged write, counted from before it was sent",
         "I3" => "the token grows with every acquisition and is never reused",
         "I4" => "file, HTTP and metrics say \"not leader\" by valid_until",
+        "I5" => "a supervised child is gone by its deadline",
         "I6" => "release only after the workload is gone",
         "I7" => "an unknown outcome never grants or extends",
         "I8" => "a follower writes only with a cause",

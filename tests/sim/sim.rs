@@ -7,6 +7,8 @@
 
 mod audit;
 mod check;
+mod child;
+mod children;
 mod cluster;
 mod coverage;
 mod dice;
@@ -14,6 +16,8 @@ mod disturb;
 mod excuses;
 mod faults;
 mod files;
+mod guard_troubles;
+mod guards;
 mod happen;
 mod invariants;
 mod ledger;
@@ -25,6 +29,7 @@ mod process;
 mod replica_set;
 mod report;
 mod run;
+mod starting;
 mod turn;
 
 /// A millisecond in true nanoseconds.

@@ -109,7 +109,7 @@ impl World {
             match effect {
                 Effect::Call { id, operation } => self.send(process, id, operation),
                 Effect::Demote => self.processes[process].files.flush(),
-                Effect::Workload(order) => unreachable!("nobody supervises: {order:?}"),
+                Effect::Workload(order) => self.order(process, order),
                 Effect::Remember {
                     claim,
                     token,

@@ -13,15 +13,18 @@ pub(in crate::sim) struct Longest {
     pub(in crate::sim) reservation: Duration,
     pub(in crate::sim) operation_timeout: Duration,
     pub(in crate::sim) retry_interval: Duration,
+    /// How long a supervised workload may be ending when it begins.
+    pub(in crate::sim) workload_end: Duration,
     /// Per mille of true time, of the slowest clock.
     pub(in crate::sim) rate: u32,
 }
 
 /// The declared lease duration, a reservation, and 2 × (time-out + retry), on
-/// the slowest clock.
+/// the slowest clock; before that, what a holder waits for its workload.
 pub(in crate::sim) fn bound(longest: Longest) -> Duration {
     let retries = 2 * (longest.operation_timeout + longest.retry_interval * 6 / 5);
-    (longest.lease_duration + longest.reservation + retries) * 1000 / longest.rate
+    (longest.lease_duration + longest.reservation + longest.workload_end + retries) * 1000
+        / longest.rate
 }
 
 /// Who leads when the bound is over, or later; then `before` is who led when it was.
@@ -36,6 +39,15 @@ pub(in crate::sim) fn check(
         [leader] => because(format!("token {leader} leads instead of {before:?}")),
         _ => because(format!("{} leaders", leaders.len())),
     }
+}
+
+/// `process` has led for a while and supervises, and its child does not run.
+pub(in crate::sim) fn check_child(without: Option<usize>) -> Option<Violation> {
+    let process = without?;
+    violation(
+        "I10",
+        format!("p{process} leads, and its child does not run"),
+    )
 }
 
 #[cfg(test)]
@@ -54,6 +66,12 @@ mod tests {
     }
 
     #[test]
+    fn a_leader_without_its_child_is_not_healthy() {
+        assert_eq!(check_child(None), None);
+        assert!(check_child(Some(1)).is_some());
+    }
+
+    #[test]
     fn the_bound_is_the_one_of_the_protocol() {
         let seconds = Duration::from_secs;
         let bound = bound(Longest {
@@ -61,6 +79,7 @@ mod tests {
             reservation: seconds(5),
             operation_timeout: seconds(3),
             retry_interval: seconds(1),
+            workload_end: Duration::ZERO,
             rate: 1000,
         });
         assert_eq!(bound, Duration::from_millis(37_400));

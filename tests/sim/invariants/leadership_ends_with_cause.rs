@@ -15,6 +15,8 @@ pub(in crate::sim) struct Ending {
     pub(in crate::sim) shut_down: bool,
     /// Its workload was said to be unable to work.
     pub(in crate::sim) unhealthy: bool,
+    /// The workload that ran under this token has ended by itself.
+    pub(in crate::sim) exited: Option<Token>,
     pub(in crate::sim) paused: bool,
     /// The token that the request in the document names.
     pub(in crate::sim) requested: Option<Token>,
@@ -33,6 +35,7 @@ pub(in crate::sim) fn check(ending: Ending) -> Option<Violation> {
         signalled,
         shut_down,
         unhealthy,
+        exited,
         paused,
         requested,
         confirmed,
@@ -50,15 +53,10 @@ pub(in crate::sim) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::Deadline) => expired,
         // Whether what it showed was so is asked by `notices_are_true`.
         Some(Reason::StoreWentBack) => confirmed,
-        // No input asks for the first yet, and the rest are no ends.
-        Some(
-            Reason::WorkloadExit
-            | Reason::Acquired
-            | Reason::TookOver
-            | Reason::Renewed
-            | Reason::Duplicate,
-        )
-        | None => false,
+        Some(Reason::WorkloadExit) => exited == Some(token),
+        Some(Reason::Acquired | Reason::TookOver | Reason::Renewed | Reason::Duplicate) | None => {
+            false
+        }
     };
     if caused {
         None
@@ -78,6 +76,7 @@ mod tests {
             signalled: false,
             shut_down: false,
             unhealthy: false,
+            exited: None,
             paused: false,
             requested: None,
             confirmed: false,
@@ -104,6 +103,7 @@ mod tests {
         let all = |reason| Ending {
             shut_down: true,
             unhealthy: true,
+            exited: named,
             paused: true,
             confirmed: true,
             rejected: true,
@@ -113,6 +113,7 @@ mod tests {
         for reason in [
             Reason::Shutdown,
             Reason::Unhealthy,
+            Reason::WorkloadExit,
             Reason::StoreWentBack,
             Reason::Paused,
             Reason::Rejected,

@@ -1,5 +1,7 @@
 //! I6: a release is sent only when no surface says "leader" any more and the
-//! workload is gone, or its time to end has passed.
+//! workload is gone, or its time to end has passed. A supervised one is gone:
+//! no time passes for it. Nor does another claim of the same process begin
+//! beside it, or that of a successor on the same status directory.
 
 use super::{Violation, violation};
 
@@ -14,6 +16,8 @@ pub(in crate::sim) struct Release {
     pub(in crate::sim) repeated: bool,
     /// The workload confirmed, or its time has passed.
     pub(in crate::sim) drained: bool,
+    /// A child of this process runs.
+    pub(in crate::sim) child_runs: bool,
     /// HTTP says "leader".
     pub(in crate::sim) http_says_leader: bool,
     /// A file says "leader" to a reader that checks the deadline.
@@ -26,14 +30,36 @@ pub(in crate::sim) fn check(release: Release) -> Option<Violation> {
         expired,
         repeated,
         drained,
+        child_runs,
         http_says_leader,
         file_says_leader,
     } = release;
     let gone = never_led || expired || repeated || drained;
-    if gone && !http_says_leader && !file_says_leader {
+    if gone && !child_runs && !http_says_leader && !file_says_leader {
         None
     } else {
         violation("I6", format!("{release:?}"))
+    }
+}
+
+/// What is true when an acquire or a take-over is sent.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Acquisition {
+    /// A child of an earlier claim of this process runs.
+    pub(in crate::sim) child_runs: bool,
+    /// What is taken is the claim of a process that is proven dead, and its child runs.
+    pub(in crate::sim) orphan_runs: bool,
+}
+
+pub(in crate::sim) fn check_acquisition(acquisition: Acquisition) -> Option<Violation> {
+    let Acquisition {
+        child_runs,
+        orphan_runs,
+    } = acquisition;
+    if child_runs || orphan_runs {
+        violation("I6", format!("{acquisition:?}"))
+    } else {
+        None
     }
 }
 
@@ -66,8 +92,23 @@ mod tests {
                 file_says_leader: true,
                 ..drained
             },
+            Release {
+                child_runs: true,
+                ..drained
+            },
         ] {
             assert!(check(release).is_some(), "{release:?}");
         }
+    }
+
+    #[test]
+    fn nothing_is_acquired_beside_a_child_of_before() {
+        let acquisition = |child_runs, orphan_runs| Acquisition {
+            child_runs,
+            orphan_runs,
+        };
+        assert_eq!(check_acquisition(acquisition(false, false)), None);
+        assert!(check_acquisition(acquisition(true, false)).is_some());
+        assert!(check_acquisition(acquisition(false, true)).is_some());
     }
 }

@@ -1,0 +1,90 @@
+//! The life of a child, and what it leaves behind: it obeys soon, late or
+//! never, ends by itself, or is outlived by something that it started.
+
+use super::MS;
+use super::cluster::World;
+use super::coverage::Hit;
+use super::faults::Fault;
+
+/// A process that was started as the workload, and what it leaves behind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Life {
+    /// When the leader ends; never, as long as nobody asks it to.
+    pub(super) leader: u64,
+    pub(super) leader_ended: bool,
+    /// When what it left behind ends.
+    pub(super) rest: u64,
+    /// How long it takes to obey; `None`: it ignores its signal.
+    pub(super) obeys: Option<u64>,
+    /// For how long something outlives the leader.
+    pub(super) leaves: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Child {
+    Unborn,
+    Runs(Life),
+    Gone,
+}
+
+impl World {
+    /// What becomes of a child, if nobody kills it. All chances are drawn
+    /// whatever is switched on.
+    pub(super) fn drawn_life(&mut self) -> Life {
+        let dice = &mut self.guard_dice;
+        let (stubborn, crashes, forks) = (dice.one_in(3), dice.one_in(3), dice.one_in(3));
+        let obeys = dice.between(1, 4_000) * MS;
+        let leaves = dice.between(1, 1_500) * MS;
+        let lives = match dice.one_in(2) {
+            true => dice.between(1, 2_000) * MS,
+            false => dice.between(1, 120_000) * MS,
+        };
+        let crashes = crashes && self.troubles(Fault::ChildCrashes);
+        let stubborn = stubborn && self.troubles(Fault::ChildStubborn);
+        let forks = forks && self.troubles(Fault::ChildForks);
+        for (hit, fault) in [
+            (crashes, Fault::ChildCrashes),
+            (stubborn, Fault::ChildStubborn),
+            (forks, Fault::ChildForks),
+        ] {
+            if hit {
+                self.coverage.hit(Hit::Fault(fault));
+            }
+        }
+        Life {
+            leader: if crashes { self.now + lives } else { u64::MAX },
+            leader_ended: false,
+            rest: u64::MAX,
+            obeys: (!stubborn).then_some(obeys),
+            leaves: if forks { leaves } else { 0 },
+        }
+    }
+
+    /// A child on a machine that is awake comes to its end by itself.
+    pub(super) fn child_lives(&mut self, g: usize) {
+        let now = self.now;
+        let guard = &mut self.guards[g];
+        if self.machines[guard.machine].asleep_until > now {
+            return;
+        }
+        let Child::Runs(life) = &mut guard.child else {
+            return;
+        };
+        let mut ended = false;
+        if !life.leader_ended && now >= life.leader {
+            life.leader_ended = true;
+            life.rest = now + life.leaves;
+            ended = true;
+        }
+        let gone = life.leader_ended && now >= life.rest;
+        if gone {
+            guard.child = Child::Gone;
+        }
+        if ended {
+            self.note(|| format!("g{g}'s child ends"));
+            if self.guards[g].alive && !gone {
+                self.report(g, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What becomes of guards and their children when something is killed, stopped,
+//! lost or cloned.
+
+use super::MS;
+use super::child::{Child, Life};
+use super::cluster::{Event, World};
+use super::coverage::Hit;
+use super::dice::Dice;
+use super::faults::Fault;
+use super::guards::WAKE_MAX;
+
+impl World {
+    /// Its leader dies with it; the rest is the daemon's.
+    pub(super) fn kill_guard(&mut self, g: usize) {
+        let now = self.now;
+        let guard = &mut self.guards[g];
+        if !std::mem::replace(&mut guard.alive, false) {
+            return;
+        }
+        guard.child = match guard.child {
+            Child::Runs(life) if life.leaves > 0 => Child::Runs(Life {
+                leader: now,
+                leader_ended: true,
+                rest: now + life.leaves,
+                ..life
+            }),
+            Child::Unborn | Child::Runs(_) | Child::Gone => Child::Gone,
+        };
+        self.note(|| format!("g{g} is killed"));
+        // Its descriptor tells the daemon.
+        let at = now + self.guard_dice.between(1, WAKE_MAX);
+        self.at(
+            at,
+            Event::Reported {
+                guard: g,
+                gone: true,
+            },
+        );
+    }
+
+    /// A machine is gone with all that runs on it.
+    pub(super) fn lose_guards(&mut self, machine: usize) {
+        for g in self.guarding.clone() {
+            if self.guards[g].machine == machine {
+                self.guards[g].alive = false;
+                self.guards[g].child = Child::Gone;
+            }
+        }
+    }
+
+    /// A daemon is gone: the other end of its pipes is closed.
+    pub(super) fn orphan_guards(&mut self, process: usize) {
+        let now = self.now;
+        for g in &self.guarding {
+            let guard = &mut self.guards[*g];
+            if guard.daemon == process {
+                guard.orphaned_at = Some(now);
+            }
+        }
+    }
+
+    /// A machine is cloned with its guards and their children.
+    pub(super) fn fork_guards(&mut self, process: usize, twin: usize) {
+        let (machine, directory) = (self.processes[twin].machine, self.processes[twin].directory);
+        for g in self.guarding.clone() {
+            if self.guards[g].daemon != process || self.guards[g].heard {
+                continue;
+            }
+            let mut copy = self.guards[g].clone();
+            (copy.daemon, copy.machine, copy.directory) = (twin, machine, directory);
+            self.guards.push(copy);
+            let copy = self.guards.len() - 1;
+            self.guarding.push(copy);
+            if !self.guards[copy].alive {
+                self.report(copy, true);
+            }
+        }
+    }
+
+    /// A trouble that meets a guard.
+    pub(super) fn disturb_guard(&mut self, fault: Fault, dice: &mut Dice) {
+        let all = self.guarding.iter().copied();
+        let alive: Vec<_> = all.filter(|g| self.guards[*g].alive).collect();
+        let (pick, length) = (dice.roll(), dice.between(100, 45_000) * MS);
+        let index = pick % (alive.len() as u64).max(1);
+        let Some(g) = alive
+            .get(usize::try_from(index).expect("an index"))
+            .copied()
+        else {
+            return;
+        };
+        self.coverage.hit(Hit::Fault(fault));
+        let until = self.now + length;
+        self.note(|| format!("   g{g} until {} ms", until / MS));
+        if fault == Fault::GuardKilled {
+            return self.kill_guard(g);
+        }
+        if fault == Fault::RecordsLate {
+            let guard = &self.guards[g];
+            let clock = self.machine_clock(guard.machine, true);
+            let passes = guard.read.terms.valid_until;
+            let passes = self.true_time(guard.machine, clock, passes);
+            let until = passes + length % (4_000 * MS);
+            return self.guards[g].hold_records_until(until);
+        }
+        self.guards[g].frozen_until = self.guards[g].frozen_until.max(until);
+        if fault == Fault::BothFrozen && self.processes[self.guards[g].daemon].alive {
+            self.freeze(self.guards[g].daemon, until);
+        }
+    }
+
+    /// Guards run again, and children do as they are told.
+    pub(super) fn heal_guards(&mut self) {
+        for g in &self.guarding {
+            let guard = &mut self.guards[*g];
+            guard.frozen_until = guard.frozen_until.min(self.now);
+            guard.hold_records_until(self.now);
+            if let Child::Runs(life) = &mut guard.child
+                && !life.leader_ended
+                && !guard.judge.told_to_end()
+            {
+                life.leader = u64::MAX;
+            }
+        }
+    }
+}

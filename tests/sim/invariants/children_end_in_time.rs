@@ -1,0 +1,141 @@
+//! I5: a child is gone by its deadline, on its host's clock, as long as its
+//! guard or its daemon runs.
+//!
+//! A host that sleeps runs nothing, its children neither. When it wakes, or
+//! when a guard or daemon that was stopped goes on, the time until the
+//! scheduler lets it act is its own: only what outlives that is late. Where
+//! neither runs there is nobody who could end the child; that is left to the
+//! fencing token.
+
+use std::time::Duration;
+
+use super::{Violation, violation};
+use crate::election::BootTime;
+
+/// Clocks count in steps, and so does the simulation.
+const STEP: Duration = Duration::from_millis(1);
+
+/// A child that runs.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Running {
+    pub(in crate::sim) now: BootTime,
+    /// `sent + renew_deadline + loss_grace` of the last acknowledged renewal,
+    /// or what its guard was told if that is less; `None`: there was never any.
+    pub(in crate::sim) due: Option<BootTime>,
+    /// The end of a deadline that had passed when its guard looked. To the
+    /// guard it is final; its daemon knows that the claim goes on.
+    pub(in crate::sim) passed: Option<BootTime>,
+    /// How long its guard has been running without a break; `None`: it does not run.
+    pub(in crate::sim) guarded: Option<Duration>,
+    /// The same of its daemon.
+    pub(in crate::sim) kept: Option<Duration>,
+    /// Within this whoever runs again acts.
+    pub(in crate::sim) wake_max: Duration,
+    /// By so much later than the deadline a daemon takes its guard for stuck.
+    pub(in crate::sim) guard_late_max: Duration,
+}
+
+fn lateness(running: Running) -> Duration {
+    let due = running.due;
+    due.map_or(Duration::MAX, |due| running.now.since(due))
+}
+
+/// Whether its claim gives it no time any more.
+pub(in crate::sim) fn is_late(running: Running) -> bool {
+    lateness(running) > STEP
+}
+
+pub(in crate::sim) fn check(running: Running) -> Option<Violation> {
+    let late = lateness(running);
+    let passed = running.passed.map(|passed| running.now.since(passed));
+    let late_of_guard = passed.map_or(late, |passed| passed.max(late));
+    let acts = |since: Option<Duration>| since.is_some_and(|since| since > running.wake_max);
+    let by_guard = acts(running.guarded) && late_of_guard > STEP;
+    let by_daemon = acts(running.kept) && late > running.guard_late_max + STEP;
+    if by_guard || by_daemon {
+        violation("I5", format!("late by {late_of_guard:?}: {running:?}"))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(now: u64) -> Running {
+        let at = |millis| BootTime::default() + Duration::from_millis(millis);
+        Running {
+            now: at(now),
+            due: Some(at(1_000)),
+            passed: None,
+            guarded: Some(Duration::from_secs(60)),
+            kept: Some(Duration::from_secs(60)),
+            wake_max: Duration::from_millis(10),
+            guard_late_max: Duration::from_millis(100),
+        }
+    }
+
+    #[test]
+    fn until_the_deadline_a_child_may_run() {
+        assert_eq!(check(running(1_000)), None);
+    }
+
+    #[test]
+    fn after_it_guard_or_daemon_must_have_ended_it() {
+        assert!(check(running(1_005)).is_some());
+        let stopped = |now| Running {
+            guarded: None,
+            ..running(now)
+        };
+        assert_eq!(check(stopped(1_099)), None);
+        assert!(check(stopped(1_105)).is_some());
+        let alone = Running {
+            kept: None,
+            ..running(1_005)
+        };
+        assert!(check(alone).is_some());
+        let without_authority = Running {
+            due: None,
+            ..running(0)
+        };
+        assert!(check(without_authority).is_some());
+    }
+
+    #[test]
+    fn a_deadline_that_has_passed_is_final_to_the_guard() {
+        let revived = Running {
+            passed: Some(BootTime::default() + Duration::from_millis(500)),
+            ..running(600)
+        };
+        assert!(check(revived).is_some());
+        assert!(!is_late(revived));
+        let of_daemon = Running {
+            guarded: None,
+            ..revived
+        };
+        assert_eq!(check(of_daemon), None);
+    }
+
+    #[test]
+    fn who_has_just_woken_has_a_moment_and_who_sleeps_ends_nothing() {
+        let moment = Some(Duration::from_millis(10));
+        let woken = Running {
+            guarded: moment,
+            kept: moment,
+            ..running(9_000)
+        };
+        assert_eq!(check(woken), None);
+        let asleep = Running {
+            guarded: None,
+            kept: None,
+            ..woken
+        };
+        assert_eq!(check(asleep), None);
+        let awake = Running {
+            guarded: Some(Duration::from_millis(11)),
+            ..woken
+        };
+        assert!(check(awake).is_some());
+    }
+}

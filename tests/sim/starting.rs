@@ -1,0 +1,128 @@
+//! How processes begin, with what their status directory tells them, and end.
+
+use std::time::Duration;
+
+use super::cluster::{Event, World};
+use super::coverage::{Hit, Path};
+use super::dice::Dice;
+use super::faults::Fault;
+use super::files::{Health, Memory};
+use super::process::{Class, Process};
+use super::{MS, SECOND};
+use crate::election::mutation::planted;
+use crate::election::{Input, Watch};
+
+impl World {
+    /// Candidates on the newest machine may run their workload themselves.
+    pub(super) fn supervise(&mut self, dice: &mut Dice) {
+        let drawn = !dice.one_in(3);
+        let grace = [1, 5, 20][dice.index(3)];
+        let supervises = drawn && self.faults.has(Fault::Supervised);
+        let machine = self.machines.last_mut().expect("one was added");
+        machine.stop_grace = Duration::from_secs(grace);
+        if supervises {
+            machine.supervises = true;
+            // Its end is waited for, and nothing else.
+            machine.confirms_within = None;
+            machine.tunables.handoff_delay = Duration::ZERO;
+            self.coverage.hit(Hit::Fault(Fault::Supervised));
+        }
+    }
+
+    /// The process is started unless another one has the directory's lock.
+    pub(super) fn start(&mut self, machine: usize, directory: usize) {
+        let boot = self.machines[machine].boot;
+        if self.directories[directory].locked_by.is_some() && !planted!(LockIgnored) {
+            self.coverage.hit(Hit::Path(Path::DirectoryLocked));
+            let again = self.now + 5 * SECOND;
+            self.at(again, Event::Start { machine, directory });
+            return;
+        }
+        // A new daemon waits for the guard of a dead one, which has the lock of
+        // the claim until its child is gone.
+        if self.is_guarded(directory) {
+            self.coverage.hit(Hit::Path(Path::GuardAwaited));
+            let again = self.now + 50 * MS;
+            self.at(again, Event::Start { machine, directory });
+            return;
+        }
+        let random = Dice::new(self.starts.roll(), self.processes.len() as u64);
+        let mut memory = self.directories[directory].memory(boot);
+        let record = memory;
+        // As `cli/run.rs`: the proof counts once the files of the dead process
+        // say nothing any more.
+        let dir = &mut self.directories[directory];
+        if matches!(dir.health, Health::Hangs | Health::ReadOnly) {
+            memory.claim = memory.claim.filter(|_| planted!(ProofBesideOldFiles));
+        } else {
+            dir.files = [None; 2];
+        }
+        let m = &self.machines[machine];
+        let now = self.machine_clock(machine, false);
+        let process = self.processes.len();
+        let predecessor = (0..process).rfind(|p| self.processes[*p].directory == directory);
+        let told = match planted!(TokenNotRemembered) {
+            false => memory,
+            true => Memory {
+                token: crate::election::Token::ZERO,
+                ..memory
+            },
+        };
+        self.processes.push(Process::start(
+            machine,
+            directory,
+            m.identity.clone(),
+            m.tunables,
+            told,
+            now,
+            random,
+            m.streams,
+            m.supervises,
+        ));
+        self.processes[process].facts.known = memory.token;
+        if let (true, Some(before)) = (planted!(SeenKeptAcrossRestart), predecessor) {
+            let before = self.processes[before].election.clone();
+            self.processes[process].election.continue_from(&before);
+        }
+        let inode = self.directories[directory].inode;
+        let dir = &mut self.directories[directory];
+        dir.locked_by = Some(process);
+        dir.record = Some(super::files::Record {
+            claim: record.claim,
+            token: record.token,
+            lease_longest: record.lease_longest,
+            informed: record.informed,
+            boot,
+            inode,
+        });
+        self.live.push(process);
+        self.note(|| {
+            let knows = super::report::memory(&memory);
+            format!("p{process} starts on m{machine} d{directory}, which remembers {knows}")
+        });
+        if self.machines[machine].streams {
+            let at = self.now + self.chance.between(1, 40) * MS;
+            self.at(
+                at,
+                Event::StreamOpens {
+                    process,
+                    opening: 0,
+                },
+            );
+        } else {
+            self.input(process, Class::News, Input::Watch(Watch::Lost));
+        }
+        self.pump(process);
+    }
+
+    pub(super) fn kill(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        if std::mem::replace(&mut p.alive, false) {
+            let directory = p.directory;
+            self.directories[directory].locked_by = None;
+            self.live.retain(|id| *id != process);
+            self.note(|| format!("p{process} is gone"));
+            self.orphan_guards(process);
+        }
+    }
+}
