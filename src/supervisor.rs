@@ -6,13 +6,16 @@
 //! done, and the election is told when nothing of the workload runs any more.
 
 mod health;
+mod hook;
 mod program;
 
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 pub use health::{Check, Health, HealthOptions};
@@ -168,22 +171,68 @@ impl<W: Watched> Supervisor<W> {
 
     /// One claim's workload, from its start until nothing of it runs.
     async fn serve(&mut self, token: Token) {
-        let lead = self.hook(&self.options.on_lead, "on_lead", token);
+        let lead = self.start_lead(token);
         if self.options.command.is_empty() {
             self.told_to_end().await;
         } else {
             self.command(token).await;
         }
-        if let Some(mut lead) = lead {
-            // What it was to bring about has no leader any more.
-            lead.kill();
-            lead.ended().await;
+        if let Some(lead) = lead {
+            // A task that watches a hook does not panic, and is never aborted.
+            let _ = lead.await;
         }
-        // Its time is bounded by the hook's own limit; while leadership is
-        // given up renewals go on, and after a loss the deadline is over soon.
-        if let Some(hook) = self.hook(&self.options.on_step_down, "on_step_down", token) {
-            self.finish(hook, "on_step_down").await;
-        }
+        self.step_down(token).await;
+    }
+
+    /// Starts the hook on_lead, with a task that holds it to this claim.
+    fn start_lead(&self, token: Token) -> Option<JoinHandle<()>> {
+        let until = clock::boot_now() + self.options.hook_timeout;
+        let ordered = self.ordered(token)?;
+        let terms = hook::bounded(ordered.terms, until);
+        let hook = hook::start(&self.options.program, &self.options.on_lead, token, terms);
+        let hook = hook.unwrap_or_else(|error| self.unstartable("on_lead", &error))?;
+        let lead = hook::lead(
+            hook,
+            self.orders.clone(),
+            token,
+            until,
+            self.options.program.lease.clone(),
+        );
+        Some(tokio::spawn(lead))
+    }
+
+    /// Runs the hook on_step_down to its end, or as long as it may. Also after a
+    /// loss, however late: what it is to end should have ended before.
+    async fn step_down(&mut self, token: Token) {
+        let until = clock::boot_now() + self.options.hook_timeout;
+        let terms = Terms {
+            valid_until: until,
+            kill_at: until,
+        };
+        let hook = hook::start(
+            &self.options.program,
+            &self.options.on_step_down,
+            token,
+            terms,
+        );
+        let hook = hook.unwrap_or_else(|error| self.unstartable("on_step_down", &error));
+        let Some(mut hook) = hook else { return };
+        let daemon_ends = async { while self.orders.changed().await.is_ok() {} };
+        let ended = tokio::select! {
+            ended = hook.ended() => ended,
+            () = daemon_ends => {
+                hook.kill();
+                hook.ended().await
+            }
+        };
+        hook::report(&self.options.program.lease, "on_step_down", ended);
+    }
+
+    /// What goes wrong with a hook is for people only.
+    fn unstartable<T>(&self, hook: &'static str, error: &io::Error) -> Option<T> {
+        let lease = &self.options.program.lease;
+        error!(%lease, hook, kind = %error.kind(), "a hook cannot be started");
+        None
     }
 
     /// Runs the command until it is gone.
@@ -286,41 +335,6 @@ impl<W: Watched> Supervisor<W> {
         self.orders
             .borrow()
             .filter(|ordered| ordered.token == token)
-    }
-
-    /// Starts a hook; what goes wrong is for people only.
-    fn hook(&self, words: &[OsString], hook: &'static str, token: Token) -> Option<Workload> {
-        let program = &self.options.program;
-        let started = program.start_briefly(words, Some(token), self.options.hook_timeout);
-        started.unwrap_or_else(|error| {
-            error!(lease = %program.lease, hook, kind = %error.kind(), "a hook cannot be started");
-            None
-        })
-    }
-
-    /// Waits for a hook, no longer than leadership lasts if it is lost meanwhile.
-    async fn finish(&mut self, mut hook: Workload, name: &'static str) {
-        let ended = loop {
-            // Also what was ordered before it began: a loss has a deadline.
-            let phase = self.orders.borrow().map(|ordered| ordered.phase);
-            if let Some(Phase::Lost { kill_at }) = phase {
-                hook.stop(self.options.stop_signal, kill_at);
-            }
-            tokio::select! {
-                biased;
-                changed = self.orders.changed() => if changed.is_err() {
-                    // Without orders the daemon ends.
-                    hook.kill();
-                    break hook.ended().await;
-                },
-                ended = hook.ended() => break ended,
-            }
-        };
-        let lease = &self.options.program.lease;
-        match program::success(ended) {
-            Ok(()) => info!(%lease, hook = name, "hook ended"),
-            Err(why) => warn!(%lease, hook = name, why, "a hook failed"),
-        }
     }
 
     fn up(&mut self, token: Option<Token>) {

@@ -146,13 +146,16 @@ impl Command {
     fn guard(&self) -> Process {
         let mut process = Process::new(&self.executable);
         process.arg0("leasehold").arg(GUARD).args(&self.words);
-        std::env::vars_os()
-            .filter(|(name, _)| is_ours(name))
-            .for_each(|(name, _)| {
-                process.env_remove(name);
-            });
+        without_ours(&mut process);
         process.envs(self.environment.iter().map(|(name, value)| (name, value)));
         process
+    }
+}
+
+/// Takes away what in our environment is meant for us alone.
+pub fn without_ours(process: &mut Process) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_ours(name)) {
+        process.env_remove(name);
     }
 }
 

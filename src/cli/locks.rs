@@ -171,11 +171,12 @@ async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandE
         }
         one.shut_down().await;
     }
-    Ok(if pruned > 0 {
-        exit::DONE
-    } else {
-        exit::NEGATIVE
-    })
+    if pruned == 0 {
+        let unused_for = humantime::format_duration(unused_for);
+        breaking::say(&format!("no lock has been unused for {unused_for}"));
+        return Ok(exit::NEGATIVE);
+    }
+    Ok(exit::DONE)
 }
 
 /// One lock, for reads and single writes.

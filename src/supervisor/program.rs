@@ -2,7 +2,6 @@
 //! the command that asks for its health.
 
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,28 +35,6 @@ impl Program {
         Some(command)
     }
 
-    /// Starts a short command that is killed, with all that it started, when
-    /// `timeout` is over or when the returned value is dropped. `None` without a word.
-    ///
-    /// # Errors
-    /// When no process can be made.
-    pub(super) fn start_briefly(
-        &self,
-        words: &[OsString],
-        token: Option<Token>,
-        timeout: Duration,
-    ) -> io::Result<Option<Workload>> {
-        let at = clock::boot_now() + timeout;
-        let terms = Terms {
-            valid_until: at,
-            kill_at: at,
-        };
-        let command = self.command(words, token);
-        command
-            .map(|command| Workload::start(&command.quiet(), terms, None))
-            .transpose()
-    }
-
     /// Runs a short command to its end: whether it succeeded, or why not.
     pub(super) async fn run_briefly(
         &self,
@@ -65,9 +42,16 @@ impl Program {
         token: Option<Token>,
         timeout: Duration,
     ) -> Result<(), String> {
-        match self.start_briefly(words, token, timeout) {
-            Ok(Some(mut started)) => success(started.ended().await),
-            Ok(None) => Ok(()),
+        let Some(command) = self.command(words, token) else {
+            return Ok(());
+        };
+        let at = clock::boot_now() + timeout;
+        let terms = Terms {
+            valid_until: at,
+            kill_at: at,
+        };
+        match Workload::start(&command.quiet(), terms, None) {
+            Ok(mut started) => success(started.ended().await),
             Err(error) => Err(format!("it cannot be started: {}", error.kind())),
         }
     }

@@ -95,3 +95,27 @@ fn a_variable_without_its_holder_proves_nothing() {
     );
     drop(holder);
 }
+
+#[test]
+fn the_innermost_command_has_the_token_of_its_own_lock() {
+    let place = run(Place::new());
+    assert_eq!(place.run(&["lock", "deep", "--", "true"]).code, 0);
+    let innermost = place.path("innermost");
+    let show = "sh -c 'echo $LEASEHOLD_LOCK $LEASEHOLD_TOKEN'";
+    std::fs::write(&innermost, inner(&place, "deep", show)).unwrap();
+    let script = inner(&place, "between", &format!("sh {}", innermost.display()));
+    let done = place.run(&["lock", "deep", "--", "sh", "-c", &script]);
+    assert_eq!(done.stdout, "deep 2\n", "{done:?}");
+}
+
+#[test]
+fn i12_an_inner_command_is_not_told_the_connection_string_either() {
+    let place = run(Place::new());
+    let uri = place.path("uri");
+    let script = format!(
+        "LEASEHOLD_MONGODB__URI=$(cat {}) {PROGRAM} lock scrubbed -- sh -c 'echo ${{LEASEHOLD_MONGODB__URI-none}}'",
+        uri.display()
+    );
+    let done = place.run(&["lock", "scrubbed", "--", "sh", "-c", &script]);
+    assert_eq!(done.stdout, "none\n", "{done:?}");
+}

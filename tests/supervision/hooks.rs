@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold_testbed::DaemonTimings;
+use leasehold_testbed::daemon::boottime_ns;
 
 use crate::contest::{Contest, LONG, eventually, nanos, wait_follows};
 use crate::journal::{Behaviour, Journal};
@@ -74,32 +75,33 @@ async fn a_hook_that_hangs_is_killed_and_holds_up_nothing_beyond_its_time() {
 }
 
 #[tokio::test]
-async fn a_loss_gives_the_hook_no_more_than_the_deadline() {
-    let (contest, journal) = (Contest::new("lost-hooks").await, Journal::new());
+async fn i5_a_frozen_daemons_hook_has_no_more_than_the_deadline_and_the_other_is_run_on_waking() {
+    let (contest, journal) = (Contest::new("frozen-hooks").await, Journal::new());
     let timings = DaemonTimings::SHORT;
-    let proxy = contest.set().proxy();
     let a = contest
         .candidate_with("a", timings, "0s")
-        .uri(&contest.set().proxied_uri(&proxy))
+        .flag(&format!(
+            "--hooks-on-lead={}",
+            hook(&journal, "lead", "sleep 1000")
+        ))
         .flag(&format!(
             "--hooks-on-step-down={}",
-            hook(
-                &journal,
-                "down",
-                "while :; do sleep 0.02; echo 1 > $0.alive; done"
-            )
+            hook(&journal, "down", "")
         ))
+        .flag("--hooks-timeout=1h")
         .start();
-    a.wait_leads(LONG).await;
-    proxy.stall();
-    let stalled = leasehold_testbed::daemon::boottime_ns();
-    let down = journal.wait("down", 1).await;
+    let lead = journal.wait("lead", 1).await;
+    a.stop();
+    let stopped = boottime_ns();
     eventually("it is killed", async || {
-        !std::path::Path::new(&format!("/proc/{}", down.pid)).exists()
+        !std::path::Path::new(&format!("/proc/{}", lead.pid)).exists()
     })
     .await;
-    let bound = stalled + nanos(timings.renew_deadline + timings.loss_grace);
-    assert!(leasehold_testbed::daemon::boottime_ns() < bound + nanos(Duration::from_secs(2)));
+    let bound = stopped + nanos(timings.renew_deadline + timings.loss_grace);
+    assert!(boottime_ns() < bound + nanos(Duration::from_secs(1)));
+    assert_eq!(journal.of("down"), []);
+    a.cont();
+    assert_eq!(journal.wait("down", 1).await.token, 1);
 }
 
 #[tokio::test]

@@ -18,6 +18,9 @@ const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
 /// Nobody prunes by decades.
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
+/// The command whose usage an error shows.
+const LOCK: &[&str] = &["lock"];
+
 const LOCK_HELP: &str = "\
 Examples:
   leasehold lock nightly-report -- ./report
@@ -162,7 +165,7 @@ fn name() -> Arg {
 
 /// From the command line of `leasehold lock`.
 pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
-    let name = lock_name(matches)?;
+    let name = lock_name(LOCK, matches)?;
     let slots = number(matches, "slots", 1, SLOTS_MAX)?.and_then(Slots::new);
     let want = match slots {
         Some(slots) => Want::Slot(slots),
@@ -171,11 +174,12 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
     };
     let wait = match matches.get_flag("no-wait") {
         true => Some(Duration::ZERO),
-        false => time(matches, "wait", Duration::ZERO, WAIT_MAX)?,
+        false => time(LOCK, matches, "wait", Duration::ZERO, WAIT_MAX)?,
     };
     let retries = number(matches, "retries", 0, u32::MAX)?;
     if retries.is_some() && wait.is_none() {
         return Err(wrong(
+            LOCK,
             "--retries needs --wait DURATION or --no-wait: without them the first try waits for ever",
         ));
     }
@@ -188,6 +192,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
         retries: retries.unwrap_or(0),
         conflict_exit_code: code.unwrap_or(exit::NOT_ACQUIRED),
         lease_duration: time(
+            LOCK,
             matches,
             "lease-duration",
             LEASE_DURATION_MIN,
@@ -210,13 +215,19 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
     };
     let ask = match name.as_str() {
         "break" => Ask::Break {
-            name: lock_name(&mut inner)?,
+            name: lock_name(&["locks", "break"], &mut inner)?,
             force: inner.get_flag("force"),
             confirmed: inner.get_flag("yes"),
         },
         _ => Ask::Prune {
-            unused_for: time(&mut inner, "unused-for", Duration::ZERO, UNUSED_MAX)?
-                .unwrap_or_default(),
+            unused_for: time(
+                &["locks", "prune"],
+                &mut inner,
+                "unused-for",
+                Duration::ZERO,
+                UNUSED_MAX,
+            )?
+            .unwrap_or_default(),
         },
     };
     // Where the store is may be said before the verb and after it.
@@ -226,9 +237,9 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
     Ok(LocksArgs { ask, sources })
 }
 
-fn lock_name(matches: &mut ArgMatches) -> Result<LeaseName, Error> {
+fn lock_name(path: &[&str], matches: &mut ArgMatches) -> Result<LeaseName, Error> {
     let name: String = matches.remove_one("name").unwrap_or_default();
-    LeaseName::new(name).map_err(|error| wrong(&format!("NAME {error}")))
+    LeaseName::new(name).map_err(|error| wrong(path, &format!("NAME {error}")))
 }
 
 fn number(matches: &mut ArgMatches, flag: &str, min: u32, max: u32) -> Result<Option<u32>, Error> {
@@ -237,13 +248,15 @@ fn number(matches: &mut ArgMatches, flag: &str, min: u32, max: u32) -> Result<Op
     };
     let number = text.parse().ok().filter(|n| (min..=max).contains(n));
     number.map(Some).ok_or_else(|| {
-        wrong(&format!(
+        let message = format!(
             "--{flag} {text:?} is not accepted: expected a whole number from {min} to {max}"
-        ))
+        );
+        wrong(LOCK, &message)
     })
 }
 
 fn time(
+    path: &[&str],
     matches: &mut ArgMatches,
     flag: &str,
     min: Duration,
@@ -253,17 +266,26 @@ fn time(
         return Ok(None);
     };
     let parsed = duration(&text, min, max);
-    parsed
-        .map(Some)
-        .map_err(|expected| wrong(&format!("--{flag} {text:?} is not accepted: {expected}")))
+    parsed.map(Some).map_err(|expected| {
+        wrong(
+            path,
+            &format!("--{flag} {text:?} is not accepted: {expected}"),
+        )
+    })
 }
 
-fn wrong(message: &str) -> Error {
-    let mut command = command();
-    command.build();
-    // With the usage of the command that was meant.
-    match command.find_subcommand_mut("lock") {
-        Some(lock) => lock.error(ErrorKind::ValueValidation, message),
-        None => command.error(ErrorKind::ValueValidation, message),
+/// An error with the usage of the command that was meant.
+fn wrong(path: &[&str], message: &str) -> Error {
+    let mut root = command();
+    root.build();
+    let mut meant = &mut root;
+    for name in path {
+        if meant.find_subcommand(name).is_none() {
+            break;
+        }
+        meant = meant
+            .find_subcommand_mut(name)
+            .expect("it was found just now");
     }
+    meant.error(ErrorKind::ValueValidation, message)
 }

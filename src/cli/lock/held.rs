@@ -19,11 +19,14 @@ use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
 use crate::signals::Stops;
-use crate::workload::{Command, Ended, Orphans, Terms, Workload};
+use crate::workload::{Command, Ended, Orphans, Terms, Workload, without_ours};
 
 /// How long the end waits for the lock to be given back. Who waits for it is
 /// granted in milliseconds; where the store does not answer, the entry expires.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
+
+/// The same, once the lock is lost: a script learns of that from the end of this process.
+const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 /// What is done under a lock.
 pub(super) struct Work<'a> {
@@ -55,7 +58,8 @@ impl Work<'_> {
         });
         if answer(format!("{line}\n").as_bytes()).is_err() {
             // Nobody learned that it is held.
-            release(&mut locker).await;
+            super::waiting::say("the lock was given back: standard output cannot be written");
+            release(&mut locker, RELEASE_MAX).await;
             return Ok(exit::CANNOT_TELL);
         }
         let closed = standard_input_closes();
@@ -67,7 +71,11 @@ impl Work<'_> {
             // Whoever wrote to it and died has closed it too.
             _ = closed => exit::DONE,
         };
-        release(&mut locker).await;
+        let patience = match code {
+            exit::LOCK_LOST => LOST_RELEASE_MAX,
+            _ => RELEASE_MAX,
+        };
+        release(&mut locker, patience).await;
         Ok(code)
     }
 
@@ -75,7 +83,7 @@ impl Work<'_> {
     async fn command(self, mut locker: Locker, mut stops: Stops) -> io::Result<u8> {
         let mut status = locker.status();
         let Some(authority) = status.borrow_and_update().authority_at(clock::boot_now()) else {
-            release(&mut locker).await;
+            release(&mut locker, RELEASE_MAX).await;
             return Ok(exit::LOCK_LOST);
         };
         let command = self.prepared();
@@ -83,7 +91,7 @@ impl Work<'_> {
             Ok(workload) => workload,
             Err(error) => {
                 error!(lock = %self.args.name, kind = %error.kind(), "no process can be made");
-                release(&mut locker).await;
+                release(&mut locker, RELEASE_MAX).await;
                 return Ok(exit::CANNOT_EXECUTE);
             }
         };
@@ -122,7 +130,12 @@ impl Work<'_> {
             }
         };
         // Nothing of it runs any more: now others may hold the lock (I6).
-        release(&mut locker).await;
+        let patience = if was_lost {
+            LOST_RELEASE_MAX
+        } else {
+            RELEASE_MAX
+        };
+        release(&mut locker, patience).await;
         Ok(self.exit_code(ended, was_lost))
     }
 
@@ -188,9 +201,16 @@ pub(super) fn run_within(command: &[OsString], lock: &LeaseName, held: &Held) ->
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         return ExitCode::from(exit::DONE);
     };
-    // The command around this one has set the variables, its guard ends this
-    // process too, and its end is waited for: nothing is left to be done here.
-    let error = Process::new(program).args(arguments).exec();
+    // The guard of the command around this one ends this process too, and its end
+    // is waited for: nothing is left to be done but to name the lock again, since
+    // another one may have been taken in between.
+    let mut process = Process::new(program);
+    without_ours(&mut process);
+    let error = process
+        .args(arguments)
+        .env("LEASEHOLD_LOCK", lock.as_str())
+        .env("LEASEHOLD_TOKEN", held.token.to_string())
+        .exec();
     super::waiting::say(&format!("{}: {}", program.display(), error.kind()));
     ExitCode::from(match error.kind() {
         io::ErrorKind::NotFound => exit::NOT_FOUND,
@@ -206,9 +226,9 @@ async fn lost(status: &mut watch::Receiver<Status>) {
 }
 
 /// Gives the lock back, as far as the store answers.
-async fn release(locker: &mut Locker) {
+async fn release(locker: &mut Locker, patience: Duration) {
     locker.release().await;
-    let _ = tokio::time::timeout(RELEASE_MAX, locker.wait()).await;
+    let _ = tokio::time::timeout(patience, locker.wait()).await;
 }
 
 /// Answers when nothing more can be read. A thread, since a file or a terminal

@@ -205,6 +205,7 @@ fn on_whom(status: &Status) -> Option<String> {
     };
     let place = match position {
         0 => "next in the queue".to_owned(),
+        1 => "behind 1 other in the queue".to_owned(),
         more => format!("behind {more} others in the queue"),
     };
     let holders: Vec<_> = ahead.iter().filter(|ahead| ahead.holds).cloned().collect();

@@ -191,6 +191,6 @@ fn named(lock: &LockDocument, claims: &[Claim]) -> String {
 }
 
 /// To the operator; the answer itself goes to standard output.
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

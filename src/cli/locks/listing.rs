@@ -24,7 +24,9 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
                 let row = |state: &str, entry: Option<&Entry>| {
                     [
                         lock.name.clone(),
-                        token.clone(),
+                        entry
+                            .and_then(|e| e.token)
+                            .map_or_else(|| token.clone(), |token| token.to_string()),
                         state.to_owned(),
                         entry.map_or("-".to_owned(), |e| mode(e, document.slots)),
                         entry.map_or("-".to_owned(), |e| e.identity.to_string()),
