@@ -265,9 +265,11 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
     let primary = stage.set.primary().await;
     let stage = &stage;
     let measure = async |means: &Means<'_>, journal: &Path| {
+        let client = profile::direct(&stage.set, primary).await;
         if means.app_name.is_some() {
             profile::record(&stage.set, primary, true).await;
         }
+        let aggregations = profile::aggregations(&client).await;
         let counts = RefCell::new([0_usize; CONTENDERS]);
         // How many each had when the first one had all of its own.
         let at_first = Cell::new(None);
@@ -289,8 +291,9 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         let mut rows = shared_out(means.name, took, total, &shares);
         if let Some(app_name) = means.app_name {
             profile::record(&stage.set, primary, false).await;
-            let client = profile::direct(&stage.set, primary).await;
-            let commands = profile::commands(&client, app_name).await;
+            let opened = profile::aggregations(&client).await - aggregations;
+            let mut commands = profile::commands(&client, app_name).await;
+            commands.insert("aggregate, to open a change stream".to_owned(), opened);
             rows.extend(commands_each(means, total, &commands));
         }
         rows
