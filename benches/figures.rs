@@ -16,6 +16,8 @@
     reason = "shared with the tests of hand-made locks, whose part it is too"
 )]
 mod client;
+#[path = "figures/contender.rs"]
+mod contender;
 #[path = "../tests/handmade/designs.rs"]
 #[allow(
     clippy::disallowed_methods,
@@ -48,6 +50,8 @@ mod size;
 mod starts;
 #[path = "figures/steady.rs"]
 mod steady;
+#[path = "figures/supervision.rs"]
+mod supervision;
 #[path = "figures/takeover.rs"]
 mod takeover;
 #[path = "figures/usage.rs"]
@@ -118,6 +122,14 @@ const FIGURES: &[Figure] = &[
         measure: |setup| Box::pin(locks::contended(setup)),
     },
     Figure {
+        names: &["workload_handoff"],
+        measure: |setup| Box::pin(supervision::handoff(setup)),
+    },
+    Figure {
+        names: &["guard_memory"],
+        measure: |setup| Box::pin(supervision::guard_memory(setup)),
+    },
+    Figure {
         names: &["takeover"],
         measure: |setup| Box::pin(takeover::measure(setup)),
     },
@@ -148,6 +160,12 @@ fn main() -> ExitCode {
         .is_some()
     {
         return locks::carry_out(arguments);
+    }
+    if arguments
+        .next_if(|argument| argument == supervision::WORK)
+        .is_some()
+    {
+        return supervision::carry_out(arguments);
     }
     client::obey();
     let arguments: Vec<String> = arguments

@@ -7,6 +7,7 @@
 //! when it began and ended.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,10 +20,11 @@ use leasehold_testbed::etcd::etcdctl_binary;
 use leasehold_testbed::{Etcd, ReplicaSet, Scratch};
 
 use crate::client::Order;
+use crate::contender::Warm;
 use crate::designs::{Design, FindAndModify, HandMade, Terms};
 use crate::launch::{Executed, Line, Setup, nanos, seconds};
 use crate::profile;
-use crate::report::{Row, Unit};
+use crate::report::{Bound, Row, Statistic, Unit};
 
 /// The first argument of the command under a lock.
 pub(crate) const ACT: &str = "--act";
@@ -36,15 +38,27 @@ const HOLD: Duration = Duration::from_millis(400);
 /// For what the one before left behind.
 const SETTLE: Duration = Duration::from_millis(100);
 const CONTENDERS: usize = 20;
-const APP_NAME: &str = "by-hand";
+/// The names by which MongoDB's profiler tells one from the other.
+const BY_HAND: &str = "by-hand";
+const LEASEHOLD: &str = "leasehold-lock";
 
 /// A way to run a command under a lock.
 struct Means<'a> {
     name: &'static str,
     /// The command line for a lock, an owner and a command.
     line: &'a dyn Fn(&str, &str, Vec<String>) -> Line,
-    /// Whether the commands to MongoDB are counted.
-    on_mongodb: bool,
+    /// Under which name it is known to MongoDB, where its commands are counted.
+    app_name: Option<&'static str>,
+    /// Whether our targets are meant for it.
+    ours: bool,
+}
+
+impl Means<'_> {
+    /// What a figure of it has to be.
+    fn bounds(&self, statistic: Statistic, limit: f64) -> Vec<Bound> {
+        let ours = self.ours.then_some(Bound::AtMost(statistic, limit));
+        ours.into_iter().collect()
+    }
 }
 
 /// Both stores, three members each.
@@ -52,17 +66,19 @@ struct Stage {
     set: ReplicaSet,
     etcd: Etcd,
     etcdctl: PathBuf,
+    leasehold: PathBuf,
     scratch: Scratch,
 }
 
 impl Stage {
-    async fn new() -> Self {
+    async fn new(setup: &Setup) -> Self {
         let etcdctl = etcdctl_binary().unwrap_or_else(|failure| panic!("{failure}"));
         let (set, etcd) = tokio::join!(ReplicaSet::start(), Etcd::start(3));
         Self {
             set,
             etcd,
             etcdctl,
+            leasehold: setup.binary.clone(),
             scratch: Scratch::new(),
         }
     }
@@ -70,7 +86,7 @@ impl Stage {
     fn by_hand(&self, lock: &str, owner: &str, command: Vec<String>) -> Line {
         let order = Order {
             design: Design::FindAndModify,
-            uri: format!("{}&appName={APP_NAME}", self.set.uri()),
+            uri: format!("{}&appName={BY_HAND}", self.set.uri()),
             database: "leasehold".to_owned(),
             name: lock.to_owned(),
             owner: owner.to_owned(),
@@ -97,18 +113,43 @@ impl Stage {
         }
     }
 
+    fn leasehold(&self, lock: &str, owner: &str, command: Vec<String>) -> Line {
+        let begin = [
+            "lock".to_owned(),
+            lock.to_owned(),
+            format!("--identity={owner}"),
+            format!("--mongodb-uri={}&appName={LEASEHOLD}", self.set.uri()),
+            format!("--lease-duration={}s", LIFE.as_secs()),
+            "--".to_owned(),
+        ];
+        let arguments = begin.into_iter().chain(command);
+        Line {
+            program: self.leasehold.clone(),
+            arguments: arguments.map(OsString::from).collect(),
+            environment: Vec::new(),
+        }
+    }
+
     /// Measures each means in turn.
     async fn each(&self, measure: impl AsyncFn(&Means<'_>, &Path) -> Vec<Row>) -> Vec<Row> {
         let means = [
             Means {
                 name: "by hand, polling",
                 line: &|lock, owner, command| self.by_hand(lock, owner, command),
-                on_mongodb: true,
+                app_name: Some(BY_HAND),
+                ours: false,
             },
             Means {
                 name: "etcdctl lock",
                 line: &|lock, owner, command| self.etcdctl(lock, owner, command),
-                on_mongodb: false,
+                app_name: None,
+                ours: false,
+            },
+            Means {
+                name: "leasehold lock",
+                line: &|lock, owner, command| self.leasehold(lock, owner, command),
+                app_name: Some(LEASEHOLD),
+                ours: true,
             },
         ];
         let mut rows = Vec::new();
@@ -122,7 +163,7 @@ impl Stage {
 
 /// One after the other, nobody else wants the lock.
 pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
-    let stage = Stage::new().await;
+    let stage = Stage::new(&setup).await;
     let rounds = setup.count(100, 20);
     let measure = async |means: &Means<'_>, journal: &Path| {
         let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -145,12 +186,22 @@ pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
         ]
     };
     let mut rows = stage.each(measure).await;
-    let warm = warm(&stage, setup.count(500, 100)).await;
-    let what = "by hand: acquire + release alone, in a warm client";
-    rows.insert(
-        0,
-        Row::new("lock_uncontended", what, Unit::Time, &warm, &[]),
-    );
+    let count = setup.count(500, 100);
+    let row = |name: &str, series: &[f64], bounds: &[Bound]| {
+        let what = format!("{name}: acquire + release alone, in a warm client");
+        Row::new("lock_uncontended", what, Unit::Time, series, bounds)
+    };
+    let by_hand = row("by hand", &warm(&stage, count).await, &[]);
+    let contender = Warm::new(stage.set.uri(), "warm-contender");
+    // It makes the connection, and the document.
+    contender.round().await;
+    let mut series = Vec::new();
+    for _ in 0..count {
+        series.push(contender.round().await);
+    }
+    let target = [Bound::AtMost(Statistic::Median, 0.008)];
+    let ours = row("leasehold's contender", &series, &target);
+    rows.splice(0..0, [by_hand, ours]);
     rows
 }
 
@@ -175,7 +226,7 @@ async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
 
 /// The next one waits already when the lock is freed.
 pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
-    let stage = Stage::new().await;
+    let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 15);
     let measure = async |means: &Means<'_>, journal: &Path| {
         let start = |round: usize| {
@@ -195,21 +246,30 @@ pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
         let pairs = acts.windows(2);
         let series: Vec<_> = pairs.map(|pair| seconds(pair[0].1, pair[1].0)).collect();
         let what = format!("{}: CMD has ended → the next CMD runs", means.name);
-        vec![Row::new("lock_handover", what, Unit::Time, &series, &[])]
+        let bounds = means.bounds(Statistic::Median, 0.015);
+        vec![Row::new(
+            "lock_handover",
+            what,
+            Unit::Time,
+            &series,
+            &bounds,
+        )]
     };
     stage.each(measure).await
 }
 
 /// Twenty at once, each again and again.
 pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
-    let stage = Stage::new().await;
+    let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 10);
     let primary = stage.set.primary().await;
     let stage = &stage;
     let measure = async |means: &Means<'_>, journal: &Path| {
-        if means.on_mongodb {
+        let client = profile::direct(&stage.set, primary).await;
+        if means.app_name.is_some() {
             profile::record(&stage.set, primary, true).await;
         }
+        let aggregations = profile::aggregations(&client).await;
         let counts = RefCell::new([0_usize; CONTENDERS]);
         // How many each had when the first one had all of its own.
         let at_first = Cell::new(None);
@@ -229,15 +289,12 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         assert_eq!(total, CONTENDERS * rounds, "each ran as often as it was to");
         let shares = at_first.get().expect("all have ended");
         let mut rows = shared_out(means.name, took, total, &shares);
-        if means.on_mongodb {
+        if let Some(app_name) = means.app_name {
             profile::record(&stage.set, primary, false).await;
-            let client = profile::direct(&stage.set, primary).await;
-            let commands = profile::commands(&client, APP_NAME).await;
-            let commands = commands.iter().filter(|(name, _)| *name != "getMore");
-            let commands: f64 = commands.map(|(_, count)| count).sum();
-            let each = commands / count(total);
-            let what = format!("{}: commands an acquisition, no getMore", means.name);
-            rows.push(Row::new("lock_contended", what, Unit::Count, &[each], &[]));
+            let opened = profile::aggregations(&client).await - aggregations;
+            let mut commands = profile::commands(&client, app_name).await;
+            commands.insert("aggregate, to open a change stream".to_owned(), opened);
+            rows.extend(commands_each(means, total, &commands));
         }
         rows
     };
@@ -258,6 +315,30 @@ fn shared_out(name: &str, took: f64, total: usize, shares: &[usize]) -> Vec<Row>
             ratio.expect("there are contenders"),
         ),
     ]
+}
+
+/// Commands an acquisition. A getMore is the wait on a change stream: it asks
+/// for nothing, and how many there are follows from how long was waited.
+fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f64>) -> Vec<Row> {
+    let row = |what: String, each: f64, bounds: &[Bound]| {
+        let what = format!("{}: {what}", means.name);
+        Row::new("lock_contended", what, Unit::Count, &[each], bounds)
+    };
+    let kinds = commands.iter().filter(|(kind, _)| *kind != "getMore");
+    let kinds: Vec<_> = kinds
+        .map(|(kind, number)| (kind, number / count(total)))
+        .collect();
+    let all = kinds.iter().map(|(_, each)| each).sum();
+    let bounds = means.bounds(Statistic::Max, 3.1);
+    let all = row(
+        "commands an acquisition, no getMore".to_owned(),
+        all,
+        &bounds,
+    );
+    let parts = kinds
+        .iter()
+        .map(|(kind, each)| row(format!("of which {kind}"), *each, &[]));
+    [all].into_iter().chain(parts).collect()
 }
 
 fn count(number: usize) -> f64 {

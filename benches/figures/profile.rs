@@ -56,6 +56,21 @@ pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeM
     counts
 }
 
+/// How many aggregations a member has begun, whoever asked. The profiler files
+/// the opening of a change stream under the oplog's database, which is not
+/// recorded here; the server counts it all the same.
+pub(crate) async fn aggregations(client: &mongodb::Client) -> f64 {
+    let admin = client.database("admin");
+    let status = admin.run_command(doc! { "serverStatus": 1 }).await;
+    let status = status.expect("the server tells its status");
+    let total = ["metrics", "commands", "aggregate"]
+        .iter()
+        .try_fold(&status, |document, key| document.get_document(key))
+        .and_then(|counts| counts.get_i64("total"));
+    let total = total.expect("the server counts commands");
+    f64::from(u32::try_from(total).expect("few aggregations"))
+}
+
 /// A client of one member alone.
 pub(crate) async fn direct(set: &ReplicaSet, index: usize) -> mongodb::Client {
     let client = mongodb::Client::with_uri_str(set.direct_uri(index)).await;

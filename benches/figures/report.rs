@@ -140,6 +140,8 @@ impl Unit {
             }
             Self::Bytes => format!("{:.2} MB", value / 1e6),
             Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
+            // Shares and commands are a few, and their targets have a decimal.
+            Self::Count if value < 10.0 => format!("{value:.2}"),
             Self::Count => format!("{value:.1}"),
         }
     }

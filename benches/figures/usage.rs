@@ -11,6 +11,8 @@ pub(crate) struct Memory {
     pub(crate) rss_anon: f64,
     /// Proportional: shared pages are divided among those who share them.
     pub(crate) pss: f64,
+    /// What no other process maps, clean or written to: what ends with it.
+    pub(crate) private: f64,
     /// How many threads it has.
     pub(crate) threads: f64,
 }
@@ -24,9 +26,29 @@ impl Memory {
             rss: number(&status, "VmRSS:") * 1024.0,
             rss_anon: number(&status, "RssAnon:") * 1024.0,
             pss: number(&rollup, "Pss:") * 1024.0,
+            private: (number(&rollup, "Private_Clean:") + number(&rollup, "Private_Dirty:"))
+                * 1024.0,
             threads: number(&status, "Threads:"),
         }
     }
+}
+
+/// The guard of a daemon's command.
+///
+/// # Panics
+/// When the daemon has none.
+pub(crate) fn guard_of(daemon: u32) -> u32 {
+    let tasks = fs::read_dir(format!("/proc/{daemon}/task")).expect("the daemon runs");
+    let children = tasks
+        .flatten()
+        .map(|task| read(&format!("{}/children", task.path().display())));
+    let children: Vec<u32> = children
+        .flat_map(|text| text.split_whitespace().map(str::parse).collect::<Vec<_>>())
+        .map(|pid| pid.expect("a process id"))
+        .collect();
+    let is_guard = |pid: &u32| read(&format!("/proc/{pid}/cmdline")).contains("__guard");
+    let guard = children.iter().copied().find(is_guard);
+    guard.unwrap_or_else(|| panic!("no guard among {children:?}"))
 }
 
 /// What a process has used since its start.

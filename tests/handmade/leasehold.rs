@@ -1,11 +1,16 @@
 //! Goal: in the very scenes in which hand-made locks break, commands that
-//! leasehold runs never act beside each other.
-//! Method: `leasehold run -- CMD` as the means; the command keeps to nothing
-//! but its signals, as with the hand-made locks.
+//! leasehold runs never act beside each other, and what the dead held is free
+//! again.
+//! Method: `leasehold run -- CMD` and `leasehold lock NAME -- CMD` as the means;
+//! the command keeps to nothing but its signals, as with the hand-made locks.
 
+use leasehold::exit::LOCK_LOST;
+use leasehold_testbed::process::exit_code;
 use leasehold_testbed::{DaemonTimings, FakeClock, Launch, run};
+use rustix::process::Signal;
 
-use crate::scene::{AT_WORK, Means, Place, Scene, outlast, pause, skew};
+use crate::scene::{AT_WORK, LIFE, LONG, Means, Place, Scene};
+use crate::scene::{die_beside_another, outlast, pause, skew};
 
 /// Runs a command while this replica leads.
 struct Run;
@@ -25,41 +30,179 @@ impl Means for Run {
     }
 }
 
+/// Runs a command under a lock, with a life well below that of the scenes.
+struct Lock(&'static [&'static str]);
+
+const EXCLUSIVE: Lock = Lock(&[]);
+const SHARED: Lock = Lock(&["--shared"]);
+const TWO_SLOTS: Lock = Lock(&["--slots=2"]);
+
+impl Means for Lock {
+    fn launch(&self, place: &Place, owner: &str, command: Vec<String>) -> Launch {
+        let Self(mode) = self;
+        Launch::new(env!("CARGO_BIN_EXE_leasehold"))
+            .arguments(["lock", &place.lock, "--identity", owner])
+            .arguments(mode.iter().copied())
+            .argument(format!("--mongodb-uri={}", place.uri))
+            .argument(format!("--mongodb-database={}", place.database))
+            .argument("--lease-duration=3s")
+            // The longest that fits beside it: a busy machine is slow.
+            .argument("--mongodb-operation-timeout=500ms")
+            .argument("--")
+            .arguments(command)
+    }
+}
+
+async fn ends_while_its_client_is_paused(means: impl Means) {
+    let scene = Scene::new(means).await;
+    let _contenders = pause(&scene).await;
+    scene.acts_more("b", AT_WORK).await;
+    let beside = scene.journal.after_the_next_began("a", "b");
+    assert_eq!(beside, 0, "{}", scene.tell());
+}
+
+async fn outlasts_its_life(means: impl Means) {
+    let scene = Scene::new(means).await;
+    assert!(!outlast(&scene).await, "{}", scene.tell());
+    assert!(at_work_to_the_end(&scene), "{}", scene.tell());
+}
+
+/// What `a` holds lives for 3 s unless it is renewed, and the scene for 6 s.
+fn at_work_to_the_end<M: Means>(scene: &Scene<M>) -> bool {
+    let acts = scene.journal.acts();
+    let instants = acts.first().zip(acts.last());
+    instants.is_some_and(|(first, last)| last.at - first.at > (2 * LIFE).as_secs_f64())
+}
+
+/// One of the two has a wall clock that is off by this.
+async fn holds(means: impl Means, clock_of_a: Option<&str>, clock_of_b: Option<&str>) {
+    let clock = |offset| FakeClock::offset(offset).expect("libfaketime");
+    let (clock_of_a, clock_of_b) = (clock_of_a.map(clock), clock_of_b.map(clock));
+    let scene = Scene::new(means).await;
+    let came = skew(&scene, clock_of_a.as_ref(), clock_of_b.as_ref()).await;
+    assert!(!came, "{}", scene.tell());
+    assert!(at_work_to_the_end(&scene), "{}", scene.tell());
+}
+
 #[test]
 fn while_its_daemon_is_paused_the_command_ends_before_the_next_one_begins() {
+    run(ends_while_its_client_is_paused(Run));
+}
+
+#[test]
+fn while_its_lock_is_paused_the_command_ends_before_the_next_one_begins() {
+    run(ends_while_its_client_is_paused(EXCLUSIVE));
+}
+
+#[test]
+fn work_that_outlasts_the_lease_keeps_it() {
+    run(outlasts_its_life(Run));
+}
+
+#[test]
+fn work_that_outlasts_the_lock_keeps_it() {
+    run(outlasts_its_life(EXCLUSIVE));
+}
+
+#[test]
+fn a_contender_whose_clock_is_ahead_waits() {
+    run(holds(Run, None, Some("+1h")));
+}
+
+#[test]
+fn a_contender_whose_clock_is_ahead_waits_for_the_lock() {
+    run(holds(EXCLUSIVE, None, Some("+1h")));
+}
+
+#[test]
+fn a_holder_whose_clock_is_behind_keeps_what_it_has() {
+    run(holds(Run, Some("-1h"), None));
+}
+
+#[test]
+fn a_holder_whose_clock_is_behind_keeps_the_lock() {
+    run(holds(EXCLUSIVE, Some("-1h"), None));
+}
+
+#[test]
+fn a_slot_of_the_dead_comes_back_while_another_lives() {
     run(async {
-        let scene = Scene::new(Run).await;
-        let _contenders = pause(&scene).await;
+        let scene = Scene::new(TWO_SLOTS).await;
+        assert!(die_beside_another(&scene).await, "{}", scene.tell());
+        let beside = |owner| scene.journal.after_the_next_began(owner, "c");
+        assert_eq!(beside("a"), 0, "{}", scene.tell());
+        assert!(beside("b") >= AT_WORK / 2, "it lives: {}", scene.tell());
+    });
+}
+
+/// Here it is the dead reader that is waited for, and the living one after it.
+#[test]
+fn a_dead_reader_keeps_no_writer_out() {
+    run(async {
+        let scene = Scene::new(SHARED).await;
+        let (a, b) = (scene.start("a"), scene.start("b"));
+        scene.acts_more("a", AT_WORK).await;
         scene.acts_more("b", AT_WORK).await;
+        a.kill();
+        scene.finish("a");
+        let _writer = scene.start_by(&EXCLUSIVE, "c", "c", None);
+        let came = scene.journal.reaches("c", 1, 3 * LIFE).await;
+        assert!(!came, "a reader lives: {}", scene.tell());
+        scene.finish("b");
+        assert_eq!(exit_code(b.wait(LONG).await.expect("it is over")), 0);
+        scene.acts_more("c", AT_WORK).await;
+        for reader in ["a", "b"] {
+            let beside = scene.journal.after_the_next_began(reader, "c");
+            assert_eq!(beside, 0, "{}", scene.tell());
+        }
+    });
+}
+
+#[test]
+fn a_lock_of_the_dead_comes_back() {
+    run(async {
+        let scene = Scene::new(EXCLUSIVE).await;
+        let a = scene.start("a");
+        scene.acts_more("a", AT_WORK).await;
+        a.kill();
+        scene.finish("a");
+        let _b = scene.start("b");
+        let came = scene.journal.reaches("b", AT_WORK, 5 * LIFE).await;
+        assert!(came, "{}", scene.tell());
         let beside = scene.journal.after_the_next_began("a", "b");
         assert_eq!(beside, 0, "{}", scene.tell());
     });
 }
 
+/// It gives back what it does not have any more.
 #[test]
-fn work_that_outlasts_the_lease_keeps_it() {
+fn a_late_release_frees_no_other_ones_lock() {
     run(async {
-        let scene = Scene::new(Run).await;
-        assert!(!outlast(&scene).await, "{}", scene.tell());
+        let scene = Scene::new(EXCLUSIVE).await;
+        let (a, _b) = pause(&scene).await;
+        a.signal(Signal::CONT);
+        let status = a.wait(LONG).await.expect("its lock was lost");
+        assert_eq!(exit_code(status), i32::from(LOCK_LOST), "{}", scene.tell());
+        let _c = scene.start("c");
+        let came = scene.journal.reaches("c", 1, 3 * LIFE).await;
+        assert!(!came, "{}", scene.tell());
+        scene.acts_more("b", AT_WORK).await;
     });
 }
 
 #[test]
-fn a_contender_whose_clock_is_ahead_waits() {
+fn two_processes_with_one_identity_do_not_hold_at_once() {
     run(async {
-        let ahead = FakeClock::offset("+1h").expect("libfaketime");
-        let scene = Scene::new(Run).await;
-        let came = skew(&scene, None, Some(&ahead)).await;
+        let scene = Scene::new(EXCLUSIVE).await;
+        let a = scene.start_as("worker-1", "a", None);
+        scene.acts_more("a", AT_WORK).await;
+        let _b = scene.start_as("worker-1", "b", None);
+        let came = scene.journal.reaches("b", 1, 3 * LIFE).await;
         assert!(!came, "{}", scene.tell());
-    });
-}
-
-#[test]
-fn a_holder_whose_clock_is_behind_keeps_what_it_has() {
-    run(async {
-        let behind = FakeClock::offset("-1h").expect("libfaketime");
-        let scene = Scene::new(Run).await;
-        let came = skew(&scene, Some(&behind), None).await;
-        assert!(!came, "{}", scene.tell());
+        scene.finish("a");
+        assert_eq!(exit_code(a.wait(LONG).await.expect("it is over")), 0);
+        scene.acts_more("b", AT_WORK).await;
+        let beside = scene.journal.after_the_next_began("a", "b");
+        assert_eq!(beside, 0, "{}", scene.tell());
     });
 }

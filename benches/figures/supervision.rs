@@ -1,0 +1,246 @@
+//! A supervised command: how soon the next one runs when the leader is told to
+//! go, how soon after an acquisition, and what the guard takes.
+//!
+//! The command is this program. It writes down when it began and ended, ends
+//! at once when it is told to, and has a file lock while it is there at all.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold::signals::{Signal, Signals};
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{Daemon, ReplicaSet, Scratch};
+
+use crate::launch::{Setup, directories, nanos, seconds, watching};
+use crate::observer::Observer;
+use crate::report::{Bound, Row, Statistic, Unit};
+use crate::usage::{Memory, guard_of};
+
+/// The first argument of the supervised command.
+pub(crate) const WORK: &str = "--work";
+
+const COMMAND_MAX: Duration = Duration::from_secs(60);
+const EXIT_MAX: Duration = Duration::from_secs(20);
+/// For the others to have written their files, so that rounds do not overlap.
+const SETTLE: Duration = Duration::from_millis(250);
+/// A guard does nothing while nothing happens.
+const GUARD_SETTLE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(2);
+/// The defaults, which the daemons here have.
+const RENEW_DEADLINE: Duration = Duration::from_secs(18);
+
+/// What one command wrote down.
+#[derive(Debug, Default)]
+struct Life {
+    began_ns: u64,
+    /// Nobody else had the file lock.
+    alone: bool,
+    /// Right before it exited.
+    ended_ns: Option<u64>,
+}
+
+/// SIGTERM to the leader's daemon → the next command runs.
+pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
+    let set = ReplicaSet::start().await;
+    let scratch = Scratch::new();
+    let paths = directories(scratch.path(), 3);
+    let journal = scratch.path().join("journal");
+    let mut observer = Observer::start(&paths);
+    let start = |(index, path): (usize, &PathBuf)| {
+        setup
+            .daemon("supervised", &format!("d{index}"), &set.uri())
+            .status_directory(path)
+            .workload(work(&journal))
+            .start()
+    };
+    let mut daemons: Vec<Daemon> = paths.iter().enumerate().map(start).collect();
+    let leads = |seen: &crate::observer::Seen| seen.leads_until_ns().is_some();
+    let mut leader = observer.find("one leads", COMMAND_MAX, leads).await.index;
+    join_all(daemons.iter().map(watching)).await;
+    begun(&journal, 1).await;
+    let (mut handed, mut stopped, mut sent, mut said) = (vec![], vec![], vec![], vec![]);
+    for round in 1..=setup.count(100, 20) {
+        tokio::time::sleep(SETTLE).await;
+        observer.forget();
+        let old = leader;
+        let term_ns = boottime_ns();
+        daemons[old].term();
+        let seen = observer
+            .find("another leads", COMMAND_MAX, |seen| {
+                seen.index != old && leads(seen)
+            })
+            .await;
+        begun(&journal, round + 1).await;
+        let lives = lives(&journal);
+        let began_ns = lives[round].began_ns;
+        handed.push(seconds(term_ns, began_ns));
+        let ended_ns = lives[round - 1].ended_ns.expect("it ends before the next");
+        stopped.push(seconds(term_ns, ended_ns));
+        let until_ns = seen.leads_until_ns().expect("it was looked for");
+        sent.push(seconds(until_ns - nanos(RENEW_DEADLINE), began_ns));
+        said.push(seconds(seen.at_ns, began_ns));
+        leader = seen.index;
+        daemons[old].wait_exit(EXIT_MAX).await;
+        daemons[old].restart_same_directory();
+        watching(&daemons[old]).await;
+    }
+    let row = |what: &str, series: &[f64], bounds: &[Bound]| {
+        Row::new("workload_handoff", what, Unit::Time, series, bounds)
+    };
+    let beside = beside(&lives(&journal));
+    let none = [Bound::AtMost(Statistic::Max, 0.0)];
+    let target = [Bound::AtMost(Statistic::Median, 0.025)];
+    vec![
+        row(
+            "SIGTERM to the daemon → the next CMD runs, 3 daemons",
+            &handed,
+            &target,
+        ),
+        row("of which SIGTERM → the old CMD has ended", &stopped, &[]),
+        row("acquisition is sent → CMD runs", &sent, &[]),
+        row("status.json says leader → CMD runs", &said, &[]),
+        Row::new(
+            "workload_handoff",
+            format!(
+                "CMDs that began beside another, in {} hand-offs",
+                handed.len()
+            ),
+            Unit::Count,
+            &[beside],
+            &none,
+        ),
+    ]
+}
+
+/// What one more guard takes beside its daemon.
+pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
+    let set = ReplicaSet::start().await;
+    let scratch = Scratch::new();
+    let count = setup.count(5, 3);
+    let paths = directories(scratch.path(), count);
+    let mut observer = Observer::start(&paths);
+    let start = |(index, path): (usize, &PathBuf)| {
+        setup
+            .daemon(&format!("guarded-{index}"), "a", &set.uri())
+            .status_directory(path)
+            .workload(work(&scratch.path().join(format!("journal-{index}"))))
+            .start()
+    };
+    let daemons: Vec<Daemon> = paths.iter().enumerate().map(start).collect();
+    let mut leading = vec![false; count];
+    observer
+        .find("all lead", COMMAND_MAX, |seen| {
+            leading[seen.index] |= seen.leads_until_ns().is_some();
+            leading.iter().all(|leads| *leads)
+        })
+        .await;
+    for index in 0..count {
+        begun(&scratch.path().join(format!("journal-{index}")), 1).await;
+    }
+    tokio::time::sleep(GUARD_SETTLE).await;
+    let guards: Vec<_> = daemons
+        .iter()
+        .map(|daemon| guard_of(daemon.pid()))
+        .collect();
+    let memory: Vec<_> = guards.into_iter().map(Memory::of).collect();
+    let row = |what: &str, of: fn(&Memory) -> f64, unit: Unit, bounds: &[Bound]| {
+        let series: Vec<_> = memory.iter().map(of).collect();
+        Row::new("guard_memory", what, unit, &series, bounds)
+    };
+    let target = [Bound::AtMost(Statistic::Max, 1.5e6)];
+    vec![
+        row(
+            "guard: private memory",
+            |memory| memory.private,
+            Unit::Bytes,
+            &target,
+        ),
+        row("guard: RssAnon", |memory| memory.rss_anon, Unit::Bytes, &[]),
+        row("guard: RSS", |memory| memory.rss, Unit::Bytes, &[]),
+        row("guard: threads", |memory| memory.threads, Unit::Count, &[]),
+    ]
+}
+
+/// The command line of the supervised command.
+fn work(journal: &Path) -> [String; 3] {
+    let this = std::env::current_exe().expect("the path of this program can be read");
+    let journal = journal.display().to_string();
+    [this.display().to_string(), WORK.to_owned(), journal]
+}
+
+/// Carries it out: `--work JOURNAL`.
+pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let began_ns = boottime_ns();
+    let journal = PathBuf::from(arguments.next().expect("a journal"));
+    // The kernel gives it to the next one when this process is gone, whatever
+    // this process wrote down of its end.
+    let there = File::create(journal.with_extension("there")).expect("a file can be made");
+    let alone = there.try_lock().is_ok();
+    let mut journal = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(journal)
+        .expect("the journal can be written");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("an event loop can be made");
+    runtime.block_on(async {
+        let mut signals = Signals::register().expect("signal handlers can be registered");
+        let line = format!("began {began_ns} {alone}\n");
+        journal.write_all(line.as_bytes()).expect("as before");
+        while signals.next().await != Signal::Stop {}
+        let line = format!("ended {}\n", boottime_ns());
+        journal.write_all(line.as_bytes()).expect("as before");
+    });
+    ExitCode::SUCCESS
+}
+
+/// All lives, in the order in which they began.
+fn lives(journal: &Path) -> Vec<Life> {
+    let text = std::fs::read_to_string(journal).unwrap_or_default();
+    let mut lives: Vec<Life> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<_> = line.split(' ').collect();
+        match words.as_slice() {
+            ["began", at, alone] => lives.push(Life {
+                began_ns: at.parse().expect("an instant"),
+                alone: *alone == "true",
+                ended_ns: None,
+            }),
+            ["ended", at] => {
+                let life = lives.iter_mut().find(|life| life.ended_ns.is_none());
+                let life = life.expect("what ends has begun");
+                life.ended_ns = Some(at.parse().expect("an instant"));
+            }
+            _ => panic!("a torn line: {line}"),
+        }
+    }
+    lives
+}
+
+/// How many began while the one before them was still there.
+fn beside(lives: &[Life]) -> f64 {
+    let over = |life: &Life, next: &Life| life.ended_ns.is_some_and(|at| at <= next.began_ns);
+    let pairs = lives.windows(2);
+    let violations = pairs.filter(|pair| !over(&pair[0], &pair[1]) || !pair[1].alone);
+    f64::from(u32::try_from(violations.count()).expect("few hand-offs"))
+}
+
+/// Waits until so many commands have begun.
+async fn begun(journal: &Path, wanted: usize) {
+    let end = boottime_ns() + nanos(COMMAND_MAX);
+    loop {
+        let text = std::fs::read_to_string(journal).unwrap_or_default();
+        if text.matches("began").count() >= wanted {
+            return;
+        }
+        assert!(boottime_ns() < end, "only {text}");
+        tokio::time::sleep(POLL).await;
+    }
+}
