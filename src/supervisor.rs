@@ -1,7 +1,7 @@
 //! The workload that runs exactly while this replica leads: its command and hooks.
 //!
 //! It decides nothing about leadership. The election orders
-//! ([`Order`](crate::election::Order)), a guard process keeps the deadlines
+//! ([`Order`]), a guard process keeps the deadlines
 //! ([`crate::workload`]), and this joins the two: what was ordered last is
 //! done, and the election is told when nothing of the workload runs any more.
 
