@@ -43,6 +43,10 @@ pub type Signals = SignalStream<Signal>;
 /// ends it as well: nobody would see what becomes of it.
 pub type Stops = SignalStream<Stop>;
 
+/// Signals that mean nothing to a command that is no daemon, and may mean
+/// something to what it runs: USR1 and USR2, by their numbers.
+pub type Relays = SignalStream<i32>;
+
 /// Signals that arrive, with what each of them means.
 #[derive(Debug)]
 pub struct SignalStream<T> {
@@ -73,6 +77,16 @@ impl Stops {
     /// When the process has no descriptors left.
     pub fn register() -> io::Result<Self> {
         Self::listen(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP].map(|number| (Stop(number), number)))
+    }
+}
+
+impl Relays {
+    /// Registers the handlers. To be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn register() -> io::Result<Self> {
+        Self::listen(&[SIGUSR1, SIGUSR2].map(|number| (number, number)))
     }
 }
 

@@ -187,9 +187,9 @@ impl<W: Watched> Supervisor<W> {
     /// Starts the hook on_lead, with a task that holds it to this claim.
     fn start_lead(&self, token: Token) -> Option<JoinHandle<()>> {
         let until = clock::boot_now() + self.options.hook_timeout;
-        let ordered = self.ordered(token)?;
+        let ordered = self.ordered(token).filter(|o| o.phase == Phase::Run)?;
         let terms = hook::bounded(ordered.terms, until);
-        let hook = hook::start(&self.options.program, &self.options.on_lead, token, terms);
+        let hook = hook::start(&self.options, &self.options.on_lead, token, terms);
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_lead", &error))?;
         let lead = hook::lead(
             hook,
@@ -209,12 +209,7 @@ impl<W: Watched> Supervisor<W> {
             valid_until: until,
             kill_at: until,
         };
-        let hook = hook::start(
-            &self.options.program,
-            &self.options.on_step_down,
-            token,
-            terms,
-        );
+        let hook = hook::start(&self.options, &self.options.on_step_down, token, terms);
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_step_down", &error));
         let Some(mut hook) = hook else { return };
         let daemon_ends = async { while self.orders.changed().await.is_ok() {} };

@@ -4,6 +4,7 @@
 //! long as it was told to, runs the command under the lock, and says why it
 //! ends as it does.
 
+mod deadline;
 mod held;
 mod inherited;
 mod remembered;
@@ -25,7 +26,7 @@ use crate::exit;
 use crate::lock::{Mode, Options, Want, scaled};
 use crate::locker::{Locker, LockerOptions};
 use crate::log;
-use crate::signals::Stops;
+use crate::signals::{Relays, Stops};
 use crate::store::mongo::ConnectionOptions;
 
 /// What `leasehold lock` was given.
@@ -139,6 +140,13 @@ fn again(args: &LockArgs, held: &Held) -> ExitCode {
         ));
         return ExitCode::from(args.conflict_exit_code);
     }
+    if held.is_valid() != Some(true) {
+        waiting::say(&format!(
+            "lock {}: the command around this one has lost it",
+            args.name
+        ));
+        return ExitCode::from(exit::LOCK_LOST);
+    }
     held::run_within(&args.command, &args.name, held)
 }
 
@@ -149,6 +157,7 @@ async fn contend(
     store: &str,
 ) -> Result<u8, LockCommandError> {
     let mut stops = Stops::register().map_err(system("register the signal handlers"))?;
+    let relays = Relays::register().map_err(system("register the signal handlers"))?;
     let patience = Patience::of(&args, &timings);
     let remembered = Remembered::of(&args.name, store);
     let mut tries = args.retries;
@@ -167,7 +176,7 @@ async fn contend(
                     token: authority.token,
                 };
                 return work
-                    .run(locker, stops)
+                    .run(locker, stops, relays)
                     .await
                     .map_err(system("hold the lock"));
             }

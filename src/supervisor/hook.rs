@@ -8,10 +8,10 @@ use std::io;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::program::{Program, success};
-use super::{Ordered, Phase};
+use super::program::success;
+use super::{Ordered, Phase, SupervisorOptions};
 use crate::election::{BootTime, LeaseName, Terms, Token};
-use crate::workload::{self, Ended, Workload};
+use crate::workload::{Ended, Workload};
 
 /// The terms of a claim, and no longer than `until`.
 pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
@@ -21,17 +21,19 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
     }
 }
 
-/// Starts a hook; `None`: there is none.
+/// Starts a hook; `None`: there is none. Its guard shares the lock of the claim, as
+/// that of a command does: the next daemon waits for it.
 pub(super) fn start(
-    program: &Program,
+    options: &SupervisorOptions,
     words: &[OsString],
     token: Token,
     terms: Terms,
 ) -> io::Result<Option<Workload>> {
-    let command = program.command(words, Some(token));
-    let start =
-        |command: workload::Command| Workload::start(&command.quiet(), super::terms(terms), None);
-    command.map(start).transpose()
+    let Some(command) = options.program.command(words, Some(token)) else {
+        return Ok(None);
+    };
+    let lock = options.lock.try_clone()?;
+    Workload::start(&command.quiet(), super::terms(terms), Some(lock)).map(Some)
 }
 
 /// Sees the hook on_lead to its end: by itself, by its limit, or because its

@@ -127,3 +127,53 @@ fn jobs_that_never_wait_get_past_a_dead_holder_too() {
         "the first one cannot know since when it is silent"
     );
 }
+
+#[test]
+fn after_a_loss_nothing_new_begins_under_the_lock() {
+    let place = run(Place::new());
+    let inner = format!(
+        "{} lock lost-inside -- sh -c '{}'",
+        crate::job::PROGRAM,
+        place.note("inner")
+    );
+    let script = format!(
+        "trap '{inner}; {}; exit 0' TERM; {}; while :; do sleep 0.02; done",
+        place.note("refused-$?"),
+        place.note("holds")
+    );
+    let job = place.start(&["lock", "lost-inside", "--", "sh", "-c", &script]);
+    place.wait_noted("holds");
+    let broken = place.run(&["locks", "break", "lost-inside", "--force", "--yes"]);
+    assert_eq!(broken.code, 0, "{broken:?}");
+    let output = job.output();
+    assert_eq!(output.code, 76, "{output:?}");
+    assert!(output.stderr.contains("has lost it"), "{output:?}");
+    let told: Vec<_> = place.journal().iter().map(|line| line[0].clone()).collect();
+    assert_eq!(told, ["holds", "refused-76"]);
+}
+
+#[test]
+fn a_killed_guard_is_told_and_signals_of_the_users_are_passed_on() {
+    let place = run(Place::new());
+    let script = format!(
+        "trap '{}' USR1; {}; while :; do sleep 0.02; done",
+        place.note("usr1"),
+        place.note("holds")
+    );
+    let job = place.start(&["lock", "guarded", "--", "sh", "-c", &script]);
+    let pid = place.wait_noted("holds")[2].clone();
+    job.signal(Signal::USR1);
+    place.wait_noted("usr1");
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit(')').next().unwrap();
+    let guard: i32 = fields.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let guard = rustix::process::Pid::from_raw(guard).unwrap();
+    rustix::process::kill_process(guard, Signal::KILL).unwrap();
+    let output = job.output();
+    assert_eq!(output.code, 76, "{output:?}");
+    assert!(
+        output.stderr.contains("the guard of the command was lost"),
+        "{output:?}"
+    );
+    assert!(!runs(&pid));
+}

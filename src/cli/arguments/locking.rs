@@ -21,6 +21,19 @@ const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 /// The command whose usage an error shows.
 const LOCK: &[&str] = &["lock"];
 
+const UNUSED_KEYS: [&str; 10] = [
+    "lease.name",
+    "lease.handoff_delay",
+    "identity.address",
+    "workload.on_exit",
+    "workload.ends_first",
+    "workload.health.url",
+    "workload.health.command",
+    "workload.health.period",
+    "workload.health.timeout",
+    "workload.health.failures",
+];
+
 const LOCK_HELP: &str = "\
 Examples:
   leasehold lock nightly-report -- ./report
@@ -60,7 +73,11 @@ pub(super) fn lock_command() -> Command {
             .after_help(LOCK_HELP),
         &sections,
     )
-    .mut_arg("lease.name", |flag| flag.hide(true))
+    .mut_args(|flag| {
+        // They are keys of the same sections, and mean nothing to a lock.
+        let unused = UNUSED_KEYS.contains(&flag.get_id().as_str());
+        if unused { flag.hide(true) } else { flag }
+    })
     .arg(name())
     .arg(
         Arg::new("shared")

@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::{error, warn};
 
 use super::LockArgs;
+use super::deadline::Deadline;
 use super::inherited::{Held, Inherited, VARIABLE};
 use crate::cli::answer;
 use crate::clock;
@@ -18,7 +19,7 @@ use crate::election::{Authority, BootTime, LeaseName, Timings, Token};
 use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
-use crate::signals::Stops;
+use crate::signals::{Relays, Stops};
 use crate::workload::{Command, Ended, Orphans, Terms, Workload, without_ours};
 
 /// How long the end waits for the lock to be given back. Who waits for it is
@@ -42,11 +43,11 @@ impl Work<'_> {
     ///
     /// # Errors
     /// When the kernel fails.
-    pub(super) async fn run(self, locker: Locker, stops: Stops) -> io::Result<u8> {
+    pub(super) async fn run(self, locker: Locker, stops: Stops, relays: Relays) -> io::Result<u8> {
         if self.args.command.is_empty() {
             self.hold(locker, stops).await
         } else {
-            self.command(locker, stops).await
+            self.command(locker, stops, relays).await
         }
     }
 
@@ -80,13 +81,20 @@ impl Work<'_> {
     }
 
     /// Until the command is gone.
-    async fn command(self, mut locker: Locker, mut stops: Stops) -> io::Result<u8> {
+    async fn command(
+        self,
+        mut locker: Locker,
+        mut stops: Stops,
+        mut relays: Relays,
+    ) -> io::Result<u8> {
         let mut status = locker.status();
         let Some(authority) = status.borrow_and_update().authority_at(clock::boot_now()) else {
             release(&mut locker, RELEASE_MAX).await;
             return Ok(exit::LOCK_LOST);
         };
-        let command = self.prepared();
+        let deadline = Deadline::new()?;
+        deadline.set(authority.valid_until)?;
+        let command = self.prepared(&deadline);
         let mut workload = match Workload::start(&command, self.terms(authority), None) {
             Ok(workload) => workload,
             Err(error) => {
@@ -104,8 +112,12 @@ impl Work<'_> {
                 Ok(()) = status.changed(), if !was_lost => {
                     let now = status.borrow_and_update().clone();
                     match self.judge(&now) {
-                        Some(terms) => workload.extend(terms),
+                        Some(terms) => {
+                            deadline.set(terms.valid_until)?;
+                            workload.extend(terms);
+                        }
                         None => {
+                            deadline.set(BootTime::default())?;
                             was_lost = true;
                             warn!(lock = %self.args.name, token = self.token.get(), "the command is ended: the lock is lost");
                             let kill_at = clock::boot_now() + self.timings.loss_grace();
@@ -122,6 +134,7 @@ impl Work<'_> {
                         workload.stop(self.stop_signal(), now + self.config.workload.stop_grace);
                     }
                 }
+                number = relays.next() => workload.signal(number),
                 ended = workload.ended() => break ended,
                 reaped = orphans.reap() => {
                     let Err(error) = reaped;
@@ -162,7 +175,7 @@ impl Work<'_> {
         self.config.workload.stop_signal.number()
     }
 
-    fn prepared(&self) -> Command {
+    fn prepared(&self, deadline: &Deadline) -> Command {
         let (program, arguments) = match self.args.command.split_first() {
             Some((program, arguments)) => (program.clone(), arguments),
             None => (OsString::new(), &[][..]),
@@ -173,7 +186,13 @@ impl Work<'_> {
             .env("LEASEHOLD_LOCK", self.args.name.as_str())
             .env("LEASEHOLD_TOKEN", self.token.to_string())
             .env("LEASEHOLD_IDENTITY", self.config.identity.as_str());
-        let held = Held::by_this_process(&self.args.name, self.store, self.args.want, self.token);
+        let held = Held::by_this_process(
+            &self.args.name,
+            self.store,
+            self.args.want,
+            self.token,
+            deadline,
+        );
         match held {
             Some(held) => command.env(VARIABLE, Inherited::of_process().with(held)),
             // Without /proc nobody could check it: inner commands wait like others.
@@ -182,6 +201,13 @@ impl Work<'_> {
     }
 
     fn exit_code(&self, ended: Ended, was_lost: bool) -> u8 {
+        if ended.guard_lost {
+            super::waiting::say(&format!(
+                "lock {}: the guard of the command was lost: the command was killed for that",
+                self.args.name
+            ));
+            return exit::LOCK_LOST;
+        }
         // Whoever ended by itself in time has done its work.
         if was_lost && ended.by_us {
             return exit::LOCK_LOST;

@@ -10,6 +10,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use super::deadline::{self, Deadline};
 use crate::config::{MongoConfig, UriSource};
 use crate::election::{LeaseName, Token};
 use crate::lock::{Mode, Want};
@@ -36,6 +37,8 @@ pub(super) struct Held {
     pid: u32,
     /// When that began, in ticks of this boot: process ids are used again.
     started: u64,
+    /// Under which number it keeps its deadline.
+    deadline: i32,
 }
 
 /// The locks that this process was told of.
@@ -48,6 +51,7 @@ impl Held {
         store: &str,
         want: Want,
         token: Token,
+        deadline: &Deadline,
     ) -> Option<Self> {
         let pid = std::process::id();
         let (_, started) = parent_and_start(pid)?;
@@ -59,7 +63,13 @@ impl Held {
             token: token.get(),
             pid,
             started,
+            deadline: deadline.descriptor(),
         })
+    }
+
+    /// Whether it is held at this instant; `None` where that cannot be told.
+    pub(super) fn is_valid(&self) -> Option<bool> {
+        deadline::lies_ahead(self.pid, self.deadline)
     }
 
     pub(super) fn mode(&self) -> Option<Mode> {
@@ -85,7 +95,9 @@ impl Inherited {
         let named = |held: &&Held| {
             held.lock == lock.as_str() && store.is_none_or(|store| held.store == store)
         };
-        self.0.iter().filter(named).find(|held| is_ancestor(held))
+        // Who cannot read the deadline has another's rights, and waits like anybody.
+        let believed = |held: &&Held| is_ancestor(held) && held.is_valid().is_some();
+        self.0.iter().filter(named).find(believed)
     }
 
     /// With one more, for a command under it.
@@ -149,7 +161,10 @@ mod tests {
 
     fn held() -> Held {
         let name = LeaseName::new("jobs").expect("legal");
-        Held::by_this_process(&name, "h/d.c", Want::Exclusive, Token::ZERO).expect("it is in /proc")
+        // It stays open to the end of the tests.
+        let deadline = Box::leak(Box::new(Deadline::new().expect("a memfd")));
+        Held::by_this_process(&name, "h/d.c", Want::Exclusive, Token::ZERO, deadline)
+            .expect("it is in /proc")
     }
 
     #[test]

@@ -73,6 +73,10 @@ async fn silent(
         }
         let present = sightings(&lock);
         silent.retain(|entry| present.contains(entry));
+        if present.is_empty() {
+            say(&format!("lock {name}: nobody holds it any more"));
+            return Ok(exit::NEGATIVE);
+        }
         if silent.is_empty() {
             say(&format!(
                 "lock {name}: all who hold it or wait for it renew: they are alive"

@@ -98,7 +98,10 @@ impl Workload {
         let program = Program {
             lease: config.lease.name.clone(),
             identity: config.identity.clone(),
-            status_file: directory.join(JSON_FILE),
+            // A command may change its directory.
+            status_file: std::path::absolute(directory)
+                .unwrap_or_else(|_| directory.to_owned())
+                .join(JSON_FILE),
         };
         let mut runs = None;
         if let Some(orders) = orders {
