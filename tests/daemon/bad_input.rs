@@ -111,13 +111,12 @@ async fn an_unknown_key_is_refused_and_foreign_variables_are_not() {
 }
 
 #[tokio::test]
-async fn a_command_to_supervise_is_refused_as_usage() {
+async fn a_wrong_configuration_runs_no_command() {
     let files = Files::new();
     let witness = files.path("witness").display().to_string();
-    let arguments = ["--lease=a", "--", "touch", &witness];
+    let arguments = ["--lease=a", "--log-level=loud", "--", "touch", &witness];
     let answer = refused(&arguments, &[URI]).await;
-    assert_eq!(answer.code, 64, "{}", answer.stderr);
-    assert!(answer.stderr.contains("not available"), "{}", answer.stderr);
+    assert_eq!(answer.code, 78, "{}", answer.stderr);
     assert!(!files.path("witness").exists(), "it was not started");
 }
 
