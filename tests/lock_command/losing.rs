@@ -131,14 +131,17 @@ fn jobs_that_never_wait_get_past_a_dead_holder_too() {
 #[test]
 fn after_a_loss_nothing_new_begins_under_the_lock() {
     let place = run(Place::new());
+    let on_term = place.path("on-term");
     let inner = format!(
-        "{} lock lost-inside -- sh -c '{}'",
+        "{} lock lost-inside -- sh -c '{}'\n{}\n",
         crate::job::PROGRAM,
-        place.note("inner")
+        place.note("inner"),
+        place.note("refused-$?")
     );
+    std::fs::write(&on_term, inner).unwrap();
     let script = format!(
-        "trap '{inner}; {}; exit 0' TERM; {}; while :; do sleep 0.02; done",
-        place.note("refused-$?"),
+        "trap 'sh {}; exit 0' TERM; {}; while :; do sleep 0.02; done",
+        on_term.display(),
         place.note("holds")
     );
     let job = place.start(&["lock", "lost-inside", "--", "sh", "-c", &script]);
