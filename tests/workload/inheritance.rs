@@ -43,8 +43,8 @@ async fn no_signal_is_blocked_or_ignored_in_cmd() {
     assert_eq!(workload.ended().await.end, End::Exited(0));
     let signals = scene.lines("signals");
     assert_eq!(signals.len(), 2);
-    // Two of those that the C library keeps to itself may be ignored.
-    assert_eq!(signals.join("\n"), plainly(list).trim_end());
+    // Two of those that the C library keeps to itself may be ignored. What these tests
+    // were started with (HUP by nohup, INT and QUIT in the background) is not handed on.
     assert!(
         signals.iter().all(|line| line.ends_with("0000000")),
         "{signals:?}"
