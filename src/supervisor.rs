@@ -270,7 +270,7 @@ impl<W: Watched> Supervisor<W> {
                         "workload started"
                     ),
                     // What it left behind may take a while; others need not wait for it.
-                    Progress::Ending { .. } => if asked_at.is_none() {
+                    Progress::Ending { by_us, .. } => if asked_at.is_none() && !by_us {
                         self.tell(Input::WorkloadEnded { token }).await;
                     },
                     Progress::Gone(ended) => break ended,
@@ -279,8 +279,10 @@ impl<W: Watched> Supervisor<W> {
         };
         self.up(None);
         self.report(token, ended, asked_at);
-        if asked_at.is_none() {
-            // Its guard's loss, or a deadline that the guard saw pass, has no code.
+        let valid_until = self.ordered(token).map(|o| o.terms.valid_until);
+        let expired = valid_until.is_none_or(|at| at <= clock::boot_now());
+        if asked_at.is_none() && ended_by_itself(ended, expired) {
+            // Its guard's loss has no code.
             let code = ended.end.exit_code().unwrap_or(exit::SIGNALLED + SIGKILL);
             self.ended(token, code, ended.interrupted).await;
         }
@@ -369,6 +371,13 @@ impl<W: Watched> Supervisor<W> {
     }
 }
 
+/// Whether nobody ended it. A daemon that was frozen may hear of the command's end
+/// before it has noticed its own deadline: that is a loss, and no exit of the
+/// command's that the daemon would follow.
+fn ended_by_itself(ended: Ended, expired: bool) -> bool {
+    !ended.by_us || (ended.guard_lost && !expired)
+}
+
 /// In the guard's words.
 fn terms(terms: Terms) -> workload::Terms {
     let Terms {
@@ -378,5 +387,29 @@ fn terms(terms: Terms) -> workload::Terms {
     workload::Terms {
         valid_until,
         kill_at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_guard_ended_at_the_deadline_did_not_end_by_itself() {
+        let ended = |by_us, guard_lost| Ended {
+            end: End::Signalled(15),
+            by_us,
+            interrupted: false,
+            guard_lost,
+        };
+        for expired in [false, true] {
+            assert!(ended_by_itself(ended(false, false), expired));
+            assert!(!ended_by_itself(ended(true, false), expired));
+        }
+        assert!(
+            ended_by_itself(ended(true, true), false),
+            "only its guard died"
+        );
+        assert!(!ended_by_itself(ended(true, true), true), "both were late");
     }
 }

@@ -284,6 +284,8 @@ impl Keeper {
     }
 
     fn kill_guard_if_late(&mut self) {
+        // A daemon that was frozen has not read yet what its guard did in time.
+        self.hear();
         if (self.guard_due()).is_some_and(|due| clock::boot_now() >= due) {
             // With it goes CMD's leader (PDEATHSIG); the rest is ours then.
             let _ = kill_process(self.guard.pid(), Signal::KILL);
