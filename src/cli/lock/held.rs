@@ -253,8 +253,11 @@ async fn lost(status: &mut watch::Receiver<Status>) {
 
 /// Gives the lock back, as far as the store answers.
 async fn release(locker: &mut Locker, patience: Duration) {
-    locker.release().await;
-    let _ = tokio::time::timeout(patience, locker.wait()).await;
+    let released = async {
+        locker.release().await;
+        locker.wait().await
+    };
+    let _ = tokio::time::timeout(patience, released).await;
 }
 
 /// Answers when nothing more can be read. A thread, since a file or a terminal
