@@ -1,5 +1,6 @@
 //! `leasehold lock …` as a process on the shared set, and what it said.
 
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -19,7 +20,6 @@ static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 /// A place to run jobs: a replica set and a directory.
 pub(crate) struct Place {
     pub(crate) set: Arc<ReplicaSet>,
-    uri: String,
     scratch: Scratch,
 }
 
@@ -39,16 +39,16 @@ pub(crate) struct Output {
 impl Place {
     pub(crate) async fn new() -> Self {
         let set = SET.get().await;
-        Self {
-            uri: set.uri(),
-            set,
-            scratch: Scratch::new(),
-        }
+        let uri = set.uri();
+        let scratch = Scratch::new();
+        Self { set, scratch }.reached_by(uri)
     }
 
     /// The same place by another way, such as through a proxy.
-    pub(crate) fn reached_by(mut self, uri: String) -> Self {
-        self.uri = uri;
+    ///
+    /// To be called before any job is started: jobs read the file as they begin.
+    pub(crate) fn reached_by(self, uri: String) -> Self {
+        std::fs::write(self.path("uri"), uri).unwrap();
         self
     }
 
@@ -59,7 +59,6 @@ impl Place {
     /// `leasehold` with these arguments, and the store in a file.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let uri = self.path("uri");
-        std::fs::write(&uri, &self.uri).unwrap();
         let mut command = Command::new(PROGRAM);
         command
             .args(&arguments[..1])
@@ -84,11 +83,15 @@ impl Place {
         self.start(arguments).output()
     }
 
-    /// The words of the lines that jobs wrote into the file `journal`.
+    /// The words of the lines that jobs wrote into the file `journal`, up to
+    /// one that is being written.
     pub(crate) fn journal(&self) -> Vec<Vec<String>> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
+        let whole = text
+            .split_inclusive('\n')
+            .filter_map(|line| line.strip_suffix('\n'));
         let words = |line: &str| line.split(' ').map(str::to_owned).collect();
-        text.lines().map(words).collect()
+        whole.map(words).collect()
     }
 
     /// A shell command that writes `what`, its token and its process into the journal.
@@ -116,6 +119,10 @@ impl Job {
         Self {
             child: command.spawn().unwrap(),
         }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -149,12 +156,54 @@ impl Job {
     }
 
     fn wait(&mut self) -> ExitStatus {
-        let mut status = None;
-        eventually("the job ends", || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        status.unwrap()
+        let end = Instant::now() + LONG;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            if Instant::now() > end {
+                panic!("the job does not end: {}", self.looked_at());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What the job and its descendants do, and what the job said: for a test that fails.
+    fn looked_at(&mut self) -> String {
+        let mut seen = vec![self.child.id()];
+        let mut text = String::new();
+        let mut next = 0;
+        while let Some(pid) = seen.get(next).copied() {
+            next += 1;
+            let read = |name: &str| {
+                let text = std::fs::read_to_string(format!("/proc/{pid}/{name}"));
+                text.unwrap_or_default()
+            };
+            let _ = write!(
+                text,
+                "\n{pid}: {} | waits in {} | {}",
+                read("cmdline").replace('\0', " "),
+                read("wchan"),
+                read("stat"),
+            );
+            for task in std::fs::read_dir(format!("/proc/{pid}/task"))
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
+                let children = std::fs::read_to_string(task.path().join("children"));
+                let children = children.unwrap_or_default();
+                seen.extend(children.split(' ').filter_map(|id| id.parse::<u32>().ok()));
+            }
+        }
+        if let Some(mut stderr) = self.child.stderr.take() {
+            // What there is so far, without waiting for more.
+            rustix::io::ioctl_fionbio(&stderr, true).unwrap();
+            let mut said = Vec::new();
+            let _ = stderr.read_to_end(&mut said);
+            let _ = write!(text, "\nsaid: {}", String::from_utf8_lossy(&said));
+        }
+        text
     }
 }
 

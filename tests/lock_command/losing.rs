@@ -170,6 +170,8 @@ fn a_killed_guard_is_told_and_signals_of_the_users_are_passed_on() {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields = stat.rsplit(')').next().unwrap();
     let guard: i32 = fields.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let words = std::fs::read_to_string(format!("/proc/{guard}/cmdline")).unwrap();
+    assert!(words.contains("__guard"), "{stat}: {words}");
     let guard = rustix::process::Pid::from_raw(guard).unwrap();
     rustix::process::kill_process(guard, Signal::KILL).unwrap();
     let output = job.output();
