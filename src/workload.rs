@@ -14,7 +14,8 @@
 //! - `shim` is the stage that becomes CMD: it dies with the guard.
 //! - `keeper` is the daemon's side: if the guard fails, it ends CMD itself.
 //! - `wire` is what they tell each other, `children` how descendants are
-//!   found, `orphans` who waits for them, `terminal` who has the terminal.
+//!   found, `groups` what they belong to, `orphans` who waits for them,
+//!   `terminal` who has the terminal.
 //!
 //! **Gone** means: everybody in CMD's process group was killed, then round by
 //! round whoever was adopted from it; the kernel says that no child is left;
@@ -32,6 +33,7 @@
 //! than the daemon (setuid) loses the tie to its parent and cannot be signalled.
 
 mod children;
+mod groups;
 mod guard;
 pub mod judge;
 mod keeper;
@@ -47,7 +49,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode, Stdio};
 
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
 
@@ -261,7 +263,7 @@ impl Workload {
         let foreground = terminal
             .as_ref()
             .filter(|terminal| !command.quiet && terminal.is_for_cmd())
-            .map_or(0, |_| getpgrp().as_raw_nonzero().get());
+            .map_or(0, |_| groups::own_group());
         let (ours, theirs) = wire::pair()?;
         let start = GuardStart {
             terms,

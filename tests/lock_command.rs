@@ -22,5 +22,7 @@ mod job;
 mod losing;
 #[path = "lock_command/operators.rs"]
 mod operators;
+#[path = "lock_command/process_one.rs"]
+mod process_one;
 #[path = "lock_command/without_command.rs"]
 mod without_command;

@@ -15,6 +15,8 @@ use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 use rustix::io::{Errno, read, retry_on_intr};
 use rustix::process::{Pid, getpid};
 
+use super::groups;
+
 /// The longest path is `/proc/<pid>/task/<tid>/children`, with two ids of seven digits.
 const PATH_MAX: usize = 64;
 const BUFFER: usize = 4096;
@@ -112,7 +114,7 @@ impl Children {
 }
 
 fn own_id() -> i32 {
-    getpid().as_raw_nonzero().get()
+    groups::number(getpid())
 }
 
 /// The parent in the text of `/proc/<pid>/stat`. The name before it may hold

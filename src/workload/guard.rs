@@ -32,14 +32,15 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpgid, getpid, kill_process,
-    kill_process_group, set_child_subreaper, setsid, wait, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
+    set_child_subreaper, setsid, wait, waitid,
 };
 use signal_hook::consts::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
 };
 
 use super::children::Children;
+use super::groups::{group_of, number};
 use super::judge::{Action, Input, Judge};
 use super::wire::{
     GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard, pair, post,
@@ -223,7 +224,7 @@ impl Guard {
     fn spawn(&mut self) -> io::Result<()> {
         let (ours, theirs) = pair()?;
         let start = ShimStart {
-            guard: getpid().as_raw_nonzero().get(),
+            guard: number(getpid()),
             valid_until: self.start.terms.valid_until,
             foreground: self.start.foreground,
         };
@@ -255,7 +256,7 @@ impl Guard {
             let _ = kill_process_group(group, signal);
         }
         let _ = self.children.each(|child| {
-            if group.is_none() || getpgid(Some(child)).ok() != group {
+            if group.is_none() || group_of(child) != group.map(number) {
                 let _ = kill_process(child, signal);
             }
         });

@@ -6,14 +6,13 @@ use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{
-    Pid, WaitId, WaitIdOptions, getpgid, getpgrp, getpid, getsid, set_child_subreaper, waitid,
-};
+use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
 use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level::pipe;
 use tokio::net::UnixStream;
 
 use super::children::Children;
+use super::groups::{group_of, own_group, own_session, session_of};
 
 /// Children that a [`super::Workload`] waits for itself: a guard and a leader each.
 static WAITED_FOR: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
@@ -111,10 +110,10 @@ impl Orphans {
 /// is outside of this process group, and without a terminal outside of this
 /// session, and cannot enter either.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
-    let session = getsid(None).ok();
+    let session = own_session();
     Children::new().each(|child| {
-        let ours = getpgid(Some(child)).ok() == Some(getpgrp())
-            || (!on_terminal && getsid(Some(child)).ok() == session);
+        let ours =
+            group_of(child) == Some(own_group()) || (!on_terminal && session_of(child) == session);
         let known = waited_for().contains(&child);
         if !ours && !known {
             visit(child);

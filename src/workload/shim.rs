@@ -12,8 +12,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use rustix::io::Errno;
-use rustix::process::{Signal, getpgrp, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
+use super::groups::{number, own_group};
 use super::terminal::Terminal;
 use super::wire::{ShimFailed, ShimStart, post, take_with};
 use crate::clock;
@@ -64,7 +65,7 @@ fn become_command(command: &[OsString]) -> Result<std::convert::Infallible, Fail
     let (start, [stdin, _]) = take_with::<ShimStart>(guard.as_fd())?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // A guard that died before that sends no signal any more.
-    if getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(start.guard) {
+    if getppid().map(number) != Some(start.guard) {
         return Err(Failure::NoGuard);
     }
     if let Some(stdin) = stdin {
@@ -97,10 +98,8 @@ fn take_terminal(from: i32) {
     let Some(terminal) = Terminal::of_this_process() else {
         return;
     };
-    let holder = terminal
-        .foreground()
-        .map(|group| group.as_raw_nonzero().get());
-    if holder == Some(from) && getpgrp() == getpid() {
+    let holder = terminal.foreground().map(number);
+    if holder == Some(from) && own_group() == number(getpid()) {
         terminal.give(getpid());
     }
 }

@@ -13,12 +13,14 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
-use rustix::process::{Pid, getpgrp, test_kill_process_group};
+use rustix::process::{Pid, test_kill_process_group};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use signal_hook::SigId;
 use signal_hook::consts::SIGCONT;
 use signal_hook::low_level::{pipe, unregister};
 use tokio::net::UnixStream;
+
+use super::groups::{number, own_group};
 
 /// The controlling terminal of this process.
 #[derive(Debug)]
@@ -33,10 +35,10 @@ impl Terminal {
 
     /// Whether this process's group is in the foreground.
     pub(super) fn is_ours(&self) -> bool {
-        self.foreground() == Some(getpgrp())
+        self.foreground().map(number) == Some(own_group())
     }
 
-    /// The group in the foreground.
+    /// The group in the foreground; `None` too for one outside of this PID namespace.
     pub(super) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(&self.0).ok()
     }
@@ -64,8 +66,10 @@ impl Terminal {
     /// has it: the shell, or another job.
     pub(super) fn take_back(&self) {
         let nobodys = |group| test_kill_process_group(group).is_err();
-        if self.foreground().is_some_and(nobodys) {
-            self.give(getpgrp());
+        if let Some(own) = Pid::from_raw(own_group())
+            && self.foreground().is_some_and(nobodys)
+        {
+            self.give(own);
         }
     }
 }
