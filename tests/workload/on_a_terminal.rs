@@ -1,6 +1,10 @@
 //! Goal: run by hand, CMD is a job like any other: keys and input reach it,
 //! Ctrl-Z stops the job and never the guard. Method: a shell on a pseudo
 //! terminal, made by script(1), and a keyboard.
+//!
+//! What is to be stopped waits for a pipe and starts no process meanwhile: a
+//! shell that is stopped while it waits for a `vfork` to be over, whose child
+//! is stopped too, does not count as stopped for anybody.
 
 use std::fs::File;
 use std::io::Write;
@@ -111,7 +115,7 @@ async fn cmd_in_a_pipeline_gets_the_terminal_when_it_reads_it() {
 #[tokio::test]
 async fn ctrl_z_stops_the_job_without_the_guard_and_fg_lets_it_go_on() {
     let scene = Scene::new();
-    let plan = plan("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 5");
+    let plan = plan("mkfifo go; echo $$ > pid; read line < go; exit 5");
     let lines = "DAEMON
         echo stopped >> journal
         while [ ! -e resume ]; do sleep 0.01; done
@@ -127,7 +131,7 @@ async fn ctrl_z_stops_the_job_without_the_guard_and_fg_lets_it_go_on() {
     assert!(!has_stopped(guard), "the guard has stopped");
     std::fs::write(scene.path("resume"), "").unwrap();
     eventually("CMD goes on", || !has_stopped(pid)).await;
-    std::fs::write(scene.path("go"), "").unwrap();
+    std::fs::write(scene.path("go"), "go\n").unwrap();
     let told = wait_told_gone(&scene).await;
     assert!(told.contains("Exited(5), by_us: false"), "{told}");
     assert_eq!(scene.wait_lines("journal", 2).await, ["stopped", "done"]);
@@ -138,7 +142,7 @@ async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
     let scene = Scene::new();
     let plan = Plan {
         valid: Duration::from_millis(600),
-        ..plan("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done")
+        ..plan("mkfifo go; trap '' TERM; echo $$ > pid; read line < go")
     };
     let lines = "DAEMON
         echo stopped >> journal
