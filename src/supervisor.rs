@@ -24,10 +24,14 @@ pub use program::Program;
 use crate::clock;
 use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
 use crate::exit;
-use crate::workload::{self, End, Ended, Progress, Workload};
+use crate::workload::{self, Command, End, Ended, Prepared, Progress, Workload};
 
 /// The number of the signal that ended a command for the loss of its guard.
 const SIGKILL: u8 = 9;
+
+/// From the end of a command until the next one is prepared: whoever ends it
+/// gives the lease away first, and may end too. Also from one failure to the next attempt.
+const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the workload is made of, and how it ends.
 pub struct SupervisorOptions {
@@ -122,6 +126,9 @@ pub struct Supervisor<W> {
     inputs: mpsc::Sender<Input>,
     runs: watch::Sender<Option<Token>>,
     watched: W,
+    /// The next command, for which only authority is missing; `None`: there is
+    /// none, or it could not be prepared and is tried again when it is needed.
+    next: Option<Prepared>,
 }
 
 impl<W: Watched> Supervisor<W> {
@@ -139,6 +146,7 @@ impl<W: Watched> Supervisor<W> {
             inputs,
             runs,
             watched,
+            next: None,
         }
     }
 
@@ -150,17 +158,24 @@ impl<W: Watched> Supervisor<W> {
     /// Obeys until nobody orders any more.
     pub async fn run(mut self) {
         let mut served = None;
+        let mut pause = Duration::ZERO;
         loop {
             let unserved =
                 |ordered: &Option<Ordered>| ordered.is_some_and(|o| Some(o.token) != served);
-            let Ok(token) = self
-                .orders
-                .wait_for(unserved)
-                .await
-                .map(|ordered| ordered.map(|o| o.token))
-            else {
-                return;
+            let lacks_next = self.next.is_none() && !self.options.command.is_empty();
+            let ordered = tokio::select! {
+                biased;
+                ordered = self.orders.wait_for(unserved) => {
+                    Some(ordered.map(|ordered| ordered.map(|o| o.token)))
+                }
+                () = tokio::time::sleep(pause), if lacks_next => None,
             };
+            pause = PREPARE_PAUSE;
+            let Some(ordered) = ordered else {
+                self.next = self.prepared().ok().flatten();
+                continue;
+            };
+            let Ok(token) = ordered else { return };
             served = token;
             if let Some(token) = token {
                 self.serve(token).await;
@@ -232,21 +247,15 @@ impl<W: Watched> Supervisor<W> {
 
     /// Runs the command until it is gone.
     async fn command(&mut self, token: Token) {
-        let program = &self.options.program;
-        let command = program.command(&self.options.command, Some(token));
-        let ordered = self.ordered(token).filter(|o| o.phase == Phase::Run);
-        let (Some(command), Some(ordered)) = (command, ordered) else {
+        let Some(ordered) = self.ordered(token).filter(|o| o.phase == Phase::Run) else {
             return;
         };
-        let command = command.stop_signal(self.options.stop_signal);
-        let lock = self.options.lock.try_clone();
-        let started =
-            lock.and_then(|lock| Workload::start(&command, terms(ordered.terms), Some(lock)));
-        let mut workload = match started {
-            Ok(workload) => workload,
+        let mut workload = match self.start(token, ordered.terms) {
+            Ok(Some(workload)) => workload,
+            Ok(None) => return,
             Err(error) => {
                 error!(
-                    lease = %program.lease, token = token.get(), kind = %error.kind(),
+                    lease = %self.options.program.lease, token = token.get(), kind = %error.kind(),
                     code = error.raw_os_error(), "no process can be made for the workload"
                 );
                 return self.ended(token, exit::CANNOT_EXECUTE, false).await;
@@ -286,6 +295,33 @@ impl<W: Watched> Supervisor<W> {
             let code = ended.end.exit_code().unwrap_or(exit::SIGNALLED + SIGKILL);
             self.ended(token, code, ended.interrupted).await;
         }
+    }
+
+    /// The command with all that can be started without authority; `None`
+    /// without a command.
+    fn prepared(&self) -> io::Result<Option<Prepared>> {
+        let SupervisorOptions {
+            program,
+            command,
+            stop_signal,
+            ..
+        } = &self.options;
+        let command = program.command(command, None);
+        let command = command.map(|command| command.stop_signal(*stop_signal));
+        command.map(Command::prepare).transpose()
+    }
+
+    fn start(&mut self, token: Token, given: Terms) -> io::Result<Option<Workload>> {
+        let prepared = match self.next.take() {
+            Some(prepared) => Some(prepared),
+            None => self.prepared()?,
+        };
+        let lock = self.options.lock.try_clone()?;
+        let start = |prepared: Prepared| {
+            let token = Program::token(Some(token));
+            prepared.start([token], terms(given), Some(lock))
+        };
+        prepared.map(start).transpose()
     }
 
     /// The command ended by itself.

@@ -3,6 +3,7 @@
 //! It does not know where authority comes from: it is told deadlines on
 //! CLOCK_BOOTTIME. [`Workload`] starts a command and is told newer deadlines
 //! as the claim is renewed; the command is gone by the last of them (I5).
+//! [`Prepared`] has everything started but the command, before there is authority.
 //!
 //! ```text
 //!  daemon ──orders──▶ guard ──fork──▶ shim ──exec──▶ CMD ──▶ its descendants
@@ -13,9 +14,9 @@
 //! - `guard` is the process between: CMD's parent, which outlives the daemon.
 //! - `shim` is the stage that becomes CMD: it dies with the guard.
 //! - `keeper` is the daemon's side: if the guard fails, it ends CMD itself.
-//! - `wire` is what they tell each other, `children` how descendants are
-//!   found, `groups` what they belong to, `orphans` who waits for them,
-//!   `terminal` who has the terminal.
+//! - `wire` is what they tell each other, `errand` what is to be executed,
+//!   `children` how descendants are found, `groups` what they belong to,
+//!   `orphans` who waits for them, `terminal` who has the terminal.
 //!
 //! **Gone** means: everybody in CMD's process group was killed, then round by
 //! round whoever was adopted from it; the kernel says that no child is left;
@@ -33,6 +34,7 @@
 //! than the daemon (setuid) loses the tie to its parent and cannot be signalled.
 
 mod children;
+mod errand;
 mod groups;
 mod guard;
 pub mod judge;
@@ -48,16 +50,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode, Stdio};
+use std::time::Duration;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
 
+use self::errand::Errand;
 use self::judge::{Order, Stop};
 use self::keeper::Keeper;
 use self::orphans::WaitedFor;
 use self::terminal::Terminal;
-use self::wire::{GuardStart, ToGuard};
+use self::wire::{GuardBegin, GuardStart, ToGuard};
 use crate::clock::BootTimer;
 use crate::election::BootTime;
 
@@ -71,15 +75,18 @@ const GUARD: &str = "__guard";
 /// The first argument of a shim.
 const SHIM: &str = "__shim";
 
+/// How often, and how many times, a guard that is not needed is looked at.
+const DISMISS_ROUND: Duration = Duration::from_millis(1);
+const DISMISS_ROUNDS: u32 = 100;
+
 /// Becomes a guard or a shim if `arguments` say so. The first thing in `main`:
 /// a guard is to be small, and early.
 pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
-    let mut arguments = arguments.into_iter().skip(1);
-    let stage = arguments.next()?;
+    let stage = arguments.into_iter().nth(1)?;
     if stage == GUARD {
-        Some(guard::run(arguments.collect()))
+        Some(guard::run())
     } else if stage == SHIM {
-        Some(shim::run(&arguments.collect::<Vec<_>>()))
+        Some(shim::run())
     } else {
         None
     }
@@ -88,8 +95,7 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 /// A command to be run.
 #[derive(Debug, Clone)]
 pub struct Command {
-    words: Vec<OsString>,
-    environment: Vec<(OsString, OsString)>,
+    errand: Errand,
     stop_signal: i32,
     quiet: bool,
     executable: PathBuf,
@@ -99,8 +105,10 @@ impl Command {
     /// `program`, found as `execvp` finds it.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
-            words: vec![program.into()],
-            environment: Vec::new(),
+            errand: Errand {
+                words: vec![program.into()],
+                environment: Vec::new(),
+            },
             stop_signal: SIGTERM,
             quiet: false,
             executable: EXECUTABLE.into(),
@@ -110,14 +118,15 @@ impl Command {
     /// Appends arguments.
     #[must_use]
     pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
-        self.words.extend(arguments.into_iter().map(Into::into));
+        let arguments = arguments.into_iter().map(Into::into);
+        self.errand.words.extend(arguments);
         self
     }
 
     /// Sets one environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.environment.push((name.into(), value.into()));
+        self.errand.environment.push((name.into(), value.into()));
         self
     }
 
@@ -144,13 +153,49 @@ impl Command {
         self
     }
 
-    /// The guard as a process to be started; CMD inherits its environment.
-    fn guard(&self) -> Process {
-        let mut process = Process::new(&self.executable);
-        process.arg0("leasehold").arg(GUARD).args(&self.words);
-        without_ours(&mut process);
-        process.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        process
+    /// Starts the guard, and the shim that waits to become this command: what
+    /// takes milliseconds, and needs no authority. To be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When the guard cannot be started.
+    pub fn prepare(self) -> io::Result<Prepared> {
+        orphans::adopt()?;
+        let terminal = Terminal::of_this_process();
+        let (socket, theirs) = wire::pair()?;
+        let stdin = if self.quiet {
+            OwnedFd::from(std::fs::File::open("/dev/null")?)
+        } else {
+            io::stdin().as_fd().try_clone_to_owned()?
+        };
+        let begin = GuardBegin {
+            on_terminal: terminal.is_some(),
+        };
+        wire::post_with(socket.as_fd(), &begin, &[stdin.as_fd()])?;
+        let mut guard = Process::new(&self.executable);
+        // CMD inherits its environment.
+        guard
+            .arg0("leasehold")
+            .arg(GUARD)
+            .stdin(Stdio::from(theirs));
+        without_ours(&mut guard);
+        if self.quiet {
+            guard.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
+        }
+        if terminal.is_some() {
+            // From its first instruction on; else it makes a session itself,
+            // which the leader of a group cannot.
+            guard.process_group(0);
+        }
+        let pid = i32::try_from(guard.spawn()?.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        let guard = WaitedFor::new(pid.ok_or(io::ErrorKind::Other)?);
+        Ok(Prepared {
+            command: self,
+            socket,
+            guard,
+            terminal,
+        })
     }
 }
 
@@ -248,50 +293,49 @@ pub struct Workload {
     guard: u32,
 }
 
-impl Workload {
-    /// Starts `command` in the hands of a guard, which holds `lock` as long as
-    /// anything of the command is left. Inside a tokio runtime; takes about a
-    /// millisecond.
+/// A command that can start at once: its guard waits for authority.
+///
+/// Dropped, it ends by itself, and is waited for where there are [`Orphans`];
+/// elsewhere [`Prepared::dismiss`] leaves nothing.
+#[derive(Debug)]
+pub struct Prepared {
+    command: Command,
+    socket: OwnedFd,
+    guard: WaitedFor,
+    terminal: Option<Terminal>,
+}
+
+impl Prepared {
+    /// The process id of the guard that waits.
+    pub fn guard(&self) -> u32 {
+        self.guard.pid().as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Starts the command, with what is known of its environment only now. Its
+    /// guard holds `lock` as long as anything of the command is left.
     ///
     /// # Errors
-    /// When the guard cannot be started. That the command cannot be is told by
-    /// [`Workload::ended`].
-    pub fn start(command: &Command, terms: Terms, lock: Option<OwnedFd>) -> io::Result<Self> {
-        orphans::adopt()?;
+    /// When a text holds a NUL, no descriptors are left, or the guard was lost
+    /// while it waited and no other can be started: then nothing runs. That the command cannot be executed is told by [`Workload::ended`].
+    pub fn start(
+        mut self,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        terms: Terms,
+        lock: Option<OwnedFd>,
+    ) -> io::Result<Workload> {
+        self.command.errand.environment.extend(environment);
+        let errand = self.command.errand.to_file()?;
         let timer = BootTimer::new()?;
-        let terminal = Terminal::of_this_process();
-        let foreground = terminal
-            .as_ref()
-            .filter(|terminal| !command.quiet && terminal.is_for_cmd())
+        let foreground = (self.terminal.as_ref())
+            .filter(|terminal| !self.command.quiet && terminal.is_for_cmd())
             .map_or(0, |_| groups::own_group());
-        let (ours, theirs) = wire::pair()?;
         let start = GuardStart {
             terms,
-            stop_signal: command.stop_signal,
-            on_terminal: terminal.is_some(),
+            stop_signal: self.command.stop_signal,
             foreground,
         };
-        let stdin = if command.quiet {
-            OwnedFd::from(std::fs::File::open("/dev/null")?)
-        } else {
-            io::stdin().as_fd().try_clone_to_owned()?
-        };
-        let descriptors = std::iter::once(stdin.as_fd()).chain(lock.as_ref().map(AsFd::as_fd));
-        wire::post_with(ours.as_fd(), &start, &descriptors.collect::<Vec<_>>())?;
-        let mut guard = command.guard();
-        guard.stdin(Stdio::from(theirs));
-        if command.quiet {
-            guard.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
-        }
-        if terminal.is_some() {
-            // From its first instruction on; else it makes a session itself,
-            // which the leader of a group cannot.
-            guard.process_group(0);
-        }
-        let guard = guard.spawn()?.id();
-        let pid = i32::try_from(guard).ok().and_then(Pid::from_raw);
-        let waited_for = WaitedFor::new(pid.ok_or(io::ErrorKind::Other)?);
-
+        let with = std::iter::once(errand.as_fd()).chain(lock.as_ref().map(AsFd::as_fd));
+        let with: Vec<_> = with.collect();
         let order = Order {
             terms,
             stop: None,
@@ -303,15 +347,54 @@ impl Workload {
             relays: 0,
         });
         let (publish, progress) = watch::channel(Progress::Starting);
-        // Without a keeper the socket is closed, and the guard starts nothing.
-        let keeper = Keeper::new(ours, waited_for, newest, publish, terminal)?;
+        // Everything that can fail goes before the guard is told: after that
+        // CMD runs, and somebody has to keep it.
+        let command = self.command.clone();
+        let mut guard = self.guard();
+        let mut keeper = Keeper::new(self, newest.clone(), publish.clone())?;
+        if keeper.start(&start, &with).is_err() {
+            // It was killed while it waited.
+            let another = command.prepare()?;
+            guard = another.guard();
+            keeper = Keeper::new(another, newest, publish)?;
+            keeper.start(&start, &with)?;
+        }
         // It ends by itself when CMD is gone, whoever still looks at it.
         tokio::spawn(keeper.keep(timer));
-        Ok(Self {
+        Ok(Workload {
             orders,
             progress,
             guard,
         })
+    }
+
+    /// It is not needed. Waits until it is gone, for a moment.
+    pub async fn dismiss(self) {
+        drop(self.socket);
+        let guard = self.guard.pid();
+        let ended = || {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            !matches!(waitid(WaitId::Pid(guard), options), Ok(None))
+        };
+        for _ in 0..DISMISS_ROUNDS {
+            if ended() {
+                return;
+            }
+            tokio::time::sleep(DISMISS_ROUND).await;
+        }
+        // Somebody has stopped it. There is nothing that it guards.
+        let _ = kill_process(guard, Signal::KILL);
+    }
+}
+
+impl Workload {
+    /// Starts `command` in the hands of a guard, which holds `lock` as long as
+    /// anything of the command is left. To be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// As [`Command::prepare`] and [`Prepared::start`].
+    pub fn start(command: &Command, terms: Terms, lock: Option<OwnedFd>) -> io::Result<Self> {
+        command.clone().prepare()?.start([], terms, lock)
     }
 
     /// The process id of the guard.

@@ -19,6 +19,8 @@ mod guard_lost;
 mod inheritance;
 #[path = "workload/on_a_terminal.rs"]
 mod on_a_terminal;
+#[path = "workload/prepared.rs"]
+mod prepared;
 #[path = "workload/scene.rs"]
 mod scene;
 #[path = "workload/stand_in.rs"]

@@ -19,7 +19,7 @@ use leasehold_testbed::{Daemon, ReplicaSet, Scratch};
 use crate::launch::{Setup, directories, nanos, seconds, watching};
 use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
-use crate::usage::{Memory, guard_of};
+use crate::usage::{Memory, children_of, guard_of};
 
 /// The first argument of the supervised command.
 pub(crate) const WORK: &str = "--work";
@@ -142,12 +142,28 @@ pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
     for index in 0..count {
         begun(&scratch.path().join(format!("journal-{index}")), 1).await;
     }
-    tokio::time::sleep(GUARD_SETTLE).await;
-    let guards: Vec<_> = daemons
-        .iter()
-        .map(|daemon| guard_of(daemon.pid()))
+    // On a replica that does not lead, guard and shim wait for authority.
+    let waiting: Vec<Daemon> = (0..count)
+        .map(|index| {
+            setup
+                .daemon(&format!("guarded-{index}"), "b", &set.uri())
+                .workload(work(&scratch.path().join(format!("journal-{index}"))))
+                .start()
+        })
         .collect();
-    let memory: Vec<_> = guards.into_iter().map(Memory::of).collect();
+    join_all(waiting.iter().map(watching)).await;
+    tokio::time::sleep(GUARD_SETTLE).await;
+    let guard = |daemon: &Daemon| guard_of(daemon.pid());
+    let memory: Vec<_> = daemons.iter().map(guard).map(Memory::of).collect();
+    let pairs: Vec<_> = waiting
+        .iter()
+        .map(|daemon| {
+            let guard = guard_of(daemon.pid());
+            let shims = children_of(guard);
+            assert_eq!(shims.len(), 1, "one shim waits");
+            Memory::of(guard).private + Memory::of(shims[0]).private
+        })
+        .collect();
     let row = |what: &str, of: fn(&Memory) -> f64, unit: Unit, bounds: &[Bound]| {
         let series: Vec<_> = memory.iter().map(of).collect();
         Row::new("guard_memory", what, unit, &series, bounds)
@@ -163,6 +179,13 @@ pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
         row("guard: RssAnon", |memory| memory.rss_anon, Unit::Bytes, &[]),
         row("guard: RSS", |memory| memory.rss, Unit::Bytes, &[]),
         row("guard: threads", |memory| memory.threads, Unit::Count, &[]),
+        Row::new(
+            "guard_memory",
+            "on a replica that waits, guard and shim together: private memory",
+            Unit::Bytes,
+            &pairs,
+            &target,
+        ),
     ]
 }
 

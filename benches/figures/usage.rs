@@ -38,17 +38,22 @@ impl Memory {
 /// # Panics
 /// When the daemon has none.
 pub(crate) fn guard_of(daemon: u32) -> u32 {
-    let tasks = fs::read_dir(format!("/proc/{daemon}/task")).expect("the daemon runs");
-    let children = tasks
-        .flatten()
-        .map(|task| read(&format!("{}/children", task.path().display())));
-    let children: Vec<u32> = children
-        .flat_map(|text| text.split_whitespace().map(str::parse).collect::<Vec<_>>())
-        .map(|pid| pid.expect("a process id"))
-        .collect();
+    let children = children_of(daemon);
     let is_guard = |pid: &u32| read(&format!("/proc/{pid}/cmdline")).contains("__guard");
     let guard = children.iter().copied().find(is_guard);
     guard.unwrap_or_else(|| panic!("no guard among {children:?}"))
+}
+
+/// The children of a process that runs.
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
+    let children = tasks
+        .flatten()
+        .map(|task| read(&format!("{}/children", task.path().display())));
+    children
+        .flat_map(|text| text.split_whitespace().map(str::parse).collect::<Vec<_>>())
+        .map(|pid| pid.expect("a process id"))
+        .collect()
 }
 
 /// What a process has used since its start.

@@ -28,6 +28,7 @@ use crate::locker::{Locker, LockerOptions};
 use crate::log;
 use crate::signals::{Relays, Stops};
 use crate::store::mongo::ConnectionOptions;
+use crate::workload::Prepared;
 
 /// What `leasehold lock` was given.
 #[derive(Debug, Clone)]
@@ -156,24 +157,57 @@ async fn contend(
     timings: Timings,
     store: &str,
 ) -> Result<u8, LockCommandError> {
-    let mut stops = Stops::register().map_err(system("register the signal handlers"))?;
+    let stops = Stops::register().map_err(system("register the signal handlers"))?;
     let relays = Relays::register().map_err(system("register the signal handlers"))?;
-    let patience = Patience::of(&args, &timings);
+    let mut prepared = None;
+    let code = attempt(
+        &args,
+        config,
+        timings,
+        store,
+        &mut prepared,
+        (stops, relays),
+    )
+    .await;
+    if let Some(prepared) = prepared {
+        prepared.dismiss().await;
+    }
+    code
+}
+
+/// One attempt after the other, and the work under the lock.
+async fn attempt(
+    args: &LockArgs,
+    config: &LockConfig,
+    timings: Timings,
+    store: &str,
+    prepared: &mut Option<Prepared>,
+    (mut stops, relays): (Stops, Relays),
+) -> Result<u8, LockCommandError> {
+    let patience = Patience::of(args, &timings);
     let remembered = Remembered::of(&args.name, store);
+    // What does not wait is often in vain.
+    let waits = args.wait.is_none_or(|wait| !wait.is_zero());
     let mut tries = args.retries;
     loop {
         let watcher = Watcher::new(args.name.clone(), config.identity.clone());
-        let options = options(&args, config, timings, &remembered);
+        let options = options(args, config, timings, &remembered);
         let mut locker = Locker::start(options, watcher.surfaces());
+        if waits && prepared.is_none() {
+            // While the store is connected to. What fails is tried again under the lock.
+            tokio::task::yield_now().await;
+            *prepared = held::command(args, config).and_then(|command| command.prepare().ok());
+        }
         let waited = watcher.wait(&mut locker, &patience, &remembered, &mut stops);
         match waited.await {
             Waited::Held(authority) => {
                 let work = Work {
-                    args: &args,
+                    args,
                     config,
                     timings,
                     store,
                     token: authority.token,
+                    prepared: prepared.take(),
                 };
                 return work
                     .run(locker, stops, relays)

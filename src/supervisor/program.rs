@@ -25,14 +25,20 @@ impl Program {
     /// Without a token the variable is empty: this replica does not lead.
     pub(super) fn command(&self, words: &[OsString], token: Option<Token>) -> Option<Command> {
         let (program, arguments) = words.split_first()?;
-        let token = token.map_or_else(String::new, |token| token.to_string());
+        let (name, value) = Self::token(token);
         let command = Command::new(program)
             .arguments(arguments)
             .env("LEASEHOLD_LEASE", self.lease.as_str())
-            .env("LEASEHOLD_TOKEN", token)
+            .env(name, value)
             .env("LEASEHOLD_IDENTITY", self.identity.as_str())
             .env("LEASEHOLD_STATUS_FILE", &self.status_file);
         Some(command)
+    }
+
+    /// The variable that is known only with authority.
+    pub(super) fn token(token: Option<Token>) -> (OsString, OsString) {
+        let token = token.map_or_else(String::new, |token| token.to_string());
+        ("LEASEHOLD_TOKEN".into(), token.into())
     }
 
     /// Runs a short command to its end: whether it succeeded, or why not.

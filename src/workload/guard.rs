@@ -1,11 +1,14 @@
 //! The guard: CMD's parent, which ends it in time also when the daemon cannot.
 //!
-//! It is this binary, started again: one thread, no runtime. It holds the
-//! deadlines that it was last sent, and the claim lock, so that a new daemon
-//! finds the lock free only when CMD is gone. After CMD was started it
-//! allocates nothing: it must work when memory is gone. The kernel may choose
-//! it as the victim for that all the same; then PDEATHSIG ends CMD's leader,
-//! and the daemon, a subreaper like the guard, ends the rest.
+//! It is this binary, started again: one thread, no runtime. It is started
+//! before there is authority, with the shim that will be CMD, since that takes
+//! milliseconds; until it is told to start it has nothing to guard.
+//!
+//! Then it holds the deadlines that it was last sent, and the claim lock, so
+//! that a new daemon finds the lock free only when CMD is gone. After CMD was
+//! started it allocates nothing: it must work when memory is gone. The kernel
+//! may choose it as the victim for that all the same; then PDEATHSIG ends CMD's
+//! leader, and the daemon, a subreaper like the guard, ends the rest.
 //!
 //! **Sessions.** Without a terminal the guard has a session of its own. If the
 //! daemon has a controlling terminal the guard stays in that session, since
@@ -19,7 +22,6 @@
 //! must not take the guard away from CMD. Handlers, unlike ignored signals,
 //! are not inherited through an exec.
 
-use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -30,7 +32,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
     set_child_subreaper, setsid, wait, waitid,
@@ -43,8 +45,8 @@ use super::children::Children;
 use super::groups::{group_of, number};
 use super::judge::{Action, Input, Judge};
 use super::wire::{
-    GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard, pair, post,
-    post_with, take, take_with,
+    GuardBegin, GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard,
+    pair, post, post_with, take, wait_with,
 };
 use super::{EXECUTABLE, SHIM};
 use crate::clock::{self, Alarm};
@@ -58,9 +60,9 @@ const OUTLIVED: [i32; 10] = [
 /// the guard anyway; this is for one that was forked while we looked.
 const KILL_ROUND: Duration = Duration::from_millis(10);
 
-/// Guards `command`. The daemon's socket is this process's standard input.
-pub(super) fn run(command: Vec<OsString>) -> ExitCode {
-    match Guard::begin(command).and_then(Guard::attend) {
+/// Guards a command. The daemon's socket is this process's standard input.
+pub(super) fn run() -> ExitCode {
+    match Guard::begin().and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
         Ok(()) => ExitCode::SUCCESS,
         // The daemon sees that the guard is gone, and CMD was never started:
         // after that nothing here fails.
@@ -70,9 +72,9 @@ pub(super) fn run(command: Vec<OsString>) -> ExitCode {
 
 struct Guard {
     judge: Judge,
-    command: Vec<OsString>,
-    start: GuardStart,
-    stdin: Option<OwnedFd>,
+    /// The group from which CMD takes the terminal over; 0: it does not.
+    foreground: i32,
+    errand: Option<Errand>,
     daemon: OwnedFd,
     daemon_gone: bool,
     child_ended: UnixStream,
@@ -83,8 +85,45 @@ struct Guard {
     relays: u32,
     report: Report,
     reported: Option<Report>,
-    /// Held, never used: it is let go by this process's end.
-    _lock: Option<OwnedFd>,
+    /// Held, never used: let go when CMD is gone, or by this process's end.
+    lock: Option<OwnedFd>,
+}
+
+/// What it takes to start CMD. It is let go by that.
+struct Errand {
+    /// The shim that waits; `None`: there is none, and one is made when needed.
+    shim: Option<Shim>,
+    stdin: OwnedFd,
+    /// The words of CMD and its environment.
+    file: OwnedFd,
+}
+
+/// A shim that waits to be told what to become.
+struct Shim {
+    socket: OwnedFd,
+    pid: Pid,
+}
+
+impl Shim {
+    fn new() -> io::Result<Self> {
+        let (socket, theirs) = pair()?;
+        // CMD leads a process group from its first instruction on.
+        let child = Command::new(EXECUTABLE)
+            .arg0("leasehold")
+            .arg(SHIM)
+            .stdin(Stdio::from(theirs))
+            .process_group(0)
+            .spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(io::ErrorKind::Other)?;
+        Ok(Self { socket, pid })
+    }
+
+    /// It is not needed, or was ended by somebody while it waited.
+    fn dismiss(self) {
+        let _ = kill_process(self.pid, Signal::KILL);
+        let _ = retry_on_intr(|| waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED));
+    }
 }
 
 struct Leader {
@@ -94,32 +133,48 @@ struct Leader {
 }
 
 impl Guard {
-    fn begin(command: Vec<OsString>) -> io::Result<Self> {
+    /// Waits until there is something to guard; `None`: there never was.
+    fn begin() -> io::Result<Option<Self>> {
         let outlived = Arc::new(AtomicBool::new(false));
         for signal in OUTLIVED {
             signal_hook::flag::register(signal, Arc::clone(&outlived))?;
         }
         let daemon = io::stdin().as_fd().try_clone_to_owned()?;
-        let (start, [stdin, lock]) = take_with::<GuardStart>(daemon.as_fd())?;
-        if !start.on_terminal {
+        let Some((begin, descriptors)) = wait_with::<GuardBegin>(daemon.as_fd())? else {
+            return Ok(None);
+        };
+        let [Some(stdin), None] = descriptors else {
+            return Err(Errno::PROTO.into());
+        };
+        if !begin.on_terminal {
             setsid()?;
         }
         set_child_subreaper(Some(getpid()))?;
         let (child_ended, handler) = UnixStream::pair()?;
         child_ended.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(SIGCHLD, handler)?;
-        Ok(Self {
+        let alarm = Alarm::new()?;
+        let children = Children::new();
+        // Why there can be none is told when one is needed.
+        let shim = Shim::new().ok();
+        let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
+            shim.into_iter().for_each(Shim::dismiss);
+            return Ok(None);
+        };
+        let [Some(file), lock] = descriptors else {
+            return Err(Errno::PROTO.into());
+        };
+        Ok(Some(Self {
             judge: Judge::new(start.terms, start.stop_signal),
-            command,
-            start,
-            stdin,
+            foreground: start.foreground,
+            errand: Some(Errand { shim, stdin, file }),
             daemon,
             daemon_gone: false,
             child_ended,
-            alarm: Alarm::new()?,
+            alarm,
             shim: None,
             leader: None,
-            children: Children::new(),
+            children,
             relays: 0,
             report: Report {
                 stage: Stage::Starting,
@@ -131,8 +186,8 @@ impl Guard {
                 stopped: 0,
             },
             reported: None,
-            _lock: lock,
-        })
+            lock,
+        }))
     }
 
     /// Sees CMD through to its end.
@@ -197,7 +252,7 @@ impl Guard {
     fn act(&mut self, action: Action) {
         match action {
             Action::Start => {
-                if let Err(error) = self.spawn() {
+                if let Err(error) = self.start() {
                     let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
                     self.never_started(LeaderEnd::NotSpawned(errno));
                 }
@@ -216,33 +271,52 @@ impl Guard {
     }
 
     fn never_started(&mut self, end: LeaderEnd) {
+        let shim = self.errand.take().and_then(|errand| errand.shim);
+        shim.into_iter().for_each(Shim::dismiss);
         self.report.end = end;
+        self.gone();
+    }
+
+    /// Nothing of CMD is left: the claim is nobody's, before anybody hears of it.
+    fn gone(&mut self) {
+        self.lock = None;
         self.report.stage = Stage::Gone;
         self.judge.handle(clock::boot_now(), Input::Gone);
     }
 
-    fn spawn(&mut self) -> io::Result<()> {
-        let (ours, theirs) = pair()?;
+    fn start(&mut self) -> io::Result<()> {
+        let Some(Errand { shim, stdin, file }) = self.errand.take() else {
+            return Err(Errno::INVAL.into());
+        };
         let start = ShimStart {
             guard: number(getpid()),
-            valid_until: self.start.terms.valid_until,
-            foreground: self.start.foreground,
+            valid_until: self.judge.valid_until(),
+            foreground: self.foreground,
         };
-        let stdin: Vec<_> = self.stdin.iter().map(AsFd::as_fd).collect();
-        post_with(ours.as_fd(), &start, &stdin)?;
-        // CMD leads a process group from its first instruction on.
-        let child = Command::new(EXECUTABLE)
-            .arg0("leasehold")
-            .arg(SHIM)
-            .args(std::mem::take(&mut self.command))
-            .stdin(Stdio::from(theirs))
-            .process_group(0)
-            .spawn()?;
-        self.stdin = None;
-        self.shim = Some(ours);
-        let pid = i32::try_from(child.id()).unwrap_or(0);
-        self.leader = Pid::from_raw(pid).map(|pid| Leader { pid, reaped: false });
-        self.report.leader = pid;
+        let tell = |shim: &Shim| {
+            let with = [stdin.as_fd(), file.as_fd()];
+            post_with(shim.socket.as_fd(), &start, &with)
+        };
+        let shim = match shim {
+            Some(shim) if tell(&shim).is_ok() => shim,
+            lost => {
+                lost.into_iter().for_each(Shim::dismiss);
+                let shim = Shim::new()?;
+                if let Err(error) = tell(&shim) {
+                    shim.dismiss();
+                    return Err(error);
+                }
+                shim
+            }
+        };
+        // It waited for long, and somebody may have stopped it meanwhile.
+        let _ = kill_process(shim.pid, Signal::CONT);
+        self.report.leader = number(shim.pid);
+        self.leader = Some(Leader {
+            pid: shim.pid,
+            reaped: false,
+        });
+        self.shim = Some(shim.socket);
         Ok(())
     }
 
@@ -325,8 +399,7 @@ impl Guard {
                 Err(_) => break,
             }
         }
-        self.report.stage = Stage::Gone;
-        self.judge.handle(clock::boot_now(), Input::Gone);
+        self.gone();
     }
 
     fn tell_daemon(&mut self) {

@@ -186,6 +186,11 @@ impl Judge {
         self.killed
     }
 
+    /// The end of authority, as far as is known.
+    pub fn valid_until(&self) -> BootTime {
+        self.order.terms.valid_until
+    }
+
     /// Whether the deadline has passed: this claim is over, whatever comes.
     pub fn expired(&self) -> bool {
         self.expired

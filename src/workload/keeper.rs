@@ -2,7 +2,7 @@
 //! and ends CMD itself where the guard does not.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram as StdUnixDatagram;
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use super::judge::Order;
 use super::orphans::{WaitedFor, each_adopted};
 use super::terminal::{Continued, Terminal};
-use super::wire::{LeaderEnd, Received, Report, Stage, ToGuard, post, take};
-use super::{End, Ended, Progress};
+use super::wire::{GuardStart, LeaderEnd, Received, Report, Stage, ToGuard, post, post_with, take};
+use super::{End, Ended, Prepared, Progress};
 use crate::clock::{self, BootTimer};
 use crate::election::BootTime;
 
@@ -66,14 +66,18 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// `socket` is connected to `guard`. Inside a tokio runtime.
+    /// Of a guard that waits. Inside a tokio runtime.
     pub(super) fn new(
-        socket: OwnedFd,
-        guard: WaitedFor,
+        prepared: Prepared,
         orders: watch::Receiver<ToGuard>,
         progress: watch::Sender<Progress>,
-        terminal: Option<Terminal>,
     ) -> io::Result<Self> {
+        let Prepared {
+            socket,
+            guard,
+            terminal,
+            ..
+        } = prepared;
         let ended = pidfd_open(guard.pid(), PidfdFlags::NONBLOCK)?;
         // Deprecated for types whose descriptor may change; an `OwnedFd` has
         // one for its life. What replaces it is unsafe, which this crate forbids.
@@ -103,6 +107,18 @@ impl Keeper {
         })
     }
 
+    /// Tells the guard to start CMD.
+    pub(super) fn start(
+        &self,
+        start: &GuardStart,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        post_with(self.socket.as_fd(), start, descriptors)?;
+        // It waited for long, and somebody may have stopped it meanwhile.
+        let _ = kill_process(self.guard.pid(), Signal::CONT);
+        Ok(())
+    }
+
     /// Keeps the guard until CMD and all its descendants are gone.
     pub(super) async fn keep(mut self, mut timer: BootTimer) {
         let mut handles = true;
@@ -124,11 +140,32 @@ impl Keeper {
             }
         }
         self.hear();
-        let ended = self.conclude().await;
+        // Its process id is its own until it has been waited for here.
+        let guard = WaitId::Pid(self.guard.pid());
+        let _ = waitid(guard, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        if !self.is_gone() {
+            let (end, by_us) = self.end_what_is_left().await;
+            self.gone(end, by_us, true);
+        }
+    }
+
+    /// Nothing of CMD is left.
+    fn gone(&self, end: End, by_us: bool, guard_lost: bool) {
+        let key = matches!(end, End::Signalled(SIGINT | SIGQUIT));
+        let ended = Ended {
+            end,
+            by_us,
+            interrupted: key && self.had_foreground && !by_us,
+            guard_lost,
+        };
         if let Some(terminal) = &self.terminal {
             terminal.take_back();
         }
         self.progress.send_replace(Progress::Gone(ended));
+    }
+
+    fn is_gone(&self) -> bool {
+        (self.report).is_some_and(|report| report.stage == Stage::Gone)
     }
 
     /// Takes the newest order; without a handle nobody wants CMD any more.
@@ -211,8 +248,8 @@ impl Keeper {
                         by_us: report.by_us,
                     });
                 }
-                // Told once the guard is gone too: it has the claim lock.
-                Stage::Gone => {}
+                // It has let the claim lock go before it said so.
+                Stage::Gone => self.gone(end_of(report.end), report.by_us, false),
             }
         }
         if report.stopped != 0 && report.stopped != stopped_before {
@@ -272,9 +309,8 @@ impl Keeper {
 
     /// When the guard must have killed CMD, and to have said so.
     fn guard_due(&self) -> Option<BootTime> {
-        let report = self.report.as_ref();
-        let done = report.is_some_and(|report| report.killed || report.stage == Stage::Gone);
-        if done || self.guard_killed {
+        let killed = self.report.is_some_and(|report| report.killed);
+        if killed || self.is_gone() || self.guard_killed {
             return None;
         }
         let Order { terms, stop, .. } = self.order.order;
@@ -290,25 +326,6 @@ impl Keeper {
             // With it goes CMD's leader (PDEATHSIG); the rest is ours then.
             let _ = kill_process(self.guard.pid(), Signal::KILL);
             self.guard_killed = true;
-        }
-    }
-
-    /// The guard is gone. If CMD may not be, it is ended here.
-    async fn conclude(&mut self) -> Ended {
-        let guard = WaitId::Pid(self.guard.pid());
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let _ = waitid(guard, ended);
-        let last = self.report.filter(|report| report.stage == Stage::Gone);
-        let (end, by_us) = match last {
-            Some(report) => (end_of(report.end), report.by_us),
-            None => self.end_what_is_left().await,
-        };
-        let key = matches!(end, End::Signalled(SIGINT | SIGQUIT));
-        Ended {
-            end,
-            by_us,
-            interrupted: key && self.had_foreground && !by_us,
-            guard_lost: last.is_none(),
         }
     }
 

@@ -5,7 +5,7 @@
 //! CMD the default disposition of SIGPIPE and an empty signal mask; handlers
 //! are gone with the exec.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
@@ -14,9 +14,10 @@ use std::process::{Command, ExitCode};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
+use super::errand::Errand;
 use super::groups::{number, own_group};
 use super::terminal::Terminal;
-use super::wire::{ShimFailed, ShimStart, post, take_with};
+use super::wire::{ShimFailed, ShimStart, post, wait_with};
 use crate::clock;
 
 /// The command was found and cannot be executed, as shells have it.
@@ -34,14 +35,14 @@ pub(super) fn exit_code(errno: i32) -> u8 {
     }
 }
 
-/// Becomes `command`; returns only if that fails. The guard's socket is this
-/// process's standard input.
-pub(super) fn run(command: &[OsString]) -> ExitCode {
-    match become_command(command) {
+/// Becomes the command that it is told of; returns only if that fails, or if it
+/// is not needed. The guard's socket is this process's standard input.
+pub(super) fn run() -> ExitCode {
+    match become_command() {
         // Nobody is left to tell, or the guard knows.
         Err(Failure::NoGuard | Failure::TooLate) => ExitCode::from(NOT_EXECUTABLE),
-        Err(Failure::System(error)) => {
-            say(command, &error);
+        Err(Failure::System(word, error)) => {
+            say(&word, &error);
             ExitCode::from(exit_code(error.raw_os_error().unwrap_or(0)))
         }
     }
@@ -50,35 +51,40 @@ pub(super) fn run(command: &[OsString]) -> ExitCode {
 enum Failure {
     NoGuard,
     TooLate,
-    System(io::Error),
+    /// While this was to be executed.
+    System(OsString, io::Error),
 }
 
 impl<E: Into<io::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::System(error.into())
+        Self::System(OsString::new(), error.into())
     }
 }
 
-fn become_command(command: &[OsString]) -> Result<std::convert::Infallible, Failure> {
+fn become_command() -> Result<std::convert::Infallible, Failure> {
     // A copy that is closed by the exec; that is how the guard learns of it.
     let guard = io::stdin().as_fd().try_clone_to_owned()?;
-    let (start, [stdin, _]) = take_with::<ShimStart>(guard.as_fd())?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A guard that died before that sends no signal any more.
+    let Some((start, descriptors)) = wait_with::<ShimStart>(guard.as_fd())? else {
+        return Err(Failure::NoGuard);
+    };
+    // A guard that died before the signal was set sends none.
     if getppid().map(number) != Some(start.guard) {
         return Err(Failure::NoGuard);
     }
-    if let Some(stdin) = stdin {
-        rustix::stdio::dup2_stdin(stdin)?;
-    }
+    let [Some(stdin), Some(file)] = descriptors else {
+        return Err(Errno::PROTO.into());
+    };
+    let Errand { words, environment } = Errand::of_file(file)?;
+    rustix::stdio::dup2_stdin(stdin)?;
     if start.foreground != 0 {
         take_terminal(start.foreground);
     }
-    let Some((program, arguments)) = command.split_first() else {
-        return Err(Failure::System(Errno::NOENT.into()));
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Errno::NOENT.into());
     };
     let mut next = Command::new(program);
-    next.args(arguments);
+    next.args(arguments).envs(environment);
     // Looked at here too: the guard may have slept after it had judged.
     if clock::boot_now() >= start.valid_until {
         fail(guard.as_fd(), 0);
@@ -89,7 +95,7 @@ fn become_command(command: &[OsString]) -> Result<std::convert::Infallible, Fail
         guard.as_fd(),
         error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
     );
-    Err(Failure::System(error))
+    Err(Failure::System(program.clone(), error))
 }
 
 /// Takes the foreground over from the daemon's group, unless a shell has taken
@@ -109,10 +115,7 @@ fn fail(guard: BorrowedFd<'_>, errno: i32) {
     let _ = post(guard, &ShimFailed { errno });
 }
 
-fn say(command: &[OsString], error: &io::Error) {
-    let name = command
-        .first()
-        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let text = format!("leasehold: execute {name}: {error}\n");
+fn say(word: &OsStr, error: &io::Error) {
+    let text = format!("leasehold: execute {}: {error}\n", word.to_string_lossy());
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

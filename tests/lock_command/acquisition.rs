@@ -2,7 +2,7 @@
 
 use leasehold_testbed::run;
 
-use crate::job::{Place, eventually};
+use crate::job::{Job, Place, eventually};
 
 #[test]
 fn the_commands_exit_code_is_the_answer() {
@@ -140,4 +140,37 @@ fn a_signal_during_the_wait_leaves_the_queue() {
     assert_eq!(waiter.output().code, 130);
     assert!(!queue().contains("waiter"));
     drop(holder);
+}
+
+#[test]
+fn where_descriptors_run_out_the_command_runs_under_the_lock_or_not_at_all() {
+    let place = run(Place::new());
+    let (mut ran, mut failed) = (0, 0);
+    for limit in 28..44 {
+        let what = format!("under-{limit}");
+        let job = place.command(&[
+            "lock",
+            &what,
+            "--wait=1s",
+            "--",
+            "sh",
+            "-c",
+            &place.note(&what),
+        ]);
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "ulimit -n $0; exec \"$@\"", &limit.to_string()]);
+        shell.arg(job.get_program()).args(job.get_args());
+        shell.stdin(std::process::Stdio::null());
+        shell.stdout(std::process::Stdio::piped());
+        shell.stderr(std::process::Stdio::piped());
+        let output = Job::start(shell).output();
+        let noted = place.journal().iter().any(|line| line[0] == what);
+        assert_eq!(noted, output.code == 0, "{limit}: {output:?}");
+        ran += u32::from(noted);
+        failed += u32::from(!noted);
+    }
+    assert!(
+        ran > 0 && failed > 0,
+        "{ran} ran, {failed} failed: other limits are needed"
+    );
 }

@@ -3,7 +3,8 @@
 //!
 //! What a guard decides is decided by the `Judge` that ships. Modelled is
 //! around it what `workload/guard.rs` does: read all that has arrived, look at
-//! the child, judge, act; the claim lock is let go by the guard's end.
+//! the child, judge, act; the claim lock is let go when the child is gone, which
+//! is the end of the guard too.
 
 use std::collections::VecDeque;
 use std::time::Duration;

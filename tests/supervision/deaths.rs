@@ -105,6 +105,46 @@ async fn i6_a_daemon_that_cannot_renew_starts_again_only_when_its_command_is_gon
     journal.assert_one_after_the_other();
 }
 
+/// The children of a process that has one thread of its own.
+fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
+    let children: String = children.map(Result::unwrap_or_default).collect();
+    let pids = children.split_whitespace();
+    pids.map(|pid| pid.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_waits_for_authority_ends_with_its_daemon() {
+    let (contest, journal) = (Contest::new("waiting").await, Journal::new());
+    let (_leader, _) = leader(&contest, &journal).await;
+    let waits = contest
+        .candidate_with("b", SHORT, "0s")
+        .workload(journal.command(&Behaviour::Stubborn))
+        .start();
+    let mut prepared = Vec::new();
+    eventually("a guard and a shim wait", async || {
+        let guard = children_of(waits.pid());
+        let shim = guard
+            .first()
+            .map_or_else(Vec::new, |guard| children_of(*guard));
+        prepared = [guard, shim].concat();
+        prepared.len() == 2
+    })
+    .await;
+    waits.kill();
+    eventually("both are gone", async || {
+        !prepared.iter().copied().any(runs)
+    })
+    .await;
+    let starts = journal
+        .lines()
+        .into_iter()
+        .filter(|line| line.what == "start");
+    assert_eq!(starts.count(), 1);
+}
+
 #[tokio::test]
 async fn a_killed_guard_ends_the_command_and_the_leadership() {
     let (contest, journal) = (Contest::new("guard-killed").await, Journal::new());

@@ -43,7 +43,7 @@ async fn a_command_that_ignores_it_is_killed_at_the_last_deadline_and_holds_the_
     let scene = Scene::new();
     let plan = Plan {
         script: IGNORES,
-        valid: millis(600),
+        valid: millis(1000),
         grace: millis(300),
         renews: true,
     };
@@ -68,7 +68,7 @@ async fn a_frozen_daemon_loses_its_command_at_the_deadline() {
     let scene = Scene::new();
     let plan = Plan {
         script: IGNORES,
-        valid: millis(600),
+        valid: millis(1000),
         grace: millis(300),
         renews: true,
     };

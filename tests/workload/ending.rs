@@ -4,7 +4,7 @@
 use leasehold::clock::boot_now;
 use leasehold::workload::{End, Progress, Workload};
 
-use crate::scene::{LONG, Scene, exists, guarded, millis, shell, terms};
+use crate::scene::{LONG, Scene, eventually, exists, guarded, millis, shell, terms};
 
 async fn end_of(script: &str) -> End {
     let mut workload = Workload::start(&shell(script), terms(LONG, LONG), None).unwrap();
@@ -58,7 +58,9 @@ async fn a_command_is_asked_to_end_and_ends_by_its_own_code() {
     let ended = workload.ended().await;
     assert_eq!((ended.end, ended.by_us), (End::Exited(5), true));
     assert_eq!(scene.lines("journal"), ["asked"]);
-    assert!(!exists(pid) && !exists(workload.guard()));
+    assert!(!exists(pid));
+    let guard = workload.guard();
+    eventually("its guard goes too", || !exists(guard)).await;
 }
 
 #[tokio::test]

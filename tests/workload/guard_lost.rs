@@ -76,7 +76,7 @@ async fn a_frozen_guard_is_killed_after_the_deadline_and_cmd_with_it() {
     let scene = Scene::new();
     let plan = Plan {
         script: FAMILY,
-        valid: millis(700),
+        valid: millis(1000),
         grace: millis(200),
         renews: false,
     };

@@ -141,7 +141,7 @@ async fn ctrl_z_stops_the_job_without_the_guard_and_fg_lets_it_go_on() {
 async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
     let scene = Scene::new();
     let plan = Plan {
-        valid: Duration::from_millis(600),
+        valid: Duration::from_millis(1000),
         ..plan("mkfifo go; trap '' TERM; echo $$ > pid; read line < go")
     };
     let lines = "DAEMON

@@ -20,7 +20,7 @@ use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
 use crate::signals::{Relays, Stops};
-use crate::workload::{Command, Ended, Orphans, Terms, Workload, without_ours};
+use crate::workload::{Command, Ended, Orphans, Prepared, Terms, without_ours};
 
 /// How long the end waits for the lock to be given back. Who waits for it is
 /// granted in milliseconds; where the store does not answer, the entry expires.
@@ -36,6 +36,15 @@ pub(super) struct Work<'a> {
     pub(super) timings: Timings,
     pub(super) store: &'a str,
     pub(super) token: Token,
+    /// The command, for which only the lock was missing, if that was possible.
+    pub(super) prepared: Option<Prepared>,
+}
+
+/// The command to be run under the lock; `None`: it is only to be held.
+pub(super) fn command(args: &LockArgs, config: &LockConfig) -> Option<Command> {
+    let (program, arguments) = args.command.split_first()?;
+    let command = Command::new(program).arguments(arguments);
+    Some(command.stop_signal(config.workload.stop_signal.number()))
 }
 
 impl Work<'_> {
@@ -44,10 +53,9 @@ impl Work<'_> {
     /// # Errors
     /// When the kernel fails.
     pub(super) async fn run(self, locker: Locker, stops: Stops, relays: Relays) -> io::Result<u8> {
-        if self.args.command.is_empty() {
-            self.hold(locker, stops).await
-        } else {
-            self.command(locker, stops, relays).await
+        match command(self.args, self.config) {
+            None => self.hold(locker, stops).await,
+            Some(command) => self.command(command, locker, stops, relays).await,
         }
     }
 
@@ -82,7 +90,8 @@ impl Work<'_> {
 
     /// Until the command is gone.
     async fn command(
-        self,
+        mut self,
+        command: Command,
         mut locker: Locker,
         mut stops: Stops,
         mut relays: Relays,
@@ -92,10 +101,22 @@ impl Work<'_> {
             release(&mut locker, RELEASE_MAX).await;
             return Ok(exit::LOCK_LOST);
         };
-        let deadline = Deadline::new()?;
-        deadline.set(authority.valid_until)?;
-        let command = self.prepared(&deadline);
-        let mut workload = match Workload::start(&command, self.terms(authority), None) {
+        let kept = Deadline::new().and_then(|deadline| {
+            deadline.set(authority.valid_until)?;
+            Ok((deadline, Orphans::adopt()?))
+        });
+        let (deadline, mut orphans) = match kept {
+            Ok(kept) => kept,
+            Err(error) => {
+                release(&mut locker, RELEASE_MAX).await;
+                return Err(error);
+            }
+        };
+        let environment = self.environment(&deadline);
+        let prepared = self.prepared.take().map_or_else(|| command.prepare(), Ok);
+        let terms = self.terms(authority);
+        let started = prepared.and_then(|prepared| prepared.start(environment, terms, None));
+        let mut workload = match started {
             Ok(workload) => workload,
             Err(error) => {
                 error!(lock = %self.args.name, kind = %error.kind(), "no process can be made");
@@ -103,7 +124,6 @@ impl Work<'_> {
                 return Ok(exit::CANNOT_EXECUTE);
             }
         };
-        let mut orphans = Orphans::adopt()?;
         let mut was_lost = false;
         let mut stopping_since: Option<BootTime> = None;
         let ended = loop {
@@ -149,7 +169,7 @@ impl Work<'_> {
             RELEASE_MAX
         };
         release(&mut locker, patience).await;
-        Ok(self.exit_code(ended, was_lost))
+        Ok(self.exit_code(ended, was_lost || stopping_since.is_none()))
     }
 
     /// The deadlines of an authority that lasts; `None`: it is over.
@@ -175,17 +195,14 @@ impl Work<'_> {
         self.config.workload.stop_signal.number()
     }
 
-    fn prepared(&self, deadline: &Deadline) -> Command {
-        let (program, arguments) = match self.args.command.split_first() {
-            Some((program, arguments)) => (program.clone(), arguments),
-            None => (OsString::new(), &[][..]),
-        };
-        let command = Command::new(program)
-            .arguments(arguments)
-            .stop_signal(self.stop_signal())
-            .env("LEASEHOLD_LOCK", self.args.name.as_str())
-            .env("LEASEHOLD_TOKEN", self.token.to_string())
-            .env("LEASEHOLD_IDENTITY", self.config.identity.as_str());
+    /// What the command is told of the lock.
+    fn environment(&self, deadline: &Deadline) -> Vec<(OsString, OsString)> {
+        let variable = |name: &str, value: &str| (name.into(), value.into());
+        let mut environment = vec![
+            variable("LEASEHOLD_LOCK", self.args.name.as_str()),
+            variable("LEASEHOLD_TOKEN", &self.token.to_string()),
+            variable("LEASEHOLD_IDENTITY", self.config.identity.as_str()),
+        ];
         let held = Held::by_this_process(
             &self.args.name,
             self.store,
@@ -193,14 +210,15 @@ impl Work<'_> {
             self.token,
             deadline,
         );
-        match held {
-            Some(held) => command.env(VARIABLE, Inherited::of_process().with(held)),
-            // Without /proc nobody could check it: inner commands wait like others.
-            None => command,
-        }
+        // Without /proc nobody could check it: inner commands wait like others.
+        let held = held.map(|held| variable(VARIABLE, &Inherited::of_process().with(held)));
+        environment.extend(held);
+        environment
     }
 
-    fn exit_code(&self, ended: Ended, was_lost: bool) -> u8 {
+    /// `unasked`: nobody asked it to end but the loss of the lock. That may have
+    /// been its guard's alone, where this process was frozen beyond the deadline.
+    fn exit_code(&self, ended: Ended, unasked: bool) -> u8 {
         if ended.guard_lost {
             super::waiting::say(&format!(
                 "lock {}: the guard of the command was lost: the command was killed for that",
@@ -209,7 +227,7 @@ impl Work<'_> {
             return exit::LOCK_LOST;
         }
         // Whoever ended by itself in time has done its work.
-        if was_lost && ended.by_us {
+        if unasked && ended.by_us {
             return exit::LOCK_LOST;
         }
         ended.end.exit_code().unwrap_or(exit::LOCK_LOST)

@@ -2,7 +2,9 @@ use std::os::fd::AsFd;
 
 use proptest::prelude::*;
 
+use super::super::judge::{Order, Stop, Terms};
 use super::*;
+use crate::election::BootTime;
 
 fn any_time() -> impl Strategy<Value = BootTime> {
     any::<u64>().prop_map(BootTime::from_nanos)
@@ -55,7 +57,7 @@ proptest! {
 }
 
 #[test]
-fn the_first_records_arrive_with_their_descriptors() {
+fn what_starts_something_arrives_with_its_descriptors() {
     let (ours, theirs) = pair().unwrap();
     let terms = Terms {
         valid_until: BootTime::from_nanos(7),
@@ -64,7 +66,6 @@ fn the_first_records_arrive_with_their_descriptors() {
     let start = GuardStart {
         terms,
         stop_signal: 15,
-        on_terminal: true,
         foreground: 4711,
     };
     let (one, two) = rustix::pipe::pipe().unwrap();
@@ -75,8 +76,10 @@ fn the_first_records_arrive_with_their_descriptors() {
         foreground: 0,
     };
     post_with(ours.as_fd(), &shim, &[]).unwrap();
+    let begin = GuardBegin { on_terminal: true };
+    post_with(ours.as_fd(), &begin, &[]).unwrap();
 
-    let (told, [reader, writer]) = take_with::<GuardStart>(theirs.as_fd()).unwrap();
+    let (told, [reader, writer]) = wait_with::<GuardStart>(theirs.as_fd()).unwrap().unwrap();
     assert_eq!(told, start);
     let (reader, writer) = (reader.unwrap(), writer.unwrap());
     for descriptor in [&reader, &writer] {
@@ -85,10 +88,13 @@ fn the_first_records_arrive_with_their_descriptors() {
     }
     rustix::io::write(&writer, b"x").unwrap();
     assert_eq!(rustix::io::read(&reader, &mut [0; 2]).unwrap(), 1);
-    let (told, [none, _]) = take_with::<ShimStart>(theirs.as_fd()).unwrap();
+    let (told, [none, _]) = wait_with::<ShimStart>(theirs.as_fd()).unwrap().unwrap();
     assert_eq!((told, none.is_none()), (shim, true));
+    let (told, _) = wait_with::<GuardBegin>(theirs.as_fd()).unwrap().unwrap();
+    assert_eq!(told, begin);
     drop(ours);
     assert_eq!(take::<ToGuard>(theirs.as_fd()), Received::Closed);
+    assert!(wait_with::<GuardBegin>(theirs.as_fd()).unwrap().is_none());
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! What is to be executed: CMD's words, and what its environment has beside
+//! that of the daemon.
+//!
+//! It travels as a file in memory: it is as long as it is, and a guard that
+//! waits for authority is told of it only then, since the token is in it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+/// CMD and its environment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Errand {
+    pub(super) words: Vec<OsString>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+}
+
+impl Errand {
+    /// As a file to be sent.
+    ///
+    /// # Errors
+    /// When a text holds a NUL, which no program can be told, or no memory or
+    /// descriptors are left.
+    pub(super) fn to_file(&self) -> io::Result<OwnedFd> {
+        let mut bytes = format!("{}\0", self.words.len()).into_bytes();
+        for word in &self.words {
+            push(&mut bytes, &[word])?;
+        }
+        for (name, value) in &self.environment {
+            push(&mut bytes, &[name, OsStr::new("="), value])?;
+        }
+        let mut file = File::from(memfd_create("leasehold-errand", MemfdFlags::CLOEXEC)?);
+        file.write_all(&bytes)?;
+        Ok(file.into())
+    }
+
+    /// What was sent.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says something else.
+    pub(super) fn of_file(file: OwnedFd) -> io::Result<Self> {
+        let mut file = File::from(file);
+        file.rewind()?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Self::decode(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut texts = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
+        let count: usize = std::str::from_utf8(texts.next()?).ok()?.parse().ok()?;
+        let owned = |text: &[u8]| OsString::from_vec(text.to_vec());
+        let words: Vec<_> = texts.by_ref().take(count).map(owned).collect();
+        let variable = |text: &[u8]| {
+            let end = text.iter().position(|byte| *byte == b'=')?;
+            Some((owned(&text[..end]), owned(&text[end + 1..])))
+        };
+        let environment = texts.map(variable).collect::<Option<_>>()?;
+        (words.len() == count).then_some(Self { words, environment })
+    }
+}
+
+/// Appends a text that is made of `parts`.
+fn push(bytes: &mut Vec<u8>, parts: &[&OsStr]) -> io::Result<()> {
+    let parts = || parts.iter().map(|part| part.as_bytes());
+    if parts().any(|part| part.contains(&0)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    parts().for_each(|part| bytes.extend_from_slice(part));
+    bytes.push(0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(pattern: &str) -> impl Strategy<Value = OsString> + use<> {
+        proptest::string::bytes_regex(pattern)
+            .expect("a pattern")
+            .prop_map(OsString::from_vec)
+    }
+
+    proptest! {
+        #[test]
+        fn it_arrives_as_it_was_sent(
+            words in proptest::collection::vec(text("(?s-u:[^\\x00]{0,9})"), 0..5),
+            environment in proptest::collection::vec(
+                (text("[A-Z_]{1,9}"), text("(?s-u:[^\\x00]{0,9})")), 0..5),
+        ) {
+            let errand = Errand { words, environment };
+            let file = errand.to_file().expect("a file in memory");
+            prop_assert_eq!(Errand::of_file(file).expect("as it was sent"), errand);
+        }
+
+        #[test]
+        fn other_bytes_are_no_errand_and_do_no_harm(
+            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            if let Some(errand) = Errand::decode(&bytes) {
+                let file = errand.to_file().expect("a file in memory");
+                prop_assert_eq!(Errand::of_file(file).expect("as it was sent"), errand);
+            }
+        }
+    }
+
+    #[test]
+    fn no_program_can_be_told_a_nul() {
+        let words = vec!["a\0b".into()];
+        let environment = Vec::new();
+        let error = Errand { words, environment }.to_file().err();
+        assert_eq!(
+            error.map(|error| error.kind()),
+            Some(io::ErrorKind::InvalidInput)
+        );
+    }
+}

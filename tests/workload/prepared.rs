@@ -1,0 +1,150 @@
+//! Goal: a command that was prepared before there is authority has not run,
+//! leaves nothing behind where it is not needed, and starts all the same where
+//! somebody has killed what waited.
+
+use std::fs::File;
+use std::path::Path;
+
+use leasehold::workload::{End, Prepared};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::scene::{LONG, Scene, eventually, exists, is_alive, millis, state, terms};
+
+const SCRIPT: &str = "echo \"$TOKEN\" > token; exit 3";
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+/// The shim that waits under a guard.
+async fn shim(prepared: &Prepared) -> u32 {
+    let guard = prepared.guard();
+    let mut found = None;
+    eventually("the shim waits", || {
+        let children = std::fs::read_to_string(format!("/proc/{guard}/task/{guard}/children"));
+        found = children.unwrap().trim().parse().ok();
+        found.is_some()
+    })
+    .await;
+    found.unwrap()
+}
+
+async fn runs(scene: &Scene, prepared: Prepared) {
+    let token = ("TOKEN".into(), "7".into());
+    let mut workload = prepared.start([token], terms(LONG, LONG), None).unwrap();
+    assert_eq!(workload.ended().await.end, End::Exited(3));
+    assert_eq!(scene.lines("token"), ["7"]);
+    let guard = workload.guard();
+    eventually("its guard goes too", || !exists(guard)).await;
+}
+
+#[tokio::test]
+async fn it_has_not_run_and_starts_with_what_is_known_only_then() {
+    let scene = Scene::new();
+    let prepared = scene.script(SCRIPT).prepare().unwrap();
+    let shim = shim(&prepared).await;
+    // `pgrep -f` of the workload finds no replica that only waits.
+    for pid in [prepared.guard(), shim] {
+        let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+        assert!(!words.contains("token"), "{words}");
+    }
+    assert!(!Path::exists(&scene.path("token")));
+    runs(&scene, prepared).await;
+}
+
+#[tokio::test]
+async fn the_shim_that_waited_becomes_the_command() {
+    let scene = Scene::new();
+    let prepared = scene.script("echo $$ > pid; exit 3").prepare().unwrap();
+    let shim = shim(&prepared).await;
+    let mut workload = prepared.start([], terms(LONG, LONG), None).unwrap();
+    assert_eq!(workload.ended().await.end, End::Exited(3));
+    assert_eq!(scene.lines("pid"), [shim.to_string()]);
+}
+
+#[tokio::test]
+async fn a_guard_that_was_killed_while_it_waited_is_replaced() {
+    let scene = Scene::new();
+    let prepared = scene.script(SCRIPT).prepare().unwrap();
+    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    signal(guard, Signal::KILL);
+    eventually("both are gone", || !is_alive(guard) && !is_alive(shim)).await;
+    runs(&scene, prepared).await;
+}
+
+#[tokio::test]
+async fn a_shim_that_was_killed_while_it_waited_is_replaced() {
+    let scene = Scene::new();
+    let prepared = scene.script(SCRIPT).prepare().unwrap();
+    let shim = shim(&prepared).await;
+    signal(shim, Signal::TERM);
+    eventually("it is gone", || !is_alive(shim)).await;
+    runs(&scene, prepared).await;
+}
+
+#[tokio::test]
+async fn what_was_stopped_while_it_waited_goes_on() {
+    let scene = Scene::new();
+    let prepared = scene.script(SCRIPT).prepare().unwrap();
+    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    signal(guard, Signal::STOP);
+    signal(shim, Signal::STOP);
+    let stopped = |pid| state(pid) == Some('T');
+    eventually("both have stopped", || stopped(guard) && stopped(shim)).await;
+    runs(&scene, prepared).await;
+}
+
+#[tokio::test]
+async fn one_that_is_dismissed_leaves_no_process_and_no_zombie() {
+    let scene = Scene::new();
+    let prepared = scene.script(SCRIPT).prepare().unwrap();
+    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    prepared.dismiss().await;
+    assert!(!exists(guard) && !exists(shim));
+}
+
+#[tokio::test]
+async fn one_that_is_not_needed_goes() {
+    let scene = Scene::new();
+    let prepared = scene.script(SCRIPT).prepare().unwrap();
+    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    drop(prepared);
+    eventually("both are gone", || !is_alive(guard) && !is_alive(shim)).await;
+    assert!(!Path::exists(&scene.path("token")));
+}
+
+#[tokio::test]
+async fn it_is_refused_by_a_deadline_that_has_passed() {
+    let scene = Scene::new();
+    let prepared = scene.script(SCRIPT).prepare().unwrap();
+    let shim = shim(&prepared).await;
+    let passed = terms(millis(0), millis(0));
+    let mut workload = prepared.start([], passed, None).unwrap();
+    assert_eq!(workload.ended().await.end, End::Refused);
+    eventually("nothing is left", || !is_alive(shim)).await;
+    assert!(!Path::exists(&scene.path("token")));
+}
+
+#[tokio::test]
+async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
+    let scene = Scene::new();
+    let claim = File::create(scene.path("claim")).unwrap();
+    let free = || {
+        let other = File::open(scene.path("claim")).unwrap();
+        flock(other, FlockOperation::NonBlockingLockExclusive).is_ok()
+    };
+    let script = scene.script("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done");
+    let prepared = script.prepare().unwrap();
+    shim(&prepared).await;
+    assert!(free(), "there is nothing to guard yet");
+    flock(&claim, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let lock = Some(claim.into());
+    let mut workload = prepared.start([], terms(LONG, LONG), lock).unwrap();
+    scene.wait_pid("pid").await;
+    assert!(!free(), "the guard holds it");
+    std::fs::write(scene.path("go"), "").unwrap();
+    workload.ended().await;
+    assert!(free(), "nothing of the command is left");
+}
