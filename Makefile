@@ -28,17 +28,17 @@ check: lint ## formatting, lints, docs and the tests that need no server (under 
 
 lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 doc: ## the API documentation, every public item and every link checked
-	$(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) doc --workspace --no-deps
 
 test: lint ## everything, on real mongod replica sets and a real Kubernetes control plane
 	@$(TESTBED)/ensure-tools
 	@$(TESTBED)/fetch-mongod >/dev/null
 	@$(TESTBED)/fetch-kubernetes >/dev/null
 	@$(TESTBED)/fetch-chart-tools >/dev/null
-	$(CARGO) test --workspace
+	$(TESTBED)/leaves-nothing $(CARGO) test --workspace --no-fail-fast
 
 # What is released is built on bases that cannot move: tags can, digests cannot.
 BUILDER ?= docker

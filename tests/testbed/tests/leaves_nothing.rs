@@ -1,0 +1,72 @@
+//! What the suite is run by notices what a test leaves behind.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs `script` in a checkout of its own, and in a home of its own.
+fn run(script: &str) -> Output {
+    let place = tempfile::tempdir().expect("a directory");
+    let checkout = place.path().join("checkout");
+    let home = place.path().join("home");
+    for directory in [&checkout, &home] {
+        std::fs::create_dir(directory).expect("a directory");
+    }
+    let git = Command::new("git")
+        .args(["init", "-q"])
+        .arg(&checkout)
+        .status();
+    assert!(git.expect("git runs").success());
+    Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("leaves-nothing"))
+        .args(["sh", "-c", script])
+        .current_dir(&checkout)
+        .env("HOME", &home)
+        // Others make temporary files meanwhile: only names of ours count then.
+        .env_remove("CI")
+        .output()
+        .expect("it runs")
+}
+
+/// The lines that name something left behind by `script`.
+fn strays(script: &str) -> String {
+    let output = run(script);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_command_that_cleans_up_passes() {
+    let output = run("touch \"$TMPDIR/a\"; rm \"$TMPDIR/a\"");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn the_code_of_the_command_is_handed_on() {
+    assert_eq!(run("exit 7").status.code(), Some(7));
+}
+
+#[test]
+fn a_file_in_the_checkout_is_named() {
+    assert!(strays("touch sh.stray").contains("sh.stray"));
+}
+
+#[test]
+fn a_temporary_file_is_named() {
+    assert!(strays("touch \"$TMPDIR/forgotten\"").contains("forgotten"));
+}
+
+#[test]
+fn an_entry_in_the_home_is_named() {
+    assert!(strays("touch ~/.leasehold-history").contains(".leasehold-history"));
+}
+
+#[test]
+fn a_process_that_goes_on_is_named_and_ended() {
+    // It tells its id, so that its end can be seen.
+    let script = "sleep 1000 & echo $!";
+    let output = run(script);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let named = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(named.contains("sleep 1000"), "{named}");
+    let id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    assert!(!Path::new("/proc").join(&id).exists(), "{id} goes on");
+}
