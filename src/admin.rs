@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 use crate::election::{Identity, LeaseName, Status, Token};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
-use crate::publish::{StoreInfo, Surface};
+use crate::publish::{StoreError, StoreInfo, Surface};
 
 /// Connections at once. Probes, a scraper, the workload and a person with a
 /// browser keep fewer than 10; with [`BUFFER_BYTES_MAX`] for reading, as much
@@ -79,6 +79,8 @@ pub struct AdminState {
     pub status: watch::Receiver<Status>,
     /// The store, once it is known.
     pub store: watch::Receiver<Option<StoreInfo>>,
+    /// Why it does not answer.
+    pub store_error: watch::Receiver<Option<StoreError>>,
     /// The metrics.
     pub metrics: Metrics,
     /// What ready means; may change with a reload.

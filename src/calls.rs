@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock;
 use crate::election::BootTime;
-use crate::store::{Answer, CallOutcome, Failure};
+use crate::store::{Answer, CallOutcome, Failure, Remedy};
 
 /// Calls inside the driver at a time, those included that nobody waits for any
 /// more. Each attempt waits for at least `operation_timeout` before the next;
@@ -79,11 +79,11 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
         call: impl Future<Output = Answer<O>> + Send + 'static,
     ) {
         if self.waits.len() >= CALLS_MAX {
-            let failure = Failure {
-                kind: "too many calls hang in the driver",
-                code: None,
-                detail: "none of them was ever answered".to_owned(),
-            };
+            let failure = Failure::new(
+                "too many calls hang in the driver",
+                "none of them was ever answered",
+            )
+            .until(Remedy::Reach);
             let answer = Answer {
                 outcome: O::FAILED,
                 failure: Some(failure),
@@ -124,11 +124,9 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
             Returned::Answered(reply) => return reply,
             Returned::TimedOut(id, operation, pending) => (id, operation, pending),
         };
-        let failure = Failure {
-            kind: "no answer within operation_timeout",
-            code: None,
-            detail: String::new(),
-        };
+        let failure = Failure::new("no answer within operation_timeout", "")
+            .of(format!("({})", humantime::format_duration(self.timeout)))
+            .until(Remedy::Reach);
         let answer = Answer {
             outcome: O::UNKNOWN,
             failure: Some(failure),

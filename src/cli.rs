@@ -12,6 +12,7 @@ pub mod run;
 pub mod status;
 
 mod arguments;
+mod trouble;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -14,6 +14,17 @@ pub mod systemd;
 
 pub use crate::store::StoreInfo;
 
+use crate::election::BootTime;
+
+/// Why the store does not answer as it should, while that lasts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreError {
+    /// The newest failure, without credentials.
+    pub message: String,
+    /// When the calls of its kind began to fail.
+    pub since: BootTime,
+}
+
 /// Where a status is shown; the label `surface` of
 /// `leasehold_publish_failures_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

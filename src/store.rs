@@ -72,15 +72,60 @@ pub struct Answer<O = Outcome> {
 pub struct Failure {
     /// A constant phrase.
     pub kind: &'static str,
+    /// The user, host or file concerned, as it follows the phrase ("for user x").
+    pub subject: String,
     /// The server's error code.
     pub code: Option<i32>,
-    /// What is known of the place, and what to do about it.
+    /// The cause, and the remedy.
     pub detail: String,
+    /// What is needed to make it work.
+    pub remedy: Remedy,
+}
+
+/// What has to change before a failed operation can succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// Nothing that is known: trying again may do.
+    Retry,
+    /// A server has to be reached: trying again may do, for anything that is asked.
+    Reach,
+    /// The configuration or the rights: trying again gets the same answer.
+    Change,
+}
+
+impl Failure {
+    /// A failure that trying again may end.
+    pub fn new(kind: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            subject: String::new(),
+            code: None,
+            detail: detail.into(),
+            remedy: Remedy::Retry,
+        }
+    }
+
+    /// With the user, host or file concerned.
+    #[must_use]
+    pub fn of(mut self, subject: impl Into<String>) -> Self {
+        self.subject = subject.into();
+        self
+    }
+
+    /// With what has to change first.
+    #[must_use]
+    pub fn until(mut self, remedy: Remedy) -> Self {
+        self.remedy = remedy;
+        self
+    }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind)?;
+        if !self.subject.is_empty() {
+            write!(f, " {}", self.subject)?;
+        }
         if let Some(code) = self.code {
             write!(f, " (code {code})")?;
         }

@@ -97,6 +97,7 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
         boot_id: who.boot_id,
         status,
         store,
+        store_error: watch::channel(None).1,
         metrics,
         ready_when: watch::channel(ready_when).1,
         stepped_down: confirm,

@@ -106,6 +106,7 @@ fn publish(path: &Path, first: Status) -> Published {
         identity: Identity::new("me").unwrap(),
         boot_id: boot_id(),
         refresh: REFRESH,
+        store_error: watch::channel(None).1,
     };
     let who = Identification {
         lease: options.lease.clone(),

@@ -86,7 +86,7 @@ where
     match path {
         // That this line is reached shows that the event loop turns.
         "/livez" => text(StatusCode::OK, "ok"),
-        "/readyz" => ready(&status, *state.ready_when.borrow()),
+        "/readyz" => ready(&status, state),
         "/leader" => leader(&status),
         "/status" => full_status(&status, state),
         "/metrics" => metrics(state),
@@ -94,8 +94,8 @@ where
     }
 }
 
-fn ready(status: &Status, when: ReadyWhen) -> Answer {
-    let (ready, why_not) = match when {
+fn ready(status: &Status, state: &AdminState) -> Answer {
+    let (ready, why_not) = match *state.ready_when.borrow() {
         ReadyWhen::Connected => (
             status.store_reached,
             "the store has not been reached since the start",
@@ -106,10 +106,12 @@ fn ready(status: &Status, when: ReadyWhen) -> Answer {
         ),
     };
     if ready {
-        text(StatusCode::OK, "ok")
-    } else {
-        text(StatusCode::SERVICE_UNAVAILABLE, why_not)
+        return text(StatusCode::OK, "ok");
     }
+    let error = state.store_error.borrow();
+    let error = error.as_ref().map(|error| format!(": {}", error.message));
+    let why_not = why_not.to_owned() + &error.unwrap_or_default();
+    text(StatusCode::SERVICE_UNAVAILABLE, &why_not)
 }
 
 fn leader(status: &Status) -> Answer {
@@ -129,9 +131,10 @@ fn leader(status: &Status) -> Answer {
 }
 
 fn full_status(status: &Status, state: &AdminState) -> Answer {
-    let store = state.store.borrow().clone();
+    let (store, now) = (state.store.borrow().clone(), Moment::now());
+    let document = Document::new(status, &state.who(), now);
     let body = StatusAndStore {
-        document: Document::new(status, &state.who(), Moment::now()),
+        document: document.with_store_error(state.store_error.borrow().as_ref(), now),
         store: store.map(|s| StoreDocument {
             set: s.set,
             database: s.database,
@@ -159,8 +162,12 @@ fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer 
         .filter_map(|value| value.to_str().ok())
         .collect();
     let mut answer = if page::preferred(&accept.join(",")) {
-        let store = state.store.borrow().clone();
-        let body = page::page(status, &state.who(), store.as_ref(), Moment::now());
+        let (store, error) = (
+            state.store.borrow().clone(),
+            state.store_error.borrow().clone(),
+        );
+        let store = (store.as_ref(), error.as_ref());
+        let body = page::page(status, &state.who(), store, Moment::now());
         let mut answer = respond(StatusCode::OK, HTML, body);
         // The page loads nothing, and nothing that it shows can become code.
         answer.headers_mut().insert(

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::election::{Role, Status};
-use crate::publish::StoreInfo;
 use crate::publish::render::{Identification, Moment, authority_at, leader_name_at};
+use crate::publish::{StoreError, StoreInfo};
 
 const HEAD: &str = r#"<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -45,7 +45,7 @@ pub(super) fn preferred(accept: &str) -> bool {
 pub(super) fn page(
     status: &Status,
     who: &Identification,
-    store: Option<&StoreInfo>,
+    (store, error): (Option<&StoreInfo>, Option<&StoreError>),
     moment: Moment,
 ) -> String {
     let now = moment.boot;
@@ -70,8 +70,17 @@ pub(super) fn page(
             format!("{set}, {}.{}", s.database, s.collection)
         },
     );
+    // A store that is not read tells of no holder, and of no free lease either.
+    let nobody = match role {
+        Role::Unknown => "not known",
+        Role::Leader | Role::Follower | Role::Paused | Role::Stopping => "nobody",
+    };
+    let error = error.map(|error| {
+        let since = whole_seconds(now.since(error.since));
+        ("Store error", format!("{} (for {since})", error.message))
+    });
     let rows = [
-        ("Holder", holder.unwrap_or("nobody").to_owned()),
+        ("Holder", holder.unwrap_or(nobody).to_owned()),
         ("Token", token),
         ("Time left", left),
         (
@@ -95,7 +104,7 @@ pub(super) fn page(
          <h1>{lease}</h1>\n<p class=\"role\">{}</p>\n<dl>\n",
         headline(role)
     );
-    for (name, value) in rows {
+    for (name, value) in rows.into_iter().chain(error) {
         let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(&value));
     }
     page.push_str("</dl>\n");
@@ -207,12 +216,34 @@ mod tests {
             }),
             ..Status::initial(Session::from_bytes([1; 16]), at(0).boot)
         };
-        let text = page(&status, &who, None, at(1));
+        let text = page(&status, &who, (None, None), at(1));
         let row = "<dt>Holder</dt><dd>&lt;b&gt;&amp;&quot;x&#39;</dd>";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("<p class=\"role\">Follower</p>"), "{text}");
         assert!(!text.contains("http://") && !text.contains("https://"));
-        let text = page(&status, &who, None, at(5));
+        let text = page(&status, &who, (None, None), at(5));
         assert!(text.contains("<dt>Holder</dt><dd>nobody</dd>"), "{text}");
+    }
+
+    #[test]
+    fn a_store_that_is_not_read_tells_of_no_free_lease() {
+        let at = |s: u64| Moment {
+            boot: BootTime::from_nanos(s * 1_000_000_000),
+            wall: UNIX_EPOCH,
+        };
+        let who = Identification {
+            lease: LeaseName::new("orders").unwrap(),
+            identity: Identity::new("me").unwrap(),
+            boot_id: None,
+        };
+        let status = Status::initial(Session::from_bytes([1; 16]), at(0).boot);
+        let error = StoreError {
+            message: "no primary: <x>".to_owned(),
+            since: at(3).boot,
+        };
+        let text = page(&status, &who, (None, Some(&error)), at(5));
+        assert!(text.contains("<dt>Holder</dt><dd>not known</dd>"), "{text}");
+        let row = "<dt>Store error</dt><dd>no primary: &lt;x&gt; (for 2s)</dd>";
+        assert!(text.contains(row), "{text}");
     }
 }

@@ -6,6 +6,7 @@
 mod kubernetes;
 mod reload;
 mod reporter;
+mod store_errors;
 mod surfaces;
 mod workload;
 
@@ -24,6 +25,7 @@ pub use self::kubernetes::KubernetesError;
 
 use self::reload::Reloader;
 use self::reporter::Reporter;
+use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Told, Workload};
 use crate::admin::{Admin, AdminState, BindError, Bound, ReadyWhen};
@@ -196,18 +198,21 @@ impl Daemon {
             let metrics = metrics.clone();
             move |lines| metrics.log_lines_lost(lines)
         });
-        let reporter = Reporter::new(who.lease.clone());
+        let retry_interval = config.lease.timings.retry_interval();
+        let reporter = Reporter::new(who.lease.clone(), retry_interval);
         reporter.started(
             &config,
             directory.path(),
             &memory,
             http.as_ref().map(Bound::address),
         );
+        let (store_errors, store_error) = StoreErrors::channel();
         let file_options = FileOptions {
             lease: who.lease.clone(),
             identity: who.identity.clone(),
             boot_id: who.boot_id.clone(),
             refresh: config.lease.timings.renew_interval(),
+            store_error: store_error.clone(),
         };
         let (orders, ordered) = supervises.then(Orders::channel).unzip();
         let workload = Workload::start(
@@ -237,6 +242,7 @@ impl Daemon {
                 boot_id: who.boot_id,
                 status,
                 store,
+                store_error,
                 metrics,
                 ready_when: ready_receiver,
                 stepped_down,
@@ -249,7 +255,14 @@ impl Daemon {
         let told = kubernetes
             .as_ref()
             .map(|(kubernetes, _)| kubernetes.clone());
-        let surfaces = DaemonSurfaces::new(Arc::clone(&files), told, orders, metrics, reporter);
+        let surfaces = DaemonSurfaces::new(
+            Arc::clone(&files),
+            told,
+            orders,
+            metrics,
+            store_errors,
+            reporter,
+        );
         let elector = prepared.start(surfaces);
         let reloader = Reloader::new(config, sources, drains, log, ready_when, uri);
         let daemon = Self {

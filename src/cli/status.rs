@@ -19,7 +19,7 @@ use serde::Serialize;
 pub use self::judge::{Judgement, Verdict, judge};
 use super::StatusArgs;
 use crate::clock;
-use crate::election::{BootTime, LeaseName};
+use crate::election::{BootTime, LeaseName, Role};
 use crate::exit;
 use crate::publish::directory::roots;
 use crate::publish::file::JSON_FILE;
@@ -214,6 +214,9 @@ fn line(judgement: &Judgement) -> String {
                     document.role
                 )
             }
+            (None, None) if not_read(document) => {
+                format!("{lease}: {}, the leader is not known", document.role)
+            }
             (None, None) => format!("{lease}: {}, nobody leads, reason {reason}", document.role),
         },
         Verdict::CannotTell => format!("cannot tell: {}", why.unwrap_or("no status")),
@@ -241,6 +244,7 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
     let holder = match &document.holder {
         Some(h) if judgement.fresh => format!("{} (token {})", h.identity, h.token),
         Some(_) => "not known any more".to_owned(),
+        None if not_read(document) => "not known".to_owned(),
         None => "nobody".to_owned(),
     };
     let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);
@@ -272,9 +276,20 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
         ),
         ("updated", dated(&document.updated_at)),
     ];
+    let error = document.store_error.as_ref().map(|error| {
+        let age = age(&error.since, wall).map_or_else(String::new, |age| format!(" (for {age})"));
+        ("store", error.message.clone() + &age)
+    });
     rows.iter()
+        .chain(&error)
         .map(|(name, value)| format!("{name:<11}{value}\n"))
         .collect()
+}
+
+/// Whether the daemon has not read the store, or not for a lease duration: it
+/// then knows of no holder, and of no free lease either.
+fn not_read(document: &Document) -> bool {
+    document.role == Role::Unknown.as_str()
 }
 
 /// How long ago a date was, for people: by the wall clock, which may have been set.

@@ -20,8 +20,8 @@ use tracing::{info, warn};
 use self::replace::Files;
 use super::directory::StatusDirectory;
 use super::metrics::Metrics;
-use super::render::{Identification, Moment, authority_at, render, same_words};
-use super::{Surface, directory::CLAIM_FILE};
+use super::render::{Document, Identification, Moment, authority_at, same_words};
+use super::{StoreError, Surface, directory::CLAIM_FILE};
 use crate::clock::boot_now;
 use crate::election::{BootTime, Claim, Identity, LeaseName, Role, Status, Token};
 
@@ -48,6 +48,8 @@ pub struct FileOptions {
     /// A leader's files are rewritten at its renewals, and when those fail to
     /// come for half as long again.
     pub refresh: Duration,
+    /// Why the store does not answer.
+    pub store_error: watch::Receiver<Option<StoreError>>,
 }
 
 /// The answer to [`StatusFileHandle::flush`].
@@ -106,6 +108,7 @@ impl StatusFile {
             identity,
             boot_id,
             refresh,
+            store_error,
         } = options;
         let mut writer = Writer {
             files: Files::new(directory.path()),
@@ -120,7 +123,9 @@ impl StatusFile {
             },
             refresh,
             metrics,
+            store_error,
             shown: None,
+            shown_error: None,
             says_leader: true,
             rewrite_at: BootTime::default(),
             file_trouble: Trouble::default(),
@@ -199,8 +204,11 @@ struct Writer {
     who: Identification,
     refresh: Duration,
     metrics: Metrics,
+    store_error: watch::Receiver<Option<StoreError>>,
     /// What the files say; `None` if that is not known, as at the start.
     shown: Option<Status>,
+    /// What they say of the store.
+    shown_error: Option<StoreError>,
     /// Whether one of them may say "leader": also a predecessor's, and one of
     /// the two where only the other could be written.
     says_leader: bool,
@@ -249,7 +257,11 @@ impl Writer {
         let now = boot_now();
         let truth = self.status.borrow_and_update().at(now);
         let shown = self.shown.as_ref();
-        if now < self.rewrite_at && shown.is_some_and(|shown| same_words(shown, &truth)) {
+        let same_error = *self.store_error.borrow() == self.shown_error;
+        if now < self.rewrite_at
+            && same_error
+            && shown.is_some_and(|shown| same_words(shown, &truth))
+        {
             return Flushed::Shown;
         }
         // A leader's next renewal is expected just when the refresh is due: a
@@ -294,9 +306,11 @@ impl Writer {
         Flushed::Shown
     }
 
-    fn write(&self, truth: &Status) -> io::Result<()> {
-        let (json, env) = render(truth, &self.who, Moment::now());
-        self.files.replace(&json, &env)
+    fn write(&mut self, truth: &Status) -> io::Result<()> {
+        let (error, now) = (self.store_error.borrow().clone(), Moment::now());
+        let document = Document::new(truth, &self.who, now).with_store_error(error.as_ref(), now);
+        self.shown_error = error;
+        self.files.replace(&document.to_json(), &document.to_env())
     }
 
     fn record(&mut self) {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use super::StoreError;
 use crate::clock;
 use crate::election::{
     Authority, BootTime, HolderView, Identity, LeaseName, Role, Status, WallMillis,
@@ -104,6 +105,19 @@ pub struct Document {
     pub reason: Option<String>,
     /// When this was written or, over HTTP, asked.
     pub updated_at: String,
+    /// Why the store does not answer; null while it does. Absent in files of
+    /// earlier versions.
+    #[serde(default)]
+    pub store_error: Option<DocumentStoreError>,
+}
+
+/// The error of the store in [`Document`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentStoreError {
+    /// What failed, why, and the remedy.
+    pub message: String,
+    /// When it began.
+    pub since: String,
 }
 
 /// The holder in [`Document`].
@@ -191,7 +205,18 @@ impl Document {
             since: moment.date(status.since),
             reason: status.reason.map(|r| r.to_string()),
             updated_at: moment.date(moment.boot),
+            store_error: None,
         }
+    }
+
+    /// With the error of the store, if there is one.
+    #[must_use]
+    pub fn with_store_error(mut self, error: Option<&StoreError>, moment: Moment) -> Self {
+        self.store_error = error.map(|error| DocumentStoreError {
+            message: error.message.clone(),
+            since: moment.date(error.since),
+        });
+        self
     }
 
     /// The text of `status.json`: one line.
@@ -299,7 +324,7 @@ mod tests {
                 r#""valid_until_boottime_ns":118000000000,"boot_id":"b007","#,
                 r#""holder":{"identity":"o'hara","token":7},"transitions":3,"#,
                 r#""since":"2027-01-15T08:01:30.000Z","reason":"renewed","#,
-                r#""updated_at":"2027-01-15T08:01:40.000Z"}"#,
+                r#""updated_at":"2027-01-15T08:01:40.000Z","store_error":null}"#,
                 "\n"
             )
         );
@@ -331,7 +356,7 @@ mod tests {
                 r#""valid_until_boottime_ns":null,"boot_id":"b007","#,
                 r#""holder":null,"transitions":4,"#,
                 r#""since":"2027-01-15T08:01:58.000Z","reason":"deadline","#,
-                r#""updated_at":"2027-01-15T08:01:58.000Z"}"#,
+                r#""updated_at":"2027-01-15T08:01:58.000Z","store_error":null}"#,
                 "\n"
             )
         );
@@ -348,6 +373,26 @@ mod tests {
                 "LEASEHOLD_HOLDER=''\n",
             )
         );
+    }
+
+    #[test]
+    fn the_error_of_the_store_stands_with_its_beginning() {
+        let error = StoreError {
+            message: "no primary".to_owned(),
+            since: BootTime::from_nanos(90 * SECOND),
+        };
+        let document = Document::new(&leader(), &who(), moment(100));
+        let document = document.with_store_error(Some(&error), moment(100));
+        let json = document.to_json();
+        let expected =
+            r#""store_error":{"message":"no primary","since":"2027-01-15T08:01:30.000Z"}}"#;
+        assert!(json.trim_end().ends_with(expected), "{json}");
+        // A file of an earlier version has no such field.
+        let (earlier, _) = json
+            .split_once(r#","store_error""#)
+            .expect("it is the last");
+        let read: Document = serde_json::from_str(&format!("{earlier}}}")).expect("a document");
+        assert_eq!(read.store_error, None);
     }
 
     #[test]

@@ -14,6 +14,8 @@ mod follow;
 mod ignored_request;
 pub mod lock;
 mod outcome;
+mod servers;
+mod tls;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -34,7 +34,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
     let wrong = start("wrong", &uri.replace(PASSWORD[1], WRONG));
     right.wait_leads(LONG).await;
     eventually("the wrong password is told", async || {
-        wrong.logs().contains("store call failed")
+        wrong.logs().contains("MongoDB read failed")
     })
     .await;
     assert_eq!(wrong.status()["role"], "unknown");
@@ -102,7 +102,7 @@ async fn four_actions_on_one_collection_suffice_and_none_is_told_of_more() {
         .timings(DaemonTimings::DEMO)
         .start();
     eventually("it says that it has no right", async || {
-        refused.logs().contains("store call failed")
+        refused.logs().contains("MongoDB read failed")
     })
     .await;
     tokio::time::sleep(Duration::from_millis(200)).await;

@@ -224,7 +224,7 @@ async fn a_new_connection_string_is_used_for_the_next_connection() {
         .flag(&format!("--config={}", file.display()))
         .start();
     eventually("it has failed", async || {
-        daemon.logs().contains("store call failed")
+        daemon.logs().contains("MongoDB read failed")
     })
     .await;
     std::fs::write(&file, settings(&contest.set().uri())).unwrap();

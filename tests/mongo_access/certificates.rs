@@ -47,7 +47,7 @@ fn a_server_whose_authority_is_not_trusted_is_not_talked_to() {
         let theirs = others.authority().display().to_string();
         let uri = stage.set().uri_for(&user).replace(&ours, &theirs);
         let a = stage.candidate("a").uri(&uri).start();
-        says(&a, "no primary can be reached").await;
+        says(&a, "is not signed by a trusted authority").await;
         stays_out(&a, "failed").await;
         says(&a, "certificate").await;
         keeps_secrets(&a, &[]).await;

@@ -18,7 +18,7 @@ fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
         assert_ne!(right, wrong);
         let a = stage.candidate("a").uri(&wrong).start();
         says(&a, "authentication failed").await;
-        says(&a, "check user name, password or certificate").await;
+        says(&a, "check the password").await;
         stays_out(&a, "failed").await;
         keeps_secrets(&a, &["wr0ng-Secret"]).await;
 

@@ -55,7 +55,7 @@ spec:
             severity: warning
           annotations:
             summary: "{{ `{{ $labels.pod }}` }} cannot renew {{ $lease }}"
-            description: "Its log has the lines 'store call failed' with the reason."
+            description: "Its log has the lines 'MongoDB renew failed' with the reason."
         - alert: LeaseholdAuthorityNearlyGone
           {{- /* What was near an end a moment ago is still worth a look: an evaluation may come between two scrapes. */}}
           expr: min_over_time((leasehold_authority_seconds{{ $series }} and leasehold_leader{{ $series }} == 1)[1m:5s]) < {{ include "leasehold.authorityLeft" . }}

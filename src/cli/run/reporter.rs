@@ -7,83 +7,48 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
+use crate::cli::trouble::Trouble;
 use crate::clock;
 use crate::config::Config;
-use crate::election::{BootTime, LeaseName, Notice, Reason, Status, Transition};
+use crate::election::{LeaseName, Notice, Reason, Status, Transition};
 use crate::publish::directory::Memory;
 use crate::publish::render::{Identification, Moment, render};
 use crate::runner::Answered;
-use crate::store::Failure;
-
-/// From the first line about a trouble to the second.
-const REPEAT_MIN: Duration = Duration::from_secs(2);
-/// The longest time between two lines about a trouble that lasts.
-const REPEAT_MAX: Duration = Duration::from_secs(300);
+use crate::store::{Failure, Remedy};
 
 /// Writes the log of one candidate.
 pub(super) struct Reporter {
     lease: LeaseName,
+    retry_interval: Duration,
     reads: Trouble,
     writes: Trouble,
     watch: Trouble,
+    stream: Stream,
 }
 
-/// A trouble that lasts, or comes and goes: when to speak of it again.
+/// What decides whether a change stream that fails is worth a line: where
+/// nothing else is answered either, it is a consequence.
 #[derive(Default)]
-struct Trouble {
-    since: Option<BootTime>,
-    failures: u64,
-    /// Whether it was spoken of since it began.
-    said: bool,
-    speak_at: BootTime,
-    interval: Duration,
-    /// Kinds that were spoken of: a new one is worth a line at once. The
-    /// store knows about twenty.
-    kinds: Vec<&'static str>,
-}
-
-impl Trouble {
-    /// Whether to speak of this failure.
-    fn failed(&mut self, kind: &'static str, now: BootTime) -> bool {
-        if self.since.is_none() {
-            self.since = Some(now);
-            self.failures = 0;
-            // One that comes back before its next line was due goes on where
-            // it was, else it would be a line each time.
-            if now >= self.speak_at + self.interval {
-                self.interval = REPEAT_MIN;
-                self.kinds.clear();
-            }
-        }
-        self.failures += 1;
-        let new_kind = !self.kinds.contains(&kind);
-        if new_kind {
-            self.kinds.push(kind);
-        }
-        let due = now >= self.speak_at;
-        if due {
-            self.speak_at = now + self.interval;
-            self.interval = (self.interval * 2).min(REPEAT_MAX);
-        }
-        self.said |= due || new_kind;
-        due || new_kind
-    }
-
-    /// Since when it had lasted, and how many failures it had, if it is over
-    /// now and was spoken of.
-    fn over(&mut self) -> Option<(BootTime, u64)> {
-        let since = self.since.take()?;
-        std::mem::take(&mut self.said).then_some((since, self.failures))
-    }
+struct Stream {
+    /// The last store call was answered.
+    store_answers: bool,
+    /// The stream failed and is not open again.
+    failing: bool,
+    /// A call was answered since it failed last.
+    answered_since: bool,
+    /// A failure that is spoken of once a call is answered.
+    held_back: Option<Failure>,
 }
 
 impl Reporter {
-    pub(super) fn new(lease: LeaseName) -> Self {
+    pub(super) fn new(lease: LeaseName, retry_interval: Duration) -> Self {
         Self {
             lease,
+            retry_interval,
             reads: Trouble::default(),
             writes: Trouble::default(),
             watch: Trouble::default(),
+            stream: Stream::default(),
         }
     }
 
@@ -227,19 +192,38 @@ impl Reporter {
         };
         match failure {
             Some(failure) => {
+                self.stream.store_answers = false;
                 if trouble.failed(failure.kind, now) {
+                    let (failing_for, failures) = trouble.so_far(now);
+                    let retry = humantime::format_duration(self.retry_interval);
                     warn!(
-                        %lease, operation, outcome, elapsed_ms, why = %failure,
-                        failures = trouble.failures, "store call failed; trying again"
+                        %lease, operation, outcome, elapsed_ms, why = %failure, failures,
+                        failing_for_ms = millis(failing_for),
+                        "MongoDB {operation} failed (attempt {failures}), retrying in {retry}"
                     );
                 }
             }
             None => {
                 if let Some((since, failures)) = trouble.over() {
                     let after_ms = millis(now.since(since));
-                    info!(%lease, operation, after_ms, failures, "the store answers again");
+                    info!(%lease, operation, after_ms, failures, "MongoDB answers again");
+                }
+                self.stream.store_answers = true;
+                self.stream.answered_since = self.stream.failing;
+                if let Some(failure) = self.stream.held_back.take() {
+                    self.no_stream(&failure);
                 }
             }
+        }
+    }
+
+    fn no_stream(&mut self, failure: &Failure) {
+        if self.watch.failed(failure.kind, clock::boot_now()) {
+            let (_, failures) = self.watch.so_far(clock::boot_now());
+            warn!(
+                lease = %self.lease, why = %failure, failures,
+                "no change stream; polling"
+            );
         }
     }
 
@@ -257,14 +241,23 @@ impl Reporter {
         let now = clock::boot_now();
         match failure {
             Some(failure) => {
-                if self.watch.failed(failure.kind, now) {
-                    warn!(
-                        %lease, why = %failure, failures = self.watch.failures,
-                        "no change stream; polling"
-                    );
+                let answered = std::mem::take(&mut self.stream.answered_since);
+                self.stream.failing = true;
+                let worth_a_line = match failure.remedy {
+                    Remedy::Reach => answered,
+                    Remedy::Retry | Remedy::Change => self.stream.store_answers,
+                };
+                if worth_a_line {
+                    self.no_stream(failure);
+                } else if failure.remedy != Remedy::Reach {
+                    self.stream.held_back = Some(failure.clone());
                 }
             }
             None => {
+                self.stream = Stream {
+                    store_answers: self.stream.store_answers,
+                    ..Stream::default()
+                };
                 if let Some((since, failures)) = self.watch.over() {
                     let after_ms = millis(now.since(since));
                     info!(%lease, after_ms, failures, "the change stream is open again");
@@ -282,44 +275,4 @@ pub(super) fn report(status: &Status, who: &Identification) {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lasting_trouble_is_spoken_of_at_growing_intervals() {
-        let mut trouble = Trouble::default();
-        let start = BootTime::from_nanos(0) + Duration::from_secs(100);
-        let lines: Vec<u64> = (0..600)
-            .filter(|second| trouble.failed("a", start + Duration::from_secs(*second)))
-            .collect();
-        assert_eq!(lines, [0, 2, 6, 14, 30, 62, 126, 254, 510]);
-        assert_eq!(trouble.over(), Some((start, 600)));
-        assert_eq!(trouble.over(), None);
-    }
-
-    #[test]
-    fn a_trouble_that_comes_and_goes_is_not_a_line_each_time() {
-        let mut trouble = Trouble::default();
-        let start = BootTime::from_nanos(0) + Duration::from_secs(100);
-        let mut lines = 0;
-        for second in 0..600 {
-            lines += u32::from(trouble.failed("a", start + Duration::from_secs(second)));
-            lines += u32::from(trouble.over().is_some());
-        }
-        assert!(lines <= 20, "{lines} lines in ten minutes");
-    }
-
-    #[test]
-    fn another_kind_of_failure_is_spoken_of_at_once_and_once() {
-        let mut trouble = Trouble::default();
-        let start = BootTime::from_nanos(0) + Duration::from_secs(100);
-        let said: Vec<bool> = ["a", "b", "a", "b"]
-            .iter()
-            .map(|kind| trouble.failed(kind, start))
-            .collect();
-        assert_eq!(said, [true, true, false, false]);
-    }
 }

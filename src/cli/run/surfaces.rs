@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::reporter::Reporter;
+use super::store_errors::StoreErrors;
+use crate::clock;
 use crate::election::{Claim, Notice, Order, Status, Token, Transition};
 use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::kubernetes::{Event, Kubernetes};
@@ -20,6 +22,7 @@ pub(super) struct DaemonSurfaces {
     kubernetes: Option<Kubernetes>,
     orders: Option<Orders>,
     metrics: Metrics,
+    store_errors: StoreErrors,
     reporter: Reporter,
 }
 
@@ -29,6 +32,7 @@ impl DaemonSurfaces {
         kubernetes: Option<Kubernetes>,
         orders: Option<Orders>,
         metrics: Metrics,
+        store_errors: StoreErrors,
         reporter: Reporter,
     ) -> Self {
         Self {
@@ -36,6 +40,7 @@ impl DaemonSurfaces {
             kubernetes,
             orders,
             metrics,
+            store_errors,
             reporter,
         }
     }
@@ -105,6 +110,9 @@ impl Surfaces for DaemonSurfaces {
                 late: _,
             } = answered;
             self.metrics.store_operation(operation, outcome, *elapsed);
+            if self.store_errors.answered(answered, clock::boot_now()) {
+                self.files.wake();
+            }
             if *operation == "renew"
                 && let Some(Failure { kind, .. }) = failure
             {

@@ -1,7 +1,7 @@
 use std::time::UNIX_EPOCH;
 
 use super::*;
-use crate::publish::render::DocumentHolder;
+use crate::publish::render::{DocumentHolder, DocumentStoreError};
 
 fn document(role: &str, until: Option<u64>) -> Document {
     Document {
@@ -23,6 +23,7 @@ fn document(role: &str, until: Option<u64>) -> Document {
         since: "1970-01-01T00:00:10.000Z".to_owned(),
         reason: Some("renewed".to_owned()),
         updated_at: "1970-01-01T00:01:38.000Z".to_owned(),
+        store_error: None,
     }
 }
 
@@ -95,6 +96,31 @@ fn the_text_is_aligned_and_tells_everything() {
         "{text}"
     );
     assert!(text.contains("holder     not known any more\n"), "{text}");
+}
+
+#[test]
+fn who_leads_is_not_known_while_the_store_is_not_read_and_the_error_says_why() {
+    let unread = Document {
+        holder: None,
+        store_error: Some(DocumentStoreError {
+            message: "no primary: a:1: connection refused".to_owned(),
+            since: "1970-01-01T00:00:10.000Z".to_owned(),
+        }),
+        ..document("unknown", None)
+    };
+    let now = BootTime::from_nanos(1);
+    let judgement = judge(&unread.to_json(), None, Some("b1"), now);
+    assert_eq!(
+        judgement.verdict,
+        Verdict::NotLeader,
+        "this one does not lead"
+    );
+    let text = to_text(&judgement, now, UNIX_EPOCH + Duration::from_secs(100));
+    assert!(text.contains("holder     not known\n"), "{text}");
+    let error = "store      no primary: a:1: connection refused (for 1m 30s)\n";
+    assert!(text.ends_with(error), "{text}");
+    let line = line(&judgement);
+    assert_eq!(line, "orders: unknown, the leader is not known");
 }
 
 #[test]

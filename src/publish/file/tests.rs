@@ -51,6 +51,7 @@ fn start_with(first: Status, refresh: Duration) -> Place {
         identity: Identity::new("me").unwrap(),
         boot_id: clock::boot_id(),
         refresh,
+        store_error: watch::channel(None).1,
     };
     let who = Identification {
         lease: options.lease.clone(),

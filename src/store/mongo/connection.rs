@@ -5,7 +5,7 @@
 //! whatever the connection string says: majority and journal for writes, no
 //! retried writes, reads from the primary.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
@@ -18,9 +18,10 @@ use mongodb::options::{
 use mongodb::{Client, Collection, ServerType};
 use tokio::sync::watch;
 
-use super::{lock, outcome};
+use super::outcome;
+use super::servers::{Asked, Servers};
 use crate::election::Identity;
-use crate::store::{Answer, CallOutcome, Failure, StoreInfo};
+use crate::store::{Answer, CallOutcome, Failure, Remedy, StoreInfo};
 
 /// Where the connection string comes from. It is read again when the store
 /// cannot be used, so that a rotated secret works.
@@ -59,8 +60,8 @@ pub(super) struct Deployment {
     info: watch::Sender<Option<StoreInfo>>,
     /// Made at first use: a name that cannot be resolved yet is no reason to end.
     connection: tokio::sync::Mutex<Option<Connection>>,
-    /// What the driver's monitors last said about a server that cannot be used.
-    unreachable: Mutex<Option<String>>,
+    /// Why no server can be used, when none can.
+    servers: Servers,
 }
 
 #[derive(Clone)]
@@ -95,7 +96,7 @@ impl Deployment {
             primary_changed: Box::new(primary_changed),
             info,
             connection: tokio::sync::Mutex::new(None),
-            unreachable: Mutex::new(None),
+            servers: Servers::default(),
         };
         (Arc::new(deployment), info_receiver)
     }
@@ -181,7 +182,7 @@ impl Deployment {
             }
             Err(SendError::Driver(error)) => error,
         };
-        let answer = outcome::classify(&error, self.unreachable());
+        let answer = outcome::classify(&error, &self.servers);
         if answer.failure.is_some() {
             self.renew_connection(outcome::is_authentication(&error))
                 .await;
@@ -199,7 +200,7 @@ impl Deployment {
 
     /// A driver's error for people.
     pub(super) fn describe(&self, error: &mongodb::error::Error) -> Failure {
-        outcome::describe(error, self.unreachable())
+        outcome::describe(error, &self.servers)
     }
 
     /// The bound of one operation.
@@ -255,6 +256,9 @@ impl Deployment {
             name.truncate(name.floor_char_boundary(APP_NAME_MAX));
             options.app_name = Some(name);
         }
+        // Every write names its own; one that asks for no acknowledgement would
+        // make the driver refuse the change streams.
+        options.write_concern = None;
         // A write that the driver repeats by itself would be sent later than
         // the election believes.
         options.retry_writes = Some(false);
@@ -265,11 +269,14 @@ impl Deployment {
         options.server_selection_timeout = Some(timeout * 9 / 10);
         options.connect_timeout = Some(timeout);
         options.heartbeat_freq = Some(self.options.heartbeat);
+        self.servers.ask(Asked::of(&options));
         let deployment = Arc::downgrade(self);
         options.sdam_event_handler = Some(EventHandler::callback(move |event| {
-            if let (SdamEvent::ServerDescriptionChanged(event), Some(deployment)) =
-                (event, deployment.upgrade())
-            {
+            let Some(deployment) = deployment.upgrade() else {
+                return;
+            };
+            deployment.servers.heed(&event);
+            if let SdamEvent::ServerDescriptionChanged(event) = event {
                 deployment.server_changed(&event);
             }
         }));
@@ -285,12 +292,7 @@ impl Deployment {
                 ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos
             )
         };
-        if let Some(error) = now.error() {
-            let line = format!("{}: {}", now.address(), outcome::reachability(error));
-            *lock(&self.unreachable) = Some(line);
-        }
         if writable(now.server_type()) && !writable(before.server_type()) {
-            *lock(&self.unreachable) = None;
             let info = StoreInfo {
                 set: now.replica_set_name().map(str::to_owned),
                 database: self.options.database.clone(),
@@ -308,16 +310,8 @@ impl Deployment {
             .w_timeout(self.options.operation_timeout)
             .build()
     }
-
-    fn unreachable(&self) -> Option<String> {
-        lock(&self.unreachable).clone()
-    }
 }
 
 fn no_uri(detail: String) -> Failure {
-    Failure {
-        kind: "no MongoDB URI to be had",
-        code: None,
-        detail,
-    }
+    Failure::new("MongoDB URI unavailable", detail).until(Remedy::Change)
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::connection::Deployment;
 use super::outcome;
-use crate::store::{Failure, News};
+use crate::store::{Failure, News, Remedy};
 
 /// How long the server holds a getMore without news, at most.
 const AWAIT_MAX: Duration = Duration::from_secs(10);
@@ -86,13 +86,8 @@ pub(super) async fn watch(listener: impl Listener) {
         };
         drop(alive);
         let pause = if silent {
-            let kind = "the change stream fell silent";
-            let failure = Failure {
-                kind,
-                code: None,
-                detail: String::new(),
-            };
-            failed(&listener, failure).await;
+            let failure = Failure::new("the change stream does not answer", "");
+            failed(&listener, failure.until(Remedy::Reach)).await;
             Duration::ZERO
         } else {
             stream.await.unwrap_or(pace.retry_interval)

@@ -1,11 +1,15 @@
-//! From the driver's errors to outcomes, and to words without secrets.
+//! From the driver's errors to outcomes, and to sentences without secrets.
 //!
 //! An error's own text is never passed on: it carries the server's reply, and
 //! a connection string's text carries the password.
 
-use mongodb::error::{Error, ErrorKind, WriteFailure};
+use std::io;
 
-use crate::store::{Answer, CallOutcome, Failure};
+use mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
+
+use super::servers::{Asked, Login, Servers};
+use super::tls;
+use crate::store::{Answer, CallOutcome, Failure, Remedy};
 
 const DUPLICATE_KEY: i32 = 11000;
 const UNAUTHORIZED: i32 = 13;
@@ -14,9 +18,11 @@ const WRITE_CONCERN_FAILED: i32 = 64;
 /// `$changeStream` on a standalone server.
 const NO_CHANGE_STREAMS: i32 = 40573;
 const COMMAND_NOT_SUPPORTED: [i32; 2] = [115, 303];
+const NOT_WRITABLE_PRIMARY: i32 = 10107;
+const MAX_TIME_EXPIRED: i32 = 50;
 
 /// What a failed call means to its sender; with words unless it is a rejection.
-pub(super) fn classify<O: CallOutcome>(error: &Error, place: Option<String>) -> Answer<O> {
+pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answer<O> {
     if code(error) == Some(DUPLICATE_KEY) {
         return Answer {
             outcome: O::REJECTED,
@@ -32,7 +38,7 @@ pub(super) fn classify<O: CallOutcome>(error: &Error, place: Option<String>) -> 
     };
     Answer {
         outcome,
-        failure: Some(describe(error, place)),
+        failure: Some(describe(error, servers)),
     }
 }
 
@@ -74,69 +80,195 @@ fn code(error: &Error) -> Option<i32> {
     }
 }
 
-/// Words for people; `place` is what the monitors last said of a server.
-pub(super) fn describe(error: &Error, place: Option<String>) -> Failure {
+/// Says what failed, on what, why, and what to do about it.
+pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
+    let asked = servers.asked();
     let code = code(error);
-    let (kind, detail) = match error.kind.as_ref() {
-        ErrorKind::ServerSelection { .. } => {
-            ("no primary can be reached", place.unwrap_or_default())
-        }
-        // The text of the system's error: of this machine, not of the server.
-        ErrorKind::Io(io) => ("connection failed", io.to_string()),
-        ErrorKind::DnsResolve { .. } => (
-            "name resolution failed",
-            "check the host names in the MongoDB URI".to_owned(),
-        ),
-        ErrorKind::Authentication { .. } => (
-            "authentication failed",
-            "check user name, password or certificate, authSource and authMechanism".to_owned(),
-        ),
-        ErrorKind::InvalidTlsConfig { .. } => (
-            "TLS configuration refused",
-            "check the files named by tlsCAFile and tlsCertificateKeyFile".to_owned(),
-        ),
-        ErrorKind::ConnectionPoolCleared { .. } => (
-            "connection lost before the call was sent",
-            place.unwrap_or_default(),
-        ),
-        ErrorKind::Command(_) if code == Some(UNAUTHORIZED) => (
-            "not authorized",
-            "the role needs find, insert, update and changeStream on the collection".to_owned(),
-        ),
-        ErrorKind::Command(_) if code == Some(NO_CHANGE_STREAMS) => (
-            "no change streams",
-            "not a replica set: followers poll instead, and nothing protects an acknowledged \
-             write from the loss of this one server"
-                .to_owned(),
-        ),
-        ErrorKind::Command(command) => {
-            ("the server refused the command", command.code_name.clone())
-        }
-        ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => (
+    let failure = match error.kind.as_ref() {
+        ErrorKind::ServerSelection { .. } => servers.no_primary(),
+        ErrorKind::Authentication { .. } => unauthenticated(&asked),
+        ErrorKind::Command(command) => refused(command, &asked),
+        ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Failure::new(
             "no majority acknowledged the write in time",
             if concern.code == WRITE_CONCERN_FAILED {
-                "a majority of the data-bearing members must be up".to_owned()
+                "a majority of the data-bearing members must be up"
             } else {
-                concern.code_name.clone()
+                &concern.code_name
             },
         ),
-        ErrorKind::Write(WriteFailure::WriteError(_)) => ("write failed", String::new()),
-        ErrorKind::Shutdown => ("the client was shut down", String::new()),
-        ErrorKind::InvalidArgument { .. } => (
-            "the MongoDB URI or an option of it was refused",
-            "percent-encode special characters in user name and password".to_owned(),
-        ),
-        _ => ("the driver failed", String::new()),
+        ErrorKind::Write(WriteFailure::WriteError(_)) => Failure::new("write failed", ""),
+        ErrorKind::InvalidArgument { .. } => Failure::new(
+            "the driver refuses the MongoDB URI",
+            "two of its options do not go together, or one has no value that it may have \
+             (authMechanism, directConnection, compressors, TLS)",
+        )
+        .until(Remedy::Change),
+        ErrorKind::InvalidTlsConfig { .. } => Failure::new(
+            "TLS configuration refused",
+            "check that the files named by tlsCAFile and tlsCertificateKeyFile exist, can be read \
+             by this user, and hold PEM (the key in PKCS#8)",
+        )
+        .until(Remedy::Change),
+        ErrorKind::ConnectionPoolCleared { .. } => Failure::new(
+            "connection lost before the call was sent",
+            servers.no_primary().detail,
+        )
+        .until(Remedy::Reach),
+        ErrorKind::Shutdown => Failure::new("the client was shut down", ""),
+        _ => match unreachable(error, &asked) {
+            Some(why) => Failure::new("connection failed", why).until(Remedy::Reach),
+            None => Failure::new("the driver failed", ""),
+        },
     };
-    Failure { kind, code, detail }
+    Failure { code, ..failure }
 }
 
-/// One short line about why a server cannot be reached.
-pub(super) fn reachability(error: &Error) -> String {
-    let Failure { kind, detail, .. } = describe(error, None);
-    if detail.is_empty() {
-        kind.to_owned()
-    } else {
-        format!("{kind}: {detail}")
+/// Why a server cannot be talked to, if that is what the error says.
+pub(super) fn unreachable(error: &Error, asked: &Asked) -> Option<String> {
+    Some(match error.kind.as_ref() {
+        ErrorKind::Io(error) => tls::refusal(error).unwrap_or_else(|| connection(error, asked)),
+        ErrorKind::DnsResolve { .. } => {
+            "cannot resolve the host name: check the MongoDB URI and the name service".to_owned()
+        }
+        ErrorKind::InvalidResponse { .. } | ErrorKind::Bson(_) => {
+            "the answer is not MongoDB's: check the port in the MongoDB URI".to_owned()
+        }
+        ErrorKind::IncompatibleServer { .. } => "the server's version is too old".to_owned(),
+        ErrorKind::Authentication { .. } => unauthenticated(asked).to_string(),
+        ErrorKind::ConnectionPoolCleared { .. } => "connection lost".to_owned(),
+        ErrorKind::Command(command) => format!("refused ({})", command.code_name),
+        _ => return None,
+    })
+}
+
+/// The text of the system's error is of this machine, not of the server.
+fn connection(error: &io::Error, asked: &Asked) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "connection refused: check host and port in the MongoDB URI, and that mongod runs there"
+                .to_owned()
+        }
+        io::ErrorKind::TimedOut => {
+            "no answer in time: check the host, the network and the firewalls between".to_owned()
+        }
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => {
+            let remedy = match asked.tls {
+                true => "it may demand a client certificate (tlsCertificateKeyFile)",
+                false => "it may demand TLS (tls=true), or not be MongoDB",
+            };
+            format!("connection closed by the server: {remedy}")
+        }
+        _ if error.raw_os_error().is_none() && error.to_string().contains("lookup") => {
+            "cannot resolve the host name: check the MongoDB URI and the name service".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn unauthenticated(asked: &Asked) -> Failure {
+    let (subject, detail) = match &asked.login {
+        Login::Password { user, source } => (
+            format!("for user {user}"),
+            format!("check the password, and that the user is one of authSource {source:?}"),
+        ),
+        Login::Certificate => (
+            "for the client certificate".to_owned(),
+            "its subject must be a user of $external".to_owned(),
+        ),
+        Login::Nobody => (String::new(), "the URI has no user".to_owned()),
+    };
+    let failure = Failure::new("authentication failed", detail);
+    failure.of(subject).until(Remedy::Change)
+}
+
+/// The server says no to a command.
+fn refused(error: &CommandError, asked: &Asked) -> Failure {
+    match error.code {
+        UNAUTHORIZED if asked.login == Login::Nobody => {
+            Failure::new("authentication required", "the URI has no user").until(Remedy::Change)
+        }
+        UNAUTHORIZED => {
+            let user = match &asked.login {
+                Login::Password { user, .. } => format!("user {user}"),
+                Login::Certificate | Login::Nobody => "the certificate's user".to_owned(),
+            };
+            let lacks = match action(&error.message) {
+                Some(action) => format!("{user} may not {action}; "),
+                None => format!("{user} lacks a right; "),
+            };
+            Failure::new(
+                "not authorized",
+                lacks + "the role needs find, insert, update and changeStream on the collection",
+            )
+            .until(Remedy::Change)
+        }
+        AUTHENTICATION_FAILED => unauthenticated(asked),
+        NO_CHANGE_STREAMS => Failure::new(
+            "no change streams",
+            "not a replica set: followers poll instead, and nothing protects an acknowledged \
+             write from the loss of this one server",
+        ),
+        NOT_WRITABLE_PRIMARY if asked.direct => Failure::new(
+            "the server is not the primary",
+            "remove directConnection from the MongoDB URI, and name the replica set",
+        )
+        .until(Remedy::Change),
+        NOT_WRITABLE_PRIMARY => Failure::new("the server is not the primary any more", ""),
+        MAX_TIME_EXPIRED => Failure::new(
+            "the server did not finish within operation_timeout",
+            "it is overloaded, or a majority of the members is down",
+        ),
+        _ => Failure::new("the server refused the command", error.code_name.as_str()),
+    }
+}
+
+/// The action of a role that a command needs, from the server's text. Nothing
+/// else of that text is passed on: it has the command's values in it.
+fn action(message: &str) -> Option<&'static str> {
+    let (_, command) = message.split_once("execute command { ")?;
+    let (name, _) = command.split_once(':')?;
+    match name {
+        "find" => Some("find"),
+        "insert" => Some("insert"),
+        "findAndModify" | "update" => Some("update"),
+        "aggregate" => Some("changeStream"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_action_is_all_that_is_taken_from_the_servers_text() {
+        let message = r#"not authorized on leasehold to execute command { findAndModify: "leases", query: { _id: "secret" } }"#;
+        assert_eq!(action(message), Some("update"));
+        assert_eq!(
+            action("not authorized to execute command { drop: 1 }"),
+            None
+        );
+        assert_eq!(action("command find requires authentication"), None);
+    }
+
+    #[test]
+    fn a_refused_login_names_the_user_and_never_the_password() {
+        let asked = Asked {
+            login: Login::Password {
+                user: "leasehold".to_owned(),
+                source: "admin".to_owned(),
+            },
+            ..Asked::default()
+        };
+        let failure = unauthenticated(&asked);
+        assert_eq!(
+            failure.to_string(),
+            "authentication failed for user leasehold: check the password, and that the user is \
+             one of authSource \"admin\""
+        );
+        assert_eq!(failure.remedy, Remedy::Change);
     }
 }

@@ -1,0 +1,270 @@
+//! What is known of the servers of a deployment, for who has to be told why no
+//! call gets through: what the connection string asks for, and what the
+//! driver's monitors learned about each server.
+//!
+//! It decides nothing. The driver forgets a server that does not fit the
+//! connection string; here it is kept, since it is the reason.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mongodb::ServerType;
+use mongodb::bson::Document;
+use mongodb::event::sdam::SdamEvent;
+use mongodb::options::{AuthMechanism, ClientOptions, Tls};
+
+use super::outcome;
+use crate::store::{Failure, Remedy};
+
+/// Servers named in one message. A set has at most fifty; three tell the cause.
+const NAMED_MAX: usize = 3;
+
+/// What the connection string asks for, without its password.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The user who is to be proved, and where.
+    pub(super) login: Login,
+    /// The replica set's name.
+    pub(super) set: Option<String>,
+    /// TLS.
+    pub(super) tls: bool,
+    /// One server, whatever it is.
+    pub(super) direct: bool,
+    pub(super) hosts: Vec<String>,
+}
+
+/// How a client says who it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Login {
+    /// It does not.
+    #[default]
+    Nobody,
+    /// By a name and a password, kept in this database.
+    Password {
+        /// The name.
+        user: String,
+        /// The authSource.
+        source: String,
+    },
+    /// By the client's certificate.
+    Certificate,
+}
+
+/// What a server was when it last spoke, or why it did not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Seen {
+    Writable,
+    /// A member that takes no writes, and the primary that it knows.
+    Member(&'static str),
+    /// It does not belong to the set that is asked for.
+    Elsewhere(String),
+    Unreachable(String),
+}
+
+/// The servers of a deployment.
+#[derive(Debug, Default)]
+pub(super) struct Servers(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    asked: Asked,
+    seen: BTreeMap<String, Seen>,
+}
+
+impl Asked {
+    pub(super) fn of(options: &ClientOptions) -> Self {
+        let login = match &options.credential {
+            None => Login::Nobody,
+            Some(credential) if credential.mechanism == Some(AuthMechanism::MongoDbX509) => {
+                Login::Certificate
+            }
+            Some(credential) => Login::Password {
+                user: credential.username.clone().unwrap_or_default(),
+                source: credential.source.clone().unwrap_or("admin".to_owned()),
+            },
+        };
+        Self {
+            login,
+            set: options.repl_set_name.clone(),
+            tls: matches!(options.tls, Some(Tls::Enabled(_))),
+            direct: options.direct_connection == Some(true),
+            hosts: options.hosts.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl Servers {
+    /// A client is made for this: what was seen for another is forgotten.
+    pub(super) fn ask(&self, asked: Asked) {
+        let mut known = self.known();
+        if known.asked != asked {
+            *known = Known {
+                asked,
+                seen: BTreeMap::new(),
+            };
+        }
+    }
+
+    /// What the newest client was made for.
+    pub(super) fn asked(&self) -> Asked {
+        self.known().asked.clone()
+    }
+
+    /// The driver's monitors learned something.
+    pub(super) fn heed(&self, event: &SdamEvent) {
+        let mut known = self.known();
+        let (address, seen) = match event {
+            SdamEvent::ServerHeartbeatSucceeded(event) => {
+                let seen = said(&event.reply, &known.asked);
+                (event.server_address.to_string(), seen)
+            }
+            SdamEvent::ServerDescriptionChanged(event) => {
+                let now = &event.new_description;
+                let Some(error) = now.error() else { return };
+                debug_assert_eq!(now.server_type(), ServerType::Unknown);
+                let Some(words) = outcome::unreachable(error, &known.asked) else {
+                    return;
+                };
+                (now.address().to_string(), Seen::Unreachable(words))
+            }
+            _ => return,
+        };
+        known.seen.insert(address, seen);
+    }
+
+    /// Why no server takes a call.
+    pub(super) fn no_primary(&self) -> Failure {
+        let known = self.known();
+        let asked = &known.asked;
+        let elsewhere = |seen: &Seen| matches!(seen, Seen::Elsewhere(_));
+        let wrong = known.seen.values().any(elsewhere);
+        let told = known.seen.iter().filter_map(|(address, seen)| match seen {
+            Seen::Writable => None,
+            // Others may be down at the same time; the mistake goes first.
+            Seen::Member(_) | Seen::Unreachable(_) if wrong => None,
+            Seen::Member(what) => Some(format!("{address} is {what}")),
+            Seen::Elsewhere(what) => Some(format!("{address} {what}")),
+            Seen::Unreachable(why) => Some(format!("{address}: {why}")),
+        });
+        let told: Vec<_> = told.take(NAMED_MAX).collect();
+        let remedy = match wrong {
+            true => "; correct replicaSet or the hosts in the MongoDB URI",
+            false => "",
+        };
+        // The driver asks such a server no more: with none left, nothing will change.
+        let hopeless = !asked.hosts.is_empty()
+            && asked
+                .hosts
+                .iter()
+                .all(|host| known.seen.get(host).is_some_and(elsewhere));
+        let remedied = match hopeless {
+            true => Remedy::Change,
+            false => Remedy::Reach,
+        };
+        Failure::new("no primary", told.join("; ") + remedy).until(remedied)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a server says of itself.
+fn said(reply: &Document, asked: &Asked) -> Seen {
+    let says = |field: &str| reply.get_bool(field).unwrap_or(false);
+    let set = reply.get_str("setName").ok();
+    match (&asked.set, set) {
+        (Some(asked), Some(set)) if asked != set => {
+            return Seen::Elsewhere(format!("is in replica set {set:?}, not {asked:?}"));
+        }
+        (Some(asked), None) if reply.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") => {
+            return Seen::Elsewhere(format!("is a mongos, not in replica set {asked:?}"));
+        }
+        (Some(_), None) if says("isreplicaset") => {
+            return Seen::Member("a member of a replica set that was not initiated");
+        }
+        (Some(asked), None) => {
+            return Seen::Elsewhere(format!(
+                "is a standalone server, not in replica set {asked:?}"
+            ));
+        }
+        _ => {}
+    }
+    if says("isWritablePrimary") || says("ismaster") {
+        Seen::Writable
+    } else if says("secondary") {
+        Seen::Member("a secondary")
+    } else if says("arbiterOnly") {
+        Seen::Member("an arbiter")
+    } else if says("isreplicaset") {
+        Seen::Member("a member of a replica set that was not initiated")
+    } else {
+        Seen::Member("starting or recovering")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+
+    use super::*;
+
+    fn asked(set: Option<&str>) -> Asked {
+        Asked {
+            set: set.map(str::to_owned),
+            hosts: vec!["a:1".to_owned(), "b:1".to_owned()],
+            ..Asked::default()
+        }
+    }
+
+    fn servers(seen: &[(&str, Seen)]) -> Servers {
+        let servers = Servers::default();
+        servers.ask(asked(Some("rs0")));
+        let seen = seen.iter().map(|(a, s)| ((*a).to_owned(), s.clone()));
+        servers.known().seen.extend(seen);
+        servers
+    }
+
+    #[test]
+    fn what_a_server_says_is_compared_with_what_is_asked() {
+        let of = |reply| said(&reply, &asked(Some("rs0")));
+        let elsewhere = |what: &str| Seen::Elsewhere(what.to_owned());
+        assert_eq!(
+            of(doc! { "setName": "rs0", "isWritablePrimary": true }),
+            Seen::Writable
+        );
+        assert_eq!(
+            of(doc! { "setName": "rsa", "isWritablePrimary": true }),
+            elsewhere(r#"is in replica set "rsa", not "rs0""#)
+        );
+        assert_eq!(
+            of(doc! { "isWritablePrimary": true }),
+            elsewhere(r#"is a standalone server, not in replica set "rs0""#)
+        );
+        assert_eq!(
+            of(doc! { "msg": "isdbgrid" }),
+            elsewhere(r#"is a mongos, not in replica set "rs0""#)
+        );
+        let secondary = Seen::Member("a secondary");
+        assert_eq!(of(doc! { "setName": "rs0", "secondary": true }), secondary);
+    }
+
+    #[test]
+    fn a_set_of_another_name_is_final_only_where_no_server_is_left() {
+        let elsewhere = Seen::Elsewhere(r#"is in replica set "rsa", not "rs0""#.to_owned());
+        let away = Seen::Unreachable("connection refused".to_owned());
+        let one = servers(&[("a:1", elsewhere.clone()), ("b:1", away)]).no_primary();
+        assert_eq!(
+            one.to_string(),
+            r#"no primary: a:1 is in replica set "rsa", not "rs0"; correct replicaSet or the hosts in the MongoDB URI"#
+        );
+        assert_eq!(one.remedy, Remedy::Reach, "the other may come back");
+        let both = servers(&[("a:1", elsewhere.clone()), ("b:1", elsewhere)]).no_primary();
+        assert_eq!(both.remedy, Remedy::Change);
+    }
+
+    #[test]
+    fn no_server_seen_leaves_the_phrase_alone() {
+        assert_eq!(servers(&[]).no_primary().to_string(), "no primary");
+    }
+}
