@@ -5,6 +5,7 @@
 
 mod answer;
 mod page;
+mod places;
 
 use std::convert::Infallible;
 use std::io;
@@ -17,9 +18,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use self::places::{Activity, Places};
 use crate::election::{Identity, LeaseName, Status, Token};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
@@ -28,7 +29,7 @@ use crate::publish::{StoreError, StoreInfo, Surface};
 /// Connections at once. Probes, a scraper, the workload and a person with a
 /// browser keep fewer than 10; with [`BUFFER_BYTES_MAX`] for reading, as much
 /// for writing and an answer of at most 32 KiB (all metrics), 64 of them take
-/// 64 × 48 KiB = 3 MiB at the very worst.
+/// 64 × 48 KiB = 3 MiB at the very worst. Beyond them an older one gives way.
 pub const CONNECTIONS_MAX: usize = 64;
 /// Buffer of a connection, and thereby the longest head of a request: the
 /// smallest that hyper accepts, and many times what a probe sends.
@@ -51,10 +52,6 @@ const HEADERS_MAX: usize = 64;
 /// The pause after an accept that failed, mostly for want of descriptors:
 /// without one the loop would spin until there are some again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What a connection beyond [`CONNECTIONS_MAX`] is told.
-const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\
-    retry-after: 1\r\nconnection: close\r\n\r\n";
-
 /// When `/readyz` says ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadyWhen {
@@ -149,32 +146,39 @@ impl Bound {
     /// Only at once, when the listener cannot be given to the event loop.
     pub async fn serve(self, state: AdminState) -> io::Result<Infallible> {
         let listener = TcpListener::from_std(self.listener)?;
-        let mut connections = JoinSet::new();
+        let local_names_only = self.address.ip().to_canonical().is_loopback();
+        let mut places = Places::default();
         let mut failing = false;
         loop {
             tokio::select! {
                 // Ends are seen first, so that a place is free when the next comes.
                 biased;
-                Some(ended) = connections.join_next() => {
+                Some(ended) = places.ended() => {
                     if let Err(error) = ended {
                         warn!(%error, "http connection ended unexpectedly");
                         state.metrics.publish_failed(Surface::Http);
                     }
                 }
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) if connections.len() >= CONNECTIONS_MAX => {
-                        // Whatever fits into the socket's empty buffer at once.
-                        let _ = stream.try_write(REFUSAL);
-                        state.metrics.publish_failed(Surface::Http);
-                    }
                     Ok((stream, peer)) => {
                         failing = false;
-                        connections.spawn(connection(stream, peer, state.clone()));
+                        let state = &state;
+                        let evicted = places.serve(peer.ip(), |activity| {
+                            let client = Client { peer, local_names_only };
+                            connection(stream, client, activity, state.clone())
+                        });
+                        if evicted {
+                            state.metrics.http_connection_evicted();
+                            debug!(%peer, "an idle http connection gave way to a new one");
+                        }
+                        // Requests that have arrived are answered before the next
+                        // connection takes a place: a flood evicts only itself.
+                        tokio::task::yield_now().await;
                     }
                     Err(error) => {
                         state.metrics.publish_failed(Surface::Http);
                         if !failing {
-                            warn!(kind = %error.kind(), code = error.raw_os_error(), "http cannot accept, will retry");
+                            warn!(kind = %error.kind(), errno = error.raw_os_error(), "http cannot accept, will retry");
                         }
                         failing = true;
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -185,10 +189,20 @@ impl Bound {
     }
 }
 
-async fn connection(stream: TcpStream, peer: SocketAddr, state: AdminState) {
+/// Who asks, and where.
+#[derive(Debug, Clone, Copy)]
+struct Client {
+    peer: SocketAddr,
+    /// Whether the listener is for this machine alone. A web page from elsewhere
+    /// can have its own name resolved to a loopback address.
+    local_names_only: bool,
+}
+
+async fn connection(stream: TcpStream, client: Client, activity: Activity, state: AdminState) {
     let service = service_fn(|request| {
+        activity.used();
         let state = &state;
-        async move { Ok::<_, Infallible>(answer::answer(request, peer, state).await) }
+        async move { Ok::<_, Infallible>(answer::answer(request, client, state).await) }
     });
     let mut served = pin!(
         http1::Builder::new()

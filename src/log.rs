@@ -1,6 +1,7 @@
 //! Log lines: text on a terminal, JSON otherwise, always on stderr, which is
 //! never waited for.
 
+mod repeat;
 mod stderr;
 
 use std::io::{self, IsTerminal};
@@ -11,6 +12,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
+pub use self::repeat::Repeat;
 use self::stderr::Stderr;
 
 /// How lines are written.

@@ -40,6 +40,8 @@ mod signals;
 mod start_refused;
 #[path = "daemon/status_command.rs"]
 mod status_command;
+#[path = "daemon/status_directory.rs"]
+mod status_directory;
 #[path = "daemon/store_unreachable.rs"]
 mod store_unreachable;
 #[path = "daemon/systemd.rs"]

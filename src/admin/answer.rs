@@ -1,7 +1,7 @@
 //! From a request to its answer. Nothing is cached: what is answered is
 //! computed from the deadline at the instant of the request.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes};
@@ -10,7 +10,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::{AdminState, BODY_BYTES_MAX, ReadyWhen, TRANSFER_TIME_MAX, page};
+use super::{AdminState, BODY_BYTES_MAX, Client, ReadyWhen, TRANSFER_TIME_MAX, page};
 use crate::clock;
 use crate::election::{Status, Token};
 use crate::publish::Surface;
@@ -50,11 +50,19 @@ struct LeaderName<'a> {
     name: &'a str,
 }
 
-pub(super) async fn answer<B>(request: Request<B>, peer: SocketAddr, state: &AdminState) -> Answer
+pub(super) async fn answer<B>(request: Request<B>, client: Client, state: &AdminState) -> Answer
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    // Browsers always send the name that the page was loaded from.
+    let host = request.headers().get(header::HOST);
+    if client.local_names_only && !host.is_none_or(names_this_machine) {
+        return text(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this listens on a loopback address: ask for localhost or 127.0.0.1, or set http.listen",
+        );
+    }
     let path = request.uri().path();
     let allowed = match path {
         "/" | "/livez" | "/readyz" | "/leader" | "/status" | "/metrics" => {
@@ -80,7 +88,7 @@ where
         return refusal;
     }
     if path == STEPPED_DOWN {
-        return stepped_down(request, peer, state).await;
+        return stepped_down(request, client, state).await;
     }
     let status = state.status.borrow().clone();
     match path {
@@ -187,14 +195,14 @@ fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer 
 }
 
 /// Takes the word of the workload that its work for a token has ended.
-async fn stepped_down<B>(request: Request<B>, peer: SocketAddr, state: &AdminState) -> Answer
+async fn stepped_down<B>(request: Request<B>, client: Client, state: &AdminState) -> Answer
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     // A page in a browser on this machine is a loopback peer too, but says
     // where it comes from; workloads do not.
-    let local = peer.ip().to_canonical().is_loopback();
+    let local = client.peer.ip().to_canonical().is_loopback();
     if !local || request.headers().contains_key(header::ORIGIN) {
         return text(
             StatusCode::FORBIDDEN,
@@ -239,6 +247,22 @@ fn conflict(status: &Status, token: Token) -> Option<String> {
             now.role
         )),
     }
+}
+
+/// True for a Host header with a loopback address or `localhost`, with any port.
+fn names_this_machine(host: &HeaderValue) -> bool {
+    let Ok(host) = host.to_str() else {
+        return false;
+    };
+    let name = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let address = name.parse::<IpAddr>();
+    address.is_ok_and(|address| address.to_canonical().is_loopback())
+        || name == "localhost"
+        || name.ends_with(".localhost")
 }
 
 fn token_of(query: &str) -> Option<Token> {

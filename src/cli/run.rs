@@ -3,6 +3,7 @@
 //! Everything that a configuration can get wrong about this machine (the
 //! status directory, the port) fails here before the election begins.
 
+mod files;
 mod kubernetes;
 mod reload;
 mod reporter;
@@ -112,6 +113,7 @@ pub fn run(config: Config, sources: Sources, command: Vec<OsString>) -> Result<E
             "waiting for the guard of a dead daemon, which still ends its workload"
         );
     })?;
+    files::tell_exposure(&config.lease.name, directory.path());
     let cluster = kubernetes::find(&config)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
     // One thread turns the loop; the files have a thread of their own.
@@ -227,9 +229,13 @@ impl Daemon {
             &metrics,
         );
         let on_exit = config.workload.on_exit;
+        let path = directory.path().to_owned();
         let files = StatusFile::spawn(directory, status.clone(), file_options, metrics.clone())
             .map_err(system("start the thread of the status files"))?;
         let files = Arc::new(files);
+        let refresh = config.lease.timings.renew_interval();
+        let lease = who.lease.clone();
+        tokio::spawn(files::watch(lease, path, files.progress(), refresh));
 
         let (ready_when, ready_receiver) = watch::channel(config.http.ready_when.into());
         let serving = serve(http, {

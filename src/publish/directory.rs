@@ -5,16 +5,21 @@
 //! the process which made that claim is gone (local proof of death), and
 //! everything that shared its lock with it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+mod place;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Access, FlockOperation, OFlags};
+use rustix::fs::{Access, FlockOperation};
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::place::{create_anew, empty};
+pub use self::place::{exposure, make_directory};
 use crate::clock;
 use crate::election::{Claim, Declared, LeaseName, Token};
 
@@ -29,6 +34,8 @@ pub const DAEMON_FILE: &str = "daemon";
 /// three 20-digit numbers and an hour with their names), and the next power of two
 /// stays inside one page of the page cache, so that a kill cannot tear it.
 pub const RECORD_LENGTH: usize = 256;
+/// Readable by everybody: the workload may be another user.
+const MODE: u32 = 0o755;
 /// How often the claim file may be exchanged under us before we give up; each
 /// time takes an operator who deletes it between our open and our lock.
 const OPEN_ATTEMPTS_MAX: u32 = 8;
@@ -43,10 +50,14 @@ pub struct StatusDirectory {
     path: PathBuf,
     claim: File,
     /// Held for its lock, which nobody shares.
-    _daemon: File,
+    daemon: File,
     boot_id: Option<String>,
     inode: u64,
     device: u64,
+    /// Whether handles from [`StatusDirectory::lock_handle`] are of the claim
+    /// file that has the name. Where it is another one, a guard may live
+    /// that does not hold its lock.
+    shares_lock: bool,
 }
 
 /// What the record of an earlier process tells.
@@ -102,6 +113,18 @@ pub enum DirectoryError {
     },
 }
 
+impl From<DirectoryError> for io::Error {
+    fn from(error: DirectoryError) -> Self {
+        match error {
+            DirectoryError::Make { source, .. } | DirectoryError::Write { source, .. } => source,
+            DirectoryError::Locked { .. } => Self::new(
+                ErrorKind::ResourceBusy,
+                "another leasehold uses the directory",
+            ),
+        }
+    }
+}
+
 /// The record in the claim file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
@@ -140,7 +163,7 @@ impl StatusDirectory {
             path: path.to_owned(),
             source,
         };
-        make(path).map_err(|source| DirectoryError::Make {
+        make_directory(path, MODE).map_err(|source| DirectoryError::Make {
             path: path.to_owned(),
             source,
         })?;
@@ -150,12 +173,15 @@ impl StatusDirectory {
         let directory = Self {
             path: path.to_owned(),
             claim,
-            _daemon: daemon,
+            daemon,
             boot_id: clock::boot_id(),
             inode: metadata.ino(),
             device: metadata.dev(),
+            shares_lock: true,
         };
         let mut memory = directory.read().map_err(write_error)?;
+        // A record that another user may have written proves nothing.
+        memory.claim = memory.claim.filter(|_| place::is_ours(metadata.uid()));
         // A successor leads at once with another token. Where the files of the
         // dead process cannot be taken away, it waits like anyone else.
         memory.claim = memory.claim.filter(|_| directory.clear().is_ok());
@@ -183,6 +209,52 @@ impl StatusDirectory {
         Ok(self.claim.try_clone()?.into())
     }
 
+    /// Makes sure that the directory is there and that its locks are ours: a
+    /// directory that was removed is made again, unless another daemon has
+    /// done that and uses it. Returns true if the claim record is empty and
+    /// has to be written again.
+    ///
+    /// # Errors
+    /// [`DirectoryError`], as at the start.
+    pub fn keep(&mut self) -> Result<bool, DirectoryError> {
+        let write_error = |source| DirectoryError::Write {
+            path: self.path.clone(),
+            source,
+        };
+        if !self
+            .has_name(&self.daemon, DAEMON_FILE)
+            .map_err(write_error)?
+        {
+            make_directory(&self.path, MODE).map_err(|source| DirectoryError::Make {
+                path: self.path.clone(),
+                source,
+            })?;
+            self.daemon = lock(&self.path, DAEMON_FILE)?;
+        }
+        if self
+            .has_name(&self.claim, CLAIM_FILE)
+            .map_err(write_error)?
+        {
+            return Ok(false);
+        }
+        let claim = lock(&self.path, CLAIM_FILE)?;
+        let metadata = claim.metadata().map_err(write_error)?;
+        self.claim = claim;
+        (self.inode, self.device) = (metadata.ino(), metadata.dev());
+        self.shares_lock = false;
+        Ok(true)
+    }
+
+    /// True if the file under this name is the open one.
+    fn has_name(&self, open: &File, name: &str) -> io::Result<bool> {
+        let open = open.metadata()?;
+        match fs::symlink_metadata(self.path.join(name)) {
+            Ok(named) => Ok((open.ino(), open.dev()) == (named.ino(), named.dev())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Writes the record: one write in place, of fixed length. It needs no
     /// room on the disk and cannot be torn by a kill. It is not synced: it
     /// proves nothing after a crash of the machine anyway (another boot).
@@ -197,7 +269,7 @@ impl StatusDirectory {
     ) -> io::Result<()> {
         let record = Record {
             schema: 1,
-            claim: claim.map(|c| c.to_string()),
+            claim: claim.filter(|_| self.shares_lock).map(|c| c.to_string()),
             token: token.get(),
             boot_id: self.boot_id.clone(),
             inode: self.inode,
@@ -267,7 +339,7 @@ impl StatusDirectory {
     /// a writable claim file is a configuration error, a full disk is not.
     fn probe(&self) -> io::Result<()> {
         let probe = self.path.join(".probe");
-        match File::create(&probe) {
+        match create_anew(&probe, 0o600) {
             Ok(_) => fs::remove_file(&probe),
             Err(error)
                 if matches!(
@@ -285,17 +357,27 @@ impl StatusDirectory {
 /// The directory for `lease`: `configured`, else `/run/leasehold/<lease>`, else
 /// `$XDG_RUNTIME_DIR/leasehold/<lease>` where the former cannot be made.
 pub fn default_directory(lease: &LeaseName, configured: Option<&Path>) -> PathBuf {
-    let user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
     choose(lease, configured, Path::new(RUN_ROOT), user.as_deref())
 }
 
 /// Where a reader finds the directories of running daemons, in the order in
 /// which a daemon chooses them.
 pub fn roots() -> Vec<PathBuf> {
-    let user = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("leasehold"));
+    let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
+    let user = user.map(|root| root.join("leasehold"));
     std::iter::once(PathBuf::from(RUN_ROOT))
         .chain(user)
         .collect()
+}
+
+/// The runtime directory of the user. The specification says that a relative
+/// path is to be ignored; below whatever directory this process was started in,
+/// no reader would look.
+fn user_root(variable: Option<OsString>) -> Option<PathBuf> {
+    variable
+        .map(PathBuf::from)
+        .filter(|root| root.is_absolute())
 }
 
 fn choose(
@@ -308,20 +390,13 @@ fn choose(
         return configured.to_owned();
     }
     let first = run_root.join(lease.as_str());
-    let usable = || make(&first).is_ok() && rustix::fs::access(&first, Access::WRITE_OK).is_ok();
+    let usable = || {
+        make_directory(&first, MODE).is_ok() && rustix::fs::access(&first, Access::WRITE_OK).is_ok()
+    };
     match user_root {
         Some(user) if !usable() => user.join("leasehold").join(lease.as_str()),
         Some(_) | None => first,
     }
-}
-
-/// Makes a directory that a workload of another user can read, whatever the umask.
-fn make(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o755))
 }
 
 /// The lock of the claim, as soon as nobody who shares it is left.
@@ -354,15 +429,7 @@ fn lock(directory: &Path, file: &str) -> Result<File, DirectoryError> {
     for _ in 0..OPEN_ATTEMPTS_MAX {
         // The standard library sets O_CLOEXEC, so no hook or workload inherits
         // the lock and outlives us with it.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-            .open(&path)
-            .map_err(error)?;
+        let file = place::open_or_create(&path).map_err(error)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {

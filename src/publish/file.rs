@@ -4,20 +4,22 @@
 //! renewals, and a step-down would wait for it. The thread takes the newest
 //! status whenever it comes round, so a slow disk skips states and no queue grows.
 
+mod progress;
 mod replace;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 use std::io;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tracing::{info, warn};
 
+pub use self::progress::Progress;
 use self::replace::Files;
+use self::trouble::Trouble;
 use super::directory::StatusDirectory;
 use super::metrics::Metrics;
 use super::render::{Document, Identification, Moment, authority_at, same_words};
@@ -73,6 +75,7 @@ pub struct StatusFileHandle {
     calls: SyncSender<Call>,
     record: watch::Sender<Option<Remembered>>,
     ended: oneshot::Receiver<Flushed>,
+    progress: Progress,
 }
 
 #[derive(Debug)]
@@ -103,6 +106,7 @@ impl StatusFile {
         let (calls, queue) = sync_channel(QUEUE_LENGTH_MAX);
         let (record, remembered) = watch::channel(None);
         let (end, ended) = oneshot::channel();
+        let progress = Progress::default();
         let FileOptions {
             lease,
             identity,
@@ -124,12 +128,13 @@ impl StatusFile {
             refresh,
             metrics,
             store_error,
+            progress: progress.clone(),
             shown: None,
             shown_error: None,
             says_leader: true,
             rewrite_at: BootTime::default(),
-            file_trouble: Trouble::default(),
-            record_trouble: Trouble::default(),
+            file_trouble: Trouble::of("status file"),
+            record_trouble: Trouble::of("claim record"),
         };
         thread::Builder::new()
             .name("status-file".to_owned())
@@ -145,6 +150,7 @@ impl StatusFile {
             calls,
             record,
             ended,
+            progress,
         })
     }
 }
@@ -181,6 +187,11 @@ impl StatusFileHandle {
         self.wake();
     }
 
+    /// How the thread gets on with its writes.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
     /// Ends the thread: it writes that this candidate does not lead and gives
     /// up the directory. The caller bounds how long it waits for the answer.
     pub fn close(self) -> oneshot::Receiver<Flushed> {
@@ -188,6 +199,7 @@ impl StatusFileHandle {
             calls,
             record,
             ended,
+            progress: _,
         } = self;
         drop(record);
         drop(calls);
@@ -205,6 +217,7 @@ struct Writer {
     refresh: Duration,
     metrics: Metrics,
     store_error: watch::Receiver<Option<StoreError>>,
+    progress: Progress,
     /// What the files say; `None` if that is not known, as at the start.
     shown: Option<Status>,
     /// What they say of the store.
@@ -280,7 +293,8 @@ impl Writer {
         if let Err(error) = self.write(&truth) {
             self.shown = None;
             self.metrics.publish_failed(Surface::File);
-            self.file_trouble.goes_on(self.directory.path(), &error);
+            let path = self.directory.path();
+            self.file_trouble.goes_on(path, &error, boot_now());
             if leads {
                 // The files keep an earlier deadline, or none: readers stop
                 // trusting them too early, never too late.
@@ -307,6 +321,20 @@ impl Writer {
     }
 
     fn write(&mut self, truth: &Status) -> io::Result<()> {
+        self.progress.begins(boot_now());
+        let written = self.replace(truth);
+        self.progress.ends();
+        if written.is_ok() {
+            self.metrics.status_files_written();
+        }
+        written
+    }
+
+    fn replace(&mut self, truth: &Status) -> io::Result<()> {
+        if self.directory.keep()? {
+            self.recorded = None;
+            self.record();
+        }
         let (error, now) = (self.store_error.borrow().clone(), Moment::now());
         let document = Document::new(truth, &self.who, now).with_store_error(error.as_ref(), now);
         self.shown_error = error;
@@ -332,7 +360,7 @@ impl Writer {
             Err(error) => {
                 self.metrics.publish_failed(Surface::File);
                 let path = self.directory.path().join(CLAIM_FILE);
-                self.record_trouble.goes_on(&path, &error);
+                self.record_trouble.goes_on(&path, &error, boot_now());
             }
         }
     }
@@ -356,39 +384,6 @@ impl Call {
         match self {
             Self::Wake => None,
             Self::Flush(answer) => Some(answer),
-        }
-    }
-}
-
-/// A failure that lasts: told when it begins and when it ends, not each time.
-#[derive(Debug, Default)]
-struct Trouble {
-    failures: u64,
-}
-
-impl Trouble {
-    fn goes_on(&mut self, path: &Path, error: &io::Error) {
-        self.failures += 1;
-        if self.failures == 1 {
-            warn!(
-                surface = Surface::File.as_str(),
-                path = %path.display(),
-                kind = %error.kind(),
-                code = error.raw_os_error(),
-                "status file cannot be written, will retry"
-            );
-        }
-    }
-
-    fn over(&mut self, path: &Path) {
-        let failures = std::mem::take(&mut self.failures);
-        if failures > 0 {
-            info!(
-                surface = Surface::File.as_str(),
-                path = %path.display(),
-                failures,
-                "status file is written again"
-            );
         }
     }
 }

@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::core::{Collector, Desc};
@@ -20,6 +22,7 @@ use tokio::sync::watch;
 
 use super::render::{Identification, Moment, authority_at, leader_name_at};
 use super::{StoreInfo, Surface};
+use crate::clock::boot_now;
 use crate::election::{BootTime, Reason, Role, Status};
 
 /// The content type of [`Metrics::text`].
@@ -101,6 +104,22 @@ pub struct Metrics {
     workload_up: IntGauge,
     workload_stops: Histogram,
     log_lines_lost: IntCounter,
+    http_evictions: IntCounter,
+    status_files: Written,
+}
+
+/// When the status files were last written, on the boot clock.
+#[derive(Debug, Clone)]
+struct Written(Arc<AtomicU64>);
+
+impl Written {
+    fn now() -> Self {
+        Self(Arc::new(AtomicU64::new(boot_now().as_nanos())))
+    }
+
+    fn age(&self, now: BootTime) -> Duration {
+        now.since(BootTime::from_nanos(self.0.load(Ordering::Relaxed)))
+    }
 }
 
 impl Metrics {
@@ -168,6 +187,11 @@ impl Metrics {
                 "leasehold_log_lines_lost_total",
                 "Log lines that were dropped because standard error was not read fast enough.",
             ))?,
+            http_evictions: IntCounter::with_opts(opts(
+                "leasehold_http_connections_evicted_total",
+                "HTTP connections that were closed to make room for new ones.",
+            ))?,
+            status_files: Written::now(),
         };
         metrics.register(who, status, store)?;
         metrics.create_series();
@@ -232,6 +256,17 @@ impl Metrics {
         self.log_lines_lost.inc_by(lines);
     }
 
+    /// Counts an HTTP connection that made room for a new one.
+    pub fn http_connection_evicted(&self) {
+        self.http_evictions.inc();
+    }
+
+    /// Notes that both status files were written.
+    pub fn status_files_written(&self) {
+        let now = boot_now().as_nanos();
+        self.status_files.0.store(now, Ordering::Relaxed);
+    }
+
     /// Where other modules register metrics of their own.
     pub fn registry(&self) -> &Registry {
         &self.registry
@@ -261,7 +296,7 @@ impl Metrics {
                 option_env!("LEASEHOLD_REVISION").unwrap_or("unknown"),
             ])
             .set(1.0);
-        let collectors: [Box<dyn Collector>; 11] = [
+        let collectors: [Box<dyn Collector>; 12] = [
             Box::new(self.transitions.clone()),
             Box::new(self.store_operations.clone()),
             Box::new(self.store_durations.clone()),
@@ -270,9 +305,10 @@ impl Metrics {
             Box::new(self.workload_up.clone()),
             Box::new(self.workload_stops.clone()),
             Box::new(self.log_lines_lost.clone()),
+            Box::new(self.http_evictions.clone()),
             Box::new(build),
             Box::new(ProcessCollector::for_self()),
-            Box::new(Truth::new(who, status, store)?),
+            Box::new(Truth::new(who, status, store, self.status_files.clone())?),
         ];
         for collector in collectors {
             self.registry.register(collector)?;
@@ -308,11 +344,13 @@ struct Truth {
     who: Identification,
     status: watch::Receiver<Status>,
     store: watch::Receiver<Option<StoreInfo>>,
+    status_files: Written,
     leader: Gauge,
     leader_alias: Gauge,
     authority_seconds: Gauge,
     token: Gauge,
     last_renewal: Gauge,
+    status_file_age: Gauge,
     holder_info: GaugeVec,
     store_info: GaugeVec,
 }
@@ -322,6 +360,7 @@ impl Truth {
         who: &Identification,
         status: watch::Receiver<Status>,
         store: watch::Receiver<Option<StoreInfo>>,
+        status_files: Written,
     ) -> Result<Self, prometheus::Error> {
         let lease = who.lease.as_str();
         let opts = |name: &str, help: &str| Opts::new(name, help).const_label("lease", lease);
@@ -329,6 +368,7 @@ impl Truth {
             who: who.clone(),
             status,
             store,
+            status_files,
             leader: Gauge::with_opts(opts(
                 "leasehold_leader",
                 "1 if this candidate leads at the time of the scrape, else 0.",
@@ -351,6 +391,11 @@ impl Truth {
             last_renewal: Gauge::with_opts(opts(
                 "leasehold_last_renewal_timestamp_seconds",
                 "When the last acknowledged renewal was sent, 0 before the first.",
+            ))?,
+            status_file_age: Gauge::with_opts(opts(
+                "leasehold_status_file_age_seconds",
+                "Time since status.json and status.env were last written; they are rewritten \
+                 at least every 1.5 renew_intervals.",
             ))?,
             holder_info: GaugeVec::new(
                 opts(
@@ -383,6 +428,8 @@ impl Truth {
         self.token.set(status.token_highest.get() as f64);
         let renewed = status.renewed_at.map(|at| timestamp_seconds(at, moment));
         self.last_renewal.set(renewed.unwrap_or(0.0));
+        let age = self.status_files.age(moment.boot);
+        self.status_file_age.set(age.as_secs_f64());
 
         self.holder_info.reset();
         if let Some(name) = leader_name_at(&status, &self.who.identity, moment.boot) {
@@ -397,13 +444,14 @@ impl Truth {
         }
     }
 
-    fn collectors(&self) -> [&dyn Collector; 7] {
+    fn collectors(&self) -> [&dyn Collector; 8] {
         [
             &self.leader,
             &self.leader_alias,
             &self.authority_seconds,
             &self.token,
             &self.last_renewal,
+            &self.status_file_age,
             &self.holder_info,
             &self.store_info,
         ]

@@ -50,7 +50,7 @@ impl Systemd {
         let channel = address.and_then(|address| match Channel::open(&address) {
             Ok(channel) => Some(channel),
             Err(error) => {
-                warn!(kind = %error.kind(), code = error.raw_os_error(), "systemd cannot be notified");
+                warn!(kind = %error.kind(), errno = error.raw_os_error(), "systemd cannot be notified");
                 None
             }
         });
@@ -106,7 +106,7 @@ impl Systemd {
             Ok(_) => self.failing = false,
             Err(error) if !self.failing => {
                 self.failing = true;
-                warn!(kind = %error.kind(), code = error.raw_os_error(), "systemd cannot be notified");
+                warn!(kind = %error.kind(), errno = error.raw_os_error(), "systemd cannot be notified");
             }
             Err(_) => {}
         }

@@ -4,9 +4,9 @@
 //! again with `--no-wait` would find it for ever: so it leaves behind since
 //! when it has seen whom unchanged, on the boot clock, which goes on.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::clock;
 use crate::election::{BootTime, Claim, Declared, Identity, LeaseName, Revision, Token};
 use crate::lock::{EntryState, Sighting, Sightings};
 use crate::locker::Finished;
-use crate::publish::directory::roots;
+use crate::publish::directory::{make_directory, roots};
 
 /// Below the directory that has the status directories; no lease is called so,
 /// since its name could not begin with a point.
@@ -144,16 +144,18 @@ impl Line {
 /// For jobs of users who have no runtime directory, such as those of cron.
 fn of_this_user() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
-    std::env::temp_dir().join(format!("leasehold-{user}"))
+    let place = std::env::temp_dir();
+    // With an empty or relative TMPDIR it would depend on where a job is started.
+    let place = Some(place).filter(|place| place.is_absolute());
+    place
+        .unwrap_or_else(|| PathBuf::from("/tmp"))
+        .join(format!("leasehold-{user}"))
 }
 
 /// Makes a directory that only this user writes to. In one of somebody else, what
 /// was seen could be forged.
 fn make(directory: &Path) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
+    make_directory(directory, 0o700)?;
     let made = fs::symlink_metadata(directory)?;
     let mine = made.uid() == rustix::process::geteuid().as_raw();
     if made.is_dir() && mine && made.mode() & 0o022 == 0 {

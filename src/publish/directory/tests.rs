@@ -165,3 +165,115 @@ fn the_runtime_directory_of_the_user_is_the_second_choice() {
     let configured = Path::new("/elsewhere");
     assert_eq!(choose(&lease, Some(configured), &run, None), configured);
 }
+
+/// Runs `what` and fails if it has not returned after some seconds.
+fn returns<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+    let (answer, answered) = std::sync::mpsc::channel();
+    std::thread::spawn(move || answer.send(what()));
+    answered
+        .recv_timeout(Duration::from_secs(10))
+        .expect("it hangs")
+}
+
+fn fifo(path: &Path) {
+    let (cwd, mode) = (rustix::fs::CWD, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(cwd, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+}
+
+#[test]
+fn a_link_that_was_planted_as_the_probe_is_not_followed() {
+    let place = tempfile::tempdir().unwrap();
+    let (precious, path) = (place.path().join("precious"), place.path().join("status"));
+    fs::write(&precious, "secret").unwrap();
+    fs::create_dir(&path).unwrap();
+    std::os::unix::fs::symlink(&precious, path.join(".probe")).unwrap();
+    StatusDirectory::open(&path).unwrap();
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
+    assert!(fs::symlink_metadata(path.join(".probe")).is_err());
+}
+
+#[test]
+fn a_fifo_that_was_planted_as_the_probe_holds_nothing_up() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().to_owned();
+    fifo(&path.join(".probe"));
+    returns(move || StatusDirectory::open(&path).map(drop)).unwrap();
+}
+
+#[test]
+fn a_claim_file_that_has_another_name_elsewhere_is_not_written() {
+    for name in [CLAIM_FILE, DAEMON_FILE] {
+        let place = tempfile::tempdir().unwrap();
+        let (precious, path) = (place.path().join("precious"), place.path().join("status"));
+        fs::write(&precious, "secret").unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::hard_link(&precious, path.join(name)).unwrap();
+        let refused = StatusDirectory::open(&path).map(drop);
+        assert!(matches!(refused, Err(DirectoryError::Write { .. })));
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
+    }
+}
+
+#[test]
+fn a_fifo_or_a_directory_as_the_claim_file_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().to_owned();
+    fifo(&path.join(CLAIM_FILE));
+    let refused = returns(move || StatusDirectory::open(&path).map(drop)).unwrap_err();
+    let why = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(why.contains("not a regular file"), "{why}");
+}
+
+#[test]
+fn a_directory_that_was_removed_is_locked_again_and_proves_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("status");
+    let (mut directory, _) = StatusDirectory::open(&path).unwrap();
+    assert!(!directory.keep().unwrap());
+    fs::remove_dir_all(&path).unwrap();
+    assert!(directory.keep().unwrap());
+    assert!(!directory.keep().unwrap());
+    assert!(matches!(
+        StatusDirectory::open(&path).unwrap_err(),
+        DirectoryError::Locked { .. }
+    ));
+    // A guard may live that holds the lock of the file that is gone.
+    directory.record(Some(claim()), token(7), None).unwrap();
+    drop(directory);
+    let (_, memory) = StatusDirectory::open(&path).unwrap();
+    assert_eq!((memory.claim, memory.token), (None, token(7)));
+}
+
+#[test]
+fn a_directory_that_another_daemon_made_again_is_left_to_it() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("status");
+    let (mut first, _) = StatusDirectory::open(&path).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    let (mut second, _) = StatusDirectory::open(&path).unwrap();
+    let refused = first.keep().unwrap_err();
+    assert!(matches!(refused, DirectoryError::Locked { .. }));
+    assert!(!second.keep().unwrap());
+}
+
+#[test]
+fn a_runtime_directory_that_is_empty_or_relative_is_ignored() {
+    let root = |text: &str| user_root(Some(OsString::from(text)));
+    assert_eq!(root("/run/user/1"), Some(PathBuf::from("/run/user/1")));
+    for ignored in ["", "run", "./run", "../run"] {
+        assert_eq!(root(ignored), None, "{ignored:?}");
+    }
+    assert_eq!(user_root(None), None);
+}
+
+#[test]
+fn a_directory_that_others_may_write_in_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = tempfile::tempdir().unwrap();
+    for (mode, exposed) in [(0o755, false), (0o700, false), (0o777, true), (0o775, true)] {
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let why = exposure(place.path()).unwrap();
+        assert_eq!(why.is_some(), exposed, "{mode:o}: {why:?}");
+    }
+}

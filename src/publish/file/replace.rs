@@ -1,13 +1,11 @@
 //! Replaces the two files as a whole. It does not know what they say.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
-
 use super::{ENV_FILE, JSON_FILE};
+use crate::publish::directory::{create_anew, empty};
 
 /// World-readable: the workload that mounts the directory is another user.
 const MODE: u32 = 0o644;
@@ -69,23 +67,21 @@ impl Replaceable {
     /// sees it after a crash of the machine finds another boot id. A sync would
     /// cost a disk flush at every renewal and prevent nothing.
     fn write_temporary(&self, text: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(MODE)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-            .open(&self.temporary)?;
-        file.set_permissions(Permissions::from_mode(MODE))?;
+        let mut file = create_anew(&self.temporary, MODE)?;
         file.write_all(text)
     }
 
     fn remove(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Ok(()) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            // Without its directory there is no file either.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(())
+            }
             // A directory that lets no name go may still let the content go.
-            Err(_) => File::create(&self.path).map(drop),
+            Err(_) => empty(&self.path),
         }
     }
 }

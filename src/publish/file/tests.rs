@@ -253,3 +253,55 @@ fn a_leader_in_only_one_of_the_files_is_removed_too() {
     assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
     assert!(!path.join(JSON_FILE).exists());
 }
+
+#[test]
+fn what_was_planted_under_the_temporary_name_is_neither_written_nor_waited_for() {
+    let place = start(follower());
+    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+    let path = place.directory.path();
+    let precious = path.join("precious");
+    fs::write(&precious, "secret").unwrap();
+    fs::set_permissions(&precious, fs::Permissions::from_mode(0o600)).unwrap();
+    let temporary = path.join(".status.json.tmp");
+    eventually("linked", || fs::hard_link(&precious, &temporary).is_ok());
+    let token = |token| {
+        let status = status(token, Duration::from_secs(60));
+        place.status.send_replace(status);
+        assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+        assert_eq!(read(path).token, Some(token));
+    };
+    token(3);
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
+    assert_eq!(fs::metadata(&precious).unwrap().mode() & 0o777, 0o600);
+
+    let (cwd, mode) = (rustix::fs::CWD, rustix::fs::Mode::RWXU);
+    let fifo = rustix::fs::FileType::Fifo;
+    eventually("planted", || {
+        rustix::fs::mknodat(cwd, &temporary, fifo, mode, 0).is_ok()
+    });
+    // A writer that opened it would wait for a reader for ever.
+    let (answer, answered) = std::sync::mpsc::channel();
+    let flushed = place.handle.flush();
+    thread::spawn(move || answer.send(flushed.blocking_recv()));
+    let flushed = answered.recv_timeout(Duration::from_secs(10));
+    assert_eq!(flushed.expect("it hangs"), Ok(Flushed::Shown));
+}
+
+#[test]
+fn a_directory_that_was_removed_is_made_again() {
+    let place = start(follower());
+    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+    let path = place.directory.path();
+    fs::remove_dir_all(path).unwrap();
+    place
+        .status
+        .send_replace(status(3, Duration::from_secs(60)));
+    place.handle.wake();
+    eventually("written again", || {
+        path.join(JSON_FILE).exists() && read(path).token == Some(3)
+    });
+    assert!(
+        StatusDirectory::open(path).is_err(),
+        "nobody else gets the new directory"
+    );
+}

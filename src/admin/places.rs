@@ -1,0 +1,150 @@
+//! The places of connections, and which one gives way when all are taken.
+//!
+//! No peer can shut others out: a new connection takes the place of the one
+//! that was idle for longest among those of the peer address that has most.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+
+use super::CONNECTIONS_MAX;
+
+/// When a connection was last in use, as the number of uses of all connections
+/// before.
+#[derive(Debug, Clone)]
+pub(super) struct Activity {
+    uses: Arc<AtomicU64>,
+    last: Arc<AtomicU64>,
+}
+
+/// The connections that are served.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    tasks: JoinSet<()>,
+    taken: Vec<Place>,
+    uses: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Place {
+    task: AbortHandle,
+    peer: IpAddr,
+    activity: Activity,
+}
+
+impl Activity {
+    fn new(uses: &Arc<AtomicU64>) -> Self {
+        let activity = Self {
+            uses: Arc::clone(uses),
+            last: Arc::default(),
+        };
+        activity.used();
+        activity
+    }
+
+    /// The connection is in use now: it was opened, or has a request.
+    pub(super) fn used(&self) {
+        let now = self.uses.fetch_add(1, Ordering::Relaxed);
+        self.last.store(now, Ordering::Relaxed);
+    }
+}
+
+impl Places {
+    /// Serves a connection of `peer`. Returns true if another one was closed
+    /// for it.
+    pub(super) fn serve<F>(&mut self, peer: IpAddr, connection: impl FnOnce(Activity) -> F) -> bool
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let evicted = self.taken.len() >= CONNECTIONS_MAX;
+        if evicted && let Some(index) = self.gives_way() {
+            self.taken.swap_remove(index).task.abort();
+        }
+        let activity = Activity::new(&self.uses);
+        self.taken.push(Place {
+            task: self.tasks.spawn(connection(activity.clone())),
+            // The same peer over IPv4 and over an IPv6 socket.
+            peer: peer.to_canonical(),
+            activity,
+        });
+        evicted
+    }
+
+    /// Waits for the end of a connection; `None` if there are none. An error
+    /// is a bug: connections do not panic.
+    pub(super) async fn ended(&mut self) -> Option<Result<(), JoinError>> {
+        let ended = self.tasks.join_next_with_id().await?;
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+        self.taken.retain(|place| place.task.id() != id);
+        Some(match ended {
+            Err(error) if !error.is_cancelled() => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        })
+    }
+
+    fn gives_way(&self) -> Option<usize> {
+        let places_of = |peer| self.taken.iter().filter(|place| place.peer == peer).count();
+        (0..self.taken.len()).max_by_key(|index| {
+            let place = &self.taken[*index];
+            let last = place.activity.last.load(Ordering::Relaxed);
+            (places_of(place.peer), std::cmp::Reverse(last))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEERS: [IpAddr; 3] = [
+        IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)),
+        IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)),
+        IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3)),
+    ];
+
+    #[tokio::test]
+    async fn the_longest_idle_connection_of_the_peer_with_most_gives_way() {
+        let mut places = Places::default();
+        let mut opened = Vec::new();
+        let mut open = |places: &mut Places, peer: IpAddr| {
+            let evicted = places.serve(peer, |activity| {
+                opened.push(activity);
+                std::future::pending()
+            });
+            (evicted, opened.clone())
+        };
+        open(&mut places, PEERS[0]);
+        for _ in 1..CONNECTIONS_MAX {
+            assert!(!open(&mut places, PEERS[1]).0);
+        }
+        let (_, opened_so_far) = open(&mut places, PEERS[2]);
+        let of = |places: &Places, peer| places.taken.iter().filter(|p| p.peer == peer).count();
+        let counts = PEERS.map(|peer| of(&places, peer));
+        assert_eq!(counts, [1, CONNECTIONS_MAX - 2, 1]);
+        // The first of the second peer went; its second one is used, so that
+        // the third is next.
+        opened_so_far[2].used();
+        assert!(open(&mut places, PEERS[1]).0);
+        let stays = |activity: &Activity| {
+            let mut places = places.taken.iter();
+            places.any(|place| Arc::ptr_eq(&place.activity.last, &activity.last))
+        };
+        let stayed: Vec<_> = opened_so_far[..5].iter().map(stays).collect();
+        assert_eq!(stayed, [true, false, true, false, true]);
+    }
+
+    #[tokio::test]
+    async fn ends_make_room() {
+        let mut places = Places::default();
+        for _ in 0..CONNECTIONS_MAX {
+            places.serve(PEERS[0], |_| std::future::ready(()));
+        }
+        for _ in 0..CONNECTIONS_MAX {
+            assert!(matches!(places.ended().await, Some(Ok(()))));
+        }
+        assert!(places.ended().await.is_none());
+        assert!(!places.serve(PEERS[0], |_| std::future::ready(())));
+    }
+}

@@ -1,0 +1,78 @@
+//! What the log says of the status directory: that others may write in it, and
+//! that a write in it does not return.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tracing::{debug, info, warn};
+
+use crate::clock;
+use crate::election::LeaseName;
+use crate::log::Repeat;
+use crate::publish::Surface;
+use crate::publish::directory::exposure;
+use crate::publish::file::Progress;
+use crate::publish::kubernetes::SERVICE_HOST;
+
+/// Finer is not worth a wake-up of the processor.
+const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// Warns if other users could replace the status files or the claim record.
+pub(super) fn tell_exposure(lease: &LeaseName, directory: &Path) {
+    let why = match exposure(directory) {
+        Ok(None) => return,
+        Ok(Some(why)) => why,
+        Err(error) => {
+            debug!(%lease, directory = %directory.display(), why = %error, "cannot examine the status directory");
+            return;
+        }
+    };
+    let directory = directory.display();
+    if std::env::var_os(SERVICE_HOST).is_some() {
+        // An emptyDir lets everybody write. Who can reach it is decided by
+        // the pod's mounts.
+        info!(
+            %lease, %directory, why,
+            "other users may write in the status directory: mount it read-only in other containers"
+        );
+    } else {
+        warn!(
+            %lease, %directory, why,
+            "other users may write in the status directory and forge the status: let it belong to \
+             this user with mode 0755"
+        );
+    }
+}
+
+/// Reports writes of the status files that do not return, at growing
+/// intervals. `patience` is the time between two rewrites.
+pub(super) async fn watch(
+    lease: LeaseName,
+    directory: PathBuf,
+    progress: Progress,
+    patience: Duration,
+) {
+    let patience = patience.max(LOOK_INTERVAL_MIN);
+    let mut repeat = Repeat::default();
+    loop {
+        tokio::time::sleep(patience).await;
+        let now = clock::boot_now();
+        let (surface, path) = (Surface::File.as_str(), directory.display());
+        match progress.busy_for(now).filter(|busy| *busy >= patience) {
+            Some(busy) => {
+                if repeat.is_due(now) {
+                    warn!(
+                        %lease, surface, %path,
+                        for_ms = u64::try_from(busy.as_millis()).unwrap_or(u64::MAX),
+                        "status files are out of date: a write to their disk has not returned"
+                    );
+                }
+            }
+            None => {
+                if repeat.reset() {
+                    info!(%lease, surface, %path, "writes of the status files return again");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Making directories and files where other users may write as well: nothing
+//! that was planted under a name of ours is followed, waited for or written
+//! to, and no umask decides who may read.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+
+/// The mode of what is made above a directory that others may be meant to
+/// read: a closed parent would hide it.
+const PARENT_MODE: u32 = 0o755;
+/// May be written by the group or by everybody.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Makes a directory with this mode unless it is there, and what is missing
+/// above it with 0755.
+///
+/// # Errors
+/// What the file system says; `NotADirectory` if something else has the name.
+pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
+    let missing: Vec<_> = path
+        .ancestors()
+        .take_while(|part| !part.as_os_str().is_empty() && !part.is_dir())
+        .collect();
+    for part in missing.into_iter().rev() {
+        let mode = if part == path { mode } else { PARENT_MODE };
+        match DirBuilder::new().mode(mode).create(part) {
+            Ok(()) => {}
+            // Another process makes the same directories at the same time.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && part.is_dir() => continue,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            Err(error) => return Err(error),
+        }
+        // The umask has taken bits away from the mode at the creation.
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(flags(OFlags::DIRECTORY | OFlags::NOFOLLOW))
+            .open(part)?
+            .set_permissions(Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}
+
+/// Creates an empty file with this mode in the place of whatever has its name.
+pub(in crate::publish) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    // O_EXCL, which follows no link.
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    Ok(file)
+}
+
+/// Opens a file to read and write it in place, and creates it with mode 0600
+/// if it is missing.
+///
+/// # Errors
+/// What the file system says, and if it is not a regular file, or one that has
+/// a second name: then it may be anybody's.
+pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).create(true).truncate(false).mode(0o600);
+    open_regular(&mut options, path)
+}
+
+/// Empties a file that cannot be removed.
+pub(in crate::publish) fn empty(path: &Path) -> io::Result<()> {
+    open_regular(&mut OpenOptions::new(), path)?.set_len(0)
+}
+
+fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options
+        .write(true)
+        .custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK))
+        .open(path)?;
+    let opened = file.metadata()?;
+    let name = path.file_name().unwrap_or_default().display();
+    if !opened.is_file() {
+        return Err(io::Error::other(format!("{name} is not a regular file")));
+    }
+    if opened.nlink() > 1 {
+        return Err(io::Error::other(format!(
+            "{name} has a second name (a hard link): remove it"
+        )));
+    }
+    Ok(file)
+}
+
+/// Why users other than this one and root could replace the files in a
+/// directory; `None` if they cannot.
+///
+/// # Errors
+/// What the file system says.
+pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
+    let found = fs::metadata(directory)?;
+    Ok(if !is_ours(found.uid()) {
+        Some("it belongs to another user")
+    } else if found.mode() & WRITABLE_BY_OTHERS != 0 {
+        Some("its mode lets others write")
+    } else {
+        None
+    })
+}
+
+/// True for this user and for root, who can do everything anyway.
+pub(super) fn is_ours(owner: u32) -> bool {
+    owner == geteuid().as_raw() || owner == 0
+}
+
+fn flags(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
+}

@@ -1,0 +1,137 @@
+//! Goal: a status directory is made so that readers of other users get through
+//! whatever the umask, and nothing that others plant in it harms this user's
+//! files. The store is not needed for it.
+
+#![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+
+use leasehold_testbed::{Daemon, DaemonBuilder, Launch, Process};
+
+use crate::command::Files;
+use crate::contest::{PROGRAM, eventually};
+
+const NOWHERE: &str = "mongodb://127.0.0.1:1/";
+const NOBODY: u32 = 65534;
+
+fn daemon_on(directory: &Path) -> DaemonBuilder {
+    Daemon::builder(PROGRAM)
+        .uri(NOWHERE)
+        .status_directory(directory)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn a_link_that_another_user_planted_is_not_followed() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "needs root");
+        eprintln!("skipped: needs root, to be another user as well");
+        return;
+    }
+    let files = Files::new();
+    fs::set_permissions(files.path(""), Permissions::from_mode(0o755)).unwrap();
+    let precious = files.write("precious", "secret");
+    fs::set_permissions(&precious, Permissions::from_mode(0o600)).unwrap();
+    let directory = files.path("status");
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
+    chown(&directory, Some(NOBODY), None).unwrap();
+    for name in [".probe", ".status.json.tmp", "status.json"] {
+        let planted = Command::new("setpriv")
+            .args(["--reuid", "65534", "--clear-groups", "ln", "-s", &precious])
+            .arg(directory.join(name))
+            .status()
+            .unwrap();
+        assert!(planted.success());
+    }
+    let daemon = daemon_on(&directory).start();
+    eventually("it has begun", async || {
+        fs::symlink_metadata(directory.join("status.json")).is_ok_and(|found| found.is_file())
+    })
+    .await;
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
+    assert_eq!(mode(Path::new(&precious)), 0o600);
+    eventually("it is told", async || {
+        let mut records = daemon.log_records().into_iter();
+        records.any(|line| {
+            let message = line["message"].as_str().unwrap_or_default();
+            line["level"] == "WARN" && message.starts_with("other users may write")
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_a_directory_of_its_own() {
+    let files = Files::new();
+    let directory = files.path("status");
+    let daemon = daemon_on(&directory).start();
+    eventually("it has begun", async || daemon.try_status().is_some()).await;
+    assert!(!daemon.logs().contains("other users"), "{}", daemon.logs());
+}
+
+#[tokio::test]
+async fn a_closed_umask_closes_no_directory() {
+    let files = Files::new();
+    let directory = files.path("a").join("b");
+    let _daemon = under_umask(
+        "077",
+        &[
+            "run",
+            "--lease=x",
+            "--http-listen=",
+            &format!("--mongodb-uri={NOWHERE}"),
+            &format!("--status-directory={}", directory.display()),
+        ],
+        &[],
+    );
+    let status = directory.join("status.json");
+    eventually("it has begun", async || status.exists()).await;
+    assert_eq!(mode(&directory), 0o755);
+    assert_eq!(mode(directory.parent().unwrap()), 0o755);
+    assert_eq!(mode(&status), 0o644);
+    assert_eq!(mode(&directory.join("claim")), 0o600);
+}
+
+#[tokio::test]
+async fn a_lock_does_not_close_the_directory_of_status_directories() {
+    for umask in ["022", "077"] {
+        let files = Files::new();
+        let root = files.path("run");
+        let _lock = under_umask(
+            umask,
+            &[
+                "lock",
+                "x",
+                &format!("--mongodb-uri={NOWHERE}"),
+                "--",
+                "true",
+            ],
+            &[("XDG_RUNTIME_DIR", root.to_str().unwrap())],
+        );
+        let parent = root.join("leasehold");
+        let memory = parent.join(".locks");
+        eventually("it keeps what it sees", async || {
+            memory.exists() && mode(&memory) == 0o700
+        })
+        .await;
+        assert_eq!(mode(&parent), 0o755, "umask {umask}");
+    }
+}
+
+fn under_umask(umask: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Process {
+    let script = format!("umask {umask}; exec \"$0\" \"$@\"");
+    let mut launch = Launch::new("/bin/sh")
+        .arguments(["-c", &script, PROGRAM])
+        .arguments(arguments.iter().copied());
+    for (name, value) in variables {
+        launch = launch.env(*name, *value);
+    }
+    launch.start().unwrap()
+}
