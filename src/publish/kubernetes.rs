@@ -13,6 +13,7 @@ mod others;
 mod queue;
 mod reporter;
 mod request;
+mod retry;
 mod trouble;
 mod upkeep;
 

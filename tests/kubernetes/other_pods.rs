@@ -1,7 +1,9 @@
 //! Goal: with `demote_others` the pod of a daemon that is gone loses the label
 //! `leader`; without it, and where another lease is meant, it keeps it.
 
+use http::Request;
 use leasehold_testbed::run;
+use serde_json::Value;
 
 use crate::cluster::{Cluster, LONG, eventually};
 
@@ -34,5 +36,25 @@ fn a_new_leader_takes_the_label_of_a_dead_one() {
         let pod = cluster.pods().get("a").await.unwrap();
         let labels = pod.metadata.labels.unwrap();
         assert_eq!(labels[other], "leader");
+    });
+}
+
+/// What the unit tests of the publisher answer in the API server's place.
+#[test]
+fn where_no_pod_has_the_label_the_list_is_null() {
+    run(async {
+        let cluster = Cluster::new().await;
+        let path = format!(
+            "/api/v1/namespaces/{}/pods?limit=20&labelSelector=leasehold.dev%2Forders%3Dleader",
+            cluster.namespace
+        );
+        let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let request = Request::get(path).header("accept", metadata);
+        let request = request.body(Vec::new()).unwrap();
+        let answer = cluster.kubernetes.client().request_text(request).await;
+        let answer: Value = serde_json::from_str(&answer.unwrap()).unwrap();
+        assert_eq!(answer["kind"], "PartialObjectMetadataList", "{answer}");
+        let items = answer.get("items");
+        assert!(items.is_some_and(Value::is_null), "{answer}");
     });
 }

@@ -1,7 +1,8 @@
 //! One request to the API server, and what its failure means.
 
-use std::fmt;
+use std::error::Error;
 use std::time::Duration;
+use std::{fmt, io};
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Bytes;
@@ -9,6 +10,7 @@ use hyper::header::RETRY_AFTER;
 use hyper::{HeaderMap, Request, StatusCode};
 use kube::Client;
 use kube::client::Body;
+use rustls::CertificateError;
 use serde::Deserialize;
 
 use super::access::{Access, Unusable};
@@ -134,12 +136,53 @@ fn unanswered(error: &kube::Error) -> Trouble {
                 .downcast_ref::<ClientError>()
                 .is_some_and(ClientError::is_connect) =>
         {
-            Trouble::unsent("the API server cannot be reached")
+            Trouble::unsent(match tls_error(&**error) {
+                Some(error) => untrusted(error),
+                None => "the API server cannot be reached",
+            })
         }
         _ => Trouble {
             what: "the connection to the API server was lost",
             ..Trouble::NO_ANSWER
         },
+    }
+}
+
+/// The error of TLS among the causes of another one, if there is one.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(tls) = error.downcast_ref() {
+            return Some(tls);
+        }
+        next = match error.downcast_ref::<io::Error>() {
+            // Its source is the source of the error that it holds.
+            Some(error) => error.get_ref().map(|held| held as _),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+/// A server that does not prove that it is the API server.
+fn untrusted(error: &rustls::Error) -> &'static str {
+    let rustls::Error::InvalidCertificate(error) = error else {
+        return "the TLS handshake with the API server failed";
+    };
+    match error {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "the certificate of the API server is not signed by an authority in ca.crt"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "the certificate of the API server has expired, or this machine's clock is wrong"
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "the certificate of the API server is not valid yet, or this machine's clock is wrong"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "the certificate of the API server is for another name"
+        }
+        _ => "the certificate of the API server is not accepted",
     }
 }
 
@@ -187,15 +230,15 @@ fn names_uid(body: &[u8]) -> bool {
     }
     #[derive(Deserialize)]
     struct Details {
-        #[serde(default)]
-        causes: Vec<Cause>,
+        causes: Option<Vec<Cause>>,
     }
     #[derive(Deserialize)]
     struct Cause {
         field: Option<String>,
     }
     let answer = serde_json::from_slice::<Answer>(body).ok();
-    let causes = answer.and_then(|answer| answer.details).map(|d| d.causes);
+    let details = answer.and_then(|answer| answer.details);
+    let causes = details.and_then(|details| details.causes);
     causes
         .unwrap_or_default()
         .iter()

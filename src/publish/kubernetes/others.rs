@@ -7,11 +7,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::REPAIR_INTERVAL;
-use super::api::{Api, Remedy, Trouble};
+use super::api::{Api, Trouble};
 use super::labels::random;
 use super::request::{PODS_MAX, Requests};
+use super::retry::pause;
 use super::trouble::Troubles;
-use super::upkeep::{LANDS_WITHIN, REQUEST_TIME_MAX, backoff};
+use super::upkeep::{LANDS_WITHIN, REQUEST_TIME_MAX};
 use crate::clock::{BootTimer, boot_now};
 use crate::election::{BootTime, Status, Token};
 use crate::publish::Surface;
@@ -61,13 +62,9 @@ impl Rounds {
     }
 
     fn failed(&mut self, trouble: &Trouble, now: BootTime, random: u8) {
-        self.failures += 1;
-        let wait = match trouble.remedy {
-            Remedy::Again => backoff(self.failures, random),
-            Remedy::After(asked) => asked.min(REPAIR_INTERVAL),
-            Remedy::Person | Remedy::NewPod => REPAIR_INTERVAL,
-        };
-        self.next = Some(now + wait);
+        self.failures = self.failures.saturating_add(1);
+        let wait = pause(trouble.remedy, self.failures, random);
+        self.next = Some(now + wait.unwrap_or(REPAIR_INTERVAL));
     }
 }
 
@@ -144,7 +141,7 @@ impl Others {
                 }
                 match self.send(self.requests.demotion(&other)).await {
                     Ok(_) => tracing::info!(
-                        pod = other.name,
+                        pod = other.name.as_str(),
                         label = self.requests.label_key(),
                         "took the label of the leader from another pod"
                     ),

@@ -10,12 +10,14 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::api::{Api, Remedy, Trouble};
+use super::api::{Api, Trouble};
 use super::event::Event;
+use super::labels::random;
 use super::queue::{EventQueue, Occurrence};
 use super::request::Requests;
+use super::retry::pause;
 use super::trouble::Troubles;
-use super::upkeep::{REQUEST_TIME_MAX, backoff};
+use super::upkeep::REQUEST_TIME_MAX;
 use crate::clock::boot_now;
 use crate::election::BootTime;
 use crate::publish::Surface;
@@ -128,10 +130,8 @@ impl EventReporter {
                 Err(trouble) => trouble,
             };
             self.troubles.goes_on(&trouble);
-            let wait = match trouble.remedy {
-                Remedy::Again => backoff(attempt, 0),
-                Remedy::After(asked) => asked.min(REQUEST_TIME_MAX),
-                Remedy::Person | Remedy::NewPod => return false,
+            let Some(wait) = pause(trouble.remedy, attempt, random()) else {
+                return false;
             };
             if attempt < ATTEMPTS_MAX {
                 tokio::time::sleep(wait).await;

@@ -24,22 +24,67 @@ const FIELD_MANAGER: &str = "leasehold";
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The pod that a candidate runs in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pod {
-    name: String,
-    namespace: String,
-    uid: String,
-}
+/// A name of the API, which has the form of a domain. It makes a part of a URL.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct Name(String);
 
 /// A text that the API would not have given as a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{what} {text:?} is none of Kubernetes: expected lower-case letters, digits, \"-\" and \".\""
+    "{text:?} is not a name of Kubernetes: expected lower-case letters, digits, \"-\" and \".\", with a \
+     letter or digit at both ends"
 )]
+pub(super) struct Illegal {
+    text: String,
+}
+
+impl TryFrom<String> for Name {
+    type Error = Illegal;
+
+    fn try_from(text: String) -> Result<Self, Illegal> {
+        let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let legal = (1..=NAME_LENGTH_MAX).contains(&text.len())
+            && text
+                .chars()
+                .all(|c| alphanumeric(c) || c == '-' || c == '.')
+            && text.starts_with(alphanumeric)
+            && text.ends_with(alphanumeric);
+        if legal {
+            Ok(Self(text))
+        } else {
+            let text = text.chars().take(NAME_LENGTH_MAX).collect();
+            Err(Illegal { text })
+        }
+    }
+}
+
+impl Name {
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The pod that a candidate runs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    name: Name,
+    namespace: Name,
+    uid: Name,
+}
+
+/// What the downward API gave for one field is no name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {illegal}")]
 pub struct NotAName {
     what: &'static str,
-    text: String,
+    illegal: Illegal,
 }
 
 impl Pod {
@@ -49,14 +94,7 @@ impl Pod {
     /// When one of them is none of the API's: it would make another URL.
     pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, NotAName> {
         let checked = |what, text: &str| {
-            let legal =
-                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-            if (1..=NAME_LENGTH_MAX).contains(&text.len()) && text.chars().all(legal) {
-                Ok(text.to_owned())
-            } else {
-                let text = text.chars().take(NAME_LENGTH_MAX).collect();
-                Err(NotAName { what, text })
-            }
+            Name::try_from(text.to_owned()).map_err(|illegal| NotAName { what, illegal })
         };
         Ok(Self {
             name: checked("the pod's name", name)?,
@@ -76,7 +114,7 @@ impl fmt::Display for Pod {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OtherPod {
-    pub(super) name: String,
+    pub(super) name: Name,
     uid: String,
     resource_version: String,
 }
@@ -119,7 +157,7 @@ impl Requests {
     /// Sets the label of this pod and of no other that has its name later.
     pub(super) fn label(&self, label: Label) -> Request<Vec<u8>> {
         let body = json!({ "metadata": {
-            "uid": self.pod.uid,
+            "uid": self.pod.uid.as_str(),
             "labels": { &self.label_key: label.as_str() },
         }});
         self.patch_status(&self.pod.name, &body)
@@ -149,19 +187,27 @@ impl Requests {
             .expect("names were checked")
     }
 
-    /// The pods of a list, without this one.
+    /// The pods of a list, without this one. `None` for what is no list, also
+    /// for one with a name that the API would not have given.
     pub(super) fn others(&self, list: &[u8]) -> Option<Vec<OtherPod>> {
         #[derive(Deserialize)]
         struct List {
-            items: Vec<Item>,
+            // The API server writes an empty list as null. The function makes
+            // the field one that has to be there all the same.
+            #[serde(deserialize_with = "Option::deserialize")]
+            items: Option<Vec<Item>>,
         }
         #[derive(Deserialize)]
         struct Item {
             metadata: OtherPod,
         }
         let list: List = serde_json::from_slice(list).ok()?;
-        let pods = list.items.into_iter().map(|item| item.metadata);
-        Some(pods.filter(|pod| pod.uid != self.pod.uid).collect())
+        let items = list.items.unwrap_or_default();
+        let pods = items.into_iter().map(|item| item.metadata);
+        Some(
+            pods.filter(|pod| pod.uid != self.pod.uid.as_str())
+                .collect(),
+        )
     }
 
     /// Creates an Event on this pod.
@@ -183,16 +229,22 @@ impl Requests {
             namespace,
             uid,
         } = &self.pod;
-        json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": uid })
+        json!({ "apiVersion": "v1", "kind": "Pod", "name": name.as_str(), "namespace": namespace.as_str(), "uid": uid.as_str() })
     }
 
     pub(super) fn event_metadata(&self, random: u64) -> Value {
         // With the point and 16 digits it stays within the length of a name.
-        let name: String = self.pod.name.chars().take(NAME_LENGTH_MAX - 17).collect();
+        let name: String = self
+            .pod
+            .name
+            .as_str()
+            .chars()
+            .take(NAME_LENGTH_MAX - 17)
+            .collect();
         // Each part between two points has to end in a letter or a digit, also
         // where it was cut.
         let name = name.trim_end_matches(['.', '-']);
-        json!({ "name": format!("{name}.{random:016x}"), "namespace": self.pod.namespace })
+        json!({ "name": format!("{name}.{random:016x}"), "namespace": self.pod.namespace.as_str() })
     }
 
     fn events(&self, rest: &str) -> String {
@@ -204,7 +256,7 @@ impl Requests {
 
     /// `pods/status` and not `pods`: who may patch that can set labels and
     /// cannot change images.
-    fn patch_status(&self, name: &str, body: &Value) -> Request<Vec<u8>> {
+    fn patch_status(&self, name: &Name, body: &Value) -> Request<Vec<u8>> {
         let uri = format!(
             "/api/v1/namespaces/{}/pods/{name}/status?fieldManager={FIELD_MANAGER}",
             self.pod.namespace

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::api::{Remedy, Trouble};
+use super::retry::pause;
 use crate::election::{BootTime, Status};
 
 /// After this long without an answer a write is given up.
@@ -24,16 +25,6 @@ pub(super) const LANDS_WITHIN: Duration = Duration::from_secs(70);
 
 /// From write to write while one that was given up could still land.
 pub(super) const SETTLING_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The first wait after a failure; doubled with each to [`BACKOFF_MAX`].
-const BACKOFF_MIN: Duration = Duration::from_millis(250);
-
-/// The longest wait while the API server cannot be reached: how late a label
-/// is put right after it is back. A refused connection each 5 s costs nothing.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
-
-/// The longest `Retry-After` that is obeyed: a label would be wrong for longer.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// What a label says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -215,24 +206,13 @@ impl Upkeep {
             Remedy::Again | Remedy::After(_) | Remedy::Person => Shown::Unknown,
         };
         self.failures = self.failures.saturating_add(1);
-        let wait = match trouble.remedy {
-            Remedy::Again => backoff(self.failures, random),
-            Remedy::After(asked) => asked.clamp(BACKOFF_MIN, RETRY_AFTER_MAX),
-            Remedy::Person | Remedy::NewPod => self.repair_interval,
-        };
+        let wait = pause(trouble.remedy, self.failures, random);
         self.retry = Some(Retry {
-            at: now + wait,
+            at: now + wait.unwrap_or(self.repair_interval),
             label,
             asked_for: matches!(trouble.remedy, Remedy::After(_)),
         });
     }
-}
-
-/// The wait after so many failures, shorter by up to a fifth.
-pub(super) fn backoff(failures: u32, random: u8) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    let wait = (BACKOFF_MIN * 2_u32.pow(doublings)).min(BACKOFF_MAX);
-    wait - wait * u32::from(random) / (5 * u32::from(u8::MAX))
 }
 
 #[cfg(test)]

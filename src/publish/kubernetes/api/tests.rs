@@ -106,6 +106,12 @@ async fn answers_are_told_apart() {
 }
 
 #[tokio::test]
+async fn causes_that_are_null_are_none() {
+    let body = r#"{"details": {"causes": null}}"#;
+    assert_eq!(trouble(422, &[], body).await.remedy, Remedy::Person);
+}
+
+#[tokio::test]
 async fn a_pause_is_asked_for_in_seconds() {
     let asked = trouble(429, &[("retry-after", "7")], "").await;
     assert_eq!(asked.remedy, Remedy::After(Duration::from_secs(7)));
@@ -165,9 +171,9 @@ async fn what_cannot_be_read_is_told_apart_and_read_again() {
     assert_eq!(what().await, "the API server cannot be reached");
 }
 
-/// A server with a certificate for 127.0.0.1: its port, and the head of the one
-/// request that it answers, empty if the client would not talk to it.
-fn tls_server(authority: &Certificates) -> (String, JoinHandle<String>) {
+/// A server at `address` with a certificate for 127.0.0.1: its port, and the head
+/// of the one request that it answers, empty if the client would not talk to it.
+fn tls_server(authority: &Certificates, address: &str) -> (String, JoinHandle<String>) {
     let file = authority.server();
     let chain = CertificateDer::pem_file_iter(&file).unwrap();
     let key = PrivateKeyDer::from_pem_file(&file).unwrap();
@@ -175,7 +181,7 @@ fn tls_server(authority: &Certificates) -> (String, JoinHandle<String>) {
         .with_no_client_auth()
         .with_single_cert(chain.map(Result::unwrap).collect(), key)
         .unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind((address, 0)).unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let asked = std::thread::spawn(move || {
         let (socket, _) = listener.accept().unwrap();
@@ -200,7 +206,7 @@ async fn the_token_is_told_only_to_a_server_of_the_authority_in_ca_crt() {
     std::fs::copy(ours.authority(), directory.path().join("ca.crt")).unwrap();
     std::fs::write(directory.path().join("token"), "secret\n").unwrap();
     for (authority, believed) in [(&another, false), (&ours, true)] {
-        let (port, asked) = tls_server(authority);
+        let (port, asked) = tls_server(authority, "127.0.0.1");
         let access = Access::find(Some("127.0.0.1"), Some(&port), directory.path()).unwrap();
         let answer = Api::new(access).send(request()).await;
         let asked = asked.join().unwrap();
@@ -212,10 +218,50 @@ async fn the_token_is_told_only_to_a_server_of_the_authority_in_ca_crt() {
                 "{asked}"
             );
         } else {
-            assert_eq!(answer.unwrap_err().what, "the API server cannot be reached");
+            let trouble = answer.unwrap_err();
+            assert_eq!(
+                trouble.what,
+                "the certificate of the API server is not signed by an authority in ca.crt"
+            );
+            assert!(!trouble.may_land);
             assert_eq!(asked, "");
         }
     }
+}
+
+#[tokio::test]
+async fn a_server_of_another_name_and_one_without_tls_are_told_apart() {
+    let authority = Certificates::new();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::copy(authority.authority(), directory.path().join("ca.crt")).unwrap();
+    std::fs::write(directory.path().join("token"), "secret\n").unwrap();
+    let what = async |host: &str, port: &str| {
+        let access = Access::find(Some(host), Some(port), directory.path()).unwrap();
+        Api::new(access).send(request()).await.unwrap_err().what
+    };
+
+    // 127.0.0.2 is this machine too, and not in the certificate.
+    let (port, asked) = tls_server(&authority, "127.0.0.2");
+    assert_eq!(
+        what("127.0.0.2", &port).await,
+        "the certificate of the API server is for another name"
+    );
+    assert_eq!(asked.join().unwrap(), "");
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let plain = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
+        let _ = socket.read_to_end(&mut Vec::new());
+    });
+    assert_eq!(
+        what("127.0.0.1", &port).await,
+        "the TLS handshake with the API server failed"
+    );
+    plain.join().unwrap();
 }
 
 #[tokio::test]

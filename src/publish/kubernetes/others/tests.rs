@@ -13,7 +13,9 @@ use tower::util::service_fn;
 
 use super::*;
 use crate::election::{Authority, Identity, LeaseName, Role, Session};
+use crate::publish::kubernetes::api::Remedy;
 use crate::publish::kubernetes::request::Pod;
+use crate::publish::kubernetes::retry::BACKOFF_MIN;
 use crate::publish::render::Identification;
 
 type Answers = dyn FnMut(&Method) -> (u16, serde_json::Value) + Send;
@@ -138,6 +140,41 @@ async fn labels_that_keep_changing_end_a_round() {
     assert_eq!(asked.lock().unwrap().len(), 2 * LISTS_MAX);
 }
 
+#[tokio::test]
+async fn a_list_without_pods_ends_a_round() {
+    let (_status, receiver) = watch::channel(leader());
+    let (others, asked) = others(receiver, Box::new(|_| (200, json!({ "items": null }))));
+    others.round(token()).await.unwrap();
+    assert_eq!(asked.lock().unwrap().clone(), ["GET shop"]);
+}
+
+#[tokio::test]
+async fn a_pod_whose_name_makes_no_url_is_a_failure_and_no_panic() {
+    for name in ["a b", "a\n", "é", "..", ""] {
+        let (_status, receiver) = watch::channel(leader());
+        let (others, asked) = others(receiver, Box::new(move |_| (200, pods(&[name]))));
+        others.round(token()).await.unwrap_err();
+        assert_eq!(asked.lock().unwrap().clone(), ["GET shop"], "{name:?}");
+    }
+}
+
+#[test]
+fn a_pause_that_is_shorter_than_the_backoff_does_not_replace_it() {
+    let mut rounds = Rounds::default();
+    let asked = Trouble {
+        remedy: Remedy::After(Duration::from_secs(1)),
+        ..Trouble::NO_ANSWER
+    };
+    let start = BootTime::from_nanos(0);
+    assert_eq!(rounds.due(Some(token()), start), Some(start));
+    let waits = [(); 6].map(|()| {
+        rounds.failed(&asked, start, 0);
+        let next = rounds.due(Some(token()), start).unwrap();
+        next.since(start).as_millis()
+    });
+    assert_eq!(waits, [1000, 1000, 1000, 2000, 4000, 5000]);
+}
+
 #[test]
 fn a_leadership_has_two_rounds_and_another_one_more() {
     let at = |seconds| BootTime::from_nanos(0) + Duration::from_secs(seconds);
@@ -145,10 +182,7 @@ fn a_leadership_has_two_rounds_and_another_one_more() {
     assert_eq!(rounds.due(None, at(1)), None);
     assert_eq!(rounds.due(Some(token()), at(2)), Some(at(2)));
     rounds.failed(&Trouble::NO_ANSWER, at(2), 0);
-    assert_eq!(
-        rounds.due(Some(token()), at(2)),
-        Some(at(2) + backoff(1, 0))
-    );
+    assert_eq!(rounds.due(Some(token()), at(2)), Some(at(2) + BACKOFF_MIN));
     rounds.succeeded(at(3));
     assert_eq!(rounds.due(Some(token()), at(3)), Some(at(3) + LANDS_WITHIN));
     assert_eq!(rounds.due(None, at(80)), None, "it does not lead");

@@ -48,7 +48,12 @@ fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
     let others = requests.others(list.to_string().as_bytes()).unwrap();
     let uids: Vec<_> = others.iter().map(|other| other.uid.as_str()).collect();
     assert_eq!(uids, ["0d5f-2", "9"]);
-    assert_eq!(requests.others(b""), None);
+    // So the API server answers where no pod has the label.
+    let nobody = requests.others(br#"{"metadata": {}, "items": null}"#);
+    assert_eq!(nobody, Some(Vec::new()));
+    for no_list in [&b""[..], b"{}", br#"{"items": 7}"#] {
+        assert_eq!(requests.others(no_list), None);
+    }
 
     let (line, _, body) = shape(&requests.demotion(&others[1]));
     assert!(line.starts_with("PATCH /api/v1/namespaces/shop/pods/orders-1/status?"));
@@ -63,10 +68,27 @@ fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
 
 #[test]
 fn a_name_that_would_make_another_url_is_refused() {
-    for wrong in ["", "a/b", "a?b", "A", "..%2f", &"x".repeat(254)] {
+    for wrong in [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "a?b",
+        "a b",
+        "A",
+        "é",
+        "..%2f",
+        "-a",
+        "a.",
+        &"x".repeat(254),
+    ] {
         assert!(Pod::new(wrong, "shop", "1").is_err(), "{wrong}");
         assert!(Pod::new("a", wrong, "1").is_err(), "{wrong}");
         assert!(Pod::new("a", "shop", wrong).is_err(), "{wrong}");
+        // Nor is it taken from a list.
+        let metadata = json!({ "name": wrong, "uid": "1", "resourceVersion": "7" });
+        let list = json!({ "items": [{ "metadata": metadata }] }).to_string();
+        assert_eq!(requests().others(list.as_bytes()), None, "{wrong}");
     }
 }
 

@@ -158,11 +158,6 @@ fn attempts_at_an_api_server_that_is_gone_are_at_growing_intervals_up_to_five_se
         now = next;
     }
     assert_eq!(waits, [250, 500, 1000, 2000, 4000, 5000, 5000, 5000]);
-    assert_eq!(
-        backoff(99, 255),
-        Duration::from_secs(4),
-        "a fifth shorter at most"
-    );
     upkeep.sent(Label::Leader, now);
     upkeep.acknowledged();
     upkeep.sent(Label::Leader, at(90.0));
@@ -203,6 +198,49 @@ fn a_pause_that_the_api_server_asks_for_holds_for_both_labels_and_not_for_ever()
             let next = next_write(&mut upkeep, wanted, at(0.0));
             assert_eq!(next, at(obeyed), "{seconds} {wanted:?}");
         }
+    }
+}
+
+#[test]
+fn an_api_server_that_asks_for_a_second_each_time_is_asked_less_and_less() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    let mut now = at(0.0);
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        upkeep.sent(Label::Leader, now);
+        upkeep.failed(&asked(1), now, 0);
+        let next = next_write(&mut upkeep, Label::Leader, now);
+        waits.push(next.since(now).as_millis());
+        now = next;
+    }
+    assert_eq!(waits, [1000, 1000, 1000, 2000, 4000, 5000, 5000, 5000]);
+}
+
+#[test]
+fn pods_that_are_asked_for_the_same_pause_come_back_one_after_the_other_and_none_early() {
+    let back = |random| {
+        let mut upkeep = Upkeep::new(MINUTE);
+        upkeep.sent(Label::Follower, at(0.0));
+        upkeep.failed(&asked(10), at(0.0), random);
+        next_write(&mut upkeep, Label::Follower, at(0.0))
+    };
+    assert_eq!(back(0), at(10.0));
+    assert_eq!(back(51), at(10.4));
+    assert_eq!(back(255), at(12.0));
+}
+
+#[test]
+fn behind_an_api_server_that_hangs_two_writes_are_ten_seconds_apart_at_most() {
+    let mut upkeep = Upkeep::new(MINUTE);
+    let mut sent = at(0.0);
+    for failure in 1..12 {
+        upkeep.sent(Label::Leader, sent);
+        let given_up = sent + REQUEST_TIME_MAX;
+        assert_eq!(upkeep.step(Label::Leader, given_up), Step::GiveUp);
+        upkeep.failed(&Trouble::NO_ANSWER, given_up, 0);
+        let next = next_write(&mut upkeep, Label::Leader, given_up);
+        assert!(next <= sent + Duration::from_secs(10), "{failure}");
+        sent = next;
     }
 }
 

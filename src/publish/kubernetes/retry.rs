@@ -1,0 +1,64 @@
+//! When a request that failed is sent again.
+
+use std::time::Duration;
+
+use super::api::Remedy;
+
+/// The first wait after a failure; doubled with each to [`BACKOFF_MAX`].
+pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
+
+/// The longest wait while the API server cannot be reached: how late a label
+/// is put right after it is back. A refused connection each 5 s costs nothing.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// The longest `Retry-After` that is obeyed: a label would be wrong for longer.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// The wait after so many failures in a row, if another attempt soon may help.
+///
+/// A `Retry-After` makes it longer and never shorter: an overloaded API server
+/// asks for one second, always. `random` spreads the attempts of many pods that
+/// lost the same API server.
+pub(super) fn pause(remedy: Remedy, failures: u32, random: u8) -> Option<Duration> {
+    match remedy {
+        Remedy::Again => Some(backoff(failures, random)),
+        Remedy::After(asked) => {
+            let wait = asked.min(RETRY_AFTER_MAX).max(backoff(failures, 0));
+            Some(wait + fifth(wait, random))
+        }
+        Remedy::Person | Remedy::NewPod => None,
+    }
+}
+
+/// The wait after so many failures, shorter by up to a fifth.
+fn backoff(failures: u32, random: u8) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    let wait = (BACKOFF_MIN * 2_u32.pow(doublings)).min(BACKOFF_MAX);
+    wait - fifth(wait, random)
+}
+
+/// A random part of a fifth of `wait`.
+fn fifth(wait: Duration, random: u8) -> Duration {
+    wait * u32::from(random) / (5 * u32::from(u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_at_most_a_fifth_off() {
+        let wait = |remedy, random| pause(remedy, 99, random);
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(wait(Remedy::Again, 0), seconds(5));
+        assert_eq!(wait(Remedy::Again, 255), seconds(4));
+        let asked = Remedy::After(Duration::from_secs(10));
+        assert_eq!(wait(asked, 0), seconds(10));
+        assert_eq!(wait(asked, 255), seconds(12));
+        let longest = Remedy::After(Duration::from_secs(u64::MAX));
+        assert_eq!(wait(longest, 255), seconds(72));
+        for remedy in [Remedy::Person, Remedy::NewPod] {
+            assert_eq!(wait(remedy, 0), None);
+        }
+    }
+}
