@@ -28,6 +28,7 @@ RUN mkdir -p src benches tests/model/src tests/testbed/src \
     && cargo clean --release --package leasehold
 
 FROM dependencies AS build
+COPY build.rs ./
 COPY config config
 COPY src src
 # Declared here and not above: another revision leaves the dependencies cached.

@@ -3,7 +3,7 @@
 CARGO ?= cargo
 TESTBED := tests/testbed
 # The tests that start no server.
-FAST_TESTS := configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships publication readme reading_status
+FAST_TESTS := configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships publication readme reading_status revision
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
@@ -20,7 +20,7 @@ stop: ## end what `make run KEEP=1` left up
 	@target/debug/demo stop
 
 build: ## the release binary: target/release/leasehold
-	LEASEHOLD_REVISION=$$(git rev-parse --short HEAD 2>/dev/null) $(CARGO) build --release --bin leasehold
+	$(CARGO) build --release --bin leasehold
 
 check: lint ## formatting, lints, docs and the tests that need no server (under 3 minutes)
 	$(CARGO) test --lib --bins $(addprefix --test ,$(FAST_TESTS))

@@ -146,9 +146,9 @@ const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
 LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
 
-/// With the revision where the build was told it.
+/// With the revision that the build script found.
 fn version() -> String {
-    let revision = option_env!("LEASEHOLD_REVISION").unwrap_or("unknown");
+    let revision = env!("LEASEHOLD_REVISION");
     format!("{} (revision {revision})", env!("CARGO_PKG_VERSION"))
 }
 

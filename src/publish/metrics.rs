@@ -291,10 +291,7 @@ impl Metrics {
             &["version", "revision"],
         )?;
         build
-            .with_label_values(&[
-                env!("CARGO_PKG_VERSION"),
-                option_env!("LEASEHOLD_REVISION").unwrap_or("unknown"),
-            ])
+            .with_label_values(&[env!("CARGO_PKG_VERSION"), env!("LEASEHOLD_REVISION")])
             .set(1.0);
         let collectors: [Box<dyn Collector>; 12] = [
             Box::new(self.transitions.clone()),

@@ -1,0 +1,58 @@
+//! Tells the program which revision it is made of. No build fails for want of
+//! one: it is then `unknown`.
+
+#![allow(clippy::print_stdout, reason = "cargo reads it")]
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=LEASEHOLD_REVISION");
+    let given = env::var("LEASEHOLD_REVISION").ok();
+    let revision = given.filter(|given| !given.is_empty()).or_else(checked_out);
+    let revision = revision.as_deref().unwrap_or("unknown");
+    println!("cargo:rustc-env=LEASEHOLD_REVISION={revision}");
+}
+
+/// The revision of these sources, for a release. While they are worked on each
+/// commit would compile everything anew.
+fn checked_out() -> Option<String> {
+    if env::var("PROFILE").as_deref() != Ok("release") {
+        return None;
+    }
+    let directory = env::var_os("CARGO_MANIFEST_DIR")?;
+    let directory = Path::new(&directory);
+    for path in ["src", "config", "Cargo.toml", "Cargo.lock"] {
+        println!("cargo:rerun-if-changed={path}");
+    }
+    for name in ["HEAD", "logs/HEAD"] {
+        let path = git(directory, &["rev-parse", "--git-path", name])?;
+        if directory.join(&path).exists() {
+            println!("cargo:rerun-if-changed={path}");
+        }
+    }
+    revision(directory)
+}
+
+/// The commit that is checked out, with `-dirty` where files differ from it.
+pub(crate) fn revision(directory: &Path) -> Option<String> {
+    // A copy of the sources in somebody else's repository is none of its commits.
+    if !git(directory, &["rev-parse", "--show-prefix"])?.is_empty() {
+        return None;
+    }
+    git(directory, &["ls-files", "--error-unmatch", "Cargo.toml"])?;
+    let describe = ["describe", "--always", "--dirty", "--exclude", "*"];
+    git(directory, &describe)
+}
+
+/// What git prints, where there is a git and it succeeds.
+fn git(directory: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(directory)
+        .output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
