@@ -24,10 +24,16 @@ mod event_policy;
 mod helm;
 #[path = "chart/injection.rs"]
 mod injection;
+#[path = "chart/mistakes.rs"]
+mod mistakes;
+#[path = "chart/names.rs"]
+mod names;
 #[path = "chart/policy.rs"]
 mod policy;
 #[path = "chart/published.rs"]
 mod published;
+#[path = "chart/release.rs"]
+mod release;
 #[path = "chart/renders.rs"]
 mod renders;
 #[path = "chart/supervisor.rs"]

@@ -2,8 +2,23 @@
 //! Method: the commands are taken out of the pages and run.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
+use leasehold_testbed::run;
+use serde_json::{Value, json};
+
+use crate::cluster::Installed;
 use crate::helm::{Objects, chart, render_chart, root, text, tool};
+
+/// The block of YAML in a page that begins with the name of a file.
+pub(crate) fn block(page: &str, file: &str) -> String {
+    let page = fs::read_to_string(root().join(page)).unwrap();
+    let start = format!("```yaml\n# {file}\n");
+    let (_, rest) = page
+        .split_once(&start)
+        .unwrap_or_else(|| panic!("no {file}"));
+    rest.split_once("```").unwrap().0.to_owned()
+}
 
 /// The commands that start with `helm`, each on one line.
 fn helm_commands(page: &str) -> Vec<String> {
@@ -21,7 +36,13 @@ fn helm_commands(page: &str) -> Vec<String> {
 
 #[test]
 fn the_documented_installations_can_be_copied() {
-    for (page, installations) in [("README.md", 1), ("docs/kubernetes.md", 2)] {
+    let place = tempfile::tempdir().unwrap();
+    symlink(root().join("charts"), place.path().join("charts")).unwrap();
+    for file in ["orders.yaml", "tenant.yaml"] {
+        let values = block("docs/kubernetes.md", file);
+        fs::write(place.path().join(file), values).unwrap();
+    }
+    for (page, installations) in [("README.md", 1), ("docs/kubernetes.md", 3)] {
         let commands = helm_commands(page);
         let installing: Vec<_> = commands
             .iter()
@@ -33,7 +54,7 @@ fn the_documented_installations_can_be_copied() {
             let output = tool("helm")
                 .args(["install", "--dry-run=client"])
                 .args(arguments.split_whitespace())
-                .current_dir(root())
+                .current_dir(place.path())
                 .output()
                 .unwrap();
             let said = text(&output);
@@ -50,14 +71,8 @@ fn a_chart_of_ones_own_gets_the_same_sidecar() {
     fs::create_dir_all(own.join("templates")).unwrap();
     let library = root().join("charts/leasehold-sidecar");
     std::os::unix::fs::symlink(library, around.path().join("leasehold-sidecar")).unwrap();
-    let page = fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();
     for file in ["Chart.yaml", "templates/deployment.yaml", "values.yaml"] {
-        let start = format!("```yaml\n# {file}\n");
-        let (_, rest) = page
-            .split_once(&start)
-            .unwrap_or_else(|| panic!("no {file}"));
-        let (block, _) = rest.split_once("```").unwrap();
-        fs::write(own.join(file), block).unwrap();
+        fs::write(own.join(file), block("docs/kubernetes.md", file)).unwrap();
     }
     let commands = helm_commands("docs/kubernetes.md");
     let commands = commands
@@ -81,7 +96,10 @@ fn a_chart_of_ones_own_gets_the_same_sidecar() {
     let own = Objects::parse(&render_chart(&own, &[]).unwrap());
     let ours = Objects::of(
         "minimal",
-        &["leasehold.mongodb.secretName=\"billing-mongodb\""],
+        &[
+            "leasehold.mongodb.secretName=\"billing-mongodb\"",
+            "leasehold.kubernetes.demoteOthers=false",
+        ],
     );
     assert_eq!(own.sidecar(), ours.sidecar());
     for kind in [
@@ -106,9 +124,7 @@ fn a_chart_of_ones_own_gets_the_same_sidecar() {
 
 #[test]
 fn the_documented_values_of_supervisor_mode_are_an_installation() {
-    let page = fs::read_to_string(root().join("docs/kubernetes.md")).unwrap();
-    let (_, rest) = page.split_once("```yaml\n# supervisor.yaml\n").unwrap();
-    let (values, _) = rest.split_once("```").unwrap();
+    let values = block("docs/kubernetes.md", "supervisor.yaml");
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     fs::write(file.path(), values).unwrap();
     let rendered = render_chart(&chart(), &["--values", file.path().to_str().unwrap()]);
@@ -117,4 +133,35 @@ fn the_documented_values_of_supervisor_mode_are_an_installation() {
     assert!(arguments.ends_with(&["--".into(), "/orders".into(), "--serve".into()]));
     // What the page says of the time that a pod has.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
+}
+
+/// The pods of README's Deployment by hand.
+fn by_hand() -> Value {
+    let page = fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, rest) = page.split_once("```yaml\n").unwrap();
+    let (deployment, _) = rest.split_once("```").unwrap();
+    let deployment: Value = serde_saphyr::from_str(deployment).unwrap();
+    deployment["spec"]["template"].clone()
+}
+
+#[test]
+fn the_pod_by_hand_is_admitted_under_the_restricted_level() {
+    run(async {
+        let installed = Installed::new("minimal", &[]).await;
+        let mut pod = by_hand();
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["name"] = json!("orders");
+        let kubernetes = &installed.kubernetes;
+        let pod = pod.to_string();
+        let admitted = kubernetes.dry_run(&installed.namespace, &pod);
+        admitted.await.unwrap_or_else(|refused| panic!("{refused}"));
+    });
+}
+
+/// With a token, which the pod has no use for, the daemon warns that it does
+/// not know which pod it is in.
+#[test]
+fn the_pod_by_hand_has_no_token() {
+    assert_eq!(by_hand()["spec"]["automountServiceAccountToken"], false);
 }

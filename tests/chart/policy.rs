@@ -37,7 +37,8 @@ fn labelled(key: &str, value: &str) -> Value {
 #[test]
 fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
     run(async {
-        let installed = Installed::new("minimal", &[]).await;
+        let alone = "leasehold.kubernetes.demoteOthers=false";
+        let installed = Installed::new("minimal", &[alone]).await;
         let own = installed.pod("own").await;
         let other = installed.pod("other").await;
         let pods = installed.pods(installed.client_of(&own).await);
@@ -135,7 +136,8 @@ fn the_pods_of_the_deployment_are_admitted_under_the_restricted_level() {
 #[test]
 fn a_token_that_is_bound_to_no_pod_changes_nothing() {
     run(async {
-        let installed = Installed::new("minimal", &[]).await;
+        let alone = "leasehold.kubernetes.demoteOthers=false";
+        let installed = Installed::new("minimal", &[alone]).await;
         let own = installed.pod("own").await;
         let accounts: Api<ServiceAccount> =
             Api::namespaced(installed.kubernetes.client(), &installed.namespace);
@@ -228,17 +230,20 @@ fn the_token_has_the_rights_of_the_role_and_no_others() {
         for (change, expected) in [
             (
                 "deployment.replicas=2",
-                &["create events", "patch events", "patch pods/status"][..],
-            ),
-            ("leasehold.kubernetes.events=false", &["patch pods/status"]),
-            (
-                "leasehold.kubernetes.demoteOthers=true",
                 &[
                     "create events",
                     "list pods",
                     "patch events",
                     "patch pods/status",
-                ],
+                ][..],
+            ),
+            (
+                "leasehold.kubernetes.events=false",
+                &["list pods", "patch pods/status"],
+            ),
+            (
+                "leasehold.kubernetes.demoteOthers=false",
+                &["create events", "patch events", "patch pods/status"],
             ),
         ] {
             let installed = Installed::new("minimal", &[change]).await;

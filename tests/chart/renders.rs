@@ -56,6 +56,10 @@ fn what_is_missing_is_named() {
         ),
         ("workload.image.tag=\"\"", "set workload.image.tag"),
         (
+            "leasehold.image.repository=\"\"",
+            "set leasehold.image.repository",
+        ),
+        (
             "leasehold.serviceAccount.create=false",
             "set leasehold.serviceAccount.name",
         ),
@@ -83,7 +87,7 @@ fn what_is_wrong_is_refused_by_the_schema_with_its_place() {
         ),
         (
             "leasehold.config.workload.health.failures=\"3\"",
-            "/config/workload/health/failures",
+            "/leasehold/config/workload/health/failures",
         ),
         (
             "leasehold.config.workload.health.ur=\"http://127.0.0.1/\"",
@@ -95,13 +99,16 @@ fn what_is_wrong_is_refused_by_the_schema_with_its_place() {
         ),
         (
             "leasehold.config.lease.lease_duration=\"24\"",
-            "/config/lease/lease_duration",
+            "/leasehold/config/lease/lease_duration",
         ),
         (
             "leasehold.kubernetes.tokenExpirationSeconds=10",
-            "/kubernetes/tokenExpirationSeconds",
+            "/leasehold/kubernetes/tokenExpirationSeconds",
         ),
-        ("leasehold.kubernetes.labels=true", "'labels' not allowed"),
+        (
+            "leasehold.kubernetes.labels=true",
+            "'/leasehold/kubernetes': additional properties 'labels' not allowed",
+        ),
     ] {
         let complaint = render("minimal", &[change]).unwrap_err();
         assert!(complaint.contains(place), "{change}: {complaint}");
@@ -168,7 +175,7 @@ fn a_release_name_that_is_no_name_of_a_service_is_refused() {
     };
     for name in ["orders.v2", "2orders"] {
         let complaint = named(name, "service.enabled=true").unwrap_err();
-        assert!(complaint.contains("begin with a letter"), "{complaint}");
+        assert!(complaint.contains("begins with a letter"), "{complaint}");
         named(name, "service.enabled=false").unwrap();
     }
 }
@@ -269,7 +276,7 @@ fn the_versions_are_those_of_the_daemon() {
         );
     }
     let image = Objects::of("minimal", &[]).sidecar()["image"].clone();
-    assert_eq!(image, format!("leasehold:{version}"));
+    assert_eq!(image, format!("registry.example/leasehold:{version}"));
 }
 
 #[test]

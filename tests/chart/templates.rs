@@ -181,7 +181,7 @@ fn the_sidecar_is_native_and_its_flags_follow_the_values() {
         "--mongodb-database=elections",
         "--workload-loss-grace=2s",
         "--kubernetes-label-prefix=lead.example.com",
-        "--kubernetes-demote-others=true",
+        "--kubernetes-demote-others=false",
     ] {
         assert!(has(&flags(&others), flag), "{flag}: {}", flags(&others));
     }
@@ -292,6 +292,51 @@ fn the_workload_is_what_the_values_say() {
 }
 
 #[test]
+fn whoever_routes_to_the_leader_takes_the_label_from_one_that_is_lost() {
+    let flag = |value| format!("--kubernetes-demote-others={value}");
+    let has =
+        |objects: &Objects, value| objects.daemon()["args"].to_string().contains(&flag(value));
+    let routing = Objects::of("minimal", &["service.enabled=true"]);
+    assert!(has(&routing, true), "{}", routing.daemon()["args"]);
+    let list = routing.one("Role")["rules"].to_string();
+    assert!(list.contains("\"list\""), "{list}");
+}
+
+#[test]
+fn everything_says_which_chart_and_version_made_it() {
+    let version = env!("CARGO_PKG_VERSION");
+    for object in Objects::of("everything", &[]).iter() {
+        let labels = &object["metadata"]["labels"];
+        assert_eq!(labels["helm.sh/chart"], format!("leasehold-{version}"));
+        assert_eq!(labels["app.kubernetes.io/version"], version);
+    }
+    // Not in the pods: a new version of the chart would make all of them anew.
+    let everything = Objects::of("everything", &[]);
+    let template = &everything.one("Deployment")["spec"]["template"];
+    assert!(template["metadata"]["labels"]["helm.sh/chart"].is_null());
+}
+
+#[test]
+fn a_liveness_probe_gives_a_leader_that_hangs_the_time_to_lose_its_authority() {
+    let objects = Objects::of("minimal", &[]);
+    let probe = &objects.sidecar()["livenessProbe"];
+    let number = |field: &str| probe[field].as_u64().unwrap();
+    // From the first probe without an answer to the end of the last one.
+    let patience = (number("failureThreshold") - 1) * number("periodSeconds");
+    // renew_deadline and loss_grace, by default, and as much again for a machine that is busy.
+    assert!(patience >= 2 * (18 + 3), "{probe}");
+}
+
+#[test]
+fn the_policy_of_events_asks_nothing_that_an_old_server_has_no_type_for() {
+    // The types of Kubernetes 1.30 know no namespace in the metadata of an Event.
+    for policy in Objects::of("everything", &[]).iter() {
+        let text = policy["spec"].to_string();
+        assert!(!text.contains("object.metadata.namespace"), "{text}");
+    }
+}
+
+#[test]
 fn selectors_find_the_pods() {
     let objects = Objects::of("everything", &[]);
     let deployment = objects.one("Deployment");
@@ -379,11 +424,12 @@ fn the_role_has_exactly_the_verbs_of_what_is_on() {
     let patch = r#"["pods/status"] ["patch"]"#.to_owned();
     let list = r#"["pods"] ["list"]"#.to_owned();
     let events = r#"["events"] ["create","patch"]"#.to_owned();
-    assert_eq!(rules(&[]), [patch.clone(), events.clone()]);
+    assert_eq!(rules(&[]), [patch.clone(), list.clone(), events.clone()]);
     let quiet = "leasehold.kubernetes.events=false";
-    assert_eq!(rules(&[quiet]), std::slice::from_ref(&patch));
-    let demoting = "leasehold.kubernetes.demoteOthers=true";
-    assert_eq!(rules(&[demoting]), [patch, list, events]);
+    assert_eq!(rules(&[quiet]), [patch.clone(), list]);
+    let alone = "leasehold.kubernetes.demoteOthers=false";
+    assert_eq!(rules(&[alone]), [patch.clone(), events]);
+    assert_eq!(rules(&[alone, quiet]), [patch]);
 }
 
 #[test]
@@ -404,16 +450,16 @@ fn the_network_policy_lets_through_what_leasehold_needs() {
     };
     assert_eq!(
         ports("minimal"),
-        (
-            vec![json!(9402)],
-            vec![json!(53), json!(27017), json!(6443)]
-        )
+        (vec![json!(9402)], vec![json!(53), json!(27017), json!(443)])
     );
     // No labels, no way to the API server.
     assert_eq!(
         ports("unlabelled"),
         (vec![json!(9402)], vec![json!(53), json!(27017)])
     );
+    let both = Objects::of("minimal", &["networkPolicy.enabled=true"]);
+    let server = &both.one("NetworkPolicy")["spec"]["egress"][2]["ports"];
+    assert_eq!(server[1]["port"], 6443, "{server}");
     let (ingress, egress) = ports("everything");
     assert_eq!(ingress, [json!(9500), json!(8081)]);
     assert_eq!(egress, [json!(53), json!(27018), json!(443), json!(443)]);
@@ -424,7 +470,7 @@ fn what_prometheus_and_grafana_read_follows_the_values() {
     let objects = Objects::of("everything", &[]);
     let monitor = objects.one("PodMonitor");
     let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
-    assert_eq!(endpoint["interval"], "30s");
+    assert_eq!(endpoint["interval"], "4s");
     assert_eq!(endpoint["port"], objects.sidecar()["ports"][0]["name"]);
     assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
     let rule = objects.one("PrometheusRule");

@@ -34,6 +34,10 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- if not (and (le (len $prefix) 253) (regexMatch (printf `^%s(\.%s)*$` $part $part) $prefix)) -}}
 {{- fail (printf "leasehold: leasehold.kubernetes.labelPrefix is %s, not a domain such as leasehold.dev: lower-case letters, digits, - and ." ($prefix | quote)) -}}
 {{- end -}}
+{{- if regexMatch `(^|\.)(kubernetes|k8s)\.io$` $prefix -}}
+{{- fail (printf "leasehold: leasehold.kubernetes.labelPrefix is %s: Kubernetes keeps kubernetes.io, k8s.io and what is below them to itself; set a domain of your own, or leasehold.dev" $prefix) -}}
+{{- end -}}
+{{- include "leasehold.checkResources" (dict "resources" .Values.leasehold.resources "key" "leasehold.resources") -}}
 {{- $t := include "leasehold.timings" . | fromJson -}}
 {{- $needed := addf (mulf 1.2 (addf $t.renew_interval $t.retry_interval)) (mulf 2 $t.operation_timeout) -}}
 {{- if lt $t.renew_deadline $needed -}}

@@ -22,7 +22,7 @@ spec:
   validations:
     - expression: >-
         object.?regarding.?apiVersion.orValue('') == 'v1' && object.?regarding.?kind.orValue('') == 'Pod' &&
-        object.?regarding.?namespace.orValue('') == object.metadata.namespace &&
+        object.?regarding.?namespace.orValue('') == request.namespace &&
         object.?regarding.?name.orValue('') in request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([]) &&
         object.?regarding.?uid.orValue('') in request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([]) &&
         !has(object.related)

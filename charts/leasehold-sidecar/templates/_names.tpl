@@ -3,7 +3,7 @@
 {{- if not (hasKey .Values "leasehold") -}}
 {{- fail "leasehold-sidecar: declare the dependency with `alias: leasehold`" -}}
 {{- end -}}
-{{- $lease := .Values.leasehold.leaseName | default (printf "%s.%s" .Release.Namespace .Release.Name) -}}
+{{- $lease := .Values.leasehold.leaseName | default (printf "%s.%s" .Release.Namespace (include "leasehold.fullname" .)) -}}
 {{- if not (and (le (len $lease) 63) (regexMatch "^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$" $lease)) -}}
 {{- fail (printf "leasehold: the lease name %s is not 1 to 63 letters, digits, -, _ or ., with a letter or digit at both ends: set leasehold.leaseName" $lease) -}}
 {{- end -}}
@@ -14,14 +14,28 @@
 {{- printf "%s/%s" .Values.leasehold.kubernetes.labelPrefix (include "leasehold.lease" .) -}}
 {{- end -}}
 
+{{/*
+The name of what a release makes of this chart: the release's. A chart that is part of another may be there more than once,
+so its own name (or its alias) is added. It is not cut: two names could become one, and with them two leases.
+*/}}
+{{- define "leasehold.fullname" -}}
+{{- $part := .Values.nameOverride | default (ternary "" .Chart.Name .Chart.IsRoot) -}}
+{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name $part) (or (empty $part) (eq $part .Release.Name)) -}}
+{{- $name = .Values.fullnameOverride | default $name -}}
+{{- if gt (len $name) 53 -}}
+{{- fail (printf "leasehold: the name %s is longer than 53 characters: set fullnameOverride, or a shorter nameOverride" $name) -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
 {{/* The name of what belongs to the sidecar in the namespace. */}}
 {{- define "leasehold.name" -}}
-{{- printf "%s-leasehold" (.Release.Name | trunc 53 | trimSuffix "-") -}}
+{{- printf "%s-leasehold" (include "leasehold.fullname" .) -}}
 {{- end -}}
 
 {{/* The name of what belongs to it in the cluster. */}}
 {{- define "leasehold.clusterName" -}}
-{{- printf "%s.%s.leasehold" .Release.Name .Release.Namespace -}}
+{{- printf "%s.%s.leasehold" (include "leasehold.fullname" .) .Release.Namespace -}}
 {{- end -}}
 
 {{- define "leasehold.serviceAccountName" -}}
@@ -33,12 +47,22 @@
 {{- end -}}
 
 {{- define "leasehold.labels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
+{{ include "leasehold.selector" . }}
+{{- with .Chart.AppVersion }}
+app.kubernetes.io/version: {{ . | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
+{{- end }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{/* The labels that tell the pods of one use of a chart from those of another. */}}
+{{- define "leasehold.selector" -}}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
+app.kubernetes.io/instance: {{ include "leasehold.fullname" . }}
+{{- end -}}
+
 {{- define "leasehold.image" -}}
+{{- $_ := required "leasehold: set leasehold.image.repository to where you have pushed the image of leasehold: no public registry has it (make image; docs/image.md)" .Values.leasehold.image.repository -}}
 {{- $tag := .Values.leasehold.image.tag | default "0.1.0" -}}
 {{- include "leasehold.imageName" (dict "image" .Values.leasehold.image "tag" $tag "key" "leasehold.image") -}}
 {{- end -}}
@@ -47,6 +71,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 The name of an image. A tag that YAML took for a number may be another one by now: 010 is 8, 1.10 is 1.1.
 */}}
 {{- define "leasehold.imageName" -}}
+{{- if regexMatch "[:@]" (splitList "/" .image.repository | last) -}}
+{{- fail (printf "leasehold: %s.repository is %s, with a tag or digest in it: set %s.tag or %s.digest instead" .key .image.repository .key .key) -}}
+{{- end -}}
 {{- if .image.digest -}}
 {{- printf "%s@%s" .image.repository .image.digest -}}
 {{- else if kindIs "string" .tag -}}

@@ -15,6 +15,11 @@ enableServiceLinks: false
 {{- include "leasehold.check" .root -}}
 {{- include "leasehold.checkSidecar" .root -}}
 {{- $values := .root.Values.leasehold -}}
+{{- $mounts := include "leasehold.mounts" (dict "root" .root "labelled" .labelled "directory" "/run/leasehold" "token" "/var/run/secrets/kubernetes.io/serviceaccount") -}}
+{{- $env := include "leasehold.sidecarEnv" .root -}}
+{{- include "leasehold.checkUnique" (dict "items" (fromYamlArray $mounts) "field" "mountPath" "keys" "leasehold.extraVolumeMounts") -}}
+{{- include "leasehold.checkUnique" (dict "items" (fromYamlArray $env) "field" "name" "keys" "leasehold.extraEnv") -}}
+{{- include "leasehold.checkUnique" (dict "items" (include "leasehold.podVolumes" (dict "root" .root "labelled" .labelled) | fromYamlArray) "field" "name" "keys" "leasehold.extraVolumes") -}}
 - name: leasehold
   image: {{ include "leasehold.image" .root | quote }}
   imagePullPolicy: {{ $values.image.pullPolicy }}
@@ -23,21 +28,7 @@ enableServiceLinks: false
     - run
     {{- include "leasehold.flags" (dict "root" .root "lease" .lease "labelled" .labelled "directory" "/run/leasehold" "endsFirst" true) | nindent 4 }}
   env:
-    - name: POD_NAME
-      valueFrom:
-        fieldRef:
-          fieldPath: metadata.name
-    - name: POD_NAMESPACE
-      valueFrom:
-        fieldRef:
-          fieldPath: metadata.namespace
-    - name: POD_UID
-      valueFrom:
-        fieldRef:
-          fieldPath: metadata.uid
-    {{- with $values.extraEnv }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $env | nindent 4 }}
   ports:
     {{- include "leasehold.port" .root | nindent 4 }}
   {{- include "leasehold.probes" .root | nindent 2 }}
@@ -46,7 +37,20 @@ enableServiceLinks: false
   securityContext:
     {{- toYaml $values.securityContext | nindent 4 }}
   volumeMounts:
-    {{- include "leasehold.mounts" (dict "root" .root "labelled" .labelled "directory" "/run/leasehold" "token" "/var/run/secrets/kubernetes.io/serviceaccount") | nindent 4 }}
+    {{- $mounts | nindent 4 }}
+{{- end -}}
+
+{{/* Items of its `env`. */}}
+{{- define "leasehold.sidecarEnv" -}}
+{{- range list "name" "namespace" "uid" }}
+- name: POD_{{ upper . }}
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.{{ . }}
+{{- end }}
+{{- with .Values.leasehold.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Items of the `args` of `leasehold run`, for a status directory, and a workload that ends first or not. */}}

@@ -1,8 +1,3 @@
-{{- define "app.selector" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
-{{- end -}}
-
 {{- define "app.image" -}}
 {{- $image := .Values.workload.image -}}
 {{- $_ := required "leasehold: set workload.image.repository to the image to run" $image.repository -}}

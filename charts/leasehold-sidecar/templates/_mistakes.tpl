@@ -1,0 +1,41 @@
+{{/*
+Mistakes that the API server would refuse after it has made a part of the release, and that a schema cannot see.
+*/}}
+
+{{/*
+Refuses a list in which two items have one name: `items` as they are rendered, the `field` that names them, and the values
+that they can come from, in `keys`.
+*/}}
+{{- define "leasehold.checkUnique" -}}
+{{- $seen := dict -}}
+{{- range .items -}}
+{{- $name := get . $.field | toString | trimSuffix "/" -}}
+{{- if and $name (hasKey $seen $name) -}}
+{{- fail (printf "leasehold: %s: the %s %s is there twice, or is one of leasehold's own: use another one" $.keys $.field $name) -}}
+{{- end -}}
+{{- $_ := set $seen $name true -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Refuses `resources`, the value of `key`, with a request above its limit. */}}
+{{- define "leasehold.checkResources" -}}
+{{- $limits := .resources.limits | default dict -}}
+{{- $key := .key -}}
+{{- range $name, $request := .resources.requests -}}
+{{- if hasKey $limits $name -}}
+{{- $limit := get $limits $name -}}
+{{- if gt (include "leasehold.quantity" $request | float64) (include "leasehold.quantity" $limit | float64) -}}
+{{- fail (printf "leasehold: %s.requests.%s is %v, more than %s.limits.%s, which is %v: lower the request or raise the limit" $key $name $request $key $name $limit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A quantity of Kubernetes as a number: 250m, 1.5, 64Mi, 1e3. */}}
+{{- define "leasehold.quantity" -}}
+{{- $units := dict "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+  "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 -}}
+{{- $text := toString . -}}
+{{- $unit := regexFind "[A-Za-z]+$" $text -}}
+{{- mulf (trimSuffix $unit $text | float64) (get $units $unit | default 1.0) -}}
+{{- end -}}

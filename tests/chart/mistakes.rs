@@ -1,0 +1,269 @@
+//! Goal: a mistake in the values is refused before anything is made, by a
+//! message that names the key, the value and what to set instead.
+//! Method: each mistake is rendered; the schema of the application chart is
+//! compared with the library's, which it repeats.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::helm::{Objects, render, root};
+
+/// An installation, a mistake in it, and the words of the answer.
+type Mistake = (&'static str, &'static str, &'static [&'static str]);
+
+fn refused(mistakes: &[Mistake]) {
+    for (installation, change, words) in mistakes {
+        let complaint = match render(installation, &[change]) {
+            Ok(_) => panic!("{installation} with {change} is accepted"),
+            Err(complaint) => complaint,
+        };
+        for word in *words {
+            assert!(complaint.contains(word), "{change}: {word}: {complaint}");
+        }
+    }
+}
+
+#[test]
+fn a_tag_belongs_beside_the_repository() {
+    refused(&[
+        (
+            "minimal",
+            r#"workload.image.repository="registry.example/orders:1.0""#,
+            &[
+                "workload.image.repository is registry.example/orders:1.0",
+                "set workload.image.tag or workload.image.digest",
+            ],
+        ),
+        (
+            "minimal",
+            r#"leasehold.image.repository="registry.example:5000/leasehold@sha256:aa""#,
+            &[
+                "leasehold.image.repository is",
+                "set leasehold.image.tag or leasehold.image.digest",
+            ],
+        ),
+    ]);
+    let with_port = r#"workload.image.repository="registry.example:5000/orders""#;
+    let objects = Objects::of("minimal", &[with_port]);
+    assert_eq!(
+        objects.workload()["image"],
+        "registry.example:5000/orders:1"
+    );
+}
+
+#[test]
+fn what_is_leaseholds_in_the_pod_is_not_the_workloads() {
+    refused(&[
+        (
+            "minimal",
+            r#"workload.ports=[{"containerPort":9402}]"#,
+            &[
+                "workload.ports has containerPort 9402",
+                "set leasehold.http.port",
+            ],
+        ),
+        (
+            "minimal",
+            r#"workload.ports=[{"name":"leasehold","containerPort":8080}]"#,
+            &["workload.ports: the name leasehold", "use another one"],
+        ),
+        (
+            "minimal",
+            r#"workload.ports=[{"name":"a","containerPort":1},{"name":"a","containerPort":2}]"#,
+            &["workload.ports: the name a is there twice"],
+        ),
+        (
+            "minimal",
+            r#"workload.volumes=[{"name":"leasehold-status","emptyDir":{}}]"#,
+            &["workload.volumes", "the name leasehold-status"],
+        ),
+        (
+            "supervisor",
+            r#"workload.volumes=[{"name":"leasehold-program","emptyDir":{}}]"#,
+            &["workload.volumes", "the name leasehold-program"],
+        ),
+        (
+            "minimal",
+            r#"leasehold.extraVolumes=[{"name":"leasehold-token","emptyDir":{}}]"#,
+            &["leasehold.extraVolumes", "the name leasehold-token"],
+        ),
+        (
+            "injector",
+            r#"leasehold.extraVolumes=[{"name":"leasehold-status","emptyDir":{}}]"#,
+            &["leasehold.extraVolumes", "the name leasehold-status"],
+        ),
+        (
+            "minimal",
+            r#"workload.volumeMounts=[{"name":"a","mountPath":"/run/leasehold/"}]"#,
+            &["workload.volumeMounts", "the mountPath /run/leasehold"],
+        ),
+        (
+            "supervisor",
+            r#"workload.volumeMounts=[{"name":"a","mountPath":"/opt/leasehold"}]"#,
+            &["workload.volumeMounts", "the mountPath /opt/leasehold"],
+        ),
+        (
+            "minimal",
+            r#"leasehold.extraVolumeMounts=[{"name":"a","mountPath":"/etc/leasehold/mongodb"}]"#,
+            &[
+                "leasehold.extraVolumeMounts",
+                "the mountPath /etc/leasehold/mongodb",
+            ],
+        ),
+        (
+            "minimal",
+            r#"workload.env=[{"name":"LEASEHOLD_STATUS_FILE","value":"x"}]"#,
+            &["workload.env", "the name LEASEHOLD_STATUS_FILE"],
+        ),
+        (
+            "minimal",
+            r#"leasehold.extraEnv=[{"name":"POD_UID","value":"x"}]"#,
+            &["leasehold.extraEnv", "the name POD_UID"],
+        ),
+    ]);
+    // Two protocols of one port are two ports.
+    let both = r#"workload.ports=[{"containerPort":53,"protocol":"UDP"},{"containerPort":53,"protocol":"TCP"}]"#;
+    render("minimal", &[both]).unwrap();
+}
+
+#[test]
+fn a_pod_is_not_born_with_a_label_of_leaseholds() {
+    refused(&[
+        (
+            "minimal",
+            r#"deployment.podLabels={"leasehold.dev/shop.orders":"leader"}"#,
+            &[
+                "deployment.podLabels has leasehold.dev/shop.orders",
+                "leave it out",
+            ],
+        ),
+        (
+            "minimal",
+            r#"deployment.podLabels={"app.kubernetes.io/instance":"else"}"#,
+            &[
+                "deployment.podLabels has app.kubernetes.io/instance",
+                "set nameOverride or fullnameOverride",
+            ],
+        ),
+    ]);
+    for prefix in ["kubernetes.io", "node.k8s.io"] {
+        let change = format!("leasehold.kubernetes.labelPrefix=\"{prefix}\"");
+        let complaint = render("minimal", &[&change]).unwrap_err();
+        let named = format!("leasehold.kubernetes.labelPrefix is {prefix}: ");
+        assert!(complaint.contains(&named), "{complaint}");
+        assert!(
+            complaint.contains("set a domain of your own"),
+            "{complaint}"
+        );
+    }
+    render(
+        "minimal",
+        &[r#"leasehold.kubernetes.labelPrefix="notk8s.io""#],
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_budget_lets_drains_end() {
+    for blocking in ["0", "\"0%\"", "\"0\"", "-1"] {
+        let change = format!("podDisruptionBudget.maxUnavailable={blocking}");
+        let complaint = render("minimal", &[&change]).unwrap_err();
+        let named = format!(
+            "podDisruptionBudget.maxUnavailable is {}: ",
+            blocking.trim_matches('"')
+        );
+        assert!(complaint.contains(&named), "{complaint}");
+        assert!(complaint.contains("set it to 1 or more"), "{complaint}");
+    }
+    for letting in ["1", "\"30%\"", "\"100%\""] {
+        let change = format!("podDisruptionBudget.maxUnavailable={letting}");
+        render("minimal", &[&change]).unwrap();
+    }
+}
+
+#[test]
+fn a_release_does_something_and_ignores_nothing() {
+    refused(&[
+        (
+            "minimal",
+            "deployment.enabled=false",
+            &["deployment.enabled is false", "set inject.enabled"],
+        ),
+        (
+            "minimal",
+            r#"global={"imageRegistry":"registry.example"}"#,
+            &["leave out global", "imageRegistry would be ignored"],
+        ),
+    ]);
+}
+
+#[test]
+fn alerts_and_scrapes_fit_together() {
+    refused(&[
+        (
+            "everything",
+            r#"podMonitor.interval="1m""#,
+            &["podMonitor.interval is 1m", "set it to 4s"],
+        ),
+        (
+            "everything",
+            r#"leasehold.rules.moreThanOneLeaderFor="8s""#,
+            &[
+                "leasehold.rules.moreThanOneLeaderFor is 8s",
+                "more than twice",
+            ],
+        ),
+    ]);
+    // Who writes alerts of his own scrapes as he likes.
+    let own = ["podMonitor.enabled=true", r#"podMonitor.interval="1m""#];
+    render("minimal", &own).unwrap();
+}
+
+#[test]
+fn a_request_is_within_its_limit() {
+    refused(&[
+        (
+            "minimal",
+            r#"leasehold.resources.requests.memory="64Mi""#,
+            &[
+                "leasehold.resources.requests.memory is 64Mi",
+                "leasehold.resources.limits.memory, which is 32Mi",
+                "raise the limit",
+            ],
+        ),
+        (
+            "minimal",
+            r#"workload.resources={"requests":{"cpu":2},"limits":{"cpu":"1500m"}}"#,
+            &["workload.resources.requests.cpu is 2", "which is 1500m"],
+        ),
+    ]);
+    for fitting in [
+        r#"{"requests":{"cpu":"1","memory":"1e6"},"limits":{"cpu":"1500m","memory":"1M"}}"#,
+        r#"{"requests":{"cpu":0.5,"memory":"1023Ki"},"limits":{"cpu":"500m","memory":"1Mi"}}"#,
+        r#"{"requests":{"cpu":4}}"#,
+        r#"{"limits":{"cpu":4}}"#,
+    ] {
+        let change = format!("workload.resources={fitting}");
+        render("minimal", &[&change]).unwrap_or_else(|complaint| panic!("{change}: {complaint}"));
+    }
+}
+
+fn schema(chart: &str) -> Value {
+    let path = root().join("charts").join(chart).join("values.schema.json");
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The library's schema judges the same values once more, under a path that
+/// begins below them: the application's says where they are.
+#[test]
+fn the_schema_repeats_that_of_the_library_so_that_its_answers_have_the_whole_path() {
+    let (application, library) = (schema("leasehold"), schema("leasehold-sidecar"));
+    let repeated = &application["properties"]["leasehold"];
+    for part in ["type", "additionalProperties", "properties"] {
+        assert_eq!(repeated[part], library[part], "{part}");
+    }
+    for (name, definition) in library["definitions"].as_object().unwrap() {
+        assert_eq!(application["definitions"][name], *definition, "{name}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Goal: two uses of a chart in one release have nothing in common.
+//! Method: a chart that depends on it twice, rendered.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::Value;
+
+use crate::helm::{Objects, chart, render, render_chart};
+
+/// A chart with the chart twice, as `orders` and as `billing`, and these values.
+fn umbrella(values: &str) -> Result<Objects, String> {
+    let around = tempfile::tempdir().unwrap();
+    let path = around.path();
+    fs::create_dir(path.join("charts")).unwrap();
+    symlink(chart(), path.join("charts/leasehold")).unwrap();
+    let dependency = |alias: &str| {
+        let version = env!("CARGO_PKG_VERSION");
+        format!("- {{name: leasehold, alias: {alias}, version: {version}, repository: file://x}}\n")
+    };
+    let text = format!(
+        "apiVersion: v2\nname: shop\nversion: 1.0.0\ndependencies:\n{}{}",
+        dependency("orders"),
+        dependency("billing"),
+    );
+    fs::write(path.join("Chart.yaml"), text).unwrap();
+    let minimal = fs::read_to_string(crate::helm::values("minimal")).unwrap();
+    let minimal = minimal.replace('\n', "\n  ");
+    let text = format!("global: {{a: b}}\norders:\n  {minimal}\nbilling:\n  {minimal}\n");
+    fs::write(path.join("values.yaml"), text).unwrap();
+    let file = path.join("more.yaml");
+    fs::write(&file, values).unwrap();
+    let rendered = render_chart(path, &["--values", file.to_str().unwrap()]);
+    rendered.map(|yaml| Objects::parse(&yaml))
+}
+
+fn names(objects: &Objects) -> Vec<String> {
+    let name = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["name"]);
+    objects.iter().map(name).collect()
+}
+
+fn of_kind<'a>(objects: &'a Objects, kind: &str) -> Vec<&'a Value> {
+    objects
+        .iter()
+        .filter(|object| object["kind"] == kind)
+        .collect()
+}
+
+const TWICE: &str = "orders: {service: {enabled: true}}\nbilling: {service: {enabled: true}}";
+
+#[test]
+fn the_chart_twice_in_one_release_makes_two_of_everything() {
+    let objects = umbrella(TWICE).unwrap();
+    let all = names(&objects);
+    let different: BTreeSet<_> = all.iter().collect();
+    assert_eq!(different.len(), all.len(), "{all:#?}");
+    let deployments = of_kind(&objects, "Deployment");
+    assert_eq!(deployments.len(), 2);
+    let mut leases = BTreeSet::new();
+    for deployment in deployments {
+        let pod = &deployment["spec"]["template"];
+        let args = pod["spec"]["initContainers"][0]["args"].to_string();
+        let (_, rest) = args.split_once("--lease-name=").unwrap();
+        leases.insert(rest.split('"').next().unwrap().to_owned());
+    }
+    let expected = ["shop.orders", "shop.orders-billing"].map(str::to_owned);
+    assert_eq!(
+        leases,
+        BTreeSet::from(expected),
+        "the release is called orders"
+    );
+}
+
+#[test]
+fn what_selects_pods_selects_those_of_one_use() {
+    let objects = umbrella(TWICE).unwrap();
+    let mut selectors = Vec::new();
+    for (kind, at) in [
+        ("Deployment", "/spec/selector/matchLabels"),
+        ("PodDisruptionBudget", "/spec/selector/matchLabels"),
+        ("Service", "/spec/selector"),
+    ] {
+        selectors.extend(
+            of_kind(&objects, kind)
+                .iter()
+                .map(|o| o.pointer(at).unwrap()),
+        );
+    }
+    assert_eq!(selectors.len(), 6);
+    for selector in selectors {
+        let selected = |deployment: &&Value| {
+            let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+            let mut wanted = selector.as_object().unwrap().iter();
+            wanted.all(|(key, value)| key.starts_with("leasehold.dev/") || labels[key] == *value)
+        };
+        let found = of_kind(&objects, "Deployment").into_iter().filter(selected);
+        assert_eq!(found.count(), 1, "{selector}");
+    }
+}
+
+#[test]
+fn names_can_be_said_and_the_lease_follows_them() {
+    for (change, name) in [
+        ("deployment.replicas=2", "orders"),
+        ("nameOverride=\"web\"", "orders-web"),
+        ("nameOverride=\"orders\"", "orders"),
+        ("fullnameOverride=\"web\"", "web"),
+    ] {
+        let objects = Objects::of("minimal", &[change, "service.enabled=true"]);
+        for kind in ["Deployment", "Service", "PodDisruptionBudget"] {
+            assert_eq!(objects.one(kind)["metadata"]["name"], name, "{change}");
+        }
+        for kind in ["ServiceAccount", "Role", "RoleBinding"] {
+            let full = format!("{name}-leasehold");
+            assert_eq!(objects.one(kind)["metadata"]["name"], full, "{change}");
+        }
+        let policy = &objects.one("ValidatingAdmissionPolicy")["metadata"]["name"];
+        assert_eq!(policy, &format!("{name}.shop.leasehold"), "{change}");
+        let args = objects.sidecar()["args"].to_string();
+        let lease = format!("\"--lease-name=shop.{name}\"");
+        assert!(args.contains(&lease), "{change}: {args}");
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_is_refused_and_not_cut() {
+    let long = "x".repeat(50);
+    let complaint = render("minimal", &[&format!("nameOverride=\"{long}\"")]).unwrap_err();
+    assert!(
+        complaint.contains("longer than 53 characters"),
+        "{complaint}"
+    );
+    assert!(complaint.contains("set fullnameOverride"), "{complaint}");
+    let complaint = render("minimal", &["fullnameOverride=\"A\""]).unwrap_err();
+    assert!(complaint.contains("'/fullnameOverride'"), "{complaint}");
+}

@@ -1,0 +1,178 @@
+//! Goal: helm itself installs and updates as the documentation says, with the
+//! rights of who runs it. Method: helm on the real API server, as the
+//! administrator of the cluster and as that of one namespace.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PostParams};
+use leasehold_testbed::{Kubernetes, run};
+use serde_json::json;
+
+use crate::cluster::{eventually, patch_status};
+use crate::documented::block;
+use crate::helm::{chart, text, tool, values};
+
+/// A namespace, and helm in it.
+struct Place {
+    kubernetes: Arc<Kubernetes>,
+    namespace: String,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let kubernetes = Kubernetes::shared().await;
+        let namespace = kubernetes.namespace().await;
+        Self {
+            kubernetes,
+            namespace,
+        }
+    }
+
+    /// What helm prints, or why it fails.
+    fn helm(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = tool("helm")
+            .args(arguments)
+            .args(["--namespace", &self.namespace, "--kubeconfig"])
+            .arg(self.kubernetes.directory().join("kubeconfig"))
+            .output()
+            .unwrap();
+        if output.status.success() {
+            Ok(String::from_utf8(output.stdout).unwrap())
+        } else {
+            Err(text(&output))
+        }
+    }
+
+    /// `helm install` or `upgrade` of the chart with the least that it needs.
+    fn chart(&self, verb: &str, release: &str, more: &[&str]) -> Result<String, String> {
+        let (chart, file) = (chart(), values("minimal"));
+        let arguments = [verb, release, path(&chart), "--values", path(&file)];
+        self.helm(&[&arguments[..], more].concat())
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+const UPGRADE: [&str; 2] = ["upgrade", "orders"];
+
+#[test]
+fn an_update_to_another_lease_is_refused_while_old_replicas_would_go_on() {
+    run(async {
+        let place = Place::new().await;
+        let [upgrade, release] = UPGRADE;
+        place.chart("install", release, &[]).unwrap();
+        let to = ["--set", "leasehold.leaseName=else"];
+        for change in [
+            "leasehold.leaseName=else",
+            "leasehold.kubernetes.labelPrefix=lead.example.com",
+            "leasehold.config.mongodb.collection=others",
+        ] {
+            let refused = place
+                .chart(upgrade, release, &["--set", change])
+                .unwrap_err();
+            for word in [
+                &format!(
+                    "the replicas contend for leasehold.dev/{}.orders",
+                    place.namespace
+                ),
+                "set deployment.strategy.type to Recreate",
+            ] {
+                assert!(refused.contains(word), "{change}: {refused}");
+            }
+        }
+        let recreating = ["--set", "deployment.strategy.type=Recreate"];
+        let once = [&to[..], &recreating[..]].concat();
+        place.chart(upgrade, release, &once).unwrap();
+        // From then on as ever.
+        place.chart(upgrade, release, &to).unwrap();
+        let deployments: Api<Deployment> =
+            Api::namespaced(place.kubernetes.client(), &place.namespace);
+        let there = deployments.get("orders").await.unwrap();
+        let strategy = there.spec.unwrap().strategy.unwrap();
+        assert_eq!(strategy.type_.as_deref(), Some("RollingUpdate"));
+    });
+}
+
+/// The rights of the ClusterRole `admin` for a user in a namespace. Its parts
+/// are bound, since the controller that puts them together does not run here.
+fn administrator_of(namespace: &str, user: &str) -> String {
+    let binding = |part: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": part, "namespace": namespace},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": format!("system:aggregate-to-{part}"),
+            },
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        })
+        .to_string()
+    };
+    ["admin", "edit", "view"].map(binding).join("\n---\n")
+}
+
+#[test]
+fn the_administrator_of_a_namespace_installs_as_documented() {
+    run(async {
+        let place = Place::new().await;
+        let tenant = ["--kube-as-user", "tenant"];
+        let bindings = administrator_of(&place.namespace, "tenant");
+        place.kubernetes.apply(&place.namespace, &bindings).await;
+
+        let refused = place.chart("install", "first", &tenant).unwrap_err();
+        assert!(refused.contains("validatingadmissionpolicies"), "{refused}");
+        let no_policy = [
+            "--set",
+            "leasehold.policy.create=false,leasehold.policy.existing=true",
+        ];
+        let refused = place.chart("install", "second", &[&tenant[..], &no_policy].concat());
+        let refused = refused.unwrap_err();
+        assert!(refused.contains("second-leasehold"), "{refused}");
+        assert!(refused.contains("pods/status"), "{refused}");
+
+        // What the cluster's administrator makes.
+        let only = ["--show-only", "templates/rights.yaml"];
+        let rights = place.chart("template", "orders", &only).unwrap();
+        place.kubernetes.apply(&place.namespace, &rights).await;
+
+        let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+        std::fs::write(file.path(), block("docs/kubernetes.md", "tenant.yaml")).unwrap();
+        let documented = ["--values", path(file.path())];
+        let installed = place.chart("install", "orders", &[&tenant[..], &documented].concat());
+        installed.unwrap();
+
+        let deployments: Api<Deployment> =
+            Api::namespaced(place.kubernetes.client(), &place.namespace);
+        let deployment = deployments.get("orders").await.unwrap();
+        let mut pod = json!(deployment.spec.unwrap().template);
+        pod["metadata"]["name"] = json!("own");
+        pod["spec"]["nodeName"] = json!("node-1");
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let pods: Api<Pod> = Api::namespaced(place.kubernetes.client(), &place.namespace);
+        let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+        let credentials = place.kubernetes.credentials(&pod).await;
+        let client = place.kubernetes.client_as(&credentials);
+        let pods: Api<Pod> = Api::namespaced(client, &place.namespace);
+        let annotated = json!({"metadata": {"annotations": {"trial": "yes"}}});
+        eventually("the policy is in force", async || {
+            let tried = patch_status(&pods, "own", annotated.clone(), true).await;
+            tried
+                .err()
+                .filter(|error| error.contains("ValidatingAdmissionPolicy"))
+        })
+        .await;
+        let label = format!("leasehold.dev/{}.orders", place.namespace);
+        let leader = json!({"metadata": {"labels": {label: "leader"}}});
+        patch_status(&pods, "own", leader, false).await.unwrap();
+        place
+            .helm(&["uninstall", "orders", "--kube-as-user", "tenant"])
+            .unwrap();
+    });
+}
