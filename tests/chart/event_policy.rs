@@ -3,6 +3,7 @@
 //! Method: the chart is installed on a real API server, and each request is
 //! tried with a pod's bound token.
 
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -188,6 +189,37 @@ fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
         }
         let deleted = events.delete("ours", &Default::default()).await;
         assert!(deleted.unwrap_err().to_string().contains("forbidden"));
+    });
+}
+
+/// A controller compares the expressions with the types of what they are for. A
+/// warning is nothing that a user of the chart could do something about.
+#[test]
+fn the_expressions_of_the_policies_have_the_types_of_what_they_judge() {
+    run(async {
+        let installed = [
+            Installed::new("minimal", &[]).await,
+            Installed::new("injector", &[]).await,
+        ];
+        let policies: Api<ValidatingAdmissionPolicy> = Api::all(installed[0].kubernetes.client());
+        let objects = installed
+            .iter()
+            .flat_map(|installed| installed.objects.iter());
+        let names: Vec<_> = objects
+            .filter(|object| object["kind"] == "ValidatingAdmissionPolicy")
+            .map(|policy| policy["metadata"]["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names.len(), 3);
+        for name in names {
+            let checked = eventually("the types were checked", async || {
+                let status = policies.get(name).await.unwrap().status?;
+                status.observed_generation?;
+                Some(status.type_checking)
+            })
+            .await;
+            let warnings = checked.and_then(|checked| checked.expression_warnings);
+            assert_eq!(warnings.unwrap_or_default(), [], "{name}");
+        }
     });
 }
 

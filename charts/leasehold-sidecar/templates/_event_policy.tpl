@@ -1,6 +1,9 @@
 {{/*
 `create` and `patch` on Events could report on any object of the namespace in anybody's name, and put labels and
 finalizers on the Events of others. The policy leaves of it Events on the pod that the token is bound to.
+
+`namespace` is a reserved word of CEL: the type checker of older servers knows no field of an object by that name, so it is
+taken from a value without a type, and from the request.
 */}}
 {{- define "leasehold.eventPolicy" -}}
 apiVersion: admissionregistration.k8s.io/v1
@@ -22,7 +25,7 @@ spec:
   validations:
     - expression: >-
         object.?regarding.?apiVersion.orValue('') == 'v1' && object.?regarding.?kind.orValue('') == 'Pod' &&
-        object.?regarding.?namespace.orValue('') == request.namespace &&
+        dyn(object).?regarding.?namespace.orValue('') == request.namespace &&
         object.?regarding.?name.orValue('') in request.userInfo.?extra[?'authentication.kubernetes.io/pod-name'].orValue([]) &&
         object.?regarding.?uid.orValue('') in request.userInfo.?extra[?'authentication.kubernetes.io/pod-uid'].orValue([]) &&
         !has(object.related)

@@ -21,7 +21,7 @@ const LOG_END_BYTES: usize = 4_000;
 const TOKEN: &str = "testbed-administrator";
 const ISSUER: &str = "https://kubernetes.default.svc";
 /// What the tests' objects need; each controller costs the start some time.
-const CONTROLLERS: [&str; 8] = [
+const CONTROLLERS: [&str; 9] = [
     "deployment-controller",
     "endpoints-controller",
     "endpointslice-controller",
@@ -30,6 +30,7 @@ const CONTROLLERS: [&str; 8] = [
     "pod-garbage-collector-controller",
     "replicaset-controller",
     "serviceaccount-controller",
+    "validatingadmissionpolicy-status-controller",
 ];
 
 /// Running etcd, kube-apiserver and kube-controller-manager.
