@@ -23,6 +23,7 @@ use tracing::{debug, warn};
 use self::places::{Activity, Places};
 use crate::election::{Identity, LeaseName, Status, Token};
 use crate::publish::metrics::Metrics;
+use crate::publish::occupant::{self, named};
 use crate::publish::render::Identification;
 use crate::publish::{StoreError, StoreInfo, Surface};
 
@@ -98,15 +99,36 @@ impl AdminState {
 
 /// An address that cannot be listened on: a configuration error (exit 78).
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "listen on {address}: set http.listen to a free address of this machine, or to \"\" for none"
-)]
+#[error("cannot listen on {address}: {}. {}, or to \"\" for none", self.why(), self.remedy())]
 pub struct BindError {
     /// The address.
     pub address: SocketAddr,
     /// Why not.
     #[source]
     pub source: io::Error,
+}
+
+impl BindError {
+    fn why(&self) -> String {
+        match self.source.kind() {
+            io::ErrorKind::AddrInUse => {
+                let by = named(&occupant::of_address(self.address));
+                format!("{by} listens there")
+            }
+            io::ErrorKind::AddrNotAvailable => "it is not an address of this machine".to_owned(),
+            kind => kind.to_string(),
+        }
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self.source.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "Ports below 1024 need CAP_NET_BIND_SERVICE: set http.listen to a higher one"
+            }
+            io::ErrorKind::AddrNotAvailable => "Set http.listen to an address of this machine",
+            _ => "Set http.listen to a free address",
+        }
+    }
 }
 
 /// Binds and serves the endpoints.

@@ -107,11 +107,8 @@ pub fn run(config: Config, sources: Sources, command: Vec<OsString>) -> Result<E
     let log = log::start(config.log.level.into(), config.log.format.into());
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
     let patience = config.lease.timings.lease_duration();
-    let (directory, memory) = StatusDirectory::open_after(&path, patience, || {
-        tracing::info!(
-            lease = %config.lease.name, directory = %path.display(),
-            "waiting for the guard of a dead daemon, which still ends its workload"
-        );
+    let (directory, memory) = StatusDirectory::open_after(&path, patience, |by| {
+        reporter::directory_locked(&config.lease.name, &path, by);
     })?;
     files::tell_exposure(&config.lease.name, directory.path());
     let cluster = kubernetes::find(&config)?;

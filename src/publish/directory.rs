@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::place::{create_anew, empty};
 pub use self::place::{exposure, make_directory};
+use super::occupant::{self, Occupant, named};
 use crate::clock;
 use crate::election::{Claim, Declared, LeaseName, Token};
 
@@ -81,8 +82,10 @@ pub struct Memory {
 pub enum DirectoryError {
     /// The directory cannot be made.
     #[error(
-        "make status directory {}: set status.directory to a place where this user may write",
-        path.display()
+        "cannot create status directory {}: {}. Set status.directory to a place where this user \
+         may write",
+        path.display(),
+        source.kind()
     )]
     Make {
         /// The directory.
@@ -92,8 +95,9 @@ pub enum DirectoryError {
     },
     /// A file in the directory cannot be written.
     #[error(
-        "write in status directory {}: this user must be able to create files there",
-        path.display()
+        "cannot write in status directory {}: {}. This user must be able to create files there",
+        path.display(),
+        source.kind()
     )]
     Write {
         /// The directory.
@@ -103,13 +107,19 @@ pub enum DirectoryError {
     },
     /// Another process has the directory.
     #[error(
-        "lock status directory {}: another leasehold uses it; stop that one, or give each \
+        "cannot lock {} in status directory {}: {} has locked it. Stop that process, or give each \
          daemon a status.directory of its own",
-        path.display()
+        file,
+        path.display(),
+        named(by)
     )]
     Locked {
         /// The directory.
         path: PathBuf,
+        /// The file in it.
+        file: &'static str,
+        /// Who has the file open, as far as that can be seen.
+        by: Vec<Occupant>,
     },
 }
 
@@ -145,7 +155,7 @@ impl StatusDirectory {
     /// # Errors
     /// [`DirectoryError`] if it cannot be made or written or is in use.
     pub fn open(path: &Path) -> Result<(Self, Memory), DirectoryError> {
-        Self::open_after(path, Duration::ZERO, || {})
+        Self::open_after(path, Duration::ZERO, |_| {})
     }
 
     /// As [`StatusDirectory::open`]; where the guard of a dead daemon still
@@ -157,7 +167,7 @@ impl StatusDirectory {
     pub fn open_after(
         path: &Path,
         patience: Duration,
-        waiting: impl FnOnce(),
+        waiting: impl FnOnce(&[Occupant]),
     ) -> Result<(Self, Memory), DirectoryError> {
         let write_error = |source| DirectoryError::Write {
             path: path.to_owned(),
@@ -167,8 +177,8 @@ impl StatusDirectory {
             path: path.to_owned(),
             source,
         })?;
-        let daemon = lock(path, DAEMON_FILE)?;
-        let claim = lock_after(path, patience, waiting)?;
+        let daemon = lock(path, DAEMON_FILE).map_err(identified)?;
+        let claim = lock_after(path, patience, waiting).map_err(identified)?;
         let metadata = claim.metadata().map_err(write_error)?;
         let directory = Self {
             path: path.to_owned(),
@@ -403,7 +413,7 @@ fn choose(
 fn lock_after(
     directory: &Path,
     patience: Duration,
-    waiting: impl FnOnce(),
+    waiting: impl FnOnce(&[Occupant]),
 ) -> Result<File, DirectoryError> {
     let until = clock::boot_now() + patience;
     let mut waiting = Some(waiting);
@@ -411,7 +421,7 @@ fn lock_after(
         match lock(directory, CLAIM_FILE) {
             Err(DirectoryError::Locked { .. }) if clock::boot_now() < until => {
                 if let Some(waiting) = waiting.take() {
-                    waiting();
+                    waiting(&occupant::of_file(&directory.join(CLAIM_FILE)));
                 }
                 std::thread::sleep(GUARD_POLL);
             }
@@ -420,8 +430,20 @@ fn lock_after(
     }
 }
 
-fn lock(directory: &Path, file: &str) -> Result<File, DirectoryError> {
-    let path = directory.join(file);
+/// With the processes that have locked the file.
+fn identified(error: DirectoryError) -> DirectoryError {
+    match error {
+        DirectoryError::Locked { path, file, by: _ } => DirectoryError::Locked {
+            by: occupant::of_file(&path.join(file)),
+            path,
+            file,
+        },
+        other => other,
+    }
+}
+
+fn lock(directory: &Path, name: &'static str) -> Result<File, DirectoryError> {
+    let path = directory.join(name);
     let error = |source: io::Error| DirectoryError::Write {
         path: directory.to_owned(),
         source,
@@ -435,6 +457,8 @@ fn lock(directory: &Path, file: &str) -> Result<File, DirectoryError> {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 return Err(DirectoryError::Locked {
                     path: directory.to_owned(),
+                    file: name,
+                    by: Vec::new(),
                 });
             }
             Err(errno) => return Err(error(errno.into())),

@@ -23,7 +23,9 @@ async fn a_second_daemon_on_a_status_directory_is_refused_by_name() {
     assert_eq!(answer.code, 78, "{}", answer.stderr);
     assert!(answer.stderr.contains(&directory), "{}", answer.stderr);
     assert!(
-        answer.stderr.contains("another leasehold"),
+        answer
+            .stderr
+            .contains(&format!("process {} (", first.pid())),
         "{}",
         answer.stderr
     );

@@ -12,6 +12,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::election::{LeaseName, Notice, Reason, Status, Transition};
 use crate::publish::directory::Memory;
+use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{Identification, Moment, render};
 use crate::runner::Answered;
 use crate::store::{Failure, Remedy};
@@ -264,6 +265,22 @@ impl Reporter {
                 }
             }
         }
+    }
+}
+
+/// The claim of the status directory is locked, and that may end soon.
+pub(super) fn directory_locked(lease: &LeaseName, directory: &Path, by: &[Occupant]) {
+    let (directory, locked_by) = (directory.display(), named(by));
+    if by.iter().all(|process| process.is_leasehold) {
+        info!(
+            %lease, %directory, locked_by,
+            "waiting for the guard of a dead daemon, which still ends its workload"
+        );
+    } else {
+        warn!(
+            %lease, %directory, locked_by,
+            "waiting for another program to unlock the claim file of the status directory"
+        );
     }
 }
 

@@ -1,0 +1,145 @@
+//! The processes that have a locked file or a taken port, to be named in errors.
+//!
+//! It looks through /proc, so it sees the processes of its own PID namespace
+//! that this user may look at. It runs once, before the process that was
+//! refused exits.
+
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A process that has what is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occupant {
+    pid: u32,
+    name: String,
+    /// It runs the program that this process runs.
+    pub is_leasehold: bool,
+}
+
+impl fmt::Display for Occupant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({})", self.pid, self.name)
+    }
+}
+
+/// Those who have it, in one phrase.
+pub fn named(occupants: &[Occupant]) -> String {
+    if occupants.is_empty() {
+        return "another process".to_owned();
+    }
+    let named: Vec<_> = occupants.iter().map(ToString::to_string).collect();
+    named.join(", ")
+}
+
+/// As many as an error names: a file has one that locked it, and its children.
+const NAMED_MAX: usize = 3;
+
+/// The other processes that have this file open; empty if none can be seen.
+pub(super) fn of_file(path: &Path) -> Vec<Occupant> {
+    let Ok(wanted) = fs::metadata(path) else {
+        return Vec::new();
+    };
+    let wanted = (wanted.dev(), wanted.ino());
+    of(|descriptor| {
+        // Follows the link to the file that is open, also one that was deleted.
+        let found = fs::metadata(descriptor);
+        found.is_ok_and(|found| (found.dev(), found.ino()) == wanted)
+    })
+}
+
+/// The processes that listen on this address; empty if none can be seen.
+pub(crate) fn of_address(address: SocketAddr) -> Vec<Occupant> {
+    let table = match address.ip() {
+        IpAddr::V4(_) => "/proc/net/tcp",
+        IpAddr::V6(_) => "/proc/net/tcp6",
+    };
+    let table = fs::read_to_string(table).unwrap_or_default();
+    let sockets: Vec<_> = table
+        .lines()
+        .filter_map(|line| listener(line, address.port()))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    of(|descriptor| {
+        let link = fs::read_link(descriptor).unwrap_or_default();
+        sockets
+            .iter()
+            .any(|socket| link.as_os_str() == socket.as_str())
+    })
+}
+
+/// The inode of a line of /proc/net/tcp, if it is a listener on this port.
+fn listener(line: &str, port: u16) -> Option<&str> {
+    const LISTEN: &str = "0A";
+    let mut fields = line.split_whitespace().skip(1);
+    let (_, local_port) = fields.next()?.split_once(':')?;
+    let listens = fields.nth(1)? == LISTEN;
+    let same_port = u16::from_str_radix(local_port, 16) == Ok(port);
+    fields.nth(5).filter(|_| listens && same_port)
+}
+
+/// The processes, but for this one, that have a descriptor of this kind.
+fn of(wanted: impl Fn(&Path) -> bool) -> Vec<Occupant> {
+    let me = std::process::id();
+    let program = |process: &Path| fs::metadata(process.join("exe")).map(|m| (m.dev(), m.ino()));
+    let ours = program(Path::new("/proc/self")).ok();
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let (name, path) = (process.file_name(), process.path());
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let descriptors = fs::read_dir(path.join("fd"));
+        let mut descriptors = descriptors.into_iter().flatten().flatten();
+        if pid == me || !descriptors.any(|descriptor| wanted(&descriptor.path())) {
+            continue;
+        }
+        let command = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        found.push(Occupant {
+            pid,
+            name: command.trim().escape_debug().to_string(),
+            is_leasehold: ours.is_some() && program(&path).ok() == ours,
+        });
+        if found.len() == NAMED_MAX {
+            break;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn another_process_that_has_a_file_is_named_and_this_one_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("file");
+        let file = fs::File::create(&path).expect("a file");
+        assert_eq!(named(&of_file(&path)), "another process");
+        let mut other = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(file)
+            .spawn()
+            .expect("cat");
+        let expected = format!("process {} (cat)", other.id());
+        let found = of_file(&path);
+        assert_eq!(named(&found), expected);
+        assert!(!found[0].is_leasehold);
+        drop(other.stdin.take());
+        other.wait().expect("its end");
+    }
+
+    #[test]
+    fn a_line_of_the_kernels_table_is_a_listener_on_its_port() {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = socket.local_addr().expect("an address").port();
+        let table = fs::read_to_string("/proc/net/tcp").expect("a table");
+        let found: Vec<_> = table.lines().filter_map(|l| listener(l, port)).collect();
+        assert_eq!(found.len(), 1, "{table}");
+    }
+}
