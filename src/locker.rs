@@ -88,6 +88,7 @@ pub struct Finished {
 /// Dropped, it gives up or gives back by itself, as far as its runtime turns.
 pub struct Locker {
     status: watch::Receiver<Status>,
+    store: MongoLockStore,
     store_info: watch::Receiver<Option<StoreInfo>>,
     inputs: mpsc::Sender<Input>,
     /// Taken when it has ended.
@@ -117,7 +118,7 @@ impl Locker {
         let (inputs, inputs_receiver) = mpsc::channel(INPUTS_MAX);
         let runner = Runner::new(
             contender,
-            store,
+            store.clone(),
             surfaces,
             status_sender,
             inputs_receiver,
@@ -126,6 +127,7 @@ impl Locker {
         );
         Self {
             status,
+            store,
             store_info,
             inputs,
             runner: Some(tokio::spawn(runner.run())),
@@ -140,6 +142,12 @@ impl Locker {
     /// Which deployment keeps the lock, once that is known.
     pub fn store_info(&self) -> watch::Receiver<Option<StoreInfo>> {
         self.store_info.clone()
+    }
+
+    /// Why no server can be used, as far as that is known: for a wait that ends
+    /// before the first call has failed.
+    pub fn store_trouble(&self) -> Option<Failure> {
+        self.store.trouble()
     }
 
     /// The authority at this instant; `None` if the lock is not held.

@@ -8,6 +8,7 @@ mod deadline;
 mod held;
 mod inherited;
 mod remembered;
+mod store_answers;
 mod waiting;
 
 use std::ffi::OsString;
@@ -190,7 +191,11 @@ async fn attempt(
     let waits = args.wait.is_none_or(|wait| !wait.is_zero());
     let mut tries = args.retries;
     loop {
-        let watcher = Watcher::new(args.name.clone(), config.identity.clone());
+        let watcher = Watcher::new(
+            args.name.clone(),
+            config.identity.clone(),
+            timings.retry_interval(),
+        );
         let options = options(args, config, timings, &remembered);
         let mut locker = Locker::start(options, watcher.surfaces());
         if waits && prepared.is_none() {

@@ -65,7 +65,7 @@ pub enum LocksError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The store does not answer.
-    #[error("{doing}: {failure}")]
+    #[error("cannot {doing}: {failure}")]
     Store {
         /// What was asked of it.
         doing: &'static str,
@@ -81,7 +81,7 @@ pub enum LocksError {
         why: String,
     },
     /// The kernel failed.
-    #[error("start the event loop")]
+    #[error("cannot start the event loop")]
     System(#[source] std::io::Error),
 }
 

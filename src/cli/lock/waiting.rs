@@ -4,14 +4,16 @@ use std::future::pending;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::LockArgs;
 use super::remembered::Remembered;
+use super::store_answers::{StoreAnswers, StoreState, seconds};
 use crate::calls::Answered;
 use crate::clock;
 use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, Token, WallMillis};
-use crate::lock::{Ahead, End, Loss, Notice, Standing, Status};
+use crate::lock::{Ahead, End, Loss, Notice, QUEUE_MAX, Standing, Status};
 use crate::locker::{LockSurfaces, Locker};
 use crate::publish::render::date;
 use crate::signals::{Stop, Stops};
@@ -20,6 +22,13 @@ use crate::store::Failure;
 /// How long a stop during the wait tries to leave the queue. What it cannot
 /// take out is swept by those who wait.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
+/// The same where the store does not answer: a join whose answer was lost may
+/// have left an entry, and the wait is over.
+const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
+/// How many lease durations a store that does not answer is waited for where
+/// nothing else bounds the wait: far longer than an election or a restart
+/// takes, and an end for jobs that are started again and again.
+const SILENCE_MAX_LEASES: u32 = 10;
 
 /// For how long it is waited.
 pub(super) struct Patience {
@@ -27,6 +36,8 @@ pub(super) struct Patience {
     wait: Option<Duration>,
     /// For a store that does not answer, where nobody else is waited for.
     store: Duration,
+    /// For the same, where others are waited for without a bound.
+    silence: Duration,
 }
 
 impl Patience {
@@ -35,6 +46,7 @@ impl Patience {
             wait: args.wait,
             // A set without a primary is often back within this.
             store: timings.renew_deadline(),
+            silence: timings.lease_duration() * SILENCE_MAX_LEASES,
         }
     }
 
@@ -62,14 +74,18 @@ pub(super) struct Watcher {
     name: LeaseName,
     identity: Identity,
     terminal: bool,
+    retry_interval: Duration,
+    store: watch::Sender<StoreState>,
 }
 
 impl Watcher {
-    pub(super) fn new(name: LeaseName, identity: Identity) -> Self {
+    pub(super) fn new(name: LeaseName, identity: Identity, retry_interval: Duration) -> Self {
         Self {
             name,
             identity,
             terminal: io::stderr().is_terminal(),
+            retry_interval,
+            store: watch::channel(StoreState::default()).0,
         }
     }
 
@@ -77,7 +93,12 @@ impl Watcher {
         Told {
             lock: self.name.clone(),
             identity: self.identity.clone(),
-            silent: false,
+            store: StoreAnswers::new(
+                self.name.clone(),
+                self.identity.clone(),
+                self.retry_interval,
+                self.store.clone(),
+            ),
         }
     }
 
@@ -89,7 +110,8 @@ impl Watcher {
         remembered: &Remembered,
         stops: &mut Stops,
     ) -> Waited {
-        let mut status = locker.status();
+        let began = clock::boot_now();
+        let (mut status, mut store) = (locker.status(), self.store.subscribe());
         let limit = async {
             match patience.limit() {
                 Some(limit) => tokio::time::sleep(limit).await,
@@ -103,7 +125,19 @@ impl Watcher {
             if let Some(authority) = now.authority_at(clock::boot_now()) {
                 return Waited::Held(authority);
             }
+            let answers = store.borrow_and_update().clone();
+            if let Some(refusal) = answers.refusal(&now) {
+                let why = refusal.to_string();
+                return self.unanswered(locker, began, &why).await;
+            }
             self.say_on_whom(&now, &mut said);
+            let silent = async {
+                let until = answers.silent_until(patience.silence);
+                match until.filter(|_| patience.limit().is_none()) {
+                    Some(until) => tokio::time::sleep(until.since(clock::boot_now())).await,
+                    None => pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 stop = stops.next() => {
@@ -118,8 +152,15 @@ impl Watcher {
                     }
                     Err(error) => Waited::Broken(error),
                 },
-                () = &mut limit => return self.give_up(locker, patience, remembered, &now).await,
+                () = &mut limit => {
+                    return self.give_up(locker, patience, remembered, &now, began).await;
+                }
+                () = silent => {
+                    let why = answers.failure().unwrap_or_default();
+                    return self.unanswered(locker, began, &why).await;
+                }
                 Ok(()) = status.changed() => {}
+                Ok(()) = store.changed() => {}
             }
         }
     }
@@ -131,22 +172,46 @@ impl Watcher {
         patience: &Patience,
         remembered: &Remembered,
         last: &Status,
+        began: BootTime,
     ) -> Waited {
+        let answers = self.store.borrow().clone();
+        if !last.store_reached {
+            let trouble = || locker.store_trouble().map(|failure| failure.to_string());
+            let why = answers.failure().or_else(trouble);
+            let why = why.unwrap_or_else(|| "MongoDB does not answer".to_owned());
+            return self.unanswered(locker, began, &why).await;
+        }
         locker.give_up().await;
         if let Ok(Ok(finished)) = tokio::time::timeout(LEAVE_MAX, locker.wait()).await {
             remembered.keep(&finished);
         }
-        if !last.store_reached {
-            say(&format!("lock {}: the store does not answer", self.name));
-            return Waited::Unreachable;
-        }
         let wait = humantime::format_duration(patience.limit().unwrap_or_default());
-        let whom = on_whom(last).unwrap_or_else(|| "the store answers too slowly".to_owned());
+        let whom = match on_whom(last) {
+            Some(whom) => whom,
+            None if answers.queue_full => format!("queue is full ({QUEUE_MAX} waiting)"),
+            None => match answers.failure() {
+                Some(why) => why,
+                None => "MongoDB answers too slowly".to_owned(),
+            },
+        };
         say(&format!(
             "lock {}: not acquired within {wait}: {whom}",
             self.name
         ));
         Waited::NotAcquired
+    }
+
+    /// The store does not answer, or refuses: an entry that a lost answer has
+    /// left behind cannot be waited for.
+    async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
+        let waited = seconds(clock::boot_now().since(began));
+        locker.give_up().await;
+        let _ = tokio::time::timeout(UNANSWERED_LEAVE_MAX, locker.wait()).await;
+        say(&format!(
+            "lock {}: gave up after {waited}: {why}",
+            self.name
+        ));
+        Waited::Unreachable
     }
 
     fn ended(&self, end: &End) -> Waited {
@@ -244,8 +309,7 @@ pub(super) fn say(line: &str) {
 pub(super) struct Told {
     lock: LeaseName,
     identity: Identity,
-    /// A failure was spoken of and is not over.
-    silent: bool,
+    store: StoreAnswers,
 }
 
 impl LockSurfaces for Told {
@@ -273,12 +337,16 @@ impl LockSurfaces for Told {
             } => warn!(
                 %lock, %identity, token = token.map(Token::get), silent_ms = millis(*silent),
                 state = state.as_str(),
-                "took out somebody who had timed out"
+                "removed an expired {}", if token.is_some() { "holder" } else { "waiter" }
             ),
             Notice::PlaceLost => {
+                self.store.queue_full(false);
                 warn!(%lock, "lost the place in the queue: joining again at its end")
             }
-            Notice::QueueFull => warn!(%lock, "the queue is full: asking again"),
+            Notice::QueueFull => {
+                self.store.queue_full(true);
+                warn!(%lock, "queue full ({QUEUE_MAX}), retrying")
+            }
             Notice::AbsurdDuration { identity, millis } => warn!(
                 %lock, %identity, lease_duration_ms = millis,
                 "an entry declares a lease duration that no valid one has: it counts as 1h"
@@ -295,17 +363,7 @@ impl LockSurfaces for Told {
     }
 
     fn answered(&mut self, answered: &Answered) {
-        match &answered.failure {
-            Some(failure) if !self.silent => {
-                self.silent = true;
-                warn!(
-                    lock = %self.lock, operation = answered.operation, outcome = answered.outcome,
-                    %failure, "the store did not do it: trying again"
-                );
-            }
-            Some(_) => {}
-            None => self.silent = false,
-        }
+        self.store.answered(answered);
     }
 
     fn watching(&mut self, failure: Option<&Failure>) {

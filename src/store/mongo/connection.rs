@@ -203,6 +203,12 @@ impl Deployment {
         outcome::describe(error, &self.servers)
     }
 
+    /// Why no server can be used, as far as that is known before a call fails.
+    pub(super) fn trouble(&self) -> Option<Failure> {
+        let failure = self.servers.no_primary();
+        (!failure.detail.is_empty()).then_some(failure)
+    }
+
     /// The bound of one operation.
     pub(super) const fn operation_timeout(&self) -> Duration {
         self.options.operation_timeout

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::connection::Deployment;
 use super::outcome;
-use crate::store::{Failure, News, Remedy};
+use crate::store::{Failure, News};
 
 /// How long the server holds a getMore without news, at most.
 const AWAIT_MAX: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ pub(super) async fn watch(listener: impl Listener) {
         drop(alive);
         let pause = if silent {
             let failure = Failure::new("the change stream does not answer", "");
-            failed(&listener, failure.until(Remedy::Reach)).await;
+            failed(&listener, failure).await;
             Duration::ZERO
         } else {
             stream.await.unwrap_or(pace.retry_interval)

@@ -107,6 +107,11 @@ impl MongoLockStore {
         Ok(document.as_ref().map(document::history).unwrap_or_default())
     }
 
+    /// Why no server can be used, as far as that is known before a call fails.
+    pub fn trouble(&self) -> Option<Failure> {
+        self.shared.deployment.trouble()
+    }
+
     /// Ends the client; what hangs is given up after a moment.
     pub async fn shut_down(&self) {
         self.shared.deployment.shut_down().await;

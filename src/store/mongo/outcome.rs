@@ -156,7 +156,10 @@ fn connection(error: &io::Error, asked: &Asked) -> String {
         | io::ErrorKind::ConnectionAborted
         | io::ErrorKind::BrokenPipe => {
             let remedy = match asked.tls {
-                true => "it may demand a client certificate (tlsCertificateKeyFile)",
+                true => {
+                    "it may speak no TLS (then remove tls=true), or demand a client certificate \
+                     (tlsCertificateKeyFile)"
+                }
                 false => "it may demand TLS (tls=true), or not be MongoDB",
             };
             format!("connection closed by the server: {remedy}")

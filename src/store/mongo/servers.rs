@@ -146,7 +146,14 @@ impl Servers {
             Seen::Elsewhere(what) => Some(format!("{address} {what}")),
             Seen::Unreachable(why) => Some(format!("{address}: {why}")),
         });
-        let told: Vec<_> = told.take(NAMED_MAX).collect();
+        let mut told: Vec<_> = told.take(NAMED_MAX).collect();
+        if known.seen.is_empty() && !asked.hosts.is_empty() {
+            let hosts: Vec<_> = asked.hosts.iter().take(NAMED_MAX).cloned().collect();
+            told.push(format!(
+                "no answer from {}: check the host, the network and the firewalls between",
+                hosts.join(", ")
+            ));
+        }
         let remedy = match wrong {
             true => "; correct replicaSet or the hosts in the MongoDB URI",
             false => "",
@@ -264,7 +271,12 @@ mod tests {
     }
 
     #[test]
-    fn no_server_seen_leaves_the_phrase_alone() {
-        assert_eq!(servers(&[]).no_primary().to_string(), "no primary");
+    fn hosts_that_nobody_has_heard_of_yet_are_named() {
+        let failure = servers(&[]).no_primary();
+        assert_eq!(
+            failure.to_string(),
+            "no primary: no answer from a:1, b:1: check the host, the network and the firewalls \
+             between"
+        );
     }
 }
