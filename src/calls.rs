@@ -125,7 +125,7 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
             Returned::TimedOut(id, operation, pending) => (id, operation, pending),
         };
         let failure = Failure::new("no answer within operation_timeout", "")
-            .of(format!("({})", humantime::format_duration(self.timeout)))
+            .of(format!("({} ms)", self.timeout.as_millis()))
             .until(Remedy::Reach);
         let answer = Answer {
             outcome: O::UNKNOWN,

@@ -9,6 +9,7 @@ pub mod directory;
 pub mod file;
 pub mod kubernetes;
 pub mod metrics;
+pub mod occupant;
 pub mod render;
 pub mod systemd;
 

@@ -9,6 +9,12 @@ const REPEAT_MIN: Duration = Duration::from_secs(2);
 /// The longest time between two lines about a trouble that lasts.
 const REPEAT_MAX: Duration = Duration::from_secs(300);
 
+/// A duration as people read it: to the millisecond.
+pub(super) fn shown(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    humantime::format_duration(Duration::from_millis(millis)).to_string()
+}
+
 /// A trouble that lasts, or comes and goes: when to speak of it again.
 #[derive(Default)]
 pub(super) struct Trouble {

@@ -140,7 +140,7 @@ fn a_dead_waiter_does_not_block_the_queue_and_is_named() {
     let next = next.output();
     assert_eq!(next.code, 0);
     assert!(
-        next.stderr.contains("removed an expired holder"),
+        next.stderr.contains("removed an expired waiter"),
         "{next:?}"
     );
     assert!(next.stderr.contains("identity=dead"), "{next:?}");

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::calls::Answered;
-use crate::cli::trouble::Trouble;
+use crate::cli::trouble::{Trouble, shown};
 use crate::clock;
 use crate::election::{BootTime, Identity, LeaseName};
 use crate::lock::{Standing, Status};
@@ -89,7 +89,7 @@ impl StoreAnswers {
             Some(failure) => {
                 if self.trouble.failed(failure.kind, now) {
                     let (failing_for, failures) = self.trouble.so_far(now);
-                    let retry = humantime::format_duration(self.retry_interval);
+                    let retry = shown(self.retry_interval);
                     warn!(
                         %lock, %identity, operation, outcome, why = %failure, failures,
                         failing_for = seconds(failing_for),

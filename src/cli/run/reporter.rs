@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
-use crate::cli::trouble::Trouble;
+use crate::cli::trouble::{Trouble, shown};
 use crate::clock;
 use crate::config::Config;
 use crate::election::{LeaseName, Notice, Reason, Status, Transition};
@@ -196,7 +196,7 @@ impl Reporter {
                 self.stream.store_answers = false;
                 if trouble.failed(failure.kind, now) {
                     let (failing_for, failures) = trouble.so_far(now);
-                    let retry = humantime::format_duration(self.retry_interval);
+                    let retry = shown(self.retry_interval);
                     warn!(
                         %lease, operation, outcome, elapsed_ms, why = %failure, failures,
                         failing_for_ms = millis(failing_for),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, SanType,
+    Issuer, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 
 use crate::Scratch;
@@ -13,7 +13,7 @@ use crate::Scratch;
 const ORGANISATION: &str = "leasehold testbed";
 
 /// A certificate authority, a server certificate for 127.0.0.1 and localhost,
-/// and a client certificate, as PEM files.
+/// and a client certificate, as PEM files. Both are valid until the year 2050.
 ///
 /// The files with a key hold the certificate and its PKCS#8 key, which is what
 /// both mongod and the driver take as a `certificateKeyFile`.
@@ -89,6 +89,8 @@ impl Certificates {
             .subject_alt_names
             .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         params.distinguished_name = name(unit, common_name);
+        // Soon enough that a client's clock can be set past it.
+        params.not_after = date_time_ymd(2050, 1, 1);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         // Members are clients of each other.
         params.extended_key_usages = vec![

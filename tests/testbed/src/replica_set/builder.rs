@@ -26,6 +26,7 @@ pub struct ReplicaSetBuilder {
     standalone: bool,
     election_timeout: Duration,
     tls: bool,
+    client_certificates: bool,
     auth: bool,
     parameters: Vec<String>,
     clocks: Vec<(usize, FakeClock)>,
@@ -39,6 +40,7 @@ impl ReplicaSetBuilder {
             standalone: false,
             election_timeout: ELECTION_TIMEOUT_FAST,
             tls: false,
+            client_certificates: false,
             auth: false,
             parameters: Vec::new(),
             clocks: Vec::new(),
@@ -75,6 +77,12 @@ impl ReplicaSetBuilder {
     /// Requires TLS; clients may have a certificate: see [`Certificates`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
+        self
+    }
+
+    /// With TLS: refuses clients that have no certificate.
+    pub fn client_certificates(mut self) -> Self {
+        self.client_certificates = true;
         self
     }
 
@@ -191,7 +199,9 @@ impl ReplicaSetBuilder {
                 "--tlsCertificateKeyFile".into(),
                 certificates.server().into(),
             ]);
-            arguments.push("--tlsAllowConnectionsWithoutCertificates".into());
+            if !self.client_certificates {
+                arguments.push("--tlsAllowConnectionsWithoutCertificates".into());
+            }
         }
         if self.auth {
             arguments.extend(["--auth".into()]);

@@ -1,0 +1,70 @@
+//! Goal: whatever refuses, be it a store, a port, a directory, a lock or an API
+//! server: the message names what was refused, by whom, and the remedy, and
+//! never a password (I12).
+//! Method: a table of situations on real parts, each with the command that
+//! meets it, its exit code and what it has to say.
+
+// It observes from outside, so it has clocks of its own.
+#![allow(clippy::disallowed_methods)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+#![allow(clippy::print_stderr, reason = "the table says how many it tried")]
+
+#[path = "diagnoses/api.rs"]
+mod api;
+#[path = "diagnoses/credentials.rs"]
+mod credentials;
+#[path = "diagnoses/lock.rs"]
+mod lock;
+#[path = "diagnoses/machine.rs"]
+mod machine;
+#[path = "diagnoses/parts.rs"]
+mod parts;
+#[path = "diagnoses/servers.rs"]
+mod servers;
+#[path = "diagnoses/situation.rs"]
+mod situation;
+#[path = "diagnoses/uri.rs"]
+mod uri;
+
+use futures_util::{StreamExt, stream};
+use leasehold_testbed::run;
+
+use parts::Parts;
+use situation::Situation;
+
+/// Commands at a time. Most of them wait for a time-out.
+const AT_A_TIME: usize = 6;
+
+#[test]
+fn each_refusal_names_what_was_refused_by_whom_and_the_remedy() {
+    run(async {
+        let parts = Parts::start().await;
+        let mut table = servers::situations(&parts);
+        table.extend(credentials::situations(&parts).await);
+        table.extend(uri::situations(&parts));
+        table.extend(machine::situations(&parts));
+        table.extend(lock::situations(&parts).await);
+        table.extend(api::situations(&parts).await);
+        let mut wrong = tried(table).await;
+        // The same server as before, frozen.
+        parts.deposed.stop(0);
+        wrong.extend(tried(servers::frozen(&parts)).await);
+        parts.deposed.cont(0);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    });
+}
+
+/// Meets all of them; what is wrong with what was said.
+async fn tried(table: Vec<Situation>) -> Vec<String> {
+    let names: Vec<_> = table.iter().map(|situation| situation.name).collect();
+    eprintln!("{} situations: {}", names.len(), names.join(", "));
+    let verdicts = table.into_iter().map(|s| async move { s.verdict().await });
+    let verdicts: Vec<_> = stream::iter(verdicts)
+        .buffer_unordered(AT_A_TIME)
+        .collect()
+        .await;
+    verdicts.into_iter().flatten().collect()
+}

@@ -1,0 +1,147 @@
+//! Ports and directories that this machine does not give.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use crate::parts::Parts;
+use crate::situation::{Ending, Situation};
+
+/// Runs a program without what root may do more than others; anybody else may
+/// not do it anyway.
+pub(crate) fn without_privileges() -> Vec<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    let without = "--bounding-set=-dac_override,-dac_read_search,-net_bind_service";
+    vec!["setpriv", without, "--"]
+}
+
+/// Runs a program in a mount namespace where `{dir}` is a full disk.
+const ON_A_FULL_DISK: &str = r#"
+directory="$1"; shift
+mount -t tmpfs -o size=4k,nr_inodes=1 full "$directory" && exec "$@"
+"#;
+
+pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
+    let mut table = addresses(parts);
+    table.extend(directories(parts));
+    table
+}
+
+fn addresses(parts: &Parts) -> Vec<Situation> {
+    let uri = parts.open.uri();
+    let run = |name: &'static str, address: &str| {
+        let situation = Situation::run(name, &uri, "a").exits(78);
+        situation.flag(&format!("--http-listen={address}"))
+    };
+    // Held for as long as the test runs.
+    static TAKEN: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    TAKEN.lock().unwrap().push(listener);
+    let me = std::process::id();
+    vec![
+        run("port taken", &taken)
+            .says(&format!("cannot listen on {taken}: process {me} ("))
+            .says("listens there. Set http.listen to a free address"),
+        run("port of the privileged", "127.0.0.1:80")
+            .by(&without_privileges())
+            .says("cannot listen on 127.0.0.1:80: permission denied. Ports below 1024 need CAP_NET_BIND_SERVICE"),
+        run("address of another machine", "192.0.2.1:9402")
+            .says("cannot listen on 192.0.2.1:9402: it is not an address of this machine"),
+        run("no address at all", "nonsense").says("http.listen"),
+    ]
+}
+
+fn directories(parts: &Parts) -> Vec<Situation> {
+    let uri = parts.open.uri();
+    let run = |name: &'static str, make: &dyn Fn(&Path)| {
+        let situation = Situation::run(name, &uri, "a").exits(78);
+        let path = situation.path("status");
+        make(&path);
+        situation.says(&path.display().to_string())
+    };
+    let mode = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let below = |name: &'static str, parent: u32| {
+        let situation = Situation::run(name, &uri, "a").exits(78);
+        let directory = situation.path("parent");
+        fs::create_dir(&directory).unwrap();
+        mode(&directory, parent);
+        let directory = directory.join("status").display().to_string();
+        situation
+            .flag(&format!("--status-directory={directory}"))
+            .by(&without_privileges())
+            .says(&format!("cannot create status directory {directory}: permission denied. Set status.directory"))
+    };
+    let (second, by) = locked(run("directory of another daemon", &|_| {}), "daemon");
+    let second = second.says("has locked it. Stop that process").says(&by);
+    let (claim, by) = locked(run("claim locked by another program", &|_| {}), "claim");
+    let quick = [
+        "--lease-lease-duration=3s",
+        "--lease-renew-deadline=2s",
+        "--lease-renew-interval=300ms",
+        "--lease-retry-interval=200ms",
+        "--mongodb-operation-timeout=500ms",
+        "--workload-loss-grace=200ms",
+    ];
+    let claim = quick.iter().fold(claim, |claim, flag| claim.flag(flag));
+    let claim = claim
+        .says("waiting for another program to unlock the claim file of the status directory")
+        .says("cannot lock claim in status directory ")
+        .says(&by);
+    let full = run("full disk", &|path| fs::create_dir(path).unwrap());
+    let disk = full.path("status").display().to_string();
+    let full = full
+        .by(&[
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            ON_A_FULL_DISK,
+            "sh",
+            &disk,
+        ])
+        .says("cannot write in status directory");
+    vec![
+        run("file in place of the directory", &|path| {
+            fs::write(path, "").unwrap()
+        })
+        .says("cannot create status directory"),
+        run("directory read-only", &|path| {
+            fs::create_dir(path).unwrap();
+            mode(path, 0o555);
+        })
+        .by(&without_privileges())
+        .says("permission denied. This user must be able to create files there"),
+        below("parent that may not be written", 0o555),
+        below("parent that may not be entered", 0o000),
+        second,
+        claim,
+        full,
+    ]
+}
+
+/// With one of its files locked by flock(1), which ends with the test.
+fn locked(situation: Situation, file: &str) -> (Situation, String) {
+    let directory = situation.path("status");
+    fs::create_dir(&directory).unwrap();
+    let path = directory.join(file);
+    let mut child = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--", "flock", "--no-fork"])
+        .arg(&path)
+        .args(["sh", "-c", "echo locked; exec sleep 600"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 1];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let by = format!("process {} (", child.id());
+    (situation.keeps(Ending(child)), by)
+}

@@ -1,0 +1,103 @@
+//! The servers that refuse, shared by all situations.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use leasehold_testbed::{Kubernetes, Proxy, ReplicaSet, ReservedPort};
+use mongodb::bson::doc;
+
+/// The name that the testbed gives its sets.
+pub(crate) const SET: &str = "testbed";
+
+pub(crate) struct Parts {
+    /// TLS, users, and a demand for client certificates.
+    pub(crate) guarded: ReplicaSet,
+    /// A set that lets everybody in.
+    pub(crate) open: ReplicaSet,
+    /// One server that is no set.
+    pub(crate) standalone: ReplicaSet,
+    /// A set whose only member stepped down.
+    pub(crate) deposed: ReplicaSet,
+    pub(crate) kubernetes: Kubernetes,
+    /// In front of the open set: nothing gets through.
+    pub(crate) holding: Proxy,
+    /// In front of the open set: connections are closed.
+    pub(crate) cutting: Proxy,
+    pub(crate) closed: ReservedPort,
+    /// A server of something else.
+    pub(crate) web: SocketAddr,
+    /// Leads to the guarded set under a name that its certificate has not.
+    pub(crate) alias: SocketAddr,
+}
+
+impl Parts {
+    pub(crate) async fn start() -> Self {
+        let one = || ReplicaSet::builder().members(1);
+        let guarded = one().tls().auth().client_certificates();
+        let (guarded, open, standalone, deposed, kubernetes) = tokio::join!(
+            guarded.start(),
+            one().start(),
+            ReplicaSet::builder().standalone().start(),
+            one().start(),
+            Kubernetes::start(),
+        );
+        let step_down = doc! { "replSetStepDown": 600, "force": true };
+        // The server may close the connection before it answers.
+        let _ = deposed.command(0, step_down).await;
+        let (holding, cutting) = (open.proxy(), open.proxy());
+        holding.stall();
+        cutting.cut();
+        let alias = forward(guarded.node(0).port());
+        Self {
+            guarded,
+            open,
+            standalone,
+            deposed,
+            kubernetes,
+            holding,
+            cutting,
+            closed: ReservedPort::new(),
+            web: web(),
+            alias,
+        }
+    }
+}
+
+/// Answers as a web server does.
+fn web() -> SocketAddr {
+    use std::io::{Read, Write};
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let mut request = [0; 1024];
+            let _ = client.read(&mut request);
+            let _ = client.write_all(
+                b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            );
+        }
+    });
+    address
+}
+
+/// A port on 127.0.0.2 that leads to one on 127.0.0.1.
+fn forward(port: u16) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let pass = |mut from: TcpStream, mut to: TcpStream| {
+        thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(std::net::Shutdown::Both);
+        });
+    };
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else {
+                continue;
+            };
+            pass(client.try_clone().unwrap(), server.try_clone().unwrap());
+            pass(server, client);
+        }
+    });
+    address
+}

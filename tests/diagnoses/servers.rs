@@ -1,0 +1,132 @@
+//! Servers that cannot be reached, or are others than the URI says.
+
+use leasehold_testbed::FakeClock;
+
+use crate::parts::{Parts, SET};
+use crate::situation::Situation;
+
+pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
+    let open = parts.open.node(0).address();
+    let guarded = parts.guarded.node(0).address();
+    let standalone = parts.standalone.node(0).address();
+    let deposed = parts.deposed.node(0).address();
+    let (closed, web) = (parts.closed.number(), parts.web);
+    let certificates = parts.guarded.certificates().unwrap();
+    let tls = certificates.uri_options(true);
+    let over_tls = |options: &str| format!("mongodb://{guarded}/?replicaSet={SET}&{options}");
+    let ours = certificates.authority().display().to_string();
+    let client = certificates.client().display().to_string();
+    let later = FakeClock::offset("+30y").unwrap_or_else(|failure| panic!("{failure}"));
+    let of_set = |host: &str, set: &str| format!("mongodb://{host}/?replicaSet={set}");
+    let closed = format!("127.0.0.1:{closed}");
+    let held = parts.open.proxied_uri(&parts.holding);
+    let cut = parts.open.proxied_uri(&parts.cutting);
+    let alias = parts.alias;
+    vec![
+        Situation::locks("port closed", &of_set(&closed, SET)).says(&format!(
+            "no primary: {closed}: connection refused: check host and port in the MongoDB URI"
+        )),
+        Situation::lock("port closed, for a while", &of_set(&closed, SET), "waits")
+            .flag("--wait=1s")
+            .exits(69)
+            .says("lock waits: gave up after 1.")
+            .says(&format!("no primary: {closed}: connection refused")),
+        Situation::lock(
+            "port closed, for as long as it takes",
+            &of_set(&closed, SET),
+            "patient",
+        )
+        .patient()
+        .flag("--lease-duration=1s")
+        .exits(69)
+        .says("MongoDB join failed (attempt 1), retrying in ")
+        .says("failing_for=")
+        .says("lock patient: gave up after 1"),
+        Situation::run("no server for a daemon", &of_set(&closed, SET), "unreached")
+            .says("MongoDB read failed (attempt 1), retrying in 1s")
+            .says(&format!("no primary: {closed}: connection refused"))
+            .says("MongoDB read failed (attempt 2)")
+            .never_says("no change stream"),
+        Situation::locks("host name unknown", "mongodb://no-such-host.invalid/")
+            .flag("--mongodb-operation-timeout=5s")
+            .says("no-such-host.invalid:27017: cannot resolve the host name"),
+        Situation::locks("port of something else", &format!("mongodb://{web}/")).says(&format!(
+            "{web}: the answer is not MongoDB's: check the port"
+        )),
+        Situation::locks("server that holds what it is sent", &held).says(&format!(
+            "no primary: no answer from 127.0.0.1:{}: check the host",
+            parts.holding.port(0)
+        )),
+        Situation::locks("server that closes connections", &cut)
+            .says("connection closed by the server: it may demand TLS (tls=true)"),
+        Situation::locks("no primary", &of_set(&deposed, SET))
+            .says(&format!("no primary: {deposed} is a secondary")),
+        Situation::lock(
+            "secondary addressed directly",
+            &format!("mongodb://{deposed}/?directConnection=true"),
+            "direct",
+        )
+        .exits(69)
+        .says("the server is not the primary (code 10107): remove directConnection"),
+        Situation::locks("another set's name", &of_set(&open, "rsWRONG")).says(&format!(
+            "no primary: {open} is in replica set \"{SET}\", not \"rsWRONG\"; correct replicaSet"
+        )),
+        Situation::lock(
+            "another set's name, for a job",
+            &of_set(&open, "rsWRONG"),
+            "set",
+        )
+        .exits(69)
+        .says("lock set: gave up after ")
+        .says(&format!(
+            "{open} is in replica set \"{SET}\", not \"rsWRONG\""
+        )),
+        Situation::locks("standalone asked for as a set", &of_set(&standalone, "rs0")).says(
+            &format!("no primary: {standalone} is a standalone server, not in replica set \"rs0\""),
+        ),
+        Situation::locks(
+            "TLS asked of a server without",
+            &format!("{}&{tls}", of_set(&open, SET)),
+        )
+        .says(&format!(
+            "{open}: connection closed by the server: it may speak no TLS (then remove tls=true)"
+        )),
+        Situation::locks("TLS not asked of a server with", &of_set(&guarded, SET))
+            .says("connection closed by the server: it may demand TLS (tls=true)"),
+        Situation::locks(
+            "authority not trusted",
+            &over_tls(&tls.replace(&ours, &client)),
+        )
+        .says("certificate is not signed by a trusted authority: check tlsCAFile"),
+        Situation::locks("certificate expired", &over_tls(&tls))
+            .env(later.variables())
+            .says("the server's certificate has expired: renew it, or check this machine's clock"),
+        Situation::locks(
+            "certificate of another host",
+            &format!("mongodb://{alias}/?directConnection=true&{tls}"),
+        )
+        .says(&format!(
+            "{alias}: the server's certificate does not name this host"
+        )),
+        Situation::locks(
+            "client certificate missing",
+            &over_tls(&certificates.uri_options(false)),
+        )
+        .says("client certificate")
+        .says("tlsCertificateKeyFile"),
+        Situation::locks(
+            "file of authorities missing",
+            &over_tls(&tls.replace(&ours, "/nowhere/ca.pem")),
+        )
+        .says("TLS configuration refused: check that the files named by tlsCAFile"),
+    ]
+}
+
+/// With the deposed server frozen.
+pub(crate) fn frozen(parts: &Parts) -> Vec<Situation> {
+    let uri = parts.deposed.uri();
+    let address = parts.deposed.node(0).address();
+    vec![Situation::locks("server frozen", &uri).says(&format!(
+        "no primary: no answer from {address}: check the host"
+    ))]
+}

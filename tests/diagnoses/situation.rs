@@ -1,0 +1,230 @@
+//! One way to be refused, and what has to be said about it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{Scratch, process};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+/// An answer that is final is not waited out: with `--no-wait` the store is
+/// waited for up to 18 s. Far above what a busy machine needs.
+const FINAL_MAX: Duration = Duration::from_secs(14);
+/// For everything else.
+const LONG: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(10);
+/// In no output, whatever is said.
+const SECRETS: [&str; 4] = ["p@ss/word:%", "p%40ss", "wr0ng", "hunter2"];
+
+/// A command that is refused.
+pub(crate) struct Situation {
+    pub(crate) name: &'static str,
+    wrapper: Vec<String>,
+    arguments: Vec<String>,
+    command: &'static [&'static str],
+    environment: Vec<(String, std::ffi::OsString)>,
+    uri: Option<String>,
+    /// `None`: it goes on, and is ended when it has said all.
+    code: Option<i32>,
+    says: Vec<String>,
+    unsaid: Vec<String>,
+    within: Duration,
+    place: Scratch,
+    /// What stands in its way until it has ended.
+    kept: Vec<Box<dyn Send>>,
+}
+
+/// A process that ends with this.
+pub(crate) struct Ending(pub(crate) std::process::Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Situation {
+    fn new(name: &'static str, arguments: &[&str]) -> Self {
+        Self {
+            name,
+            wrapper: Vec::new(),
+            arguments: arguments.iter().map(|a| (*a).to_owned()).collect(),
+            command: &[],
+            environment: Vec::new(),
+            uri: None,
+            code: None,
+            says: Vec::new(),
+            unsaid: Vec::new(),
+            within: LONG,
+            place: Scratch::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// `leasehold locks`, which asks the store once.
+    pub(crate) fn locks(name: &'static str, uri: &str) -> Self {
+        let asked = Self::new(name, &["locks", "--mongodb-operation-timeout=1s"]);
+        asked.uri(uri).exits(69).says("cannot list the locks: ")
+    }
+
+    /// `leasehold lock NAME --no-wait -- true`, whose answer is final.
+    pub(crate) fn lock(name: &'static str, uri: &str, lock: &str) -> Self {
+        let mut asked = Self::new(name, &["lock", lock, "--no-wait"]).uri(uri);
+        asked.command = &["true"];
+        asked.within = FINAL_MAX;
+        asked
+    }
+
+    /// `leasehold run`.
+    pub(crate) fn run(name: &'static str, uri: &str, lease: &str) -> Self {
+        let asked = Self::new(name, &["run", "--http-listen="]).uri(uri);
+        let directory = asked.path("status").display().to_string();
+        asked
+            .flag(&format!("--lease={lease}"))
+            .flag(&format!("--status-directory={directory}"))
+    }
+
+    /// A place of its own, gone with it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    pub(crate) fn flag(mut self, flag: &str) -> Self {
+        let (name, _) = flag.split_once('=').unwrap_or((flag, ""));
+        let same = |known: &String| known.split_once('=').is_some_and(|(n, _)| n == name);
+        let at_once = |known: &String| name == "--wait" && known == "--no-wait";
+        self.arguments
+            .retain(|known| !(same(known) || at_once(known)));
+        self.arguments.push(flag.to_owned());
+        self
+    }
+
+    /// Without a bound for the wait.
+    pub(crate) fn patient(mut self) -> Self {
+        self.arguments.retain(|known| known != "--no-wait");
+        self.within = LONG;
+        self
+    }
+
+    /// The connection string, in a file.
+    pub(crate) fn uri(mut self, uri: &str) -> Self {
+        self.uri = Some(uri.to_owned());
+        self
+    }
+
+    /// No connection string but what the flags say.
+    pub(crate) fn without_uri(mut self) -> Self {
+        self.uri = None;
+        self
+    }
+
+    /// Runs it by way of another program.
+    pub(crate) fn by(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|a| (*a).to_owned()).collect();
+        self
+    }
+
+    pub(crate) fn env(mut self, variables: &[(String, std::ffi::OsString)]) -> Self {
+        self.environment.extend(variables.iter().cloned());
+        self
+    }
+
+    /// Keeps this until it has ended.
+    pub(crate) fn keeps(mut self, what: impl Send + 'static) -> Self {
+        self.kept.push(Box::new(what));
+        self
+    }
+
+    pub(crate) fn exits(mut self, code: i32) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// Everything that is to be said, in any order.
+    pub(crate) fn says(mut self, text: &str) -> Self {
+        self.says.push(text.to_owned());
+        self
+    }
+
+    pub(crate) fn never_says(mut self, text: &str) -> Self {
+        self.unsaid.push(text.to_owned());
+        self
+    }
+
+    /// What is wrong with what came of it.
+    pub(crate) async fn verdict(self) -> Option<String> {
+        let log = self.path("said");
+        let mut child = self.start(&log);
+        let began = Instant::now();
+        let read = || std::fs::read_to_string(&log).unwrap_or_default();
+        let code = loop {
+            // What it said last counts, so it is read after the end.
+            let ended = child.try_wait().unwrap();
+            let said = read();
+            if let Some(status) = ended {
+                break Some(process::exit_code(status));
+            }
+            let all = self.says.iter().all(|text| said.contains(text));
+            if (self.code.is_none() && all) || began.elapsed() > self.within {
+                break None;
+            }
+            tokio::time::sleep(POLL).await;
+        };
+        if code.is_none() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let said = read();
+        // So that whoever is not root can take them away.
+        for name in ["status", "parent"] {
+            let writable = std::fs::Permissions::from_mode(0o755);
+            let _ = std::fs::set_permissions(self.path(name), writable);
+        }
+        let mut wrong = Vec::new();
+        if code != self.code {
+            let after = began.elapsed();
+            wrong.push(format!(
+                "it ended with {code:?} after {after:.1?}, not with {:?}",
+                self.code
+            ));
+        }
+        let missing = self.says.iter().filter(|text| !said.contains(*text));
+        wrong.extend(missing.map(|text| format!("it does not say: {text}")));
+        let unwanted = self.unsaid.iter().filter(|text| said.contains(*text));
+        wrong.extend(unwanted.map(|text| format!("it says: {text}")));
+        let secrets = SECRETS.iter().filter(|secret| said.contains(*secret));
+        wrong.extend(secrets.map(|secret| format!("it shows a password: {secret}")));
+        let (name, wrong_text) = (self.name, wrong.join("\n  "));
+        (!wrong.is_empty()).then(|| format!("{name}:\n  {wrong_text}\nit said:\n{said}"))
+    }
+
+    fn start(&self, log: &std::path::Path) -> std::process::Child {
+        let mut words = self.wrapper.clone();
+        words.push(PROGRAM.to_owned());
+        words.extend(self.arguments.iter().take(1).cloned());
+        if let Some(uri) = &self.uri {
+            std::fs::write(self.path("uri"), uri).unwrap();
+            words.push(format!("--mongodb-uri-file={}", self.path("uri").display()));
+        }
+        words.push("--log-format=text".to_owned());
+        words.extend(self.arguments.iter().skip(1).cloned());
+        if !self.command.is_empty() {
+            words.push("--".to_owned());
+            words.extend(self.command.iter().map(|word| (*word).to_owned()));
+        }
+        let said = std::fs::File::create(log).unwrap();
+        Command::new(&words[0])
+            .args(&words[1..])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("XDG_RUNTIME_DIR", self.place.path())
+            .envs(self.environment.iter().map(|(n, v)| (n, v)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: start {words:?}: {error}", self.name))
+    }
+}

@@ -1,0 +1,64 @@
+//! Connection strings that cannot be used, and files that hold none.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::machine::without_privileges;
+use crate::parts::Parts;
+use crate::situation::Situation;
+
+pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
+    let with = |option: &str| format!("{}&{option}", parts.open.uri());
+    let refused = "is refused by the driver";
+    let file = |name: &'static str, make: &dyn Fn(&std::path::Path)| {
+        let situation = Situation::run(name, "", "a").without_uri();
+        let path = situation.path("file");
+        make(&path);
+        let path = path.display().to_string();
+        situation
+            .flag(&format!("--mongodb-uri-file={path}"))
+            .exits(78)
+            .says(&path)
+    };
+    let unreadable = |path: &std::path::Path| {
+        fs::write(path, "mongodb://u:hunter2@h/").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    };
+    vec![
+        Situation::run("w=0 in the URI", &with("w=0"), "w-0")
+            .says("to=\"leader\"")
+            .never_says("no change stream"),
+        Situation::run("unknown option", &with("nonsense=1"), "a")
+            .exits(78)
+            .says(refused),
+        Situation::run("socketTimeoutMS", &with("socketTimeoutMS=1"), "a")
+            .exits(78)
+            .says("sets socketTimeoutMS or timeoutMS, which the driver refuses: remove it"),
+        Situation::run(
+            "bad percent-encoding",
+            "mongodb://u:hunter2%zz@127.0.0.1/",
+            "a",
+        )
+        .exits(78)
+        .says(refused)
+        .says("percent-encode user name and password"),
+        Situation::run("another scheme", "postgres://u:hunter2@127.0.0.1/", "a")
+            .exits(78)
+            .says("must begin with mongodb:// or mongodb+srv://"),
+        Situation::locks(
+            "options that exclude each other",
+            "mongodb://127.0.0.1:1,127.0.0.1:2/?directConnection=true",
+        )
+        .says("the driver refuses the MongoDB URI: two of its options do not go together"),
+        file("uri_file missing", &|_| {}).says("there is no such file; create it"),
+        file("uri_file unreadable", &unreadable)
+            .by(&without_privileges())
+            .says("permission denied; create it with the connection string in it, readable by"),
+        file("uri_file empty", &|path| fs::write(path, "\n").unwrap())
+            .says("is empty: write the connection string into it"),
+        file("uri_file a directory", &|path| {
+            fs::create_dir(path).unwrap()
+        })
+        .says("is a directory"),
+    ]
+}
