@@ -120,6 +120,18 @@ impl Daemon {
         sample(&text, name).unwrap_or_else(|| panic!("no metric {name} in:\n{text}"))
     }
 
+    /// Puts another connection string into its file, in one step: the daemon
+    /// may be reading it.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn replace_uri(&self, uri: &str) {
+        let directory = self.scratch.path();
+        let new = directory.join("uri.new");
+        builder::write_secret(&new, uri);
+        std::fs::rename(&new, directory.join(builder::URI_FILE)).expect("a file can be renamed");
+    }
+
     /// Leaves a [detached](DaemonBuilder::detached) daemon up, with its files.
     /// Whoever calls this ends the process, by its id.
     pub fn leave_up(mut self) {

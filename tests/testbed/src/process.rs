@@ -11,7 +11,7 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -254,6 +254,28 @@ pub fn exit_code(status: ExitStatus) -> i32 {
     status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// Writes a program that can be executed at once.
+///
+/// Another process writes it: a file that this one has open for writing is open
+/// too in every child that another thread starts meanwhile, until that child
+/// executes its program, and what is open for writing cannot be executed.
+///
+/// # Panics
+/// When it cannot be written.
+pub fn write_program(path: &Path, text: &str) {
+    let mut writer = Command::new("/bin/sh")
+        .args(["-c", r#"umask 077 && cat > "$0" && chmod 700 "$0""#])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("a shell can be started");
+    let mut input = writer.stdin.take().expect("its input is a pipe");
+    input.write_all(text.as_bytes()).expect("it reads it all");
+    drop(input);
+    let written = writer.wait().expect("a child can be waited for");
+    assert!(written.success(), "cannot write {}", path.display());
 }
 
 fn stage(name: &str) -> Result<PathBuf, Failure> {

@@ -3,10 +3,10 @@
 
 #![allow(clippy::unwrap_used)] // A test stops where something is amiss.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use leasehold_testbed::process::write_program;
 use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
 
 const LONG: Duration = Duration::from_secs(10);
@@ -30,8 +30,7 @@ while :; do sleep 0.01; done
 
 fn stand_in(scratch: &Scratch) -> PathBuf {
     let path = scratch.path().join("leasehold");
-    std::fs::write(&path, STAND_IN).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, STAND_IN);
     path
 }
 

@@ -8,6 +8,9 @@ use std::time::Duration;
 use super::Daemon;
 use crate::{Failure, FakeClock, Launch, Lifetime, ReservedPort, Scratch};
 
+/// The file with the connection string.
+pub(super) const URI_FILE: &str = "uri";
+
 /// The durations of an election, as flags. See section 3 of the protocol for
 /// the relations that they must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +120,7 @@ impl DaemonBuilder {
     }
 
     /// The connection string. It is given in a file, `uri` in
-    /// [`Daemon::directory`], which a test may write anew.
+    /// [`Daemon::directory`]: see [`Daemon::replace_uri`].
     pub fn uri(mut self, uri: &str) -> Self {
         self.uri = Some(uri.to_owned());
         self
@@ -207,7 +210,7 @@ impl DaemonBuilder {
             .stderr(scratch.path().join("log"))
             .lifetime(lifetime);
         if let Some(uri) = uri {
-            let file = scratch.path().join("uri");
+            let file = scratch.path().join(URI_FILE);
             write_secret(&file, &uri);
             launch = launch.arguments(["--mongodb-uri-file".as_ref(), file.as_os_str()]);
         }
@@ -232,7 +235,7 @@ impl DaemonBuilder {
     }
 }
 
-fn write_secret(path: &Path, text: &str) {
+pub(super) fn write_secret(path: &Path, text: &str) {
     std::fs::write(path, text).expect("a file can be written in the scratch directory");
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(path, mode).expect("a file's mode can be set");
