@@ -100,6 +100,15 @@ pub(crate) async fn wait_follows(daemon: &Daemon, identity: &str) -> Value {
         .await
 }
 
+/// Waits until a renewal later than those so far is published.
+pub(crate) async fn renews(daemon: &Daemon) {
+    let until = |status: &Value| status["valid_until_boottime_ns"].as_u64();
+    let before = until(&daemon.status());
+    daemon
+        .wait_until(|status| until(status) > before, LONG)
+        .await;
+}
+
 /// Polls until `condition` holds.
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(LONG, async {

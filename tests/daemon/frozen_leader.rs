@@ -3,7 +3,6 @@
 //! waited in its sockets while it was frozen.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings};
@@ -11,7 +10,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::contest::{Contest, LONG, eventually, sent_ns, token, wait_follows};
+use crate::contest::{Contest, LONG, eventually, renews, sent_ns, token, wait_follows};
 use crate::lookout::{Lookout, Sighting, assert_one_after_the_other};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
@@ -26,7 +25,7 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
     wait_follows(&new, "old").await;
 
     let lookouts = [Lookout::on(&old), Lookout::on(&new)];
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    lookouts[0].sees_leader().await;
     freeze(&old).await;
     let frozen_ns = boottime_ns();
     let waiting = Lookout::on(&old);
@@ -41,7 +40,9 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
         (&false.into(), &().into())
     );
     // For some renew_intervals it has every chance to be wrong.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    for _ in 0..3 {
+        renews(&new).await;
+    }
     let [old_seen, new_seen] = lookouts;
     let freeze = Freeze {
         frozen_ns,

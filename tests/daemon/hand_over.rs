@@ -38,8 +38,7 @@ async fn hands_over(lease: &str, signal: Signal, delay: Duration) {
     wait_follows(&new, "old").await;
 
     let lookouts = [Lookout::on(&old), Lookout::on(&new)];
-    // Each surface is seen at least once before.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    lookouts[0].sees_leader().await;
     let signalled = boottime_ns();
     old.signal(signal);
     let stopping = old

@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::contest::{Contest, LONG, token, wait_follows};
+use crate::contest::{Contest, LONG, eventually, token, wait_follows};
 
 #[tokio::test]
 async fn every_change_of_leadership_is_one_line() {
@@ -65,12 +65,22 @@ async fn a_quiet_life_has_no_lines() {
     leader.wait_leads(LONG).await;
     let follower = contest.candidate("follower").start();
     wait_follows(&follower, "leader").await;
+    // Published first, then logged.
+    for daemon in [&leader, &follower] {
+        eventually("its role is logged", async || {
+            let records = daemon.log_records();
+            let changes = daemon.status()["transitions"].as_u64();
+            let logged = records.iter().filter(|l| l["message"] == "role changed");
+            Some(logged.count() as u64) == changes
+        })
+        .await;
+    }
     let lines = |daemon: &leasehold_testbed::Daemon| daemon.log_records().len();
     let before = (lines(&leader), lines(&follower));
     let renewals =
         "leasehold_store_operations_total{lease=\"quiet\",operation=\"renew\",outcome=\"applied\"}";
     let renewed = leader.metric(renewals).await;
-    crate::contest::eventually("it renewed often", async || {
+    eventually("it renewed often", async || {
         leader.metric(renewals).await >= renewed + 6.0
     })
     .await;

@@ -3,7 +3,8 @@
 //! A look is a span on CLOCK_BOOTTIME, not an instant: what it saw was so at
 //! some instant inside. Overlap is claimed only where it is certain.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_testbed::Daemon;
@@ -11,6 +12,8 @@ use leasehold_testbed::daemon::{boottime_ns, leads, sample};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use crate::contest::eventually;
 
 /// Fine against a hand-off, which takes some 5 ms; three tasks for each daemon
 /// must leave the processor to others.
@@ -30,6 +33,8 @@ pub(crate) struct Sighting {
 /// Looks until it is told to end.
 pub(crate) struct Lookout {
     ends: watch::Sender<bool>,
+    /// The surfaces on which a leader was seen.
+    leaders: Arc<Mutex<BTreeSet<&'static str>>>,
     tasks: Vec<JoinHandle<Vec<Sighting>>>,
 }
 
@@ -46,14 +51,24 @@ impl Lookout {
     pub(crate) fn on(daemon: &Arc<Daemon>) -> Self {
         let (ends, end) = watch::channel(false);
         let surfaces = [Surface::File, Surface::Leader, Surface::Metric];
+        let leaders = Arc::default();
         let tasks = surfaces.map(|surface| {
             let (daemon, end) = (Arc::clone(daemon), end.clone());
-            tokio::spawn(look(daemon, surface, end))
+            tokio::spawn(look(daemon, surface, Arc::clone(&leaders), end))
         });
         Self {
             ends,
+            leaders,
             tasks: tasks.into(),
         }
+    }
+
+    /// Waits until the daemon was seen to lead on every surface.
+    pub(crate) async fn sees_leader(&self) {
+        eventually("every surface says leader", async || {
+            self.leaders.lock().unwrap().len() == self.tasks.len()
+        })
+        .await;
     }
 
     /// Everything seen, each surface in its order.
@@ -88,6 +103,7 @@ pub(crate) fn assert_one_after_the_other(old: &[Sighting], new: &[Sighting]) {
 async fn look(
     daemon: Arc<Daemon>,
     surface: Surface,
+    leaders: Arc<Mutex<BTreeSet<&'static str>>>,
     mut end: watch::Receiver<bool>,
 ) -> Vec<Sighting> {
     let mut sightings = Vec::new();
@@ -100,6 +116,9 @@ async fn look(
         };
         // A daemon that has ended answers nothing, which is "not leader".
         let (leader, token) = seen.unwrap_or((false, None));
+        if leader {
+            leaders.lock().unwrap().insert(surface.name());
+        }
         sightings.push(Sighting {
             surface: surface.name(),
             started_ns,

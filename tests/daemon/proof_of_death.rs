@@ -2,12 +2,11 @@
 //! nobody else does, whatever its name and whatever it copied (I8).
 
 use std::process::Command;
-use std::time::Duration;
 
 use leasehold_testbed::DaemonTimings;
 
 use crate::command::Files;
-use crate::contest::{Contest, LONG, eventually, nanos, sent_ns, token, wait_follows};
+use crate::contest::{Contest, LONG, eventually, nanos, renews, sent_ns, token, wait_follows};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 
@@ -61,10 +60,13 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
     let old = contest.candidate_with("a", TIMINGS, "0s").start();
     old.wait_leads(LONG).await;
     let copy = files.path("copy");
+    // While it runs, a file that is to be copied may be renamed.
+    old.stop();
     let copied = Command::new("cp")
         .arg("-a")
         .args([old.status_directory(), &copy])
         .status();
+    old.cont();
     assert!(copied.unwrap().success());
     let new = contest
         .candidate_with("b", TIMINGS, "0s")
@@ -72,7 +74,8 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
         .start();
     wait_follows(&new, "a").await;
     // Had it believed the copy it would have taken over with its first read.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    renews(&old).await;
+    renews(&old).await;
     assert_eq!(new.status()["role"], "follower");
     assert_eq!(contest.document().await.get_i64("token").unwrap(), 1);
 

@@ -107,8 +107,9 @@ async fn is_alive_and_not_ready(daemon: &Daemon) {
     assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
     assert_eq!(daemon.http("/readyz").await.unwrap().0, 503);
     assert_eq!(daemon.http("/leader").await.unwrap().0, 503);
-    let status = daemon.status();
-    assert_eq!(status["role"], "unknown", "{status}");
+    // It may have said so in its log before its first file was written.
+    let unknown = |status: &Value| status["role"] == "unknown";
+    let status = daemon.wait_until(unknown, LONG).await;
     assert_eq!(status["leader"], false, "{status}");
     assert_eq!(status["holder"], Value::Null, "{status}");
     assert_eq!(daemon.exit_code(), None);

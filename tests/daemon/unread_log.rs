@@ -3,9 +3,7 @@
 //! Method: standard error is a pipe with room for one page that this test
 //! holds open and does not read, at level debug.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-
+use leasehold_testbed::process::write_program;
 use leasehold_testbed::{Daemon, DaemonTimings, Scratch, daemon::sample};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use rustix::pipe::fcntl_setpipe_size;
@@ -27,8 +25,7 @@ async fn a_full_pipe_costs_lines_and_not_the_leadership() {
     fcntl_setpipe_size(&reader, 4096).unwrap();
     let program = scratch.path().join("program");
     let script = format!("#!/bin/sh\nexec {PROGRAM} \"$@\" 2>{}\n", pipe.display());
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
+    write_program(&program, &script);
 
     let daemon = Daemon::builder(&program)
         .lease("unread")

@@ -110,8 +110,9 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     let directory = scratch.path().join("status");
     let (old, new) = leader_on(&contest, &directory).await;
     let lookouts = [Lookout::on(&old), Lookout::on(&new)];
+    lookouts[0].sees_leader().await;
     let place = directory.to_str().unwrap();
-    let Some(_bound) = Mounted::read_only(place) else {
+    let Some(_bound) = Mounted::read_only(place).await else {
         return;
     };
     let stuck = old.status();
@@ -206,12 +207,16 @@ impl Mounted {
     }
 
     /// Over `place`, which from then on lets nothing be written or removed.
-    fn read_only(place: &str) -> Option<Self> {
+    async fn read_only(place: &str) -> Option<Self> {
         let mounted = mount(&["--bind", place, place]).then(|| Self {
             path: PathBuf::from(place),
             _scratch: None,
         })?;
-        assert!(mount(&["-o", "remount,ro,bind", place]));
+        // Refused while the daemon has a file there open for writing.
+        eventually("it is read-only", async || {
+            mounts(&["-o", "remount,ro,bind", place])
+        })
+        .await;
         Some(mounted)
     }
 
@@ -238,9 +243,13 @@ impl Drop for Mounted {
     }
 }
 
-fn mount(arguments: &[&str]) -> bool {
+fn mounts(arguments: &[&str]) -> bool {
     let mounted = Command::new("mount").args(arguments).output();
-    if mounted.is_ok_and(|output| output.status.success()) {
+    mounted.is_ok_and(|output| output.status.success())
+}
+
+fn mount(arguments: &[&str]) -> bool {
+    if mounts(arguments) {
         return true;
     }
     assert!(std::env::var_os("CI").is_none(), "mounting needs root");
