@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::contest::{Contest, eventually, nanos};
+use crate::contest::{Contest, LONG, eventually, nanos};
 use crate::journal::{Behaviour, Journal, Line};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
 
+/// Whether a process is there and has not ended: an orphan stays a zombie as
+/// long as its new parent does not wait for it, as in a container without an init.
 fn runs(pid: u32) -> bool {
-    test_kill_process(process(pid)).is_ok()
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit(") ").next().unwrap().starts_with('Z'))
 }
 
 fn process(pid: u32) -> Pid {
@@ -37,9 +40,9 @@ fn guard_of(pid: u32) -> u32 {
     after.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// How late a busy machine may run what is due: well within the 500 ms by which
-/// a lease outlasts the last deadline.
-const LATE_MAX: Duration = Duration::from_millis(200);
+/// How late a busy machine may run what is due: the time by which a lease
+/// outlasts the last deadline.
+const LATE_MAX: Duration = Duration::from_millis(500);
 
 /// Nothing was written after the deadline of a renewal that was sent at `sent`
 /// or before, plus loss_grace.
@@ -99,7 +102,10 @@ async fn i6_a_daemon_that_cannot_renew_starts_again_only_when_its_command_is_gon
     journal.wait("ignored", 1).await;
     eventually("the command is gone", async || !runs(pid)).await;
     assert_gone_in_time(&journal, stalled);
-    assert_eq!(daemon.status()["leader"], false);
+    assert!(!daemon.leads());
+    daemon
+        .wait_until(|status| status["leader"] == false, LONG)
+        .await;
     proxy.resume();
     assert_eq!(journal.wait("start", 2).await.token, 2);
     journal.assert_one_after_the_other();
@@ -195,5 +201,6 @@ async fn a_second_daemon_on_a_living_ones_directory_is_refused_at_once() {
         .candidate_with("b", SHORT, "0s")
         .status_directory(daemon.status_directory())
         .start();
-    assert_eq!(second.wait_exit(Duration::from_secs(2)).await, 78);
+    // The first one lives: who waited for its directory would wait for ever.
+    assert_eq!(second.wait_exit(LONG).await, 78);
 }

@@ -50,20 +50,12 @@ async fn what_cannot_be_executed_is_told_as_shells_tell_it() {
 
 #[tokio::test]
 async fn a_graceful_stop_exits_0_whatever_the_command_says_then() {
-    let contest = Contest::new("stopped-code").await;
-    let daemon = contest
-        .candidate("a")
-        .workload([
-            "sh",
-            "-c",
-            "trap 'exit 9' TERM; while :; do sleep 0.02; done",
-        ])
-        .start();
-    daemon.wait_leads(LONG).await;
-    eventually("the command runs", async || {
-        daemon.metric("leasehold_workload_up").await == 1.0
-    })
-    .await;
+    let (contest, journal) = (Contest::new("stopped-code").await, Journal::new());
+    let ready = journal.path("ready");
+    let script = "trap 'exit 9' TERM; : > \"$0\"; while :; do sleep 0.02; done";
+    let command = ["sh", "-c", script, ready.to_str().unwrap()];
+    let daemon = contest.candidate("a").workload(command).start();
+    eventually("it would exit with 9", async || ready.exists()).await;
     daemon.term();
     assert_eq!(daemon.wait_exit(LONG).await, 0);
 }

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, Witness};
 
 use crate::contest::{Contest, LONG, nanos, wait_follows};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
+
+/// Longer than any test waits: beside a command there is none.
+const HANDOFF_DELAY: &str = "1h";
 
 async fn pair(
     contest: &Contest,
@@ -17,7 +21,7 @@ async fn pair(
 ) -> [Daemon; 2] {
     let start = |identity| {
         contest
-            .candidate_with(identity, SHORT, "2s")
+            .candidate_with(identity, SHORT, HANDOFF_DELAY)
             .flag(flag)
             .workload(journal.command(behaviour))
             .start()
@@ -44,11 +48,7 @@ async fn a_graceful_hand_over_waits_for_the_command_and_then_is_quick() {
     let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
     assert_eq!((end.token, start.token), (1, 2));
     assert!(start.at >= end.at);
-    assert!(
-        start.at - end.at < nanos(Duration::from_secs(1)),
-        "no handoff_delay beside a command: {} ns",
-        start.at - end.at
-    );
+    assert_eq!(contest.last_ended().await.reason, "shutdown", "released");
     journal.assert_one_after_the_other();
     let logs = old.logs();
     assert!(logs.contains("workload stopped"), "{logs}");
@@ -62,7 +62,8 @@ async fn i6_a_drain_longer_than_the_lease_keeps_it() {
     let witness = Witness::of([&old, &new]);
     old.term();
     let stopping = journal.wait("stopping", 1).await;
-    assert_eq!(old.status()["role"], "stopping");
+    old.wait_until(|status| status["role"] == "stopping", LONG)
+        .await;
     let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
     assert!(
         end.at - stopping.at > nanos(SHORT.lease_duration),
@@ -85,21 +86,16 @@ async fn a_command_that_ignores_the_signal_is_killed_after_its_grace() {
         "--workload-stop-grace=500ms",
     )
     .await;
+    // The shell notes the signal when it is run, which may be later.
+    let asked = boottime_ns();
     old.term();
-    let (ignored, start) = (
-        journal.wait("ignored", 1).await,
-        journal.wait("start", 2).await,
-    );
+    journal.wait("ignored", 1).await;
+    let start = journal.wait("start", 2).await;
     assert_eq!(old.wait_exit(LONG).await, 0);
-    let waited = start.at - ignored.at;
-    assert!(
-        waited + 10_000_000 >= nanos(Duration::from_millis(500)),
-        "{waited} ns"
-    );
-    assert!(
-        waited < nanos(SHORT.lease_duration),
-        "released, not expired: {waited} ns"
-    );
+    let grace = nanos(Duration::from_millis(500));
+    // Lines are rounded to 10 ms.
+    assert!(start.at + 10_000_000 >= asked + grace, "{} ns", start.at);
+    assert_eq!(contest.last_ended().await.reason, "shutdown", "released");
     journal.assert_one_after_the_other();
 }
 

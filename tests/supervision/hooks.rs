@@ -59,7 +59,7 @@ async fn a_hook_that_hangs_is_killed_and_holds_up_nothing_beyond_its_time() {
             "--hooks-on-step-down={}",
             hook(&journal, "down", "sleep 1000")
         ))
-        .flag("--hooks-timeout=300ms")
+        .flag("--hooks-timeout=2s")
         .start();
     a.wait_leads(LONG).await;
     let lead = journal.wait("lead", 1).await;

@@ -73,10 +73,14 @@ impl Journal {
         ["sh", "-c", &script].map(str::to_owned).to_vec()
     }
 
-    /// All lines so far.
+    /// All lines so far, up to one that is being written.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
-        text.lines().map(Line::parse).collect()
+        let whole = text.split_inclusive('\n');
+        whole
+            .filter_map(|line| line.strip_suffix('\n'))
+            .map(Line::parse)
+            .collect()
     }
 
     pub(crate) fn of(&self, what: &str) -> Vec<Line> {

@@ -62,7 +62,10 @@ async fn without_a_store_nothing_runs() {
         .uri("mongodb://127.0.0.1:1/?replicaSet=none")
         .workload(journal.command(&Behaviour::Obedient))
         .start();
-    eventually("it tries", async || daemon.logs().contains("store")).await;
+    eventually("it tries", async || {
+        daemon.logs().contains("store call failed")
+    })
+    .await;
     assert_eq!(journal.lines(), []);
     daemon.term();
     assert_eq!(daemon.wait_exit(LONG).await, 0);
