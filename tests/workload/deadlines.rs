@@ -4,7 +4,7 @@
 use leasehold::clock::boot_now;
 use leasehold::workload::{End, Terms, Workload};
 
-use crate::scene::{LONG, Scene, eventually, exists, millis, state, terms};
+use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, exists, millis, state, terms};
 
 #[tokio::test]
 async fn a_command_whose_deadline_has_passed_is_not_started() {
@@ -24,7 +24,7 @@ async fn a_command_whose_deadline_has_passed_is_not_started() {
 async fn a_renewed_command_outlives_its_first_deadline() {
     let scene = Scene::new();
     let script = scene.script("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 4");
-    let first = terms(millis(500), millis(100));
+    let first = terms(STARTS, millis(100));
     let mut workload = Workload::start(&script, first, None).unwrap();
     workload.extend(terms(LONG, LONG));
     let pid = scene.wait_pid("pid").await;
@@ -42,14 +42,14 @@ async fn a_renewed_command_outlives_its_first_deadline() {
 async fn a_renewal_after_the_deadline_revives_nothing() {
     let scene = Scene::new();
     let script = scene.script("trap 'echo asked >> journal' TERM; while :; do sleep 0.01; done");
-    let last = terms(millis(400), millis(400));
+    let last = terms(STARTS, millis(400));
     let mut workload = Workload::start(&script, last, None).unwrap();
     scene.wait_lines("journal", 1).await;
     workload.extend(terms(LONG, LONG));
     let ended = workload.ended().await;
     assert_eq!((ended.end, ended.by_us), (End::Signalled(9), true));
     let late = boot_now().since(last.kill_at);
-    assert!(boot_now() >= last.kill_at && late < millis(400), "{late:?}");
+    assert!(boot_now() >= last.kill_at && late < SEEN_LATE, "{late:?}");
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_graceful_stop_ends_at_the_deadline_if_that_comes_first() {
     let ended = workload.ended().await;
     assert!(ended.by_us, "{ended:?}");
     let late = boot_now().since(last.kill_at);
-    assert!(late < millis(400), "{late:?}");
+    assert!(late < SEEN_LATE, "{late:?}");
 }
 
 #[tokio::test]
@@ -82,8 +82,10 @@ async fn a_stopped_command_is_asked_to_end_and_goes_on_to_do_so() {
 #[tokio::test]
 async fn a_stopped_command_that_ignores_it_is_killed() {
     let scene = Scene::new();
-    let script = scene.script("trap '' TERM; echo $$ > pid; while :; do kill -STOP $$; done");
-    let mut workload = Workload::start(&script, terms(millis(300), millis(200)), None).unwrap();
+    let mut workload = scene.start("trap '' TERM; echo $$ > pid; while :; do kill -STOP $$; done");
+    let pid = scene.wait_pid("pid").await;
+    eventually("CMD has stopped", || state(pid) == Some('T')).await;
+    workload.extend(terms(millis(300), millis(200)));
     assert_eq!(workload.ended().await.end, End::Signalled(9));
 }
 

@@ -1,10 +1,9 @@
 //! Goal: gone means all of it. Method: commands that leave processes behind in
 //! the ways there are.
 
-use std::os::unix::fs::PermissionsExt;
-
 use leasehold::clock::boot_now;
 use leasehold::workload::{End, Progress, Workload};
+use leasehold_testbed::process::write_program;
 
 use crate::scene::{LONG, Scene, eventually, exists, guarded, millis, terms};
 
@@ -73,8 +72,7 @@ async fn a_chain_that_forks_faster_than_it_can_be_listed_is_ended() {
     let scene = Scene::new();
     let hydra = scene.path("hydra");
     let text = "#!/bin/sh\ntrap '' TERM\n\"$0\" &\necho head >> \"$0.heads\"\n";
-    std::fs::write(&hydra, text).unwrap();
-    std::fs::set_permissions(&hydra, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&hydra, text);
     let command = guarded(hydra.to_str().unwrap());
     // The leader ends at once; the rest gets a grace that it ignores.
     let mut workload = Workload::start(&command, terms(LONG, millis(300)), None).unwrap();

@@ -4,7 +4,7 @@
 use leasehold::clock::boot_now;
 use leasehold::workload::{End, Progress, Workload};
 
-use crate::scene::{LONG, Scene, eventually, exists, guarded, millis, shell, terms};
+use crate::scene::{LONG, SEEN_LATE, Scene, eventually, exists, guarded, millis, shell, terms};
 
 async fn end_of(script: &str) -> End {
     let mut workload = Workload::start(&shell(script), terms(LONG, LONG), None).unwrap();
@@ -73,6 +73,6 @@ async fn a_command_that_ignores_the_stop_signal_is_killed_in_time() {
     let ended = workload.ended().await;
     let late = boot_now().since(kill_at);
     assert_eq!((ended.end, ended.by_us), (End::Signalled(9), true));
-    assert!(boot_now() >= kill_at && late < millis(400), "{late:?}");
+    assert!(boot_now() >= kill_at && late < SEEN_LATE, "{late:?}");
     assert!(!exists(pid));
 }

@@ -9,9 +9,8 @@
 use std::fs::File;
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command as Process, Stdio};
-use std::time::Duration;
 
-use crate::scene::{LONG, Scene, eventually, exists, millis, state};
+use crate::scene::{LONG, STARTS, Scene, eventually, exists, millis, state};
 use crate::stand_in::{Plan, command_line, guard, wait_told_gone};
 
 const CTRL_C: &[u8] = b"\x03";
@@ -141,7 +140,7 @@ async fn ctrl_z_stops_the_job_without_the_guard_and_fg_lets_it_go_on() {
 async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
     let scene = Scene::new();
     let plan = Plan {
-        valid: Duration::from_millis(1000),
+        valid: STARTS,
         ..plan("mkfifo go; trap '' TERM; echo $$ > pid; read line < go")
     };
     let lines = "DAEMON

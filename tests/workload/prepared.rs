@@ -138,13 +138,18 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
     let script = scene.script("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done");
     let prepared = script.prepare().unwrap();
     shim(&prepared).await;
-    assert!(free(), "there is nothing to guard yet");
-    flock(&claim, FlockOperation::NonBlockingLockExclusive).unwrap();
+    // What another test starts at this moment holds a copy of each lock of
+    // this process until it executes its program.
+    eventually("there is nothing to guard yet", free).await;
+    eventually("it is ours", || {
+        flock(&claim, FlockOperation::NonBlockingLockExclusive).is_ok()
+    })
+    .await;
     let lock = Some(claim.into());
     let mut workload = prepared.start([], terms(LONG, LONG), lock).unwrap();
     scene.wait_pid("pid").await;
     assert!(!free(), "the guard holds it");
     std::fs::write(scene.path("go"), "").unwrap();
     workload.ended().await;
-    assert!(free(), "nothing of the command is left");
+    eventually("nothing of the command is left", free).await;
 }

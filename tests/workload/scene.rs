@@ -9,7 +9,11 @@ use leasehold::workload::{Command, Terms, Workload};
 use tempfile::TempDir;
 
 /// More than anything takes that is not broken.
-pub(crate) const LONG: Duration = Duration::from_secs(10);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+/// Time enough for a guard and a shim to be started on busy cores.
+pub(crate) const STARTS: Duration = Duration::from_millis(2000);
+/// How much later than its deadline a process may be seen gone, on busy cores.
+pub(crate) const SEEN_LATE: Duration = Duration::from_secs(1);
 
 /// Authority from now on for `valid`, and `grace` after it.
 pub(crate) fn terms(valid: Duration, grace: Duration) -> Terms {

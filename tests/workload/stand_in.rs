@@ -20,6 +20,9 @@ const DIRECTORY: &str = "STAND_IN_DIRECTORY";
 const VALID_MS: &str = "STAND_IN_VALID_MS";
 const GRACE_MS: &str = "STAND_IN_GRACE_MS";
 const RENEW: &str = "STAND_IN_RENEW";
+/// The files with its deadlines.
+const NEWEST: &str = "deadlines";
+const SENT: &str = "sent";
 /// How often it renews, if it does.
 const RENEW_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -90,9 +93,18 @@ pub(crate) async fn guard(scene: &Scene) -> u32 {
     scene.wait_pid("guard").await
 }
 
-/// The deadlines that the stand-in gave last.
+/// The newest deadlines of the stand-in. One that is killed may not have sent them.
 pub(crate) fn deadlines(scene: &Scene) -> Terms {
-    let text = std::fs::read_to_string(scene.path("deadlines")).unwrap();
+    recorded(scene, NEWEST)
+}
+
+/// Deadlines that were sent, of a stand-in that has told of its [`guard`].
+pub(crate) fn sent(scene: &Scene) -> Terms {
+    recorded(scene, SENT)
+}
+
+fn recorded(scene: &Scene, name: &str) -> Terms {
+    let text = std::fs::read_to_string(scene.path(name)).unwrap();
     let mut numbers = text
         .split_whitespace()
         .map(|number| BootTime::from_nanos(number.parse().unwrap()));
@@ -139,19 +151,21 @@ async fn keep(directory: &Path, script: &str) {
     let renews = std::env::var_os(RENEW).is_some();
     let lock = File::create(directory.join("claim")).unwrap();
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let record = |name: &str, terms: Terms| {
+        let (valid_until, kill_at) = (terms.valid_until.as_nanos(), terms.kill_at.as_nanos());
+        replace(&directory.join(name), &format!("{valid_until} {kill_at}"));
+    };
     let now_terms = || {
         let terms = crate::scene::terms(valid, grace);
-        let (valid_until, kill_at) = (terms.valid_until.as_nanos(), terms.kill_at.as_nanos());
-        replace(
-            &directory.join("deadlines"),
-            &format!("{valid_until} {kill_at}"),
-        );
+        record(NEWEST, terms);
         terms
     };
     let mut orphans = Orphans::adopt().unwrap();
     let command = crate::scene::shell(&format!("cd {}\n{script}", directory.display()));
     let handle = lock.try_clone().unwrap().into();
-    let mut workload = Workload::start(&command, now_terms(), Some(handle)).unwrap();
+    let mut newest = now_terms();
+    let mut workload = Workload::start(&command, newest, Some(handle)).unwrap();
+    record(SENT, newest);
     append(&directory.join("guard"), &format!("{}\n", workload.guard()));
     let began = boot_now();
     loop {
@@ -162,7 +176,12 @@ async fn keep(directory: &Path, script: &str) {
                     return;
                 }
             }
-            () = tokio::time::sleep(RENEW_INTERVAL), if renews => workload.extend(now_terms()),
+            () = tokio::time::sleep(RENEW_INTERVAL), if renews => {
+                // Those before it went out while this one slept.
+                record(SENT, newest);
+                newest = now_terms();
+                workload.extend(newest);
+            }
             failed = orphans.reap() => panic!("{failed:?}"),
             () = tokio::time::sleep(3 * LONG) => panic!("since {began}"),
         }
