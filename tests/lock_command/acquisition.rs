@@ -81,7 +81,8 @@ fn retries_are_further_tries() {
         "--",
         "sh",
         "-c",
-        &format!("{holds}; sleep 1.5"),
+        // Several tries, also of a busy machine.
+        &format!("{holds}; sleep 5"),
     ]);
     place.wait_noted("holds");
     let tried = place.run(&[

@@ -51,9 +51,11 @@ fn durations_that_cannot_be_kept_exit_78() {
 #[test]
 fn a_leases_name_is_no_lock_and_a_locks_name_is_no_lease() {
     let place = run(Place::new());
+    let [_, database] = place.store();
     let daemon = Daemon::builder(PROGRAM)
         .lease("a-lease")
         .uri(&place.set.uri())
+        .flag(&database)
         .timings(DaemonTimings::SHORT)
         .start();
     run(daemon.wait_leads(LONG));
@@ -65,6 +67,7 @@ fn a_leases_name_is_no_lock_and_a_locks_name_is_no_lease() {
     let daemon = Daemon::builder(PROGRAM)
         .lease("a-lock")
         .uri(&place.set.uri())
+        .flag(&database)
         .timings(DaemonTimings::SHORT)
         .start();
     crate::job::eventually("it says why", || {

@@ -20,7 +20,20 @@ fn most_at_once(place: &Place) -> usize {
 }
 
 fn jobs(place: &Place, count: usize, flags: &[&str]) -> Vec<Job> {
-    let script = format!("{}; sleep 0.1; {}", place.note("begin"), place.note("end"));
+    jobs_that(place, count, flags, "sleep 0.1")
+}
+
+/// Waits, in a shell, until so many have begun.
+fn until_begun(place: &Place, count: usize) -> String {
+    let journal = place.path("journal");
+    format!(
+        "until [ $(grep -c ^begin {}) -ge {count} ]; do sleep 0.02; done",
+        journal.display()
+    )
+}
+
+fn jobs_that(place: &Place, count: usize, flags: &[&str], work: &str) -> Vec<Job> {
+    let script = format!("{}; {work}; {}", place.note("begin"), place.note("end"));
     let start = |_| {
         let words = [&["lock"], flags, &["--", "sh", "-c", &script]].concat();
         place.start(&words)
@@ -51,19 +64,23 @@ fn one_at_a_time() {
 #[test]
 fn readers_together_and_a_writer_alone() {
     let place = run(Place::new());
-    let mut started = jobs(&place, 4, &["readers", "--shared"]);
+    // Before a writer waits, behind whom the slowest of them would.
+    let together = format!("{}; sleep 0.1", until_begun(&place, 4));
+    let mut started = jobs_that(&place, 4, &["readers", "--shared"], &together);
+    eventually("four hold it", || place.journal().len() >= 4);
     started.extend(jobs(&place, 2, &["readers"]));
     started.extend(jobs(&place, 4, &["readers", "--shared"]));
     for job in started {
         assert_eq!(job.output().code, 0);
     }
-    assert!(most_at_once(&place) > 1, "{:?}", place.journal());
+    assert!(most_at_once(&place) >= 4, "{:?}", place.journal());
 }
 
 #[test]
 fn so_many_slots_and_no_more() {
     let place = run(Place::new());
-    for job in jobs(&place, 9, &["slots", "--slots=3"]) {
+    let together = until_begun(&place, 3);
+    for job in jobs_that(&place, 9, &["slots", "--slots=3"], &together) {
         assert_eq!(job.output().code, 0);
     }
     assert_eq!(most_at_once(&place), 3);

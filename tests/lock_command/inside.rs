@@ -6,11 +6,8 @@ use crate::job::{PROGRAM, Place};
 
 /// An inner `leasehold lock` that knows the store as the outer one does.
 fn inner(place: &Place, flags: &str, then: &str) -> String {
-    let uri = place.path("uri");
-    format!(
-        "{PROGRAM} lock --mongodb-uri-file={} {flags} -- {then}",
-        uri.display()
-    )
+    let store = place.store().join(" ");
+    format!("{PROGRAM} lock {store} {flags} -- {then}")
 }
 
 #[test]

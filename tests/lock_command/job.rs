@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::{ReplicaSet, Scratch, SharedSet};
@@ -17,9 +18,11 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// Lives while a test uses it.
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A place to run jobs: a replica set and a directory.
+/// A place to run jobs: a directory, and a database of the replica set, so that
+/// no test lists, breaks or prunes the locks of another one.
 pub(crate) struct Place {
     pub(crate) set: Arc<ReplicaSet>,
+    database: String,
     scratch: Scratch,
 }
 
@@ -40,8 +43,14 @@ impl Place {
     pub(crate) async fn new() -> Self {
         let set = SET.get().await;
         let uri = set.uri();
-        let scratch = Scratch::new();
-        Self { set, scratch }.reached_by(uri)
+        static PLACES: AtomicUsize = AtomicUsize::new(1);
+        let number = PLACES.fetch_add(1, Ordering::Relaxed);
+        let place = Self {
+            set,
+            database: format!("place_{number}"),
+            scratch: Scratch::new(),
+        };
+        place.reached_by(uri)
     }
 
     /// The same place by another way, such as through a proxy.
@@ -56,13 +65,21 @@ impl Place {
         self.scratch.path().join(name)
     }
 
+    /// The flags that name the store.
+    pub(crate) fn store(&self) -> [String; 2] {
+        let uri = self.path("uri");
+        [
+            format!("--mongodb-uri-file={}", uri.display()),
+            format!("--mongodb-database={}", self.database),
+        ]
+    }
+
     /// `leasehold` with these arguments, and the store in a file.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let uri = self.path("uri");
         let mut command = Command::new(PROGRAM);
         command
             .args(&arguments[..1])
-            .arg(format!("--mongodb-uri-file={}", uri.display()))
+            .args(self.store())
             .arg("--log-format=text")
             .args(&arguments[1..])
             .env_clear()
