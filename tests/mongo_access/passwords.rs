@@ -22,7 +22,7 @@ fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
         stays_out(&a, "failed").await;
         keeps_secrets(&a, &["wr0ng-Secret"]).await;
 
-        std::fs::write(a.directory().join("uri"), &right).expect("the file can be written");
+        a.replace_uri(&right);
         a.wait_leads(LONG).await;
         let (ready, _) = a.http("/readyz").await.expect("an answer");
         assert_eq!(ready, 200);
@@ -49,14 +49,13 @@ fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadershi
         let witness = Witness::of([&a]);
 
         // The server has the new password first; then the file has it first.
-        let file = a.directory().join("uri");
         let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
         change_password(set, "n3w-Secret").await;
         close_a_connection(set).await;
         says(&a, "authentication failed").await;
-        std::fs::write(&file, uri_with("n3w-Secret")).expect("the file can be written");
+        a.replace_uri(&uri_with("n3w-Secret"));
         renews(&a).await;
-        std::fs::write(&file, uri_with("n3wer-Secret")).expect("the file can be written");
+        a.replace_uri(&uri_with("n3wer-Secret"));
         change_password(set, "n3wer-Secret").await;
         let unknown = a.logs().matches("\"unknown\"").count();
         close_a_connection(set).await;

@@ -49,6 +49,7 @@ fn a_role_with_find_insert_update_and_change_stream_suffices_for_everything() {
         // Take over.
         b.kill();
         a.wait_leads(LONG).await;
+        assert_eq!(witness.leaders(), ["a", "b", "a"]);
         // Confirm by a linearizable read that the store went back, and create anew.
         stored.delete().await;
         a.wait_until(|status| status["leader"] == false, LONG).await;

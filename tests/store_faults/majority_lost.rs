@@ -10,7 +10,7 @@ use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Witness, run};
 
 use crate::scene::{
-    eventually, leader_of, operations, pair, renews, stage_on, token, transitions, valid_until_ns,
+    eventually, leader_of, operations, pair, renews, stage_on, token, transitioned, valid_until_ns,
 };
 
 /// Waits for the deadline that the file shows, then asks all surfaces.
@@ -42,7 +42,7 @@ fn i4_with_two_of_three_members_killed_the_leader_says_no_by_its_deadline() {
         let secondaries = secondaries(&set).await;
         secondaries.iter().for_each(|member| set.kill(*member));
         says_no_by_its_deadline(&a).await;
-        assert_eq!(transitions(&a, "deadline").await, 1.0);
+        transitioned(&a, "deadline", 1).await;
         for member in secondaries {
             set.restart(member).await;
         }
@@ -62,7 +62,7 @@ fn i10_with_two_of_three_members_frozen_the_lease_waits_until_they_go_on() {
         let secondaries = secondaries(&set).await;
         secondaries.iter().for_each(|member| set.stop(*member));
         says_no_by_its_deadline(&a).await;
-        assert_eq!(transitions(&a, "deadline").await, 1.0);
+        transitioned(&a, "deadline", 1).await;
         assert!(operations(&a, "renew", "unknown").await >= 1.0);
         secondaries.iter().for_each(|member| set.cont(*member));
         let again = leader_of(&[&a, &b]).await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness, run};
 
-use crate::scene::{LONG, leader_of, pair, renews, stage_on, token, transitions};
+use crate::scene::{LONG, leader_of, pair, renews, stage_on, token, transitioned};
 
 async fn default_set() -> Arc<ReplicaSet> {
     Arc::new(ReplicaSet::builder().default_election().start().await)
@@ -27,7 +27,7 @@ fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_defaults() {
 
         set.kill(set.primary().await);
         c.wait_until(|status| status["leader"] == false, LONG).await;
-        assert_eq!(transitions(&c, "deadline").await, 1.0);
+        transitioned(&c, "deadline", 1).await;
         set.primary().await;
         let again = leader_of(&[&c, &d]).await;
         assert_eq!(token(again), Some(2));

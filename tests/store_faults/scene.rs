@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{Daemon, ReplicaSet, SharedSet, Stage};
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, Stage};
 use mongodb::bson::Bson;
 use serde_json::Value;
 
@@ -139,6 +139,27 @@ async fn sum(daemon: &Daemon, name: &str, labels: &[String]) -> f64 {
     series
         .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
         .sum()
+}
+
+/// Waits until so many changes of role had this reason. The file says "not
+/// leader" at the deadline by itself, and may be ahead of the change.
+pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
+    eventually("the change of role is counted", async || {
+        transitions(daemon, reason).await >= f64::from(times)
+    })
+    .await;
+    assert_eq!(transitions(daemon, reason).await, f64::from(times));
+}
+
+/// The instant on CLOCK_BOOTTIME at which the renewal or acquisition was sent
+/// that the file of a leader shows, which may have ended since.
+pub(crate) fn sent_ns(daemon: &Daemon, timings: DaemonTimings) -> u64 {
+    let until = valid_until_ns(daemon).expect("it leads");
+    until - nanos(timings.renew_deadline)
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("short")
 }
 
 /// How often the log has a line with this text.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leasehold_testbed::{ReplicaSet, Witness, run};
 use mongodb::bson::{DateTime, doc};
 
-use crate::scene::{LONG, follows, pair, said, stage_on, token};
+use crate::scene::{LONG, eventually, follows, pair, said, stage_on, token};
 
 #[test]
 fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
@@ -17,11 +17,15 @@ fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
         let c = stage.candidate("c").start();
         follows(&c, "a").await;
         let witness = Witness::of([&a, &b, &c]);
+        let warnings = [
+            "no change stream; polling",
+            "nothing protects an acknowledged write",
+        ];
         for daemon in [&a, &b, &c] {
+            for warning in warnings {
+                eventually(warning, async || said(daemon, warning) >= 1).await;
+            }
             assert_eq!(daemon.metric("leasehold_watch_connected").await, 0.0);
-            // Once, not once for each attempt.
-            assert_eq!(said(daemon, "no change stream; polling"), 1);
-            assert_eq!(said(daemon, "nothing protects an acknowledged write"), 1);
         }
         let stored = stage.stored();
         stored
@@ -30,7 +34,14 @@ fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
             } })
             .await;
         c.wait_leads(LONG).await;
+        assert_eq!(witness.leaders(), ["a", "c"]);
         follows(&b, "c").await;
+        for daemon in [&a, &b, &c] {
+            for warning in warnings {
+                // Once, not once for each attempt.
+                assert_eq!(said(daemon, warning), 1, "{warning}: {}", daemon.logs());
+            }
+        }
         c.term();
         c.wait_exit(LONG).await;
         // `a` stays out for a while and another claim may lead meanwhile.
@@ -40,6 +51,7 @@ fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
         follows(other, next.identity()).await;
         next.kill();
         other.wait_leads(LONG).await;
+        assert_eq!(witness.reigns().len(), 4);
         assert!(token(other) > token_before);
         // A deletion is noticed without a linearizable read, which it has not.
         stored.delete().await;
