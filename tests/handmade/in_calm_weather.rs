@@ -11,7 +11,7 @@ use leasehold_testbed::run;
 use crate::client;
 use crate::designs::Design;
 use crate::journal::returns;
-use crate::scene::{AT_WORK, ByHand, LONG, Scene, outlast};
+use crate::scene::{AT_WORK, ByHand, KEPT_OUT, LONG, Scene, outlast};
 
 #[test]
 fn each_design_excludes() {
@@ -56,7 +56,7 @@ fn an_extended_lock_keeps_others_out_of_the_scene() {
         ];
         join_all(designs.map(async |design| {
             let scene = Scene::new(ByHand::extended(design)).await;
-            let came = outlast(&scene).await;
+            let came = outlast(&scene, KEPT_OUT).await;
             assert!(!came, "{design:?}: {}", scene.tell());
         }))
         .await;

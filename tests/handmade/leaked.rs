@@ -8,7 +8,7 @@ use leasehold_testbed::run;
 
 use crate::client::NOT_ACQUIRED;
 use crate::designs::Design;
-use crate::scene::{AT_WORK, ByHand, LONG, Scene, die_beside_another};
+use crate::scene::{AT_WORK, ByHand, KEPT_OUT, LONG, Scene, die_beside_another};
 
 /// Nobody knows whose count is whose, so the expiry is that of all: as long as
 /// one extends it, the dead one's place is taken.
@@ -16,7 +16,7 @@ use crate::scene::{AT_WORK, ByHand, LONG, Scene, die_beside_another};
 fn a_counter_never_gets_the_place_of_a_dead_holder_back_while_another_lives() {
     run(async {
         let scene = Scene::new(ByHand::extended(Design::Counter { slots: 2 })).await;
-        let came = die_beside_another(&scene).await;
+        let came = die_beside_another(&scene, KEPT_OUT).await;
         assert!(!came, "the counter freed a place: {}", scene.tell());
         scene.acts_more("b", 1).await;
     });

@@ -9,7 +9,7 @@ use leasehold_testbed::process::exit_code;
 use leasehold_testbed::{DaemonTimings, FakeClock, Launch, run};
 use rustix::process::Signal;
 
-use crate::scene::{AT_WORK, LIFE, LONG, Means, Place, Scene};
+use crate::scene::{AT_WORK, KEPT_OUT, LIFE, LONG, Means, Place, Scene};
 use crate::scene::{die_beside_another, outlast, pause, skew};
 
 /// Runs a command while this replica leads.
@@ -63,7 +63,7 @@ async fn ends_while_its_client_is_paused(means: impl Means) {
 
 async fn outlasts_its_life(means: impl Means) {
     let scene = Scene::new(means).await;
-    assert!(!outlast(&scene).await, "{}", scene.tell());
+    assert!(!outlast(&scene, KEPT_OUT).await, "{}", scene.tell());
     assert!(at_work_to_the_end(&scene), "{}", scene.tell());
 }
 
@@ -79,7 +79,7 @@ async fn holds(means: impl Means, clock_of_a: Option<&str>, clock_of_b: Option<&
     let clock = |offset| FakeClock::offset(offset).expect("libfaketime");
     let (clock_of_a, clock_of_b) = (clock_of_a.map(clock), clock_of_b.map(clock));
     let scene = Scene::new(means).await;
-    let came = skew(&scene, clock_of_a.as_ref(), clock_of_b.as_ref()).await;
+    let came = skew(&scene, clock_of_a.as_ref(), clock_of_b.as_ref(), KEPT_OUT).await;
     assert!(!came, "{}", scene.tell());
     assert!(at_work_to_the_end(&scene), "{}", scene.tell());
 }
@@ -128,10 +128,11 @@ fn a_holder_whose_clock_is_behind_keeps_the_lock() {
 fn a_slot_of_the_dead_comes_back_while_another_lives() {
     run(async {
         let scene = Scene::new(TWO_SLOTS).await;
-        assert!(die_beside_another(&scene).await, "{}", scene.tell());
+        assert!(die_beside_another(&scene, LONG).await, "{}", scene.tell());
         let beside = |owner| scene.journal.after_the_next_began(owner, "c");
         assert_eq!(beside("a"), 0, "{}", scene.tell());
-        assert!(beside("b") >= AT_WORK / 2, "it lives: {}", scene.tell());
+        scene.acts_more("b", AT_WORK).await;
+        assert!(beside("b") >= AT_WORK, "it lives: {}", scene.tell());
     });
 }
 
@@ -146,7 +147,7 @@ fn a_dead_reader_keeps_no_writer_out() {
         a.kill();
         scene.finish("a");
         let _writer = scene.start_by(&EXCLUSIVE, "c", "c", None);
-        let came = scene.journal.reaches("c", 1, 3 * LIFE).await;
+        let came = scene.journal.reaches("c", 1, KEPT_OUT).await;
         assert!(!came, "a reader lives: {}", scene.tell());
         scene.finish("b");
         assert_eq!(exit_code(b.wait(LONG).await.expect("it is over")), 0);
@@ -167,8 +168,7 @@ fn a_lock_of_the_dead_comes_back() {
         a.kill();
         scene.finish("a");
         let _b = scene.start("b");
-        let came = scene.journal.reaches("b", AT_WORK, 5 * LIFE).await;
-        assert!(came, "{}", scene.tell());
+        scene.acts_more("b", AT_WORK).await;
         let beside = scene.journal.after_the_next_began("a", "b");
         assert_eq!(beside, 0, "{}", scene.tell());
     });
@@ -184,7 +184,7 @@ fn a_late_release_frees_no_other_ones_lock() {
         let status = a.wait(LONG).await.expect("its lock was lost");
         assert_eq!(exit_code(status), i32::from(LOCK_LOST), "{}", scene.tell());
         let _c = scene.start("c");
-        let came = scene.journal.reaches("c", 1, 3 * LIFE).await;
+        let came = scene.journal.reaches("c", 1, KEPT_OUT).await;
         assert!(!came, "{}", scene.tell());
         scene.acts_more("b", AT_WORK).await;
     });
@@ -197,7 +197,7 @@ fn two_processes_with_one_identity_do_not_hold_at_once() {
         let a = scene.start_as("worker-1", "a", None);
         scene.acts_more("a", AT_WORK).await;
         let _b = scene.start_as("worker-1", "b", None);
-        let came = scene.journal.reaches("b", 1, 3 * LIFE).await;
+        let came = scene.journal.reaches("b", 1, KEPT_OUT).await;
         assert!(!came, "{}", scene.tell());
         scene.finish("a");
         assert_eq!(exit_code(a.wait(LONG).await.expect("it is over")), 0);

@@ -10,7 +10,7 @@ use crate::scene::{AT_WORK, ByHand, LONG, Scene, outlast};
 
 async fn both_act(design: Design) {
     let scene = Scene::new(ByHand::not_extended(design)).await;
-    let came = outlast(&scene).await;
+    let came = outlast(&scene, LONG).await;
     assert!(came, "{design:?} held: {}", scene.tell());
     let beside = scene.journal.after_the_next_began("a", "b");
     assert!(beside >= AT_WORK, "{design:?} held: {}", scene.tell());

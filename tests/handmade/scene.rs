@@ -18,6 +18,8 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// For how long a hand-made lock is taken: short for a test, and several times
 /// what a busy machine makes an extension wait.
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
+/// Who has not come to work by now is kept out.
+pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
 /// So many acts (half a second of work) are no straggler.
 pub(crate) const AT_WORK: usize = 20;
 
@@ -226,12 +228,12 @@ pub(crate) async fn pause<M: Means>(scene: &Scene<M>) -> (Process, Process) {
 }
 
 /// The work of `a` takes several times as long as the lock is taken for; `b`
-/// comes. Says whether `b` came to work beside it.
-pub(crate) async fn outlast<M: Means>(scene: &Scene<M>) -> bool {
+/// comes. Says whether `b` came to work beside it in this time.
+pub(crate) async fn outlast<M: Means>(scene: &Scene<M>, time: Duration) -> bool {
     let _a = scene.start("a");
     scene.acts_more("a", AT_WORK).await;
     let _b = scene.start("b");
-    let came = scene.journal.reaches("b", AT_WORK, 3 * LIFE).await;
+    let came = scene.journal.reaches("b", AT_WORK, time).await;
     if came {
         scene.acts_more("a", AT_WORK).await;
     }
@@ -239,16 +241,17 @@ pub(crate) async fn outlast<M: Means>(scene: &Scene<M>) -> bool {
 }
 
 /// `a` holds and extends the lock; `b` comes, and one of them has a wrong wall
-/// clock. Says whether `b` came to work while `a` was.
+/// clock. Says whether `b` came to work in this time, while `a` was.
 pub(crate) async fn skew<M: Means>(
     scene: &Scene<M>,
     clock_of_a: Option<&FakeClock>,
     clock_of_b: Option<&FakeClock>,
+    time: Duration,
 ) -> bool {
     let _a = scene.start_as("a", "a", clock_of_a);
     scene.acts_more("a", AT_WORK).await;
     let _b = scene.start_as("b", "b", clock_of_b);
-    let came = scene.journal.reaches("b", AT_WORK, 3 * LIFE).await;
+    let came = scene.journal.reaches("b", AT_WORK, time).await;
     if came {
         scene.acts_more("a", AT_WORK).await;
     }
@@ -256,13 +259,13 @@ pub(crate) async fn skew<M: Means>(
 }
 
 /// Two may hold; `a` dies with its lock, `b` goes on, and `c` comes. Says
-/// whether `c` came to work beside `b` within several times the life of a lock.
-pub(crate) async fn die_beside_another<M: Means>(scene: &Scene<M>) -> bool {
+/// whether `c` came to work beside `b` in this time.
+pub(crate) async fn die_beside_another<M: Means>(scene: &Scene<M>, time: Duration) -> bool {
     let (a, _b) = (scene.start("a"), scene.start("b"));
     scene.acts_more("a", AT_WORK).await;
     scene.acts_more("b", AT_WORK).await;
     a.kill();
     scene.finish("a");
     let _c = scene.start("c");
-    scene.journal.reaches("c", AT_WORK, 5 * LIFE).await
+    scene.journal.reaches("c", AT_WORK, time).await
 }

@@ -13,6 +13,9 @@ use tokio::sync::watch;
 
 use crate::cluster::{Cluster, LEASE, Place};
 
+/// Longer than a test waits, so that it is told apart from no wait at all.
+pub(crate) const LABEL_WAIT: Duration = Duration::from_secs(60);
+
 pub(crate) struct Publisher {
     status: watch::Sender<Status>,
     metrics: Metrics,
@@ -49,7 +52,7 @@ impl Publisher {
         let options = KubernetesOptions {
             pod: Pod::new(&pod.name_any(), &namespace, &pod.uid().unwrap()).unwrap(),
             label_prefix: "leasehold.dev".to_owned(),
-            label_wait: Duration::from_millis(250),
+            label_wait: LABEL_WAIT,
             demote_others: false,
             events: false,
             repair_interval,

@@ -8,7 +8,7 @@ use leasehold::clock::boot_now;
 use leasehold_testbed::run;
 
 use crate::cluster::{Cluster, LONG, eventually};
-use crate::publisher::{Publisher, follower, leader};
+use crate::publisher::{LABEL_WAIT, Publisher, follower, leader};
 
 const REPAIR: Duration = Duration::from_millis(200);
 
@@ -73,11 +73,7 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
         publisher.set(follower());
         let begin = std::time::Instant::now();
         publisher.kubernetes.demoted().await;
-        assert!(
-            begin.elapsed() < Duration::from_millis(250),
-            "{:?}",
-            begin.elapsed()
-        );
+        assert!(begin.elapsed() < LABEL_WAIT / 2, "{:?}", begin.elapsed());
     });
 }
 

@@ -2,7 +2,6 @@
 //! nothing demands them it is no mistake. No cluster is needed.
 
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use leasehold_testbed::{Daemon, Scratch, process};
 
@@ -79,13 +78,9 @@ async fn outside_of_a_cluster_labels_are_off_and_one_line_says_so() {
         .lease("outside")
         .uri("mongodb://127.0.0.1:1/")
         .start();
+    // It listens before its first file is written.
     daemon.wait_until(|_| true, LONG).await;
-    let page = loop {
-        if let Ok((_, page)) = daemon.http("/metrics").await {
-            break page;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    };
+    let (_, page) = daemon.http("/metrics").await.unwrap();
     assert!(!page.contains("leasehold_label_in_sync"), "{page}");
     let logs = daemon.logs();
     let lines = logs
