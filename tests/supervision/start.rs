@@ -63,7 +63,7 @@ async fn without_a_store_nothing_runs() {
         .workload(journal.command(&Behaviour::Obedient))
         .start();
     eventually("it tries", async || {
-        daemon.logs().contains("store call failed")
+        daemon.logs().contains("MongoDB read failed")
     })
     .await;
     assert_eq!(journal.lines(), []);
