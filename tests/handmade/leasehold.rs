@@ -131,7 +131,6 @@ fn a_slot_of_the_dead_comes_back_while_another_lives() {
         assert!(die_beside_another(&scene, LONG).await, "{}", scene.tell());
         let beside = |owner| scene.journal.after_the_next_began(owner, "c");
         assert_eq!(beside("a"), 0, "{}", scene.tell());
-        scene.acts_more("b", AT_WORK).await;
         assert!(beside("b") >= AT_WORK, "it lives: {}", scene.tell());
     });
 }

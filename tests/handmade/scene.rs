@@ -267,5 +267,9 @@ pub(crate) async fn die_beside_another<M: Means>(scene: &Scene<M>, time: Duratio
     a.kill();
     scene.finish("a");
     let _c = scene.start("c");
-    scene.journal.reaches("c", AT_WORK, time).await
+    let came = scene.journal.reaches("c", AT_WORK, time).await;
+    if came {
+        scene.acts_more("b", AT_WORK).await;
+    }
+    came
 }
