@@ -6,6 +6,7 @@
 pub mod completions;
 pub mod config;
 pub mod install;
+pub mod limits;
 pub mod lock;
 pub mod locks;
 pub mod run;
@@ -18,7 +19,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::config::{ConfigError, Sources};
+use crate::config::{ConfigError, Key, Sources};
 use crate::exit;
 
 pub use arguments::{Stop, command, parse};
@@ -71,6 +72,8 @@ pub struct ConfigArgs {
     pub sources: Sources,
     /// JSON instead of TOML.
     pub json: bool,
+    /// Only the value of this key.
+    pub key: Option<&'static Key>,
 }
 
 /// Why a command could not do its work; `main` prints it.
@@ -91,6 +94,9 @@ pub enum CommandError {
     /// Locks cannot be shown or changed.
     #[error(transparent)]
     Locks(#[from] locks::LocksError),
+    /// Too few files can be opened.
+    #[error(transparent)]
+    Limits(#[from] limits::TooFewFiles),
     /// The answer cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
@@ -100,7 +106,7 @@ impl CommandError {
     /// The exit code that tells what kind of error it is.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Config(_) | Self::Install(_) => exit::CONFIGURATION,
+            Self::Config(_) | Self::Install(_) | Self::Limits(_) => exit::CONFIGURATION,
             Self::Run(error) => error.exit_code(),
             Self::Lock(error) => error.exit_code(),
             Self::Locks(error) => error.exit_code(),
@@ -116,10 +122,14 @@ impl CommandError {
 pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
     match invocation {
         Invocation::Run(RunArgs { sources, command }) => {
+            limits::check()?;
             let config = sources.load().config()?;
             Ok(run::run(config, sources, command)?)
         }
-        Invocation::Lock(args) => Ok(lock::run(args)?),
+        Invocation::Lock(args) => {
+            limits::check()?;
+            Ok(lock::run(args)?)
+        }
         Invocation::Locks(args) => locks::run(args),
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),

@@ -24,13 +24,14 @@ mod secret;
 mod validate;
 mod value;
 mod workload;
+mod yaml;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use choice::{KubernetesEnabled, LogFormat, LogLevel, OnExit, ReadyWhen, StopSignal};
-pub use error::{ConfigError, Origin, Problem};
+pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
 pub use schema::{DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, suggest, suggest_key};
 pub use secret::{
@@ -234,7 +235,9 @@ impl Config {
         };
         let (inline, file) = match uri {
             UriSource::Inline(secret) => (secret.expose().to_owned(), String::new()),
-            UriSource::File(path) => (String::new(), format!("{path:?}")),
+            UriSource::File(path) | UriSource::Pipe(path, _) => {
+                (String::new(), format!("{path:?}"))
+            }
         };
         vec![
             ("lease.name", name.to_string()),

@@ -256,7 +256,7 @@ impl<W: Watched> Supervisor<W> {
             Err(error) => {
                 error!(
                     lease = %self.options.program.lease, token = token.get(), kind = %error.kind(),
-                    code = error.raw_os_error(), "no process can be made for the workload"
+                    errno = error.raw_os_error(), "no process can be made for the workload"
                 );
                 return self.ended(token, exit::CANNOT_EXECUTE, false).await;
             }
@@ -390,7 +390,7 @@ impl<W: Watched> Supervisor<W> {
         }
         match ended.end {
             End::NotExecuted(errno) | End::NotSpawned(errno) => {
-                error!(%lease, token, code = errno, "the workload cannot be executed");
+                error!(%lease, token, errno, "the workload cannot be executed");
             }
             End::Exited(_) | End::Signalled(_) => {
                 warn!(%lease, token, code, "workload ended by itself");

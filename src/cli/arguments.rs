@@ -8,13 +8,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::Error;
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 
 use self::locking::{lock_command, locks_command};
 use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
-use crate::config::{KEYS, Key, Kind, MASK, Sources, looks_secret};
+use crate::config::{KEYS, Key, Kind, MASK, Sources, find, looks_secret, suggest_key};
 use crate::exit;
 
 /// The command line as clap knows it.
@@ -44,7 +44,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         error,
         arguments: arguments.clone(),
     };
-    let mut matches = command().try_get_matches_from(&arguments).map_err(stop)?;
+    let mut matches = command()
+        .try_get_matches_from(&arguments)
+        .map_err(|error| stop(with_tip(error, &arguments)))?;
     if arguments.last().is_some_and(|last| last == "--") {
         // An empty variable in a script: without this, nothing would be supervised.
         return Err(stop(command().error(
@@ -66,11 +68,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         "locks" => locking::locks(matches).map(Invocation::Locks).map_err(stop),
         "status" => Ok(Invocation::Status(StatusArgs {
             directory: matches.remove_one("directory"),
-            lease: matches.remove_one("lease"),
+            lease: matches
+                .remove_one("lease")
+                .or_else(|| matches.remove_one("name")),
             json: wants_json(&matches),
             watch: matches.get_flag("watch"),
         })),
         "config" => Ok(Invocation::Config(ConfigArgs {
+            key: matches.remove_one("key"),
             sources: sources(&mut matches),
             json: wants_json(&matches),
         })),
@@ -180,7 +185,7 @@ fn status_command() -> Command {
     Command::new("status")
         .about("Ask the daemon on this host whether it leads: exit 0 yes, 1 no, 2 cannot tell")
         .after_help(
-            "Examples:\n  leasehold status --lease orders\n  leasehold status --directory \
+            "Examples:\n  leasehold status orders\n  leasehold status --directory \
              /run/leasehold/orders --output json\n  leasehold status --lease orders --watch",
         )
         .arg(
@@ -198,6 +203,12 @@ fn status_command() -> Command {
                 .value_name("NAME")
                 .help("The lease, whose default status directory is read"),
         )
+        .arg(
+            Arg::new("name")
+                .value_name("NAME")
+                .help("The same as --lease NAME")
+                .conflicts_with_all(["lease", "directory"]),
+        )
         .arg(output("text"))
         .arg(
             Arg::new("watch")
@@ -213,10 +224,26 @@ fn config_command() -> Command {
             .about("Print the effective configuration and where each value came from")
             .after_help(format!(
                 "{LAYERS} Secrets are masked.\n\nExamples:\n  leasehold config\n  leasehold config \
-                 --config /etc/leasehold.toml --output json"
+                 lease.renew_deadline\n  leasehold config --config /etc/leasehold.toml --output json"
             )),
     )
+    .arg(
+        Arg::new("key")
+            .value_name("KEY")
+            .help("Print the value of this key only, such as lease.name")
+            .value_parser(key_of),
+    )
     .arg(output("toml"))
+}
+
+fn key_of(text: &str) -> Result<&'static Key, String> {
+    find(text).ok_or_else(|| {
+        let (section, name) = text.rsplit_once('.').unwrap_or(("", text));
+        match suggest_key(section, name) {
+            Some(near) => format!("there is no such key; did you mean {}?", near.path()),
+            None => "there is no such key; leasehold config lists them".to_owned(),
+        }
+    })
 }
 
 fn completions_command() -> Command {
@@ -254,6 +281,7 @@ fn install_command() -> Command {
 /// `--output`, with JSON as the other form.
 fn output(first: &'static str) -> Arg {
     Arg::new("output")
+        .short('o')
         .long("output")
         .value_name("FORM")
         .help("The form of the answer")
@@ -273,6 +301,19 @@ fn with_configuration(command: Command) -> Command {
     with_sections(command, &sections)
 }
 
+/// What somebody needs on the first day: the flags of `-h`.
+const FIRST_KEYS: [&str; 9] = [
+    "lease.name",
+    "lease.lease_duration",
+    "identity.name",
+    "mongodb.uri",
+    "mongodb.uri_file",
+    "status.directory",
+    "http.listen",
+    "workload.stop_grace",
+    "log.level",
+];
+
 /// The flag of a key. Values are taken as they are: they are checked with all
 /// other values, so that everything wrong is reported at once.
 fn flag(key: &'static Key) -> Arg {
@@ -285,6 +326,7 @@ fn flag(key: &'static Key) -> Arg {
         .value_name(key.kind.placeholder())
         .help(format!("{}{default}", key.help))
         .help_heading(format!("[{}]", key.section))
+        .hide_short_help(!FIRST_KEYS.contains(&key.path().as_str()))
         .action(ArgAction::Set);
     let flag = match key.kind {
         Kind::Path => flag.value_hint(ValueHint::AnyPath),
@@ -336,6 +378,50 @@ fn missing_subcommand() -> Error {
         clap::error::ErrorKind::MissingSubcommand,
         "a subcommand is required: see leasehold --help",
     )
+}
+
+/// With a tip for what clap has none, or a wrong one: it would have an unknown
+/// flag passed after `--`, which runs it as a command.
+fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
+    let Some(ContextValue::String(unexpected)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let unexpected = unexpected.clone();
+    let commands = command();
+    let subcommand = arguments
+        .iter()
+        .find_map(|argument| commands.find_subcommand(argument));
+    if let Some(flag) = unexpected.strip_prefix("--") {
+        error.remove(ContextKind::Suggested);
+        let near = subcommand.and_then(|command| near_flag(command, flag));
+        if let Some(near) = near {
+            error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
+        }
+    } else if subcommand.is_some_and(takes_command) {
+        let tip = format!("to run a command, put '--' before it: -- {unexpected} …");
+        let tips = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
+/// The one flag of a command that ends with the words of `flag`.
+fn near_flag(command: &Command, flag: &str) -> Option<String> {
+    let end = format!("-{flag}");
+    let mut near = command
+        .get_arguments()
+        .filter_map(|argument| argument.get_long())
+        .filter(|long| long.ends_with(&end));
+    let first = near.next()?;
+    near.next().is_none().then(|| format!("--{first}"))
+}
+
+fn takes_command(command: &Command) -> bool {
+    let mut arguments = command.get_arguments();
+    arguments.any(|argument| argument.get_id() == "command")
 }
 
 /// An error message without the arguments that could hold a password: clap
@@ -417,6 +503,55 @@ mod tests {
         assert_eq!(status, expected);
         let both = parsed(&["status", "--lease", "a", "--directory", "b"]);
         assert_eq!(both.expect_err("one of them").code(), exit::USAGE);
+        for short in [
+            ["status", "orders", "-o", "json"],
+            ["status", "-ojson", "--lease", "orders"],
+        ] {
+            let Ok(Invocation::Status(status)) = parsed(&short) else {
+                panic!("it is a legal command line");
+            };
+            assert_eq!(
+                (status.lease.as_deref(), status.json),
+                (Some("orders"), true)
+            );
+        }
+        assert!(parsed(&["status", "a", "--directory", "b"]).is_err());
+    }
+
+    #[test]
+    fn tips_name_the_flag_that_is_meant_and_the_dashes_before_a_command() {
+        let said = |arguments: &[&str]| {
+            let stop = parsed(arguments).expect_err("not legal");
+            stop.error.render().to_string()
+        };
+        for (flag, meant) in [
+            ("--uri", "'--mongodb-uri'"),
+            ("--uri-file", "'--mongodb-uri-file'"),
+            ("--listen", "'--http-listen'"),
+        ] {
+            let text = said(&["run", "--lease", "orders", flag, "x"]);
+            assert!(text.contains(meant), "{flag}: {text}");
+            assert!(!text.contains("-- --"), "{flag}: {text}");
+        }
+        let text = said(&["run", "--lease", "orders", "--gadget", "x"]);
+        assert!(!text.contains("-- --"), "{text}");
+        let text = said(&["run", "--lease", "orders", "./cmd"]);
+        assert!(text.contains("put '--' before it: -- ./cmd"), "{text}");
+    }
+
+    #[test]
+    fn the_short_help_has_the_flags_of_the_first_day() {
+        let mut commands = command();
+        let run = commands.find_subcommand_mut("run").expect("it is there");
+        let (short, long) = (
+            run.render_help().to_string(),
+            run.render_long_help().to_string(),
+        );
+        for flag in ["--lease-name", "--mongodb-uri-file", "--http-listen"] {
+            assert!(short.contains(flag) && long.contains(flag), "{flag}");
+        }
+        assert!(!short.contains("--hooks-on-lead") && long.contains("--hooks-on-lead"));
+        assert!(short.lines().count() < 70, "{short}");
     }
 
     #[test]

@@ -1,8 +1,27 @@
 //! `leasehold completions`: scripts for shells.
 
+use clap::Command;
+use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 
 use super::{CommandError, answer, command};
+use crate::config::{KEYS, Kind};
+
+/// What the script for bash begins with, and what is put after it: behind
+/// `--` stands a command, with whatever it takes.
+const BASH_BEGIN: &str = "_leasehold() {\n";
+const BASH_COMMAND: &str = r#"    local word
+    for ((word = 1; word < COMP_CWORD; word++)); do
+        if [[ "${COMP_WORDS[word]}" == -- ]]; then
+            if declare -F _command_offset > /dev/null; then
+                _command_offset $((word + 1))
+            else
+                COMPREPLY=($(compgen -c -f -- "${COMP_WORDS[COMP_CWORD]}"))
+            fi
+            return 0
+        fi
+    done
+"#;
 
 /// Prints the completion script of a shell.
 ///
@@ -10,6 +29,29 @@ use super::{CommandError, answer, command};
 /// [`CommandError`] if it cannot be written.
 pub fn run(shell: Shell) -> Result<(), CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command(), "leasehold", &mut script);
+    clap_complete::generate(shell, &mut with_words(command()), "leasehold", &mut script);
+    if shell == Shell::Bash {
+        let text = String::from_utf8_lossy(&script);
+        let with_command = format!("{BASH_BEGIN}{BASH_COMMAND}");
+        script = text.replacen(BASH_BEGIN, &with_command, 1).into_bytes();
+    }
     answer(&script)
+}
+
+/// With the words that a key takes. The program itself takes them as text: it
+/// reports all values that are wrong at once.
+fn with_words(command: Command) -> Command {
+    command.mut_subcommands(|subcommand| {
+        subcommand.mut_args(|argument| {
+            let key = KEYS
+                .iter()
+                .find(|key| argument.get_id() == key.path().as_str());
+            match key.map(|key| key.kind) {
+                Some(Kind::OneOf(words)) => {
+                    argument.value_parser(PossibleValuesParser::new(words.iter().copied()))
+                }
+                _ => argument,
+            }
+        })
+    })
 }

@@ -3,16 +3,19 @@
 use std::fmt::Write;
 
 use super::{CommandError, ConfigArgs, answer};
-use crate::config::{Kind, Setting};
+use crate::config::{Kind, MASK, Origin, Setting};
 
 /// Prints the effective configuration, with secrets masked.
 ///
 /// # Errors
 /// [`CommandError`] if the configuration is wrong or cannot be written.
 pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
-    let ConfigArgs { sources, json } = args;
-    let settings = sources.load().settings()?;
-    let text = if json {
+    let ConfigArgs { sources, json, key } = args;
+    let mut settings = sources.load().settings()?;
+    settings.retain(|setting| key.is_none_or(|key| setting.key == key));
+    let text = if let (Some(_), [only], false) = (key, &settings[..], json) {
+        format!("{}\n", on_one_line(only.shown()))
+    } else if json {
         as_json(&settings)
     } else {
         as_toml(&settings)
@@ -20,7 +23,8 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     answer(text.as_bytes())
 }
 
-/// Valid TOML, that could be a configuration file but for masked secrets.
+/// Valid TOML, that can be a configuration file: what must not be in one (a
+/// masked secret, a name with the id of this process) is a comment.
 fn as_toml(settings: &[Setting]) -> String {
     let mut text = String::new();
     let mut section = "";
@@ -37,9 +41,11 @@ fn as_toml(settings: &[Setting]) -> String {
             Kind::Command if setting.shown().starts_with('[') => setting.shown().to_owned(),
             _ => quoted(setting.shown()),
         };
+        let hidden = setting.shown() == MASK || setting.origin == Origin::Host;
+        let comment = if hidden { "# " } else { "" };
         let _ = writeln!(
             text,
-            "{} = {value} # {}",
+            "{comment}{} = {value} # {}",
             setting.key.name,
             on_one_line(&setting.origin.to_string())
         );

@@ -3,6 +3,7 @@
 //! Everything that a configuration can get wrong about this machine (the
 //! status directory, the port) fails here before the election begins.
 
+mod environment;
 mod files;
 mod kubernetes;
 mod reload;
@@ -103,8 +104,14 @@ fn system<E: Into<Box<dyn Error + Send + Sync>>>(doing: &'static str) -> impl Fn
 ///
 /// # Errors
 /// [`RunError`]; what can be known at the start is known before the election begins.
-pub fn run(config: Config, sources: Sources, command: Vec<OsString>) -> Result<ExitCode, RunError> {
+pub fn run(
+    config: Config,
+    mut sources: Sources,
+    command: Vec<OsString>,
+) -> Result<ExitCode, RunError> {
     let log = log::start(config.log.level.into(), config.log.format.into());
+    environment::tell(&config, &sources);
+    sources.started_with = Some(config.mongodb.uri.clone());
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
     let patience = config.lease.timings.lease_duration();
     let (directory, memory) = StatusDirectory::open_after(&path, patience, |by| {

@@ -8,12 +8,14 @@ mod any_file;
 mod judge;
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 
 pub use self::judge::{Judgement, Verdict, judge};
@@ -99,10 +101,21 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    if fs::metadata(path)?.len() > FILE_BYTES_MAX {
+    // A FIFO is opened at once, and refused.
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if found.len() > FILE_BYTES_MAX {
         return Err(io::Error::other("too long for a status file"));
     }
-    fs::read_to_string(path)
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn directory_of(args: &StatusArgs) -> Result<PathBuf, String> {
@@ -179,13 +192,14 @@ fn to_json(judgement: &Judgement) -> io::Result<String> {
     if let Some(document) = &mut document {
         document.leader = judgement.verdict == Verdict::Leader;
     }
+    let explanation = judgement.explanation();
     let judged = Judged {
         document: match &document {
             Some(document) => DocumentOrNone::Document(document),
             None => DocumentOrNone::None { leader: false },
         },
         fresh: judgement.fresh,
-        error: judgement.why.as_deref(),
+        error: explanation.as_deref(),
     };
     Ok(serde_json::to_string(&judged)? + "\n")
 }
@@ -235,7 +249,7 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
                 Verdict::CannotTell => "cannot tell",
                 Verdict::Leader | Verdict::NotLeader => "not leader",
             };
-            match &judgement.why {
+            match judgement.explanation() {
                 Some(why) => format!("{word}: {why}"),
                 None => word.to_owned(),
             }
@@ -244,6 +258,7 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
     let holder = match &document.holder {
         Some(h) if judgement.fresh => format!("{} (token {})", h.identity, h.token),
         Some(_) => "not known any more".to_owned(),
+        None if !judgement.fresh => "not known".to_owned(),
         None if not_read(document) => "not known".to_owned(),
         None => "nobody".to_owned(),
     };
@@ -275,6 +290,10 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
             document.reason.clone().unwrap_or_else(|| "-".to_owned()),
         ),
         ("updated", dated(&document.updated_at)),
+        (
+            "fresh",
+            if judgement.fresh { "yes" } else { "no" }.to_owned(),
+        ),
     ];
     let error = document.store_error.as_ref().map(|error| {
         let age = age(&error.since, wall).map_or_else(String::new, |age| format!(" (for {age})"));

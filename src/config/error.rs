@@ -193,6 +193,9 @@ impl fmt::Debug for Problem {
     }
 }
 
+/// Enough to mend at a time. A file of another program has thousands.
+pub const PROBLEMS_SHOWN_MAX: usize = 20;
+
 /// A configuration that is refused, with everything that is wrong with it.
 #[derive(Debug)]
 pub struct ConfigError {
@@ -216,7 +219,12 @@ impl fmt::Display for ConfigError {
             [one] => write!(f, "configuration refused: {one}"),
             several => {
                 write!(f, "configuration refused: {} problems", several.len())?;
-                several.iter().try_for_each(|one| write!(f, "\n  {one}"))
+                let (shown, hidden) = several.split_at(several.len().min(PROBLEMS_SHOWN_MAX));
+                shown.iter().try_for_each(|one| write!(f, "\n  {one}"))?;
+                match hidden.len() {
+                    0 => Ok(()),
+                    more => write!(f, "\n  and {more} more"),
+                }
             }
         }
     }

@@ -12,8 +12,8 @@ use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKin
 
 use super::error::{Origin, Problem};
 use super::schema::{KEYS, Key, Kind, is_section, suggest, suggest_key};
-use super::secret::{MASK, is_misplaced_uri, looks_secret, read_bounded, reason, shown};
-use super::value;
+use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, read_bounded, reason, shown};
+use super::{value, yaml};
 
 /// What a configuration is made of. It is kept for SIGHUP, which reads the
 /// files again; the environment and the flags of a process do not change.
@@ -25,20 +25,35 @@ pub struct Sources {
     pub environment: Vec<(OsString, OsString)>,
     /// Keys that were given as flags, and their values.
     pub flags: Vec<(&'static Key, String)>,
+    /// The connection string of a daemon that runs. Then no other pipe is read:
+    /// that could take long.
+    pub started_with: Option<UriSource>,
 }
 
 impl Sources {
     /// With the environment of this process.
     pub fn of_process(files: Vec<PathBuf>, flags: Vec<(&'static Key, String)>) -> Self {
         let of_pod = |name: &OsStr| POD.iter().any(|(_, _, variable)| name == *variable);
-        let relevant = |name: &OsStr| of_pod(name) || variable_parts(name).is_some();
+        let relevant = |name: &OsStr| {
+            of_pod(name) || variable_parts(name).is_some() || misspelt(name).is_some()
+        };
         Self {
             files,
             environment: std::env::vars_os()
                 .filter(|(name, _)| relevant(name))
                 .collect(),
             flags,
+            started_with: None,
         }
+    }
+
+    /// Variables that are ignored since there is one underscore where two have
+    /// to be, each with the key that was probably meant.
+    pub fn misspelt_variables(&self) -> Vec<(String, &'static Key)> {
+        let names = self.environment.iter().map(|(name, _)| name);
+        names
+            .filter_map(|name| Some((name.to_str()?.to_owned(), misspelt(name)?)))
+            .collect()
     }
 
     /// Reads all layers. Mistakes are kept in the result, so that those of
@@ -46,11 +61,14 @@ impl Sources {
     pub fn load(&self) -> Loaded {
         let mut loader = Loader::default();
         for path in &self.files {
+            loader.layer += 1;
             loader.file(path);
         }
+        loader.layer += 1;
         for (name, value) in &self.environment {
             loader.variable(name, value);
         }
+        loader.layer += 1;
         for (key, value) in &self.flags {
             loader.set(key, value.clone(), Origin::Flag(key.flag()));
         }
@@ -59,6 +77,8 @@ impl Sources {
         Loaded {
             settings: loader.settings,
             problems: loader.problems,
+            misspelt: self.misspelt_variables(),
+            started_with: self.started_with.clone(),
         }
     }
 }
@@ -86,6 +106,8 @@ pub struct Setting {
     pub origin: Origin,
     /// Whether the value was accepted.
     pub(super) valid: bool,
+    /// The layer that gave it; a later one counts more.
+    pub(super) layer: usize,
 }
 
 impl Setting {
@@ -116,6 +138,8 @@ impl fmt::Debug for Setting {
 pub struct Loaded {
     pub(super) settings: Vec<Setting>,
     pub(super) problems: Vec<Problem>,
+    pub(super) misspelt: Vec<(String, &'static Key)>,
+    pub(super) started_with: Option<UriSource>,
 }
 
 /// Keys with the variables in which manifests put what a pod is, by convention:
@@ -138,6 +162,7 @@ const YAML_LINE_BYTES_MAX: usize = 4096;
 struct Loader {
     settings: Vec<Setting>,
     problems: Vec<Problem>,
+    layer: usize,
 }
 
 impl Default for Loader {
@@ -147,10 +172,12 @@ impl Default for Loader {
             value: key.default().to_owned(),
             origin: Origin::Default,
             valid: true,
+            layer: 0,
         };
         Self {
             settings: KEYS.iter().map(of_default).collect(),
             problems: Vec::new(),
+            layer: 0,
         }
     }
 }
@@ -303,6 +330,7 @@ impl Loader {
                 value,
                 origin,
                 valid,
+                layer: self.layer,
             };
         }
     }
@@ -367,13 +395,22 @@ fn variable_parts(name: &OsStr) -> Option<(String, String)> {
     Some((named(section)?, key.to_owned()))
 }
 
+/// The key whose variable a name would be with a second underscore.
+fn misspelt(name: &OsStr) -> Option<&'static Key> {
+    let mut keys = KEYS.iter();
+    keys.find(|key| name == key.variable().replace("__", "_").as_str())
+}
+
 fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     let bytes = read_bounded(path, FILE_BYTES_MAX)
         .map_err(|error| reason(&error))?
         .ok_or("it is longer than 256 KiB")?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text")?;
-    if yaml && text.lines().any(|line| line.len() > YAML_LINE_BYTES_MAX) {
-        return Err("it has a line longer than 4096 bytes".to_owned());
+    if yaml {
+        if text.lines().any(|line| line.len() > YAML_LINE_BYTES_MAX) {
+            return Err("it has a line longer than 4096 bytes".to_owned());
+        }
+        yaml::check(&text)?;
     }
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),

@@ -4,11 +4,18 @@
 //! into an error: the driver quotes the parts that it could not read.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use mongodb::options::ConnectionString;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::clock;
 
 /// What is shown in place of a secret.
 pub const MASK: &str = "***";
@@ -42,9 +49,25 @@ pub enum UriSource {
     Inline(Secret),
     /// From a file that is read again each time.
     File(PathBuf),
+    /// From a pipe, which gave it once.
+    Pipe(PathBuf, Secret),
 }
 
 impl UriSource {
+    /// From a file or a pipe. A pipe is read now; it cannot be read again.
+    ///
+    /// # Errors
+    /// [`UriError`]
+    pub(super) fn open(path: PathBuf) -> Result<Self, UriError> {
+        let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
+        if is_pipe {
+            let secret = uri_in(&path, read_pipe(&path, FILE_BYTES_MAX))?;
+            return Ok(Self::Pipe(path, secret));
+        }
+        uri_in(&path, read_bounded(&path, FILE_BYTES_MAX))?;
+        Ok(Self::File(path))
+    }
+
     /// The connection string as it is now: a file is read again, so that a
     /// rotated secret is found. It has been checked by the driver's parser.
     ///
@@ -52,11 +75,11 @@ impl UriSource {
     /// [`UriError`], with a remedy and without any part of the text.
     pub fn read(&self) -> Result<Secret, UriError> {
         match self {
-            Self::Inline(secret) => {
+            Self::Inline(secret) | Self::Pipe(_, secret) => {
                 check_uri(secret.expose()).map_err(UriError::Refused)?;
                 Ok(secret.clone())
             }
-            Self::File(path) => read_file(path),
+            Self::File(path) => uri_in(path, read_bounded(path, FILE_BYTES_MAX)),
         }
     }
 }
@@ -230,15 +253,20 @@ pub fn shown_path(path: &Path) -> String {
     }
 }
 
+/// How long a program may take to write the connection string into a pipe: one
+/// that asks a vault takes seconds.
+const PIPE_TIME_MAX: Duration = Duration::from_secs(30);
+
 /// No connection string is longer. It bounds what a wrong path (`/dev/zero`) can cost.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-fn read_file(path: &Path) -> Result<Secret, UriError> {
+/// The connection string in what was read from a file.
+fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, UriError> {
     let refused = |problem| UriError::RefusedFile {
         path: path.to_owned(),
         problem,
     };
-    let bytes = read_bounded(path, FILE_BYTES_MAX)
+    let bytes = read
         .map_err(|error| UriError::Unreadable {
             path: path.to_owned(),
             error,
@@ -270,7 +298,8 @@ pub(super) fn read_bounded(path: &Path, bytes_max: usize) -> std::io::Result<Opt
     let limit = u64::try_from(bytes_max)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
-    let kind = std::fs::metadata(path)?.file_type();
+    let file = open_without_waiting(path)?;
+    let kind = file.metadata()?.file_type();
     if kind.is_dir() {
         return Err(std::io::ErrorKind::IsADirectory.into());
     }
@@ -278,8 +307,41 @@ pub(super) fn read_bounded(path: &Path, bytes_max: usize) -> std::io::Result<Opt
         return Err(std::io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    file.take(limit).read_to_end(&mut bytes)?;
     Ok((bytes.len() <= bytes_max).then_some(bytes))
+}
+
+/// The bytes that a pipe gives before all of its writers have closed it.
+fn read_pipe(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut pipe = open_without_waiting(path)?;
+    let until = clock::boot_now() + PIPE_TIME_MAX;
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    while bytes.len() <= bytes_max {
+        let left = Timespec::try_from(until.since(clock::boot_now())).map_err(io::Error::other)?;
+        let mut ready = [PollFd::new(&pipe, PollFlags::IN)];
+        match poll(&mut ready, Some(&left)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        match pipe.read(&mut buffer) {
+            Ok(0) => return Ok(Some(bytes)),
+            Ok(length) => bytes.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Opens a file to read it. A FIFO without a writer is opened at once.
+fn open_without_waiting(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
 }
 
 #[cfg(test)]
@@ -328,6 +390,29 @@ mod tests {
         assert_eq!(text(&source), "mongodb://u:one@h");
         std::fs::write(&path, "mongodb://u:two@h\r\n").expect("written");
         assert_eq!(text(&source), "mongodb://u:two@h");
+    }
+
+    #[test]
+    fn a_pipe_is_read_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo").success());
+        let writer = {
+            let path = path.clone();
+            std::thread::spawn(move || std::fs::write(path, "mongodb://u:one@h\n"))
+        };
+        let source = UriSource::open(path.clone()).expect("read");
+        writer.join().expect("no panic").expect("written");
+        let secret = Secret::new("mongodb://u:one@h");
+        assert_eq!(source, UriSource::Pipe(path.clone(), secret.clone()));
+        assert_eq!(source.read().expect("kept"), secret);
+        // A file that is to be read again and again is none.
+        let refused = UriSource::File(path).read().expect_err("refused");
+        assert!(
+            refused.to_string().contains("not a regular file"),
+            "{refused}"
+        );
     }
 
     #[test]

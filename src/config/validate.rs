@@ -1,6 +1,7 @@
 //! From settings to the typed configuration: what is required, and how values
 //! must relate.
 
+use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -117,9 +118,19 @@ impl Checked {
             matches!(problem, Problem::Unreadable { .. } | Problem::Syntax { .. })
         };
         if !self.0.problems.iter().any(unread) {
+            let misspelt = self.0.misspelt.iter();
+            let hints = misspelt.filter(|(_, meant)| key.contains(&meant.path()));
+            let hints: String = hints
+                .map(|(name, meant)| {
+                    format!(
+                        "; {name} is set and ignored: write {}, with two underscores",
+                        meant.variable()
+                    )
+                })
+                .collect();
             self.0.problems.push(Problem::Missing {
                 key: key.to_owned(),
-                remedy: remedy.to_owned(),
+                remedy: format!("{remedy}{hints}"),
             });
         }
     }
@@ -183,21 +194,42 @@ impl Checked {
         LeaseName::new(self.text("lease.name")?).ok()
     }
 
+    /// Of two keys that exclude each other the one of the later layer counts;
+    /// in one layer, both are a mistake. Returns false then.
+    pub(super) fn one_of(&mut self, first: &str, second: &str) -> bool {
+        let (one, other) = (self.setting(first), self.setting(second));
+        if one.value.is_empty() || other.value.is_empty() {
+            return true;
+        }
+        let (weaker, origin) = match one.layer.cmp(&other.layer) {
+            Ordering::Less => (one.key, other.origin.clone()),
+            Ordering::Greater => (other.key, one.origin.clone()),
+            Ordering::Equal => {
+                let problem = Problem::invalid(
+                    other.key,
+                    &other.value,
+                    other.origin.clone(),
+                    format!(
+                        "{first} is set too ({}): expected one of them; set the other to \"\"",
+                        one.origin
+                    ),
+                );
+                self.0.problems.push(problem);
+                return false;
+            }
+        };
+        let mut settings = self.0.settings.iter_mut();
+        if let Some(weaker) = settings.find(|setting| setting.key == weaker) {
+            weaker.value.clear();
+            weaker.valid = true;
+            weaker.origin = origin;
+        }
+        true
+    }
+
     /// Where the connection string is to come from, if it is said, and said once.
     fn uri_source(&mut self) -> Option<UriSource> {
-        let inline = self.setting("mongodb.uri");
-        let file = self.setting("mongodb.uri_file");
-        if !inline.value.is_empty() && !file.value.is_empty() {
-            let problem = Problem::invalid(
-                file.key,
-                &file.value,
-                file.origin.clone(),
-                format!(
-                    "mongodb.uri is set too ({}): expected one of them; set the other to \"\"",
-                    inline.origin
-                ),
-            );
-            self.0.problems.push(problem);
+        if !self.one_of("mongodb.uri", "mongodb.uri_file") {
             return None;
         }
         match (self.text("mongodb.uri"), self.text("mongodb.uri_file")) {
@@ -215,14 +247,26 @@ impl Checked {
                  LEASEHOLD_MONGODB__URI",
             );
         }
-        let source = self.uri_source()?;
-        if let UriSource::File(_) = source
-            && let Err(error) = source.read()
-        {
-            let origin = self.setting("mongodb.uri_file").origin.clone();
-            self.0.problems.push(Problem::Uri(error, origin));
-        }
-        Some(source)
+        let UriSource::File(path) = self.uri_source()? else {
+            let inline = self.text("mongodb.uri")?;
+            return Some(UriSource::Inline(Secret::new(inline)));
+        };
+        let found = match self.0.started_with.take() {
+            Some(UriSource::Pipe(known, secret)) if known == path => {
+                return Some(UriSource::Pipe(known, secret));
+            }
+            Some(_) => {
+                let file = UriSource::File(path);
+                file.read().map(|_| file)
+            }
+            None => UriSource::open(path),
+        };
+        found
+            .map_err(|error| {
+                let origin = self.setting("mongodb.uri_file").origin.clone();
+                self.0.problems.push(Problem::Uri(error, origin));
+            })
+            .ok()
     }
 
     fn kubernetes(&self) -> Option<KubernetesConfig> {

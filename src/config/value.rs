@@ -2,7 +2,7 @@
 //! duration has a unit, a flag is `true` or `false`, and `007` is a name.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::schema::Kind;
@@ -118,7 +118,8 @@ pub(super) fn count(text: &str, min: u32, max: u32) -> Result<u32, String> {
 /// A program and its arguments: a JSON list (what a list in a file becomes), or
 /// words with commas between them. Empty: none.
 pub(super) fn command(text: &str) -> Result<Vec<OsString>, String> {
-    const EXPECTED: &str = "expected a program and its arguments: a list of texts such as                             [\"/bin/check\", \"--fast\"], or /bin/check,--fast";
+    const EXPECTED: &str = "expected a program and its arguments: a list of texts such as \
+                            [\"/bin/check\", \"--fast\"], or /bin/check,--fast";
     let words: Vec<String> = if text.starts_with('[') {
         serde_json::from_str(text).map_err(|_| EXPECTED.to_owned())?
     } else if text.is_empty() {
@@ -149,14 +150,21 @@ fn health_url(text: &str) -> Result<(), String> {
     }
 }
 
-/// An address and port; `None` for the empty text.
+/// An address and port; `None` for the empty text. `localhost` and a missing
+/// address are what other programs accept too; other names are not looked up.
 pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| {
-        "expected an IP address and a port such as \"127.0.0.1:9402\" or \"[::]:9402\", or \"\" to \
-         turn it off"
+    let port = |text: &str| text.parse::<u16>().ok();
+    let address = match text.rsplit_once(':') {
+        Some(("", number)) => port(number).map(|port| (Ipv4Addr::UNSPECIFIED, port).into()),
+        Some(("localhost", number)) => port(number).map(|port| (Ipv4Addr::LOCALHOST, port).into()),
+        _ => text.parse().ok(),
+    };
+    address.map(Some).ok_or_else(|| {
+        "expected an IP address and a port such as \"127.0.0.1:9402\", \"localhost:9402\", \
+         \":9402\" (all IPv4 addresses) or \"[::]:9402\" (all addresses), or \"\" to turn it off"
             .to_owned()
     })
 }
@@ -331,7 +339,10 @@ mod tests {
         assert_eq!(words(r#"["a b","c,d"]"#), ["a b", "c,d"]);
         for wrong in [",x", "[]", "[1]", "[\"\"]", "[\"a\"", "a,b\0"] {
             let error = command(wrong).expect_err(wrong);
-            assert!(error.contains("[\"/bin/check\", \"--fast\"]"), "{error}");
+            assert!(
+                error.contains("such as [\"/bin/check\", \"--fast\"]"),
+                "{error}"
+            );
         }
     }
 
@@ -371,10 +382,18 @@ mod tests {
     fn addresses_have_ports() {
         assert_eq!(listen(""), Ok(None));
         assert!(listen("[::1]:0").is_ok());
+        let address = |text: &str| listen(text).map(|address| address.map(|a| a.to_string()));
+        let all = Ok(Some("0.0.0.0:9402".to_owned()));
+        assert_eq!(address(":9402"), all);
+        let local = Ok(Some("127.0.0.1:9402".to_owned()));
+        assert_eq!(address("localhost:9402"), local);
         for wrong in [
             "9402",
-            ":9402",
-            "localhost:9402",
+            ":",
+            ":99999",
+            "localhost",
+            "localhost:http",
+            "elsewhere:9402",
             "127.0.0.1",
             "127.0.0.1:99999",
         ] {

@@ -61,22 +61,7 @@ pub struct HooksConfig {
 impl Checked {
     /// How the keys of `[workload.health]` relate.
     pub(super) fn health(&mut self) {
-        let (url, command) = (
-            self.setting("workload.health.url"),
-            self.setting("workload.health.command"),
-        );
-        if !url.value.is_empty() && !command.value.is_empty() {
-            let problem = Problem::invalid(
-                command.key,
-                &command.value,
-                command.origin.clone(),
-                format!(
-                    "workload.health.url is set too ({}): expected one of them; set the other to \"\"",
-                    url.origin
-                ),
-            );
-            self.0.problems.push(problem);
-        }
+        self.one_of("workload.health.url", "workload.health.command");
         let timeout = self.setting("workload.health.timeout");
         if let (Some(period), Some(most)) = (
             self.duration("workload.health.period"),

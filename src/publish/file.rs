@@ -133,6 +133,7 @@ impl StatusFile {
             shown_error: None,
             says_leader: true,
             rewrite_at: BootTime::default(),
+            stopped: false,
             file_trouble: Trouble::of("status file"),
             record_trouble: Trouble::of("claim record"),
         };
@@ -226,6 +227,8 @@ struct Writer {
     /// the two where only the other could be written.
     says_leader: bool,
     rewrite_at: BootTime,
+    /// No rewrite follows.
+    stopped: bool,
     file_trouble: Trouble,
     record_trouble: Trouble,
 }
@@ -336,7 +339,12 @@ impl Writer {
             self.record();
         }
         let (error, now) = (self.store_error.borrow().clone(), Moment::now());
-        let document = Document::new(truth, &self.who, now).with_store_error(error.as_ref(), now);
+        let mut document =
+            Document::new(truth, &self.who, now).with_store_error(error.as_ref(), now);
+        // A refresh later, since the thread may be late on a busy machine.
+        let due = (!self.stopped).then(|| (self.rewrite_at + self.refresh).as_nanos());
+        document.rewrite_due_boottime_ns = due;
+        document.stopped = self.stopped;
         self.shown_error = error;
         self.files.replace(&document.to_json(), &document.to_env())
     }
@@ -375,6 +383,7 @@ impl Writer {
         }
         last.authority = None;
         last.holder = None;
+        self.stopped = true;
         self.show(last)
     }
 }

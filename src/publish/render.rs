@@ -109,6 +109,13 @@ pub struct Document {
     /// earlier versions.
     #[serde(default)]
     pub store_error: Option<DocumentStoreError>,
+    /// The instant, on CLOCK_BOOTTIME in nanoseconds, by which a daemon that
+    /// runs has written the file again; only in files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewrite_due_boottime_ns: Option<u64>,
+    /// True once the daemon has ended; only in files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 /// The error of the store in [`Document`].
@@ -206,6 +213,8 @@ impl Document {
             reason: status.reason.map(|r| r.to_string()),
             updated_at: moment.date(moment.boot),
             store_error: None,
+            rewrite_due_boottime_ns: None,
+            stopped: false,
         }
     }
 

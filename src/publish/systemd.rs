@@ -19,6 +19,8 @@ use crate::election::{BootTime, Identity, LeaseName, Role, Status};
 
 /// The variable that names systemd's socket.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+/// More often is no use: a service manager has a second to spare.
+const PING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// The line to systemd. The watchdog is pinged by the event loop, so that a
 /// loop that is stuck stops pinging and systemd restarts the service.
@@ -45,7 +47,7 @@ impl Systemd {
     }
 
     /// Speaks to the socket at `address`: a path, or `@` and an abstract name.
-    /// `watchdog` is how long systemd waits for a ping.
+    /// `watchdog` is how long systemd waits for a ping; zero is none.
     pub fn new(address: Option<OsString>, watchdog: Option<Duration>) -> Self {
         let channel = address.and_then(|address| match Channel::open(&address) {
             Ok(channel) => Some(channel),
@@ -55,7 +57,7 @@ impl Systemd {
             }
         });
         Self {
-            watchdog: watchdog.filter(|_| channel.is_some()),
+            watchdog: watchdog.filter(|patience| channel.is_some() && !patience.is_zero()),
             channel,
             line: String::new(),
             failing: false,
@@ -79,7 +81,8 @@ impl Systemd {
     /// How often [`Systemd::ping`] is wanted: half of systemd's patience, as
     /// sd_watchdog_enabled(3) advises. `None` without a watchdog.
     pub fn ping_interval(&self) -> Option<Duration> {
-        self.watchdog.map(|patience| patience / 2)
+        let half = self.watchdog.map(|patience| patience / 2);
+        half.map(|half| half.max(PING_INTERVAL_MIN))
     }
 
     /// Says that the event loop turns.
@@ -222,6 +225,18 @@ mod tests {
             systemd.ping();
         }
         assert!(systemd.failing);
+    }
+
+    #[test]
+    fn a_watchdog_without_patience_is_none_and_one_with_little_is_not_raced() {
+        let interval = |patience| {
+            let socket = Some("/nonexistent/notify".into());
+            Systemd::new(socket, Some(patience)).ping_interval()
+        };
+        assert_eq!(interval(Duration::ZERO), None);
+        assert_eq!(interval(Duration::from_micros(1)), Some(PING_INTERVAL_MIN));
+        let long = Duration::from_micros(u64::MAX);
+        assert_eq!(interval(long), Some(long / 2));
     }
 
     #[test]

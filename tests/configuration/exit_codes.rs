@@ -132,7 +132,7 @@ fn the_effective_configuration_is_valid_toml_with_origins() {
         "name = \"orders\" # flag --lease-name",
         "renew_interval = \"2s\" # environment variable LEASEHOLD_LEASE__RENEW_INTERVAL",
         "renew_deadline = \"18s\" # default",
-        "uri = \"***\" # environment variable LEASEHOLD_MONGODB__URI",
+        "# uri = \"***\" # environment variable LEASEHOLD_MONGODB__URI",
         "ends_first = true # flag --workload-ends-first",
         &format!("name = \"a \\\"quoted\\\" \\\\ name\" # {path}"),
     ] {
@@ -147,6 +147,86 @@ fn the_effective_configuration_is_valid_toml_with_origins() {
         .expect("valid TOML");
     let identity = read["identity"].clone().into_table().expect("a section");
     assert_eq!(identity["name"].to_string(), "a \"quoted\" \\ name");
+}
+
+#[test]
+fn the_effective_configuration_can_be_a_configuration() {
+    let files = Files::new();
+    let variables = [("LEASEHOLD_MONGODB__URI", URI)];
+    let first = leasehold(
+        &["config", "--lease", "orders", "--http-listen", ""],
+        &variables,
+    );
+    assert!(
+        first.stdout.contains("\n# name = \""),
+        "the id of a process: {}",
+        first.stdout
+    );
+    let file = files.write("effective.toml", &first.stdout);
+    let arguments = [
+        "config",
+        "--config",
+        file.to_str().expect("text"),
+        "-o",
+        "json",
+    ];
+    let json =
+        |answer: &str| serde_json::from_str::<serde_json::Value>(answer).expect("valid JSON");
+    let second = leasehold(&arguments, &variables);
+    assert_eq!(second.code, 0, "{}", second.stderr);
+    assert_eq!(json(&second.stdout)["lease.name"]["value"], "orders");
+    assert_eq!(json(&second.stdout)["mongodb.uri"]["value"], "***");
+    let without = leasehold(&arguments, &[]);
+    assert_eq!(json(&without.stdout)["mongodb.uri"]["value"], "");
+}
+
+#[test]
+fn one_value_is_printed_alone() {
+    let ask = |key| {
+        leasehold(
+            &["config", "--lease", "orders", key],
+            &[("LEASEHOLD_MONGODB__URI", URI)],
+        )
+    };
+    assert_eq!(ask("lease.name").stdout, "orders\n");
+    assert_eq!(ask("lease.renew_deadline").stdout, "18s\n");
+    assert_eq!(ask("mongodb.uri").stdout, "***\n");
+    let unknown = ask("lease.renew_dedline");
+    assert_eq!(unknown.code, 64, "{}", unknown.stderr);
+    assert!(
+        unknown
+            .stderr
+            .contains("did you mean lease.renew_deadline?"),
+        "{}",
+        unknown.stderr
+    );
+}
+
+#[test]
+fn too_few_open_files_are_told_before_anything_fails() {
+    for limit in [8, 24, 63] {
+        for command in ["run --lease x --http-listen ''", "lock x -n"] {
+            let script = format!(
+                "ulimit -n {limit}; exec {} {command} --mongodb-uri mongodb://127.0.0.1:1/",
+                env!("CARGO_BIN_EXE_leasehold")
+            );
+            let script = if command.starts_with("lock") {
+                script + " -- true"
+            } else {
+                script
+            };
+            let output = std::process::Command::new("/bin/sh")
+                .args(["-c", &script])
+                .output();
+            let output = output.expect("it runs");
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(78), "{limit}: {text}");
+            assert!(
+                text.contains(&format!("limit of open files is {limit}:")),
+                "{text}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -172,4 +252,25 @@ fn every_shell_has_completions() {
         assert_eq!(answer.code, 0, "{shell}");
         assert!(answer.stdout.contains("lease-renew-deadline"), "{shell}");
     }
+    let script = leasehold(&["completions", "bash"], &[]).stdout;
+    let completed = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        let script = format!(
+            "{script}\nCOMP_WORDS=({line}''); COMP_CWORD={}; _leasehold leasehold '' {:?}; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            words.len() - 1,
+            words.iter().rev().nth(1).expect("a word"),
+        );
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .output();
+        String::from_utf8(output.expect("bash").stdout).expect("text")
+    };
+    let levels = completed("leasehold run --log-level ");
+    assert_eq!(levels, "error\nwarn\ninfo\ndebug\ntrace\n");
+    let after = completed("leasehold run -- ");
+    assert!(
+        !after.contains("--lease") && after.contains("cat"),
+        "commands: {after}"
+    );
 }

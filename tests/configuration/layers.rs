@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::config::{LogFormat, LogLevel, Origin, ReadyWhen, Sources, UriSource};
+use leasehold::config::{
+    HealthCheck, LogFormat, LogLevel, Origin, ReadyWhen, Secret, Sources, UriSource,
+};
 
 use crate::setup::{Files, REQUIRED, refusal, sources};
 
@@ -49,6 +51,61 @@ fn later_layers_win_and_say_so() {
         effective(&sources(&both, &variable, &flag), "lease.handoff_delay"),
         of("1s", Origin::File(weak))
     );
+}
+
+#[test]
+fn of_keys_that_exclude_each_other_the_later_layer_counts() {
+    let files = Files::new();
+    let path = files.write("uri", "mongodb://from-file\n");
+    let path = path.to_str().expect("text");
+    let weak = files.write("weak.toml", &format!("[mongodb]\nuri_file = {path:?}\n"));
+    let strong = files.write("strong.toml", "[mongodb]\nuri = \"mongodb://strong\"\n");
+    let name = &REQUIRED[..2];
+    let uri = |sources: &Sources| {
+        let config = sources.load().config().expect("valid");
+        config
+            .mongodb
+            .uri
+            .read()
+            .expect("there")
+            .expose()
+            .to_owned()
+    };
+    let of_file = [("LEASEHOLD_MONGODB__URI_FILE", path)];
+    let inline = [name, &[("mongodb.uri", "mongodb://flag")]].concat();
+    assert_eq!(uri(&sources(&[], &of_file, &inline)), "mongodb://flag");
+    let of_uri = [("LEASEHOLD_MONGODB__URI", "mongodb://variable")];
+    let file = [name, &[("mongodb.uri_file", path)]].concat();
+    let from_file = sources(&[], &of_uri, &file);
+    assert_eq!(uri(&from_file), "mongodb://from-file");
+    let flag = Origin::Flag("mongodb-uri-file".to_owned());
+    assert_eq!(effective(&from_file, "mongodb.uri"), (String::new(), flag));
+    assert_eq!(
+        uri(&sources(&[weak.clone(), strong.clone()], &[], name)),
+        "mongodb://strong"
+    );
+    assert_eq!(
+        uri(&sources(&[strong, weak], &[], name)),
+        "mongodb://from-file"
+    );
+
+    let url = [("LEASEHOLD_WORKLOAD__HEALTH__URL", "http://localhost/")];
+    let command = [&REQUIRED[..], &[("workload.health.command", "/bin/check")]].concat();
+    let config = sources(&[], &url, &command).load().config().expect("valid");
+    let health = config.workload.health.expect("a check");
+    assert!(
+        matches!(health.check, HealthCheck::Command(_)),
+        "{health:?}"
+    );
+}
+
+#[test]
+fn a_pipe_is_not_read_again_by_a_reload() {
+    let flags = [REQUIRED[0], REQUIRED[1], ("mongodb.uri_file", "/dev/fd/63")];
+    let uri = UriSource::Pipe("/dev/fd/63".into(), Secret::new("mongodb://piped"));
+    let mut sources = sources(&[], &[], &flags);
+    sources.started_with = Some(uri.clone());
+    assert_eq!(sources.load().config().expect("valid").mongodb.uri, uri);
 }
 
 #[test]

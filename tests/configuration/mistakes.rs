@@ -13,7 +13,7 @@ fn all_mistakes_of_all_layers_are_reported_at_once() {
     );
     let origin = file.display().to_string();
     let variables = [
-        ("LEASEHOLD_HTTP__LISTEN", ":80"),
+        ("LEASEHOLD_HTTP__LISTEN", "x:80"),
         ("LEASEHOLD_LOG__COLOUR", "1"),
     ];
     let flags = [("mongodb.heartbeat", "100ms"), ("log.level", "INFO")];
@@ -26,7 +26,7 @@ fn all_mistakes_of_all_layers_are_reported_at_once() {
         format!("[gadgets] ({origin}): there is no such section; the sections are lease, identity,"),
         format!("[monogdb] ({origin}): there is no such section; did you mean mongodb?"),
         format!("workload.ends_first = \"yes\" ({origin}): expected true or false"),
-        "http.listen = \":80\" (environment variable LEASEHOLD_HTTP__LISTEN): expected an IP".to_owned(),
+        "http.listen = \"x:80\" (environment variable LEASEHOLD_HTTP__LISTEN): expected an IP".to_owned(),
         "log.colour (environment variable LEASEHOLD_LOG__COLOUR): there is no such key".to_owned(),
         "mongodb.heartbeat = \"100ms\" (flag --mongodb-heartbeat): expected a duration between 500ms and 1h".to_owned(),
         "mongodb.uri_file or mongodb.uri: required".to_owned(),
@@ -165,6 +165,76 @@ fn values_of_another_type_are_refused_and_not_converted() {
     let file = files.write("a.yaml", "lease:\n  name:\n");
     let refused = refusal(&sources(&[file], &[], &REQUIRED[1..]));
     assert!(refused.contains("lease.name = (nothing)"), "{refused}");
+}
+
+#[test]
+fn a_file_of_thousands_of_mistakes_is_answered_by_twenty() {
+    let files = Files::new();
+    let lines: String = (0..3000).map(|n| format!("key{n} = 1\n")).collect();
+    let file = files.write("a.toml", &format!("[lease]\n{lines}"));
+    let refused = refusal(&sources(&[file], &[], &REQUIRED));
+    assert!(refused.contains("3000 problems"), "{refused}");
+    assert!(refused.ends_with("\n  and 2980 more"), "{refused}");
+    assert_eq!(refused.lines().count(), 22);
+}
+
+/// Ninefold aliases on some levels: the parser would make 9^levels copies.
+fn yaml_bomb(levels: u32) -> String {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..levels {
+        let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
+        text += &format!("a{level}: &a{level} [{aliases}]\n");
+    }
+    text
+}
+
+#[test]
+fn a_small_file_that_becomes_gigabytes_is_refused() {
+    let files = Files::new();
+    let file = files.write("bomb.yaml", &yaml_bomb(11));
+    assert!(std::fs::metadata(&file).expect("written").len() < 700);
+    // A debug build needs address space, and the bomb 2.5 GB more.
+    let output = std::process::Command::new("prlimit")
+        .args([
+            "--as=700000000",
+            env!("CARGO_BIN_EXE_leasehold"),
+            "config",
+            "--config",
+        ])
+        .arg(&file)
+        .output()
+        .expect("prlimit, of util-linux");
+    let refused = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(78), "{refused}");
+    assert!(
+        refused.contains("bomb.yaml: it has an alias in line 2"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_variable_with_one_underscore_is_named_beside_what_is_missing() {
+    let variables = [
+        ("LEASEHOLD_MONGODB_URI", "mongodb://localhost"),
+        ("LEASEHOLD_LOG_LEVEL", "debug"),
+    ];
+    let sources = sources(&[], &variables, &REQUIRED[..2]);
+    let refused = refusal(&sources);
+    assert!(
+        refused.contains("LEASEHOLD_MONGODB_URI is set and ignored: write LEASEHOLD_MONGODB__URI"),
+        "{refused}"
+    );
+    let ignored: Vec<_> = sources
+        .misspelt_variables()
+        .into_iter()
+        .map(|(name, meant)| (name, meant.path()))
+        .collect();
+    let expected = [
+        ("LEASEHOLD_MONGODB_URI", "mongodb.uri"),
+        ("LEASEHOLD_LOG_LEVEL", "log.level"),
+    ]
+    .map(|(name, meant)| (name.to_owned(), meant.to_owned()));
+    assert_eq!(ignored, expected);
 }
 
 #[test]

@@ -48,6 +48,7 @@ pub(crate) fn sources(
             .iter()
             .map(|(path, value)| (find(path).expect("a key"), (*value).to_owned()))
             .collect(),
+        ..Sources::default()
     }
 }
 

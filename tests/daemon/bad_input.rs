@@ -86,7 +86,8 @@ async fn a_connection_string_that_is_absent_or_doubled_is_refused() {
     refused_naming(&["--lease=a", &flag], &[], &parts).await;
     let file = files.write("uri", URI.1);
     let flag = format!("--mongodb-uri-file={file}");
-    refused_naming(&["--lease=a", &flag], &[URI], &["mongodb.uri"]).await;
+    let inline = format!("--mongodb-uri={}", URI.1);
+    refused_naming(&["--lease=a", &flag, &inline], &[], &["mongodb.uri"]).await;
     refused_naming(&["--lease=a"], &[], &["mongodb.uri"]).await;
 }
 

@@ -56,6 +56,12 @@ async fn every_change_of_leadership_is_one_line() {
         ]
     );
     assert_eq!(a.status()["transitions"], changes.len());
+    let leaders: Vec<Value> = records
+        .iter()
+        .filter(|line| line["message"] == "new leader")
+        .map(|line| json!([line["holder"], line["token"]]))
+        .collect();
+    assert_eq!(leaders, [json!(["b", 2])], "its own are in the changes");
 }
 
 #[tokio::test]
@@ -75,6 +81,11 @@ async fn a_quiet_life_has_no_lines() {
         })
         .await;
     }
+    eventually("the follower says who leads", async || {
+        let mut records = follower.log_records().into_iter();
+        records.any(|line| line["message"] == "new leader")
+    })
+    .await;
     let lines = |daemon: &leasehold_testbed::Daemon| daemon.log_records().len();
     let before = (lines(&leader), lines(&follower));
     let renewals =

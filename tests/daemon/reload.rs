@@ -192,6 +192,32 @@ async fn a_mistake_changes_nothing_and_is_told() {
 }
 
 #[tokio::test]
+async fn a_small_file_that_would_become_gigabytes_is_refused() {
+    let contest = Contest::new("reload-bomb").await;
+    let scratch = Scratch::new();
+    let file = scratch.path().join("leasehold.yaml");
+    std::fs::write(&file, "lease:\n  handoff_delay: 0s\n").unwrap();
+    let daemon = contest
+        .candidate("a")
+        .flag(&format!("--config={}", file.display()))
+        .start();
+    daemon.wait_leads(LONG).await;
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..11 {
+        let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
+        bomb += &format!("a{level}: &a{level} [{aliases}]\n");
+    }
+    std::fs::write(&file, bomb).unwrap();
+    daemon.signal(Signal::HUP);
+    eventually("it is refused", async || {
+        daemon.logs().contains("it has an alias in line 2")
+    })
+    .await;
+    assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
+    assert_eq!(token(&daemon.status()), 1, "the same leadership");
+}
+
+#[tokio::test]
 async fn a_key_that_takes_a_restart_is_named() {
     let reloaded = Reloaded::start("reload-restart").await;
     reloaded.reload(

@@ -3,7 +3,6 @@
 use leasehold_testbed::DaemonTimings;
 use leasehold_testbed::daemon::boottime_ns;
 use rustix::process::Signal;
-use serde_json::Value;
 
 use crate::contest::{Contest, LONG, eventually, nanos, sent_ns, token, wait_follows};
 
@@ -87,11 +86,14 @@ async fn usr2_logs_a_full_status() {
     daemon.signal(Signal::USR2);
     let reported = || {
         let records = daemon.log_records();
-        let line = records.into_iter().find(|line| line["message"] == "status");
-        line.map(|line| line["status"].as_str().unwrap().to_owned())
+        records.into_iter().find(|line| line["message"] == "status")
     };
     eventually("the status is logged", async || reported().is_some()).await;
-    let status: Value = serde_json::from_str(&reported().unwrap()).unwrap();
+    let status = reported().unwrap();
+    assert_eq!(
+        (&status["role"], &status["holder"]),
+        (&"leader".into(), &"a".into())
+    );
     assert_eq!(status["leader"], true, "{status}");
     assert_eq!(status["identity"], "a", "{status}");
     assert!(status["valid_until_boottime_ns"].is_u64(), "{status}");

@@ -77,6 +77,7 @@ async fn outside_of_a_cluster_labels_are_off_and_one_line_says_so() {
     let daemon = Daemon::builder(PROGRAM)
         .lease("outside")
         .uri("mongodb://127.0.0.1:1/")
+        .flag("--log-level=debug")
         .start();
     // It listens before its first file is written.
     daemon.wait_until(|_| true, LONG).await;

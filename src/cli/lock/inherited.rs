@@ -116,7 +116,7 @@ impl Inherited {
 /// Where locks are kept, without credentials: hosts, database and collection.
 pub(super) fn store(config: &MongoConfig) -> String {
     let uri = match &config.uri {
-        UriSource::Inline(uri) => uri.expose().to_owned(),
+        UriSource::Inline(uri) | UriSource::Pipe(_, uri) => uri.expose().to_owned(),
         UriSource::File(_) => config
             .uri
             .read()

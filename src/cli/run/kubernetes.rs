@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::config::{Config, KubernetesConfig, KubernetesEnabled};
 use crate::publish::kubernetes::{
@@ -32,7 +32,7 @@ pub(super) fn find(config: &Config) -> Result<Option<(Api, KubernetesOptions)>, 
         Ok(access) => access,
         Err(missing) if required => return Err(KubernetesError { missing }),
         Err(missing) => {
-            info!(%lease, why = missing, "not in a Kubernetes cluster: no pod label, no Events");
+            debug!(%lease, why = missing, "not in a Kubernetes cluster: no pod label, no Events");
             return Ok(None);
         }
     };

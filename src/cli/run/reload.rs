@@ -7,7 +7,7 @@ use tracing::{error, info, warn};
 
 use super::tunables;
 use crate::admin::ReadyWhen;
-use crate::config::{Config, Reload, Sources, UriSource};
+use crate::config::{Config, PROBLEMS_SHOWN_MAX, Reload, Sources, UriSource};
 use crate::election::{TimingSettings, Timings, Tunables};
 use crate::log::LogHandle;
 
@@ -46,8 +46,12 @@ impl Reloader {
         let new = match self.sources.load().config() {
             Ok(new) => new,
             Err(mistakes) => {
-                for problem in mistakes.problems() {
+                let problems = mistakes.problems();
+                for problem in problems.iter().take(PROBLEMS_SHOWN_MAX) {
                     error!(%lease, %problem, "reload refused: the configuration stays as it was");
+                }
+                if let Some(more @ 1..) = problems.len().checked_sub(PROBLEMS_SHOWN_MAX) {
+                    error!(%lease, more, "reload refused: there are more problems");
                 }
                 return None;
             }

@@ -10,10 +10,10 @@ use tracing::{debug, error, info, warn};
 use crate::cli::trouble::{Trouble, shown};
 use crate::clock;
 use crate::config::Config;
-use crate::election::{LeaseName, Notice, Reason, Status, Transition};
+use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Transition};
 use crate::publish::directory::Memory;
 use crate::publish::occupant::{Occupant, named};
-use crate::publish::render::{Identification, Moment, render};
+use crate::publish::render::{Document, Identification, Moment};
 use crate::runner::Answered;
 use crate::store::{Failure, Remedy};
 
@@ -110,6 +110,14 @@ impl Reporter {
         } else {
             info!(%lease, from, to, token, reason, lasted_ms, "role changed");
         }
+    }
+
+    /// Another candidate leads, with a token that was not seen before.
+    pub(super) fn new_leader(&self, holder: &HolderView) {
+        let HolderView {
+            identity, token, ..
+        } = holder;
+        info!(lease = %self.lease, holder = %identity, token = token.get(), "new leader");
     }
 
     pub(super) fn notice(&self, notice: &Notice) {
@@ -284,10 +292,27 @@ pub(super) fn directory_locked(lease: &LeaseName, directory: &Path, by: &[Occupa
     }
 }
 
-/// Logs the full status (SIGUSR2).
+/// Logs the full status (SIGUSR2), field by field.
 pub(super) fn report(status: &Status, who: &Identification) {
-    let (json, _) = render(status, who, Moment::now());
-    info!(lease = %who.lease, status = json.trim(), "status");
+    let document = Document::new(status, who, Moment::now());
+    let holder = document.holder.as_ref();
+    info!(
+        lease = %who.lease,
+        identity = document.identity,
+        session = document.session,
+        role = document.role,
+        leader = document.leader,
+        token = document.token,
+        valid_until = document.valid_until,
+        valid_until_boottime_ns = document.valid_until_boottime_ns,
+        boot_id = document.boot_id,
+        holder = holder.map(|holder| &holder.identity),
+        holder_token = holder.map(|holder| holder.token),
+        transitions = document.transitions,
+        since = document.since,
+        reason = document.reason,
+        "status"
+    );
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -24,6 +24,8 @@ pub(super) struct DaemonSurfaces {
     metrics: Metrics,
     store_errors: StoreErrors,
     reporter: Reporter,
+    /// The highest token of a leader that was seen.
+    leader_token: Token,
 }
 
 impl DaemonSurfaces {
@@ -42,6 +44,7 @@ impl DaemonSurfaces {
             metrics,
             store_errors,
             reporter,
+            leader_token: Token::ZERO,
         }
     }
 
@@ -55,7 +58,15 @@ impl DaemonSurfaces {
 }
 
 impl Surfaces for DaemonSurfaces {
-    fn published(&mut self, _: &Status) {
+    fn published(&mut self, status: &Status) {
+        if let Some(holder) = &status.holder
+            && holder.token > self.leader_token
+        {
+            self.leader_token = holder.token;
+            if status.authority.is_none() {
+                self.reporter.new_leader(holder);
+            }
+        }
         self.files.wake();
     }
 

@@ -1,5 +1,7 @@
 //! Whether a status file may be believed. Pure: clock and boot are told.
 
+use std::time::Duration;
+
 use crate::election::{BootTime, Role};
 use crate::publish::render::{Document, SCHEMA};
 
@@ -30,13 +32,17 @@ impl Verdict {
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
-    /// Whether what the file says about leadership still holds: false for a
-    /// leader past its deadline and for a file of another boot.
+    /// Whether what the file says still holds: false for a leader past its
+    /// deadline, for a file of another boot, and for one that is not rewritten
+    /// any more.
     pub fresh: bool,
     /// The file, if it could be read.
     pub document: Option<Document>,
-    /// Why the verdict is not simply what the file says.
+    /// Why the verdict is not simply what the file says. It does not change
+    /// with the time.
     pub why: Option<String>,
+    /// For how long that has been so.
+    pub lasted: Option<Duration>,
 }
 
 impl Judgement {
@@ -47,7 +53,17 @@ impl Judgement {
             fresh: false,
             document: None,
             why: Some(why),
+            lasted: None,
         }
+    }
+
+    /// Why the verdict is not simply what the file says, and since when.
+    pub fn explanation(&self) -> Option<String> {
+        let why = self.why.as_ref()?;
+        Some(match self.lasted {
+            Some(lasted) => format!("{why} {:.1} s ago", lasted.as_secs_f64()),
+            None => why.clone(),
+        })
     }
 }
 
@@ -71,20 +87,29 @@ pub fn judge(text: &str, lease: Option<&str>, boot_id: Option<&str>, now: BootTi
     };
     let until = document.valid_until_boottime_ns.map(BootTime::from_nanos);
     let claims = document.leader && document.role == Role::Leader.as_str();
+    let mut lasted = None;
+    let due = document.rewrite_due_boottime_ns.map(BootTime::from_nanos);
     let (verdict, fresh, why) = if let Some(lease) = other_lease {
         let why = format!("the file is of lease {}, not {lease}", document.lease);
         (Verdict::CannotTell, false, Some(why))
     } else if other_boot {
         let why = "the file is of another boot of this machine, or of another machine";
         (Verdict::CannotTell, false, Some(why.to_owned()))
+    } else if document.stopped {
+        let why = "the daemon has stopped".to_owned();
+        (Verdict::NotLeader, false, Some(why))
+    } else if !claims && due.is_some_and(|due| due < now) {
+        lasted = due.map(|due| now.since(due));
+        let why = "the daemon does not run, or its disk hangs: a rewrite of the file was due";
+        (Verdict::NotLeader, false, Some(why.to_owned()))
     } else if !claims {
         (Verdict::NotLeader, true, None)
     } else {
         match until {
             Some(until) if until > now => (Verdict::Leader, true, None),
             Some(until) => {
-                let late = now.since(until).as_secs_f64();
-                let why = format!("stale: its deadline passed {late:.1} s ago");
+                lasted = Some(now.since(until));
+                let why = "stale: its deadline passed".to_owned();
                 (Verdict::NotLeader, false, Some(why))
             }
             None => {
@@ -98,5 +123,6 @@ pub fn judge(text: &str, lease: Option<&str>, boot_id: Option<&str>, now: BootTi
         fresh,
         document: Some(document),
         why,
+        lasted,
     }
 }

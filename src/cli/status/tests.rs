@@ -24,6 +24,8 @@ fn document(role: &str, until: Option<u64>) -> Document {
         reason: Some("renewed".to_owned()),
         updated_at: "1970-01-01T00:01:38.000Z".to_owned(),
         store_error: None,
+        rewrite_due_boottime_ns: None,
+        stopped: false,
     }
 }
 
@@ -86,7 +88,8 @@ fn the_text_is_aligned_and_tells_everything() {
          time left  18.0 s\n\
          since      1970-01-01T00:00:10.000Z (1m 30s ago)\n\
          reason     renewed\n\
-         updated    1970-01-01T00:01:38.000Z (2s ago)\n"
+         updated    1970-01-01T00:01:38.000Z (2s ago)\n\
+         fresh      yes\n"
     );
     let later = BootTime::from_nanos(120_500_000_000);
     let judgement = judge(&text, None, Some("b1"), later);
@@ -178,4 +181,77 @@ fn a_lease_names_its_directory_and_the_only_one_needs_no_name() {
     fs::write(roots[0].join("b").join(JSON_FILE), "").unwrap();
     let several = only_directory(&roots).unwrap_err();
     assert!(several.contains("run/b"), "{several}");
+}
+
+#[test]
+fn a_line_of_watch_does_not_change_with_the_age_of_a_stale_file() {
+    let leader = document("leader", Some(1_000));
+    let overdue = Document {
+        rewrite_due_boottime_ns: Some(1_000),
+        ..document("follower", None)
+    };
+    for document in [leader, overdue] {
+        let at = |now: u64| {
+            let judged = judge(&document.to_json(), None, None, BootTime::from_nanos(now));
+            (line(&judged), judged.explanation().unwrap())
+        };
+        let (soon, later) = (at(1_000_000_000), at(9_000_000_000));
+        assert_eq!(soon.0, later.0);
+        assert_ne!(soon.1, later.1);
+        assert!(later.1.ends_with(" 9.0 s ago"), "{}", later.1);
+    }
+}
+
+#[test]
+fn a_file_that_nobody_keeps_is_not_fresh() {
+    let now = BootTime::from_nanos(5_000);
+    let judged = |document: &Document| judge(&document.to_json(), None, None, now);
+    let due = |at| Document {
+        rewrite_due_boottime_ns: Some(at),
+        ..document("follower", None)
+    };
+    assert!(judged(&due(5_000)).fresh);
+    let overdue = judged(&due(4_999));
+    assert_eq!(
+        (overdue.verdict, overdue.fresh),
+        (Verdict::NotLeader, false)
+    );
+    let stopped = Document {
+        stopped: true,
+        holder: None,
+        ..document("stopping", None)
+    };
+    let text = to_text(&judged(&stopped), now, UNIX_EPOCH);
+    for row in [
+        "not leader: the daemon has stopped\n",
+        "holder     not known\n",
+        "fresh      no\n",
+    ] {
+        assert!(text.contains(row), "{text}");
+    }
+    // A killed leader leads until its deadline, whoever rewrites the file.
+    let leader = Document {
+        rewrite_due_boottime_ns: Some(1),
+        ..document("leader", Some(6_000))
+    };
+    assert_eq!(judged(&leader).verdict, Verdict::Leader);
+}
+
+#[test]
+fn what_is_no_regular_file_is_not_read() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join(JSON_FILE);
+    let (cwd, mode) = (rustix::fs::CWD, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(cwd, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let refused = || {
+        let directory = place.path().to_owned();
+        let (answer, answered) = std::sync::mpsc::channel();
+        thread::spawn(move || answer.send(look(&directory, None).why));
+        let why = answered.recv_timeout(Duration::from_secs(10));
+        why.expect("it hangs").unwrap()
+    };
+    assert!(refused().contains("not a regular file"), "{}", refused());
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert!(refused().contains("not a regular file"), "{}", refused());
 }

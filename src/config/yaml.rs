@@ -1,0 +1,52 @@
+//! What a YAML file may be made of. The parser of the crate `config` copies
+//! what an alias names: a file of some hundred bytes can become gigabytes.
+
+use yaml_rust2::parser::{Event, Parser};
+
+/// Ten times the number of keys, with room for long commands.
+const NODES_MAX: usize = 2000;
+
+/// Refuses aliases and files with too many values, before anything is made of
+/// them. What is no YAML is left to the parser, which says where.
+pub(super) fn check(text: &str) -> Result<(), String> {
+    let mut parser = Parser::new_from_str(text);
+    let mut nodes = 0;
+    while let Ok((event, mark)) = parser.next_token() {
+        match event {
+            Event::StreamEnd => break,
+            Event::Alias(_) => {
+                let line = mark.line();
+                return Err(format!(
+                    "it has an alias in line {line} (*name): aliases are not accepted, write out \
+                     the value that it names"
+                ));
+            }
+            Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) => nodes += 1,
+            _ => {}
+        }
+        if nodes > NODES_MAX {
+            return Err(format!("it has more than {NODES_MAX} keys and values"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aliases_are_refused_and_anchors_alone_are_not() {
+        assert_eq!(check("lease: &a\n  name: b\n"), Ok(()));
+        let refused = check("a: &a [x]\nb: *a\n").expect_err("an alias");
+        assert!(refused.contains("line 2"), "{refused}");
+        // Also before a place that cannot be parsed.
+        assert!(check("a: &a [x]\nb: *a\nc: [\n").is_err());
+    }
+
+    #[test]
+    fn many_values_are_refused() {
+        assert!(check(&"a: [1, 2, 3]\n".repeat(100)).is_ok());
+        assert!(check(&format!("a: [1{}]\n", ",1".repeat(NODES_MAX))).is_err());
+    }
+}
