@@ -152,11 +152,11 @@ const POD: [(&str, &str, &str); 4] = [
 ];
 
 /// No configuration is longer. It bounds what a wrong path can cost.
-const FILE_BYTES_MAX: usize = 256 * 1024;
+const FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// The YAML parser overflows the stack on "- - - -…" of some ten thousand
 /// levels. With this, and indentation that costs bytes on each line, a file of
-/// the greatest size has fewer than 3,000.
+/// the greatest size has fewer than 800.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
 struct Loader {
@@ -404,7 +404,7 @@ fn misspelt(name: &OsStr) -> Option<&'static Key> {
 fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     let bytes = read_bounded(path, FILE_BYTES_MAX)
         .map_err(|error| reason(&error))?
-        .ok_or("it is longer than 256 KiB")?;
+        .ok_or("it is longer than 64 KiB")?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text")?;
     if yaml {
         if text.lines().any(|line| line.len() > YAML_LINE_BYTES_MAX) {
