@@ -17,7 +17,7 @@ use crate::store::{Answer, CallOutcome, Failure, Remedy};
 /// more. Each attempt waits for at least `operation_timeout` before the next;
 /// at the defaults a connection that hangs for a minute holds fifteen. Beyond
 /// that a call is refused unsent.
-const CALLS_MAX: usize = 16;
+pub(crate) const CALLS_MAX: usize = 16;
 
 /// A store call and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

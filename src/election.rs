@@ -116,6 +116,8 @@ pub struct Election {
     /// When leadership was last lost by deadline.
     deadline_loss: Option<BootTime>,
     watch_open: bool,
+    /// When a reply last showed the document.
+    looked_at: BootTime,
     /// Its workload cannot work: it leaves the lease to others.
     unhealthy: bool,
     /// The workload that this candidate runs, if it supervises one.
@@ -185,6 +187,10 @@ struct Reading {
     confirm: bool,
     /// The token that the document was known to have when the read was sent.
     token_known: Option<Token>,
+    /// It checks that the stream, which is open, reports what changes.
+    checks_stream: bool,
+    /// An event came since the read was sent: the reply may be the older of the two.
+    overtaken: bool,
 }
 
 /// One call of [`Election::handle`]: what every step of it needs.
@@ -244,6 +250,7 @@ impl Election {
             eager_at: now,
             deadline_loss: None,
             watch_open: false,
+            looked_at: now,
             unhealthy: false,
             workload: Supervised::new(supervises),
             shutdown: None,
@@ -386,12 +393,22 @@ impl Election {
                     self.read_soon(turn.now);
                 }
             }
-            None if believed => self.observe(Found::Lease(lease), turn),
+            None if believed => {
+                self.observe(Found::Lease(lease), turn);
+                if let Some(reading) = &mut self.reading {
+                    reading.overtaken = !planted!(LateReadBelieved);
+                }
+            }
             None => self.fall_behind(turn.now),
         }
     }
 
+    /// The cursor of an open stream stays on the member that it was opened on,
+    /// also when that one is not the primary any more and lags behind.
     fn primary_changed(&mut self, turn: &mut Turn<'_>) {
+        if !planted!(StreamKeptAcrossElections) {
+            self.reopen_stream();
+        }
         if let Some(tenure) = self.tenure_mut() {
             if !planted!(NewPrimaryAwaited) {
                 tenure.hurry();

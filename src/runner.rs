@@ -46,6 +46,8 @@ pub trait Surfaces: Send {
     fn watching(&mut self, failure: Option<&Failure>);
     /// A request in the document cannot be understood, and why.
     fn request_ignored(&mut self, why: &str);
+    /// The server is this product, which only speaks MongoDB's protocol.
+    fn lookalike(&mut self, product: &str);
 }
 
 /// No surfaces: for programs that embed an elector and ask its handle.
@@ -69,6 +71,7 @@ impl Surfaces for NoSurfaces {
     fn answered(&mut self, _: &Answered) {}
     fn watching(&mut self, _: Option<&Failure>) {}
     fn request_ignored(&mut self, _: &str) {}
+    fn lookalike(&mut self, _: &str) {}
 }
 
 /// Random ids from the kernel.
@@ -167,6 +170,7 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Call { id, operation } => self.call(id, operation),
+            Effect::ReopenStream => self.store.reopen_stream(),
             Effect::Demote => self.demoting = Some(self.surfaces.flush()),
             Effect::Workload(order) => self.surfaces.workload(order),
             Effect::Remember {
@@ -231,6 +235,7 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
                     }
                     News::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
                     News::RequestIgnored(why) => self.surfaces.request_ignored(why),
+                    News::Lookalike(product) => self.surfaces.lookalike(product),
                 },
             }
         }

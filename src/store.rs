@@ -18,6 +18,9 @@ pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
     /// The future is run to its end, however long that takes: the caller
     /// stops waiting after `operation_timeout`, but never drops it.
     fn perform(&self, operation: P) -> impl Future<Output = Answer<O>> + Send;
+
+    /// Closes the change stream and opens another one, if the store has one.
+    fn reopen_stream(&self) {}
 }
 
 /// The outcomes that every kind of operation has beside "applied".
@@ -147,6 +150,8 @@ pub enum News<W = Watch> {
     WatchFailed(Failure),
     /// The request in the document cannot be understood: why, for people.
     RequestIgnored(&'static str),
+    /// The server is not MongoDB but this product, which only has its protocol.
+    Lookalike(&'static str),
 }
 
 /// The deployment that keeps the document, for people: two daemons of one lease

@@ -26,17 +26,23 @@ mod late_landings;
 mod majority_lost;
 #[path = "store_faults/mongodb_elections.rs"]
 mod mongodb_elections;
+#[path = "store_faults/moved_uri.rs"]
+mod moved_uri;
 #[path = "store_faults/operator_requests.rs"]
 mod operator_requests;
 #[path = "store_faults/outcomes.rs"]
 mod outcomes;
 #[path = "store_faults/scene.rs"]
 mod scene;
+#[path = "store_faults/stale_streams.rs"]
+mod stale_streams;
 #[path = "store_faults/standalone.rs"]
 mod standalone;
 #[path = "store_faults/store_load.rs"]
 mod store_load;
 #[path = "store_faults/store_went_back.rs"]
 mod store_went_back;
+#[path = "store_faults/stream_connections.rs"]
+mod stream_connections;
 #[path = "store_faults/wall_clocks.rs"]
 mod wall_clocks;

@@ -35,6 +35,7 @@ impl Warm {
             operation_timeout: timings.operation_timeout(),
             heartbeat: Duration::from_secs(10),
             identity: identity.clone(),
+            give_up_after: timings.lease_duration(),
         };
         let options = MongoLockOptions {
             connection,

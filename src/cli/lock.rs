@@ -256,6 +256,7 @@ fn options(
             operation_timeout: timings.operation_timeout(),
             heartbeat: config.mongodb.heartbeat,
             identity: config.identity.clone(),
+            give_up_after: timings.lease_duration(),
         },
         name: args.name.clone(),
         contender: Options {

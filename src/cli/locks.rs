@@ -204,6 +204,7 @@ fn connection(config: &LockConfig) -> ConnectionOptions {
         operation_timeout: config.timings.operation_timeout(),
         heartbeat: config.mongodb.heartbeat,
         identity: config.identity.clone(),
+        give_up_after: config.timings.lease_duration(),
     }
 }
 

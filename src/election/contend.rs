@@ -91,7 +91,7 @@ impl Election {
         }
         let mut wait = None;
         match self.decide(turn.now) {
-            Decision::Wait(until) => wait = until,
+            Decision::Wait(until) => wait = earliest([until, self.check_stream(turn)]),
             Decision::Create => self.create(turn),
             Decision::Acquire(lease, from) => self.acquire(&lease, None, from, turn),
             Decision::TakeOver(lease, ended, from) => {
@@ -275,8 +275,18 @@ impl Election {
                 self.begin(attempt, revision, sent, lease, from, turn);
             }
             Outcome::Rejected => {
-                if from == Predecessor::Nobody {
-                    self.spread = (self.spread * 2).clamp(SPREAD_MIN, SPREAD_MAX);
+                match from {
+                    Predecessor::Nobody => {
+                        self.spread = (self.spread * 2).clamp(SPREAD_MIN, SPREAD_MAX);
+                    }
+                    // The holder renewed, or another candidate was faster: the
+                    // stream reported neither.
+                    Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
+                        if !planted!(DeafStreamKept) {
+                            self.reopen_stream();
+                        }
+                    }
+                    Predecessor::Myself => {}
                 }
                 self.fall_behind(turn.now);
             }
@@ -323,6 +333,7 @@ impl Election {
     /// store went back: only a linearizable read tells which.
     fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.judge(&found) == Plausible::Yes {
+            self.looked_at = turn.now;
             self.observe(found, turn);
         } else {
             self.suspicious = true;

@@ -22,6 +22,10 @@ pub enum Effect {
         /// What to send.
         operation: Operation,
     },
+    /// Close the change stream and open another one: the one that is open may
+    /// be stale although it answers. [`Watch::Opened`](super::Watch::Opened) or
+    /// [`Watch::Lost`](super::Watch::Lost) follows, as at the start.
+    ReopenStream,
     /// Make every file show the newest status; answer with
     /// [`Input::Demoted`](super::Input::Demoted).
     Demote,

@@ -279,6 +279,24 @@ mutations! {
     /// HTTP and gauge show what was true when it was published.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are asked",
+    /// A stream outlives an election of another primary.
+    StreamKeptAcrossElections:
+        "a stream is opened anew when another primary is found",
+    /// A stream that failed to report the holder's renewals goes on.
+    DeafStreamKept:
+        "a stream is opened anew after a rejected take-over",
+    /// A read that shows more than the stream told changes nothing about it.
+    StaleStreamKept:
+        "a stream is opened anew when a read shows what it failed to report",
+    /// A follower with an open stream believes that its holder is silent.
+    SilenceTrusted:
+        "a follower with a stream reads when the holder seems silent",
+    /// A follower with an open stream never reads by the clock.
+    NoRegularRead:
+        "a follower with a stream reads once in each lease duration",
+    /// The reply to a read that was sent before a newer event is believed.
+    LateReadBelieved:
+        "a late reply to a read does not replace a newer event",
     /// No read follows when a stream was opened.
     NoReadAfterOpen:
         "a follower reads after its stream was opened",
@@ -332,6 +350,11 @@ impl super::Election {
             sent: self.now,
             timings: self.tunables.timings,
         }
+    }
+
+    /// The revision that is believed to be stored.
+    pub(crate) fn revision_seen(&self) -> Option<super::Revision> {
+        self.view.revision()
     }
 
     /// What the process before on the same directory had seen, as if it had

@@ -3,7 +3,7 @@
 //! Nothing here writes. A reply that claims that the store went back is not
 //! believed before a linearizable read says the same.
 
-use super::effect::{Notice, Operation};
+use super::effect::{Effect, Notice, Operation};
 use super::input::{Found, Outcome};
 use super::lead::Loss;
 use super::lease::{Claim, Lease, Session, Token};
@@ -29,15 +29,65 @@ impl Election {
     /// Reads if that is due and nothing is being read.
     pub(super) fn read_if_due(&mut self, turn: &Turn<'_>) {
         if self.reading.is_none() && self.read_due.is_some_and(|due| due <= turn.now) {
-            let confirm = self.suspicious;
-            let call = self.call(Operation::Read { confirm });
-            let token_known = self.view.document_token();
-            self.reading = Some(Reading {
-                call,
-                confirm,
-                token_known,
-            });
-            self.read_due = None;
+            self.read(false);
+        }
+    }
+
+    fn read(&mut self, checks_stream: bool) {
+        let confirm = self.suspicious;
+        let call = self.call(Operation::Read { confirm });
+        let token_known = self.view.document_token();
+        self.reading = Some(Reading {
+            call,
+            confirm,
+            token_known,
+            checks_stream,
+            overtaken: false,
+        });
+        self.read_due = None;
+    }
+
+    /// Reads beside an open stream, which may be stale although it answers:
+    /// once in each lease duration, and more often while the holder seems not
+    /// to renew. Returns when the next such read is due.
+    pub(super) fn check_stream(&mut self, turn: &Turn<'_>) -> Option<BootTime> {
+        if !self.watch_open || self.reading.is_some() || self.read_due.is_some() {
+            return None;
+        }
+        let timings = &self.tunables.timings;
+        let regular = self.looked_at + timings.lease_duration();
+        let silence = self.looked_at.max(self.view.seen) + 2 * timings.renew_interval();
+        let is_held = self.view.lease().is_some_and(|l| l.holder.is_some());
+        let due = match (planted!(NoRegularRead), planted!(SilenceTrusted)) {
+            (true, true) => return None,
+            (true, false) if is_held => silence,
+            (true, false) => return None,
+            (false, false) if is_held => regular.min(silence),
+            (false, _) => regular,
+        };
+        if due > turn.now {
+            return Some(due);
+        }
+        self.read(true);
+        None
+    }
+
+    /// The open stream is not to be trusted any more.
+    pub(super) fn reopen_stream(&mut self) {
+        if std::mem::replace(&mut self.watch_open, false) {
+            self.effects.push_back(Effect::ReopenStream);
+        }
+    }
+
+    /// Takes the document that a read shows for what the stream failed to report.
+    fn judge_stream(&mut self, found: &Found) {
+        let unchanged = match (found, &self.view.document) {
+            (Found::Lease(now), Document::Lease(before)) => now == before,
+            (Found::Missing, Document::Missing) | (Found::Foreign(_), Document::Foreign(_)) => true,
+            _ => false,
+        };
+        if !unchanged && !planted!(StaleStreamKept) {
+            self.reopen_stream();
         }
     }
 
@@ -81,6 +131,15 @@ impl Election {
                 return;
             }
         }
+        self.looked_at = turn.now;
+        if reading.overtaken && self.shows_another_revision(&found) {
+            // The event may have been older than this, or newer.
+            self.read_soon(turn.now);
+            return;
+        }
+        if reading.checks_stream {
+            self.judge_stream(&found);
+        }
         // News that came while the read was under way may not be in it.
         self.view.behind = self.read_due.is_some_and(|due| due <= turn.now);
         let contending = matches!(self.state, State::Contending(_));
@@ -96,6 +155,15 @@ impl Election {
             }
             State::Exited => {}
         }
+    }
+
+    fn shows_another_revision(&self, found: &Found) -> bool {
+        let contending = matches!(self.state, State::Contending(_));
+        let shown = match found {
+            Found::Lease(lease) => Some(lease.revision),
+            Found::Missing | Found::Foreign(_) => None,
+        };
+        contending && shown != self.view.revision()
     }
 
     /// A rejected claim's document was read, or could not be.

@@ -17,6 +17,7 @@ mod own_claims;
 mod polling;
 mod published;
 mod store_faults;
+mod streams;
 mod supervised;
 mod table;
 mod words;

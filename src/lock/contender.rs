@@ -303,6 +303,11 @@ impl LockContender {
     }
 
     fn primary_changed(&mut self, now: BootTime) {
+        // The cursor of an open stream stays on the member that it was opened
+        // on, which may lag behind from now on.
+        if self.watching && self.watch_open {
+            self.follow();
+        }
         match &mut self.state {
             State::Holding(holding) => holding.hurry = true,
             State::Waiting(waiting) => {

@@ -171,7 +171,7 @@ impl<F: LockSurfaces> Runner<F> {
                         return Ok(Input::Hint(hint));
                     }
                     News::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
-                    News::RequestIgnored(_) => {}
+                    News::RequestIgnored(_) | News::Lookalike(_) => {}
                 },
             }
         }

@@ -11,8 +11,10 @@ mod change_stream;
 mod connection;
 mod document;
 mod follow;
+mod home;
 mod ignored_request;
 pub mod lock;
+mod lookalike;
 mod outcome;
 mod servers;
 mod tls;
@@ -21,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 pub use self::connection::{ConnectionOptions, UriSource};
 
@@ -69,6 +71,7 @@ impl MongoOptions {
             operation_timeout: self.operation_timeout,
             heartbeat: self.heartbeat,
             identity: self.identity.clone(),
+            give_up_after: self.lease_duration,
         }
     }
 }
@@ -83,6 +86,8 @@ struct Shared {
     options: MongoOptions,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<News>,
+    /// Another change stream is wanted.
+    reopen: Notify,
     /// The newest document known, for change events to be applied to.
     newest: Mutex<Option<Document>>,
     ignored_request: Mutex<IgnoredRequest>,
@@ -99,6 +104,7 @@ impl MongoStore {
             options,
             deployment,
             news,
+            reopen: Notify::new(),
             newest: Mutex::new(None),
             ignored_request: Mutex::default(),
         };
@@ -110,7 +116,13 @@ impl MongoStore {
 
     /// Follows the change stream for ever, from one failure to the next attempt.
     pub async fn watch(self) {
-        follow::watch(self).await;
+        let shared = Arc::clone(&self.shared);
+        let recognize = async {
+            if let Some(product) = shared.deployment.lookalike().await {
+                let _ = shared.news.send(News::Lookalike(product)).await;
+            }
+        };
+        tokio::join!(recognize, follow::watch(self, &shared.reopen));
     }
 
     /// Ends the client; what hangs is given up after a moment.
@@ -176,6 +188,10 @@ impl Store for MongoStore {
     async fn perform(&self, operation: Operation) -> Answer {
         let sent = self.send(operation).await;
         self.shared.deployment.answer(sent).await
+    }
+
+    fn reopen_stream(&self) {
+        self.shared.reopen.notify_one();
     }
 }
 

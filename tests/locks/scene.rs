@@ -52,6 +52,7 @@ pub(crate) fn connection(stage: &Stage, identity: &str) -> ConnectionOptions {
         operation_timeout: Duration::from_secs(10),
         heartbeat: Duration::from_secs(10),
         identity: Identity::new(identity).expect("legal"),
+        give_up_after: Duration::from_secs(24),
     }
 }
 
@@ -122,7 +123,7 @@ pub(crate) async fn next_hint(news: &mut mpsc::Receiver<News<Told>>) -> Hint {
             match news.recv().await.expect("the store is there") {
                 News::Watch(told) if told.hint == Hint::Alive => {}
                 News::Watch(told) => return told.hint,
-                News::PrimaryChanged | News::RequestIgnored(_) => {}
+                News::PrimaryChanged | News::RequestIgnored(_) | News::Lookalike(_) => {}
                 News::WatchFailed(failure) => panic!("no stream: {failure}"),
             }
         }

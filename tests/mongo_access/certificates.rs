@@ -4,7 +4,7 @@
 //! The connection string of an X.509 user has no user name: given one, driver
 //! 3.9.1 sends it as a field that the server refuses.
 
-use leasehold_testbed::{Certificates, Witness, run};
+use leasehold_testbed::{Certificates, Scratch, Witness, run};
 use mongodb::bson::doc;
 
 use crate::entrance::{LONG, eventually, keeps_secrets, says, stage, stays_out};
@@ -51,6 +51,28 @@ fn a_server_whose_authority_is_not_trusted_is_not_talked_to() {
         stays_out(&a, "failed").await;
         says(&a, "certificate").await;
         keeps_secrets(&a, &[]).await;
+    });
+}
+
+#[test]
+fn certificates_that_are_replaced_at_their_path_are_used_without_a_restart() {
+    run(async {
+        let stage = stage().await;
+        let user = stage.set().add_user("rotator", vec!["root".into()]).await;
+        let certificates = stage.set().certificates().expect("a set with TLS");
+        let scratch = Scratch::new();
+        let path = scratch.path().join("ca.pem");
+        std::fs::copy(Certificates::new().authority(), &path).expect("a file");
+        let ours = certificates.authority().display().to_string();
+        let uri = stage.set().uri_for(&user);
+        let uri = uri.replace(&ours, &path.display().to_string());
+        let a = stage.candidate("a").uri(&uri).start();
+        says(&a, "is not signed by a trusted authority").await;
+        stays_out(&a, "failed").await;
+        let replacement = scratch.path().join("new.pem");
+        std::fs::copy(certificates.authority(), &replacement).expect("a file");
+        std::fs::rename(&replacement, &path).expect("replaced at once");
+        a.wait_leads(LONG).await;
     });
 }
 

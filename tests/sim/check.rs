@@ -41,6 +41,7 @@ impl World {
 
     pub(super) fn before_turn(&mut self, process: usize, now: BootTime, input: &Input) {
         self.audit_before(process, now, input);
+        self.hear_before(process, now, input);
         let p = &mut self.processes[process];
         if let Some((_, revision)) = p.facts.told(now, input, &p.tunables) {
             let durable = self.set.durable.contains_key(&revision);
@@ -184,6 +185,7 @@ impl World {
             ..bounds::Sizes::default()
         }));
         self.processes[process].ledger.calls(call, operation);
+        self.processes[process].hearing.calls(call, operation);
         self.excuse_a_restarted_twin(process, operation);
         let p = &mut self.processes[process];
         if let Operation::Read { .. } = operation {

@@ -77,6 +77,14 @@ impl World {
                 }
             }
             Fault::StreamSilent => self.stream_falls_silent(process),
+            Fault::StreamDeaf => {
+                // Mostly all of them: they stayed on one member.
+                let all = !dice.one_in(4);
+                for other in self.live.clone() {
+                    let stream = &mut self.processes[other].stream;
+                    stream.stale |= stream.open && (all || other == process);
+                }
+            }
             Fault::StreamLost => self.stream_ends(process),
             Fault::PrimaryChanged => self.input(process, Class::News, Input::PrimaryChanged),
             Fault::Restart
@@ -199,7 +207,9 @@ impl World {
             );
         }
         for process in self.live.clone() {
-            if !self.machines[self.processes[process].machine].stale {
+            if self.machines[self.processes[process].machine].stale {
+                self.processes[process].stream.stale = true;
+            } else {
                 self.stream_ends(process);
             }
         }

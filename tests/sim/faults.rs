@@ -85,6 +85,9 @@ faults! {
     Partition,
     /// A change stream says nothing any more, not even that it is closed.
     StreamSilent,
+    /// A change stream answers, and reports nothing any more: its cursor is on
+    /// a member that lags, or is locked for a backup.
+    StreamDeaf,
     /// Old, repeated and mixed events.
     StreamStale,
     /// A change stream breaks.
@@ -231,6 +234,7 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::MajorityLost, 2),
     (Fault::Partition, 4),
     (Fault::StreamSilent, 2),
+    (Fault::StreamDeaf, 3),
     (Fault::StreamLost, 2),
     (Fault::PrimaryChanged, 2),
     (Fault::Restart, 4),

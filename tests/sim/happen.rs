@@ -60,7 +60,11 @@ impl World {
                     machine.stale = false;
                 }
                 for process in self.live.clone() {
-                    self.stream_ends(process);
+                    // A cursor outlives the step-down of its member; one that
+                    // breaks comes back on the new primary.
+                    if self.stream_dice.one_in(2) || !self.processes[process].stream.open {
+                        self.stream_ends(process);
+                    }
                     self.input(process, Class::News, Input::PrimaryChanged);
                 }
             }
@@ -160,7 +164,17 @@ impl World {
             machine.asleep_until = self.now.min(machine.asleep_until);
             machine.cut_until = self.now.min(machine.cut_until);
         }
-        self.happen(Event::DeposedLearns);
+        self.set.deposed_learns();
+        for machine in &mut self.machines {
+            machine.stale = false;
+        }
+        for process in self.live.clone() {
+            // A stream that is stale stays so, and nobody tells of it.
+            if !self.processes[process].stream.stale {
+                self.stream_ends(process);
+                self.input(process, Class::News, Input::PrimaryChanged);
+            }
+        }
         // No holder here declares a longer one: to repair with less than it
         // declared would let others take over from it while it leads.
         let default = Declared { millis: 40_000 };

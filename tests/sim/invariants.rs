@@ -20,6 +20,7 @@ pub(super) mod one_child;
 pub(super) mod one_leader;
 pub(super) mod orphans_are_told;
 pub(super) mod release_after_the_workload;
+pub(super) mod streams_are_checked;
 pub(super) mod surfaces_have_deadlines;
 pub(super) mod tokens_grow;
 pub(super) mod transfers_reserve;

@@ -275,7 +275,7 @@ impl World {
         for index in 0..self.live.len() {
             let process = self.live[index];
             let stream = &self.processes[process].stream;
-            if !stream.open || stream.silent {
+            if !stream.open || stream.silent || stream.stale {
                 continue;
             }
             let watch = match state.lease() {
@@ -348,9 +348,11 @@ impl World {
             self.stream_ends(process);
             return;
         }
+        let stale = machine.stale && self.set.is_deposed_up();
         let stream = &mut self.processes[process].stream;
         stream.open = true;
         stream.silent = false;
+        stream.stale = stale;
         self.tell(process, Watch::Opened);
         self.at(self.now + BEAT, Event::StreamBeats { process, opening });
     }
@@ -381,14 +383,22 @@ impl World {
         if !p.alive || !p.streams {
             return;
         }
-        p.stream.opening += 1;
-        p.stream.open = false;
-        p.stream.silent = false;
-        let opening = p.stream.opening;
+        let opening = p.close_stream();
         let (machine, retry) = (p.machine, p.tunables.timings.retry_interval());
         self.input(process, Class::News, Input::Watch(Watch::Lost));
         let at = self.now + self.stretched(machine, retry);
         self.at(at, Event::StreamOpens { process, opening });
+    }
+
+    /// The process asks for another stream.
+    pub(super) fn stream_reopens(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        p.hearing.reopens();
+        if p.streams {
+            let opening = p.close_stream();
+            let at = self.now + self.stream_dice.between(1, 10) * MS;
+            self.at(at, Event::StreamOpens { process, opening });
+        }
     }
 
     pub(super) fn stream_says(&mut self, process: usize, opening: u64, watch: Watch) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::coverage::Call;
 use super::dice::Dice;
 use super::files::{FileThread, Memory};
+use super::hearing::Hearing;
 use super::ledger::Ledger;
 use super::observer::Facts;
 use crate::election::{
@@ -42,6 +43,9 @@ pub(super) struct Stream {
     pub(super) opening: u64,
     pub(super) open: bool,
     pub(super) silent: bool,
+    /// Its cursor is on a member that gets nothing new: it answers, and
+    /// reports no change.
+    pub(super) stale: bool,
     /// In order: no event overtakes another.
     pub(super) last_at: u64,
 }
@@ -85,6 +89,7 @@ pub(super) struct Process {
     pub(super) confirmed: bool,
     pub(super) facts: Facts,
     pub(super) ledger: Ledger,
+    pub(super) hearing: Hearing,
     /// The instant of the last turn, for clocks that are broken on purpose.
     pub(super) leads_now: bool,
 }
@@ -183,8 +188,19 @@ impl Process {
             confirmed: false,
             facts: Facts::new(memory),
             ledger: Ledger::default(),
+            hearing: Hearing::new(now),
             leads_now: false,
         }
+    }
+
+    /// Returns which opening comes next.
+    pub(super) fn close_stream(&mut self) -> u64 {
+        self.stream = Stream {
+            opening: self.stream.opening + 1,
+            last_at: self.stream.last_at,
+            ..Stream::default()
+        };
+        self.stream.opening
     }
 
     /// Puts an input where the runner will find it.
@@ -203,6 +219,11 @@ impl Process {
     pub(super) fn timed_out(&mut self, call: CallId) -> Option<Call> {
         let driven = self.driver.iter_mut().find(|d| d.call == call)?;
         (!std::mem::replace(&mut driven.timed_out, true)).then_some(driven.kind)
+    }
+
+    /// A call is under way that is waited for.
+    pub(super) fn calls_something(&self) -> bool {
+        self.driver.iter().any(|d| !d.timed_out)
     }
 
     /// Nobody waits for this call any more.

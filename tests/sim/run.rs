@@ -9,7 +9,7 @@ use super::cluster::World;
 use super::coverage::Coverage;
 use super::faults::Faults;
 use super::invariants::healing::{self, Longest};
-use super::invariants::{Violation, wall_clocks_decide_nothing};
+use super::invariants::{Violation, streams_are_checked, wall_clocks_decide_nothing};
 use super::{RUN, SECOND};
 use super::{minimal, report};
 use crate::election::mutation::{self, Mutation};
@@ -133,6 +133,7 @@ fn live(world: &mut World, slowest: u64) {
         let (now, first) = (world.leaders(), leaders.first().copied());
         world.found(healing::check(&now, first, bound));
     }
+    world.found(streams_are_checked::check_peace(world.on_a_stale_stream()));
     let without = world.leads_without_child();
     world.found(healing::check_child(without));
 }

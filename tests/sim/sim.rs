@@ -20,6 +20,7 @@ mod files;
 mod guard_troubles;
 mod guards;
 mod happen;
+mod hearing;
 pub(crate) mod invariants;
 mod ledger;
 mod minimal;

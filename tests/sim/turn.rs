@@ -87,6 +87,7 @@ impl World {
         } else {
             self.carry_out(process);
         }
+        self.hear_after(process, self.processes[process].facts.decided);
         self.look_at_files(process);
     }
 
@@ -108,6 +109,7 @@ impl World {
         while let Some(effect) = self.processes[process].election.next_effect() {
             match effect {
                 Effect::Call { id, operation } => self.send(process, id, operation),
+                Effect::ReopenStream => self.stream_reopens(process),
                 Effect::Demote => self.processes[process].files.flush(),
                 Effect::Workload(order) => self.order(process, order),
                 Effect::Remember {

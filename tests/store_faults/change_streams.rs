@@ -135,9 +135,6 @@ fn i8_a_silent_stream_never_makes_a_follower_take_over_from_a_living_leader() {
         }
         assert_eq!(witness.leaders(), ["a"]);
         assert_eq!(token(&a), Some(1));
-        // A silent stream is given up after 10 s and the operation time-out.
-        let kind = "the change stream does not answer";
-        eventually("and said so", async || said(&b, kind) >= 1).await;
         proxy.resume();
         connected(&b, 1.0).await;
     });

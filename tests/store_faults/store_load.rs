@@ -1,5 +1,6 @@
 //! Goal: a leader sends one findAndModify per renew_interval; a follower with
-//! a change stream sends nothing but getMore and the driver's own hello. Each
+//! a change stream sends nothing but getMore, a read in each lease_duration and
+//! the driver's own hello. Each
 //! command carries the concerns that the protocol rests on, whatever the
 //! connection string asks for.
 //! Method: the profiler of the primary; for the load over a fixed time, since
@@ -18,7 +19,7 @@ use crate::scene::{LONG, eventually, follows, pair, renews, stage_on};
 const OBSERVED: Duration = Duration::from_secs(12);
 
 #[test]
-fn a_leader_sends_one_write_per_interval_and_a_follower_no_command_of_its_own() {
+fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease_duration() {
     run(async {
         // Of its own: the profiler of `admin` sees all clients.
         let set = Arc::new(ReplicaSet::builder().members(1).start().await);
@@ -50,7 +51,15 @@ fn a_leader_sends_one_write_per_interval_and_a_follower_no_command_of_its_own() 
             names.all(|name| allowed.contains(&name.as_str()))
         };
         let idle = ["getMore", "hello", "isMaster", "ismaster"];
-        assert!(own(&follower, &idle), "{follower:?}");
+        assert!(
+            own(&follower, &[&idle[..], &["find"]].concat()),
+            "{follower:?}"
+        );
+        // 12 s of a lease of 24 s.
+        assert!(
+            follower.get("find").is_none_or(|reads| *reads <= 1),
+            "{follower:?}"
+        );
         assert!(
             own(&leader, &[&idle[..], &["findAndModify"]].concat()),
             "{leader:?}"

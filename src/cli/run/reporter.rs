@@ -245,6 +245,14 @@ impl Reporter {
         );
     }
 
+    pub(super) fn lookalike(&self, product: &str) {
+        error!(
+            lease = %self.lease, product,
+            "unsupported server: it speaks MongoDB's protocol and is not MongoDB; an acknowledged \
+             write may not be on a majority, and then two candidates lead at once"
+        );
+    }
+
     pub(super) fn watching(&mut self, failure: Option<&Failure>) {
         let lease = &self.lease;
         let now = clock::boot_now();

@@ -141,4 +141,8 @@ impl Surfaces for DaemonSurfaces {
     fn request_ignored(&mut self, why: &str) {
         self.reporter.request_ignored(why);
     }
+
+    fn lookalike(&mut self, product: &str) {
+        self.reporter.lookalike(product);
+    }
 }

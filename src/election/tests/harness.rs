@@ -80,6 +80,7 @@ pub(super) struct Node {
     pub(super) notices: Vec<Notice>,
     pub(super) remembered: Vec<(Option<Claim>, Token, Duration)>,
     pub(super) demotions_asked: usize,
+    pub(super) streams_reopened: usize,
     pub(super) orders: Vec<Order>,
     pub(super) exited: bool,
 }
@@ -164,6 +165,7 @@ impl Node {
             notices: Vec::new(),
             remembered: Vec::new(),
             demotions_asked: 0,
+            streams_reopened: 0,
             orders: Vec::new(),
             exited: false,
         };
@@ -187,6 +189,7 @@ impl Node {
                     self.calls.push_back((id, operation));
                 }
                 Effect::Demote => self.demotions_asked += 1,
+                Effect::ReopenStream => self.streams_reopened += 1,
                 Effect::Workload(order) => self.orders.push(order),
                 Effect::Remember {
                     claim,

@@ -230,7 +230,7 @@ fn an_idle_stream_is_contact_enough() {
         a.input(at(second), Input::Watch(Watch::Alive));
         assert_eq!(a.role(), Role::Paused);
     }
-    a.run(at(100), &mut stored);
+    a.tick(at(74));
     assert_eq!(a.role(), Role::Unknown);
 }
 

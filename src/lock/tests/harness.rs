@@ -261,6 +261,12 @@ impl Scene {
         self.ones[one].asked.iter().filter_map(notice).collect()
     }
 
+    /// How often it asked for a stream.
+    pub(super) fn watches(&self, one: usize) -> usize {
+        let watch = |effect: &&Effect| matches!(effect, Effect::Watch(Some(_)));
+        self.ones[one].asked.iter().filter(watch).count()
+    }
+
     pub(super) fn document(&self) -> &LockDocument {
         match &self.stored {
             Found::Lock(lock) => lock,

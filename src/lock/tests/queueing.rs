@@ -40,6 +40,30 @@ fn a_contended_lock_costs_a_join_a_confirmation_and_a_leave() {
 }
 
 #[test]
+fn another_primary_opens_the_stream_of_a_waiter_anew() {
+    let mut scene = Scene::empty();
+    scene.come("a", Want::Exclusive);
+    let b = scene.come("b", Want::Exclusive);
+    scene.input(b, Input::Hint(Hint::Opened));
+    scene.settle();
+    let before = scene.watches(b);
+    scene.input(b, Input::PrimaryChanged);
+    assert_eq!(scene.watches(b), before + 1);
+    // The one that is being opened finds that primary itself.
+    scene.input(b, Input::PrimaryChanged);
+    assert_eq!(scene.watches(b), before + 1);
+    scene.settle();
+    let reads = scene.ones[b].sent.len();
+    scene.input(b, Input::Hint(Hint::Opened));
+    scene.settle();
+    assert_eq!(
+        scene.ones[b].sent[reads..],
+        ["read"],
+        "what was missed is read"
+    );
+}
+
+#[test]
 fn an_opened_stream_is_read_after_unless_it_was_open_before_the_join() {
     let mut scene = Scene::empty();
     let a = scene.come("a", Want::Exclusive);

@@ -11,12 +11,27 @@ use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 use super::document;
 use crate::election::{Found, Watch};
 
+/// A part of an event that is larger stays in the server, and the document is
+/// read instead: a lease is a hundred times smaller, but somebody may write
+/// megabytes of something else into its document.
+const PART_MAX: i32 = 128 * 1024;
+
 /// Only this lease, and what ends the stream itself.
-pub(super) fn pipeline(name: &str) -> [Document; 1] {
-    [doc! { "$match": { "$or": [
-        { "documentKey._id": name },
-        { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } },
-    ] } }]
+pub(super) fn pipeline(name: &str) -> [Document; 2] {
+    let small = |part: &str| {
+        let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
+        doc! { "$cond": [fits, part, "$$REMOVE"] }
+    };
+    [
+        doc! { "$match": { "$or": [
+            { "documentKey._id": name },
+            { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } },
+        ] } },
+        doc! { "$set": {
+            "fullDocument": small("$fullDocument"),
+            "updateDescription": small("$updateDescription"),
+        } },
+    ]
 }
 
 /// What an event means; brings `newest` up to it.

@@ -5,30 +5,33 @@
 //! whatever the connection string says: majority and journal for writes, no
 //! retried writes, reads from the primary.
 
-use std::sync::Arc;
+mod client;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mongodb::Collection;
 use mongodb::bson::{Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::sdam::{SdamEvent, ServerDescriptionChangedEvent};
 use mongodb::options::{
-    Acknowledgment, ClientOptions, ReadConcern, ReadPreference, ReturnDocument, SelectionCriteria,
+    Acknowledgment, ReadConcern, ReadPreference, ReturnDocument, SelectionCriteria,
     UpdateModifications, WriteConcern,
 };
-use mongodb::{Client, Collection, ServerType};
 use tokio::sync::watch;
 
-use super::outcome;
-use super::servers::{Asked, Servers};
-use crate::election::Identity;
+use self::client::Connection;
+use super::home::Home;
+use super::servers::Servers;
+use super::{lock, outcome};
+use crate::election::{BootTime, Identity};
 use crate::store::{Answer, CallOutcome, Failure, Remedy, StoreInfo};
 
 /// Where the connection string comes from. It is read again when the store
 /// cannot be used, so that a rotated secret works.
 pub type UriSource = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// The longest application name that a server accepts, in bytes.
-const APP_NAME_MAX: usize = 128;
 /// How long a client that is not needed any more may take to end. It ends its
 /// sessions in a few milliseconds; then its monitors take up to a heartbeat to
 /// notice, which is of no use to a process that exits.
@@ -50,6 +53,9 @@ pub struct ConnectionOptions {
     pub heartbeat: Duration,
     /// Names the connection in the server's logs, unless the URI does.
     pub identity: Identity,
+    /// A client that got no answer for so long is made anew: certificates are
+    /// read from their files, and names are resolved, once in a client's life.
+    pub give_up_after: Duration,
 }
 
 /// A collection of a deployment, and the client that reaches it.
@@ -62,18 +68,23 @@ pub(super) struct Deployment {
     connection: tokio::sync::Mutex<Option<Connection>>,
     /// Why no server can be used, when none can.
     servers: Servers,
-}
-
-#[derive(Clone)]
-struct Connection {
-    client: Client,
-    uri: String,
+    /// How many clients there were.
+    clients: AtomicU64,
+    home: Mutex<Home>,
+    /// No replica set and no cluster: one server, which has the only copy.
+    standalone: AtomicBool,
+    /// Since when no server has answered a call.
+    unanswered_since: Mutex<Option<BootTime>>,
 }
 
 /// Why an operation has no outcome of the store's.
 pub(super) enum SendError {
     /// There is no connection string: why, without secrets.
     Uri(String),
+    /// The connection string leads to another deployment: to which, without secrets.
+    Elsewhere(String),
+    /// The primary has just stepped down.
+    NoPrimary,
     /// The driver's error.
     Driver(mongodb::error::Error),
 }
@@ -97,6 +108,10 @@ impl Deployment {
             info,
             connection: tokio::sync::Mutex::new(None),
             servers: Servers::default(),
+            clients: AtomicU64::new(0),
+            home: Mutex::default(),
+            standalone: AtomicBool::new(false),
+            unanswered_since: Mutex::new(None),
         };
         (Arc::new(deployment), info_receiver)
     }
@@ -104,6 +119,9 @@ impl Deployment {
     /// The collection, of a client that is made if there is none.
     pub(super) async fn collection(self: &Arc<Self>) -> Result<Collection<Document>, SendError> {
         let connection = self.connect().await?;
+        if !lock(&self.home).has(connection.number) {
+            self.verify(&connection).await?;
+        }
         let database = connection.client.database(&self.options.database);
         Ok(database.collection(&self.options.collection))
     }
@@ -143,18 +161,7 @@ impl Deployment {
         confirm: bool,
     ) -> Result<Option<Document>, SendError> {
         let collection = self.collection().await?;
-        // A standalone server knows no linearizable reads and needs none: it
-        // is the only copy.
-        let alone = self
-            .info
-            .borrow()
-            .as_ref()
-            .is_some_and(|info| info.set.is_none());
-        let concern = if confirm && !alone {
-            ReadConcern::linearizable()
-        } else {
-            ReadConcern::majority()
-        };
+        let concern = self.read_concern(confirm);
         let document = collection
             .find_one(doc! { "_id": name })
             .projection(projection)
@@ -165,27 +172,36 @@ impl Deployment {
         Ok(document)
     }
 
+    /// A server that is the only copy knows no linearizable reads and needs
+    /// none. Behind a router there are replica sets, whose primaries can be deposed.
+    fn read_concern(&self, confirm: bool) -> ReadConcern {
+        if confirm && !self.standalone.load(Ordering::Relaxed) {
+            ReadConcern::linearizable()
+        } else {
+            ReadConcern::majority()
+        }
+    }
+
     /// What became of an operation. A client that cannot be used is given up.
     pub(super) async fn answer<O: CallOutcome>(&self, sent: Result<O, SendError>) -> Answer<O> {
         let error = match sent {
             Ok(outcome) => {
+                *lock(&self.unanswered_since) = None;
                 return Answer {
                     outcome,
                     failure: None,
                 };
             }
-            Err(SendError::Uri(detail)) => {
-                return Answer {
-                    outcome: O::FAILED,
-                    failure: Some(no_uri(detail)),
-                };
-            }
+            Err(SendError::Uri(detail)) => return unsent(no_uri(detail)),
+            Err(SendError::Elsewhere(detail)) => return unsent(elsewhere(detail)),
+            Err(SendError::NoPrimary) => return unsent(no_primary()),
             Err(SendError::Driver(error)) => error,
         };
         let answer = outcome::classify(&error, &self.servers);
         if answer.failure.is_some() {
-            self.renew_connection(outcome::is_authentication(&error))
-                .await;
+            let refused = outcome::is_authentication(&error);
+            let given_up = self.is_given_up(outcome::is_reply(&error));
+            self.renew_connection(refused || given_up).await;
         }
         answer
     }
@@ -194,6 +210,8 @@ impl Deployment {
     pub(super) fn failure(&self, error: SendError) -> Failure {
         match error {
             SendError::Uri(detail) => no_uri(detail),
+            SendError::Elsewhere(detail) => elsewhere(detail),
+            SendError::NoPrimary => no_primary(),
             SendError::Driver(error) => self.describe(&error),
         }
     }
@@ -225,90 +243,6 @@ impl Deployment {
         let _ = tokio::time::timeout(SHUTDOWN_MAX, ended).await;
     }
 
-    async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
-        let mut slot = self.connection.lock().await;
-        if let Some(connection) = &*slot {
-            return Ok(connection.clone());
-        }
-        let uri = (self.options.uri)().map_err(SendError::Uri)?;
-        let client = Client::with_options(self.client_options(&uri).await?)?;
-        let connection = Connection { client, uri };
-        *slot = Some(connection.clone());
-        Ok(connection)
-    }
-
-    /// Gives up a connection that cannot be used if the connection string is
-    /// another one now, or if its credentials were refused (certificates
-    /// change behind an unchanged string).
-    async fn renew_connection(&self, refused: bool) {
-        let mut slot = self.connection.lock().await;
-        let Some(connection) = &*slot else { return };
-        let changed = (self.options.uri)().is_ok_and(|uri| uri != connection.uri);
-        if (changed || refused)
-            && let Some(connection) = slot.take()
-        {
-            tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
-        }
-    }
-
-    async fn client_options(
-        self: &Arc<Self>,
-        uri: &str,
-    ) -> Result<ClientOptions, mongodb::error::Error> {
-        let mut options = ClientOptions::parse(uri).await?;
-        let timeout = self.options.operation_timeout;
-        if options.app_name.is_none() {
-            let mut name = format!("leasehold/{}", self.options.identity);
-            name.truncate(name.floor_char_boundary(APP_NAME_MAX));
-            options.app_name = Some(name);
-        }
-        // Every write names its own; one that asks for no acknowledgement would
-        // make the driver refuse the change streams.
-        options.write_concern = None;
-        // A write that the driver repeats by itself would be sent later than
-        // the election believes.
-        options.retry_writes = Some(false);
-        options.retry_reads = Some(false);
-        options.max_adaptive_retries = Some(0);
-        // Sooner than the caller's own time-out: then an outage is known as
-        // "never sent" instead of "unknown".
-        options.server_selection_timeout = Some(timeout * 9 / 10);
-        options.connect_timeout = Some(timeout);
-        options.heartbeat_freq = Some(self.options.heartbeat);
-        self.servers.ask(Asked::of(&options));
-        let deployment = Arc::downgrade(self);
-        options.sdam_event_handler = Some(EventHandler::callback(move |event| {
-            let Some(deployment) = deployment.upgrade() else {
-                return;
-            };
-            deployment.servers.heed(&event);
-            if let SdamEvent::ServerDescriptionChanged(event) = event {
-                deployment.server_changed(&event);
-            }
-        }));
-        Ok(options)
-    }
-
-    /// The driver's monitors learned something about a server.
-    fn server_changed(&self, event: &ServerDescriptionChangedEvent) {
-        let (before, now) = (&event.previous_description, &event.new_description);
-        let writable = |kind| {
-            matches!(
-                kind,
-                ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos
-            )
-        };
-        if writable(now.server_type()) && !writable(before.server_type()) {
-            let info = StoreInfo {
-                set: now.replica_set_name().map(str::to_owned),
-                database: self.options.database.clone(),
-                collection: self.options.collection.clone(),
-            };
-            self.info.send_replace(Some(info));
-            (self.primary_changed)();
-        }
-    }
-
     fn write_concern(&self) -> WriteConcern {
         WriteConcern::builder()
             .w(Acknowledgment::Majority)
@@ -316,6 +250,21 @@ impl Deployment {
             .w_timeout(self.options.operation_timeout)
             .build()
     }
+}
+
+fn no_primary() -> Failure {
+    Failure::new("the primary has just stepped down", "").until(Remedy::Reach)
+}
+
+fn unsent<O: CallOutcome>(failure: Failure) -> Answer<O> {
+    Answer {
+        outcome: O::FAILED,
+        failure: Some(failure),
+    }
+}
+
+fn elsewhere(detail: String) -> Failure {
+    Failure::new("the MongoDB URI was changed and is refused", detail).until(Remedy::Change)
 }
 
 fn no_uri(detail: String) -> Failure {

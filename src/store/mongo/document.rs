@@ -25,7 +25,10 @@ const HISTORY_MAX: i32 = 20;
 
 /// What is asked for of a document: the history's type, but not its entries.
 pub(super) fn projection() -> Document {
-    doc! { "history": { "$slice": 0 } }
+    doc! {
+        "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
+        "request": 1, "reserved_for": 1, "history": { "$slice": 0 },
+    }
 }
 
 /// Reads a document.

@@ -8,9 +8,10 @@ use std::time::Duration;
 use mongodb::bson::Document;
 use mongodb::change_stream::event::ChangeStreamEvent;
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinSet;
 
-use super::connection::Deployment;
+use super::connection::{Deployment, SendError};
 use super::outcome;
 use crate::store::{Failure, News};
 
@@ -19,6 +20,9 @@ const AWAIT_MAX: Duration = Duration::from_secs(10);
 /// How long to wait before change streams are asked for again where there are
 /// none: a standalone server may become a replica set, a role may get the right.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
+/// A server that refuses a change stream so often in a row, by whatever error,
+/// is asked as rarely as one that is known to have none.
+const REFUSALS_MAX: u32 = 10;
 
 /// What a stream says.
 pub(super) enum Heard {
@@ -65,45 +69,91 @@ impl Pace {
     }
 }
 
-/// Follows for ever. To be dropped by who does not want to know any more: no
-/// call of the driver goes with it, and the stream ends by itself.
+/// How a stream ended.
+enum End {
+    /// It could not be opened, or broke.
+    Broken,
+    /// The server refused to open it.
+    Refused,
+    /// There are none, and will not be soon.
+    Lacking,
+    /// Nothing came for too long.
+    Silent,
+    /// Another one is wanted.
+    Superseded,
+}
+
+/// Follows until it is dropped, which ends the stream, and opens another one
+/// each time that `reopen` is notified.
 ///
-/// A stream that falls silent is left to itself and another one is opened
-/// beside it: a driver future is never dropped to time out.
-pub(super) async fn watch(listener: impl Listener) {
+/// There is one stream at a time: one that hangs is aborted before the next is
+/// opened. Other calls of the driver are never dropped, since a write may land
+/// later; a getMore changes nothing, and the driver closes the connection on
+/// which it was waiting. Otherwise each stream that hangs would keep one of
+/// the pool's connections.
+pub(super) async fn watch(listener: impl Listener, reopen: &Notify) {
     let pace = listener.pace();
     let silence_max = pace.await_max() + listener.deployment().operation_timeout();
+    let mut refusals = 0;
     loop {
         let (signs, mut alive) = watch::channel(());
-        let stream = tokio::spawn(follow(listener.clone(), signs));
-        // Ends when the stream's task does, which drops the sender.
-        let silent = loop {
-            match tokio::time::timeout(silence_max, alive.changed()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => break false,
-                Err(_) => break true,
+        // Aborts the stream when it is dropped.
+        let mut stream = JoinSet::new();
+        stream.spawn(follow(listener.clone(), signs));
+        let end = loop {
+            tokio::select! {
+                sign = tokio::time::timeout(silence_max, alive.changed()) => match sign {
+                    Ok(Ok(())) => refusals = 0,
+                    // The stream's task has ended, which dropped the sender.
+                    Ok(Err(_)) => break ended(&mut stream).await,
+                    Err(_) => break End::Silent,
+                },
+                () = reopen.notified() => break End::Superseded,
             }
         };
-        drop(alive);
-        let pause = if silent {
-            let failure = Failure::new("the change stream does not answer", "");
-            failed(&listener, failure).await;
-            Duration::ZERO
-        } else {
-            stream.await.unwrap_or(pace.retry_interval)
+        drop(stream);
+        let pause = match end {
+            End::Superseded => continue,
+            End::Silent => {
+                let failure = Failure::new("the change stream does not answer", "");
+                failed(&listener, failure).await;
+                continue;
+            }
+            End::Broken => pace.retry_interval,
+            End::Refused if refusals < REFUSALS_MAX => {
+                refusals += 1;
+                pace.retry_interval
+            }
+            End::Refused | End::Lacking => NO_WATCH_RETRY.max(pace.retry_interval),
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = reopen.notified() => {}
+        }
     }
 }
 
-/// One stream until it fails; returns how long to wait before the next.
-/// It ends when nobody waits for its signs of life any more: then another
-/// took its place, and it has nothing more to say.
-async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> Duration {
-    let Pace { retry_interval, .. } = listener.pace();
+async fn ended(stream: &mut JoinSet<End>) -> End {
+    match stream.join_next().await {
+        Some(Ok(end)) => end,
+        // The driver panicked.
+        Some(Err(_)) | None => End::Broken,
+    }
+}
+
+/// One stream until it ends.
+async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> End {
     let deployment = listener.deployment();
-    let Ok(collection) = deployment.collection().await else {
-        return retry_interval;
+    let collection = match deployment.collection().await {
+        Ok(collection) => collection,
+        Err(error) => {
+            // Why there is no client is said of each call, except that this
+            // refusal ends with the first.
+            if let SendError::Elsewhere(_) = error {
+                failed(&listener, deployment.failure(error)).await;
+            }
+            return End::Broken;
+        }
     };
     let opened = collection
         .watch()
@@ -112,38 +162,36 @@ async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> Duration 
         .read_concern(ReadConcern::majority())
         .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
         .await;
-    let superseded = || alive.receiver_count() == 0;
     let mut stream = match opened {
-        _ if superseded() => return retry_interval,
         Ok(stream) => stream,
         Err(error) => {
             failed(&listener, deployment.describe(&error)).await;
             return if outcome::lacks_change_streams(&error) {
-                NO_WATCH_RETRY
+                End::Lacking
+            } else if outcome::is_reply(&error) {
+                End::Refused
             } else {
-                retry_interval
+                End::Broken
             };
         }
     };
     tell(&listener, Heard::Opened).await;
-    while alive.send(()).is_ok() {
-        let next = stream.next_if_any().await;
-        match next {
-            _ if superseded() => break,
+    loop {
+        alive.send_replace(());
+        match stream.next_if_any().await {
             Ok(Some(event)) => tell(&listener, Heard::Change(Box::new(event))).await,
             Ok(None) if stream.is_alive() => tell(&listener, Heard::Alive).await,
             // The collection was dropped or renamed: open anew, then read.
             Ok(None) => {
                 tell(&listener, Heard::Lost).await;
-                break;
+                return End::Broken;
             }
             Err(error) => {
                 failed(&listener, deployment.describe(&error)).await;
-                break;
+                return End::Broken;
             }
         }
     }
-    retry_interval
 }
 
 async fn tell<L: Listener>(listener: &L, heard: Heard) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::options::{ReadPreference, SelectionCriteria};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 pub use self::document::Ended;
 
@@ -86,7 +86,9 @@ impl MongoLockStore {
     /// attempt, until it is dropped.
     pub async fn watch(self, claim: Claim) {
         let store = self;
-        follow::watch(Follower { store, claim }).await;
+        // Asked to follow again, the runner drops this and begins another one.
+        let never = Notify::new();
+        follow::watch(Follower { store, claim }, &never).await;
     }
 
     /// Takes everything but the token out of an empty lock: rejected where

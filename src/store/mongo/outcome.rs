@@ -17,7 +17,10 @@ const AUTHENTICATION_FAILED: i32 = 18;
 const WRITE_CONCERN_FAILED: i32 = 64;
 /// `$changeStream` on a standalone server.
 const NO_CHANGE_STREAMS: i32 = 40573;
-const COMMAND_NOT_SUPPORTED: [i32; 2] = [115, 303];
+/// CommandNotFound, CommandNotSupported, NotImplemented, "feature not
+/// supported", and a stage of the pipeline that is not known: what servers
+/// without change streams answer.
+const COMMAND_NOT_SUPPORTED: [i32; 5] = [59, 115, 238, 303, 40324];
 const NOT_WRITABLE_PRIMARY: i32 = 10107;
 const MAX_TIME_EXPIRED: i32 = 50;
 
@@ -68,6 +71,11 @@ pub(super) fn lacks_change_streams(error: &Error) -> bool {
     code(error).is_some_and(|code| {
         code == NO_CHANGE_STREAMS || code == UNAUTHORIZED || COMMAND_NOT_SUPPORTED.contains(&code)
     })
+}
+
+/// Whether a server answered, and this is what it said.
+pub(super) fn is_reply(error: &Error) -> bool {
+    code(error).is_some()
 }
 
 /// The server's error code.

@@ -406,6 +406,8 @@ impl World {
                         drawn += 1;
                         machine.calls.push(sent(id, operation, now, drawn));
                     }
+                    // An event here is late or in order, never lost.
+                    Effect::ReopenStream => inputs.push(Input::Watch(Watch::Opened)),
                     Effect::Demote => inputs.push(Input::Demoted { shown: true }),
                     Effect::Workload(order) => unreachable!("nobody supervises: {order:?}"),
                     Effect::Remember {

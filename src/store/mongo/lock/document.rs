@@ -14,7 +14,10 @@ use crate::lock::{Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX};
 
 /// What is asked for of a document: the history's type, but not its entries.
 pub(super) fn projection() -> Document {
-    doc! { "history": { "$slice": 0 } }
+    doc! {
+        "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
+        "history": { "$slice": 0 },
+    }
 }
 
 /// Reads a document.

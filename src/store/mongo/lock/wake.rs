@@ -10,7 +10,8 @@ use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 use crate::election::Claim;
 use crate::lock::Hint;
 
-/// What concerns `claim`, and what ends the stream itself.
+/// What concerns `claim`, and what ends the stream itself; of each event only
+/// the two texts, since the lists may be long.
 pub(super) fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     let claim = claim.to_string();
     let mine = doc! { "documentKey._id": name, "$or": [
@@ -18,10 +19,18 @@ pub(super) fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
         { "updateDescription.updatedFields.granted": { "$regex": &claim } },
         { "updateDescription.updatedFields.next": &claim },
     ] };
-    vec![doc! { "$match": { "$or": [
-        mine,
-        { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } },
-    ] } }]
+    vec![
+        doc! { "$match": { "$or": [
+            mine,
+            { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } },
+        ] } },
+        doc! { "$project": {
+            "operationType": 1,
+            "updateDescription.removedFields": 1,
+            "updateDescription.updatedFields.granted": 1,
+            "updateDescription.updatedFields.next": 1,
+        } },
+    ]
 }
 
 /// What an event means to `claim`.

@@ -1,0 +1,132 @@
+//! Streams that answer and are stale: the cursor is on a member that is not the
+//! primary any more and lags, is locked for a backup, or is cut off from the set.
+
+use super::harness::*;
+use crate::election::*;
+
+/// Lets `node` live from second to second up to `until` on a stream that
+/// answers, and reports nothing.
+fn deaf(node: &mut Node, from: u64, until: u64, stored: &mut Stored) {
+    for second in from..=until {
+        node.input(at(second), Input::Watch(Watch::Alive));
+        node.run(at(second), stored);
+    }
+}
+
+#[test]
+fn i10_a_follower_on_a_stale_stream_takes_over_within_the_bound() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    // Its stream reports none of the renewals; the last one is of second 12.
+    for second in 1..=12 {
+        a.run(at(second), &mut stored);
+        deaf(&mut b, second, second, &mut stored);
+    }
+    assert!(a.leads(at(12)));
+    deaf(&mut b, 13, 100, &mut stored);
+    let took_over = b.transitions.iter().find(|t| t.to == Role::Leader);
+    let at_second = took_over.map(|t| t.lasted).expect("it took over");
+    assert!(at_second <= seconds(12 + 32), "{at_second:?}");
+    assert!(b.leads(at(100)));
+}
+
+#[test]
+fn i10_a_lease_that_is_resumed_is_noticed_on_a_stale_stream() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    stored.lease_mut().paused = true;
+    b.event(at(1), &stored);
+    a.input(at(1), Input::Shutdown);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.serve(at(1), &mut stored);
+    b.event(at(1), &stored);
+    deaf(&mut b, 2, 200, &mut stored);
+    assert_eq!(b.role(), Role::Paused);
+    stored.lease_mut().paused = false;
+    deaf(&mut b, 201, 225, &mut stored);
+    assert!(b.leads(at(225)), "{:?}", b.sent.last());
+}
+
+#[test]
+fn i10_a_late_reply_to_a_read_does_not_replace_a_newer_event() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    b.input(at(0), Input::Watch(Watch::Unclear));
+    let (read, operation) = b.take_call();
+    let late = stored.apply(&b.identity, &operation);
+    // The only renewal, and its event, overtake the reply.
+    a.run(at(3), &mut stored);
+    b.event(at(3), &stored);
+    b.reply(at(3), read, late);
+    b.serve(at(3), &mut stored);
+    b.run(at(27) - millis(1), &mut stored);
+    assert_eq!(b.count("take_over"), 0);
+    b.run(at(27), &mut stored);
+    assert!(b.leads(at(27)), "{:?}", b.sent);
+}
+
+#[test]
+fn a_reply_that_shows_what_the_event_showed_is_not_asked_for_again() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    a.run(at(3), &mut stored);
+    b.input(at(3), Input::Watch(Watch::Unclear));
+    b.event(at(3), &stored);
+    let reads = b.count("read");
+    b.serve(at(3), &mut stored);
+    assert_eq!(b.count("read"), reads);
+}
+
+#[test]
+fn a_read_that_shows_what_the_stream_did_not_report_opens_it_anew() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    a.run(at(4), &mut stored);
+    deaf(&mut b, 4, 5, &mut stored);
+    assert_eq!(b.streams_reopened, 0);
+    deaf(&mut b, 6, 6, &mut stored);
+    assert_eq!(b.streams_reopened, 1);
+    // Until there is another one it polls, and does not ask twice.
+    let reads = b.count("read");
+    deaf(&mut b, 7, 16, &mut stored);
+    let polls = b.count("read") - reads;
+    assert!(polls >= 7, "{polls} in ten seconds");
+    assert_eq!(b.streams_reopened, 1);
+}
+
+#[test]
+fn a_silent_holder_is_read_every_two_renewal_intervals_until_it_expires() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    let reads = b.count("read");
+    deaf(&mut b, 1, 23, &mut stored);
+    assert_eq!(b.count("read") - reads, 3);
+    assert_eq!(b.streams_reopened, 0, "there was nothing to report");
+    deaf(&mut b, 24, 24, &mut stored);
+    assert!(b.leads(at(24)));
+    assert_eq!(b.count("read") - reads, 3, "not beside the take-over");
+}
+
+#[test]
+fn another_primary_opens_the_stream_anew() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    for node in [&mut a, &mut b] {
+        node.input(at(1), Input::PrimaryChanged);
+        assert_eq!(node.streams_reopened, 1);
+        // The stream that is being opened finds that primary itself.
+        node.input(at(1), Input::PrimaryChanged);
+        assert_eq!(node.streams_reopened, 1);
+    }
+}
+
+#[test]
+fn a_rejected_take_over_opens_the_stream_anew() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    b.tick(at(24));
+    let (call, operation) = b.take_call();
+    assert_eq!(operation.as_str(), "take_over");
+    b.reply(at(24), call, Outcome::Rejected);
+    assert_eq!(b.streams_reopened, 1);
+}

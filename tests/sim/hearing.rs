@@ -1,0 +1,153 @@
+//! What a process was told by its stream and by replies, in which order, and
+//! what it has to do about that: noted by an onlooker from inputs and calls.
+
+use super::cluster::World;
+use super::invariants::streams_are_checked::{self as streams, Asked, Late};
+use crate::election::{
+    BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Revision, Watch,
+};
+
+/// Of one process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hearing {
+    /// It was told last that its stream is open, and has not asked for another one.
+    open: bool,
+    reopening_owed: bool,
+    /// A take-over of an expired holder that is waited for.
+    taking_over: Option<CallId>,
+    /// When an event or a reply came last.
+    event_at: BootTime,
+    reply_at: BootTime,
+    /// The document as told last has a holder.
+    held: bool,
+    reading: Option<CallId>,
+    writing: Option<CallId>,
+    /// The newest state that an event showed since the read was sent, by its
+    /// place in the order of commits.
+    order: u64,
+    /// The input of this turn is a reply that is older than an event before it.
+    late: Option<Late>,
+}
+
+impl Hearing {
+    pub(super) fn new(now: BootTime) -> Self {
+        Self {
+            event_at: now,
+            reply_at: now,
+            ..Self::default()
+        }
+    }
+
+    /// A call is handed to the driver.
+    pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
+        match operation {
+            Operation::Read { .. } => (self.reading, self.order) = (Some(call), 0),
+            Operation::TakeOver { ended, .. } if ended.reason == Reason::TookOver => {
+                (self.writing, self.taking_over) = (Some(call), Some(call));
+            }
+            _ => self.writing = Some(call),
+        }
+    }
+
+    /// It asks for another stream.
+    pub(super) fn reopens(&mut self) {
+        (self.open, self.reopening_owed) = (false, false);
+    }
+
+    fn shows(&mut self, lease: &Lease) {
+        self.held = lease.holder.is_some();
+    }
+}
+
+impl World {
+    /// What the last turn left undone, and what this one's input tells.
+    pub(super) fn hear_before(&mut self, process: usize, now: BootTime, input: &Input) {
+        let order_of = |lease: &Lease| self.set.durable.get(&lease.revision).map(|(_, n)| *n);
+        let p = &mut self.processes[process];
+        let hearing = &mut p.hearing;
+        let owed = std::mem::take(&mut hearing.reopening_owed) && !p.facts.shutdown;
+        hearing.late = None;
+        match input {
+            Input::Watch(watch) => {
+                hearing.event_at = now;
+                match watch {
+                    Watch::Opened => hearing.open = true,
+                    Watch::Lost => hearing.open = false,
+                    Watch::Alive | Watch::Unclear => {}
+                    Watch::Changed(lease) => {
+                        hearing.order = hearing.order.max(order_of(lease).unwrap_or(0));
+                        hearing.shows(lease);
+                    }
+                }
+            }
+            Input::PrimaryChanged => hearing.reopening_owed = hearing.open,
+            Input::Reply { call, outcome } => {
+                hearing.reply_at = now;
+                if hearing.taking_over.take_if(|id| id == call).is_some() {
+                    hearing.reopening_owed = hearing.open && *outcome == Outcome::Rejected;
+                }
+                if let Outcome::Applied(Found::Lease(lease)) = outcome
+                    && hearing.writing == Some(*call)
+                {
+                    hearing.shows(lease);
+                }
+                if let Outcome::Applied(found) = outcome
+                    && hearing.reading.take_if(|id| id == call).is_some()
+                {
+                    if let Found::Lease(lease) = found {
+                        hearing.shows(lease);
+                    } else {
+                        hearing.held = false;
+                    }
+                    let older = match found {
+                        Found::Lease(lease) => order_of(lease).filter(|n| *n < hearing.order),
+                        Found::Missing | Found::Foreign(_) => None,
+                    };
+                    hearing.late = older.map(|_| Late {
+                        before: p.election.revision_seen(),
+                        reply: revision(found),
+                        after: None,
+                    });
+                }
+            }
+            _ => {}
+        }
+        self.found(streams::check_reopening(owed));
+    }
+
+    /// Whether it asks often enough, and what a late reply did.
+    pub(super) fn hear_after(&mut self, process: usize, now: BootTime) {
+        let p = &self.processes[process];
+        let late = p.hearing.late.filter(|_| !p.facts.holds).map(|late| Late {
+            after: p.election.revision_seen(),
+            ..late
+        });
+        let idle =
+            !p.facts.holds && !p.facts.shutdown && !p.calls_something() && p.inbox.is_empty();
+        let hearing = &p.hearing;
+        let asked = idle.then(|| Asked {
+            silent: now.since(hearing.reply_at),
+            silent_max: p.tunables.timings.lease_duration(),
+            unheard: now.since(hearing.reply_at.max(hearing.event_at)),
+            unheard_max: p.tunables.timings.renew_interval() * 2,
+            held: hearing.held && !p.facts.foreign,
+        });
+        self.found(late.and_then(streams::check_late));
+        self.found(asked.and_then(streams::check_asked));
+    }
+
+    /// A follower whose stream is stale long after the last trouble.
+    pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
+        self.live.iter().copied().find(|process| {
+            let p = &self.processes[*process];
+            p.stream.open && p.stream.stale && !p.facts.holds
+        })
+    }
+}
+
+fn revision(found: &Found) -> Option<Revision> {
+    match found {
+        Found::Lease(lease) => Some(lease.revision),
+        Found::Missing | Found::Foreign(_) => None,
+    }
+}

@@ -1,0 +1,113 @@
+//! An open stream is not trusted for ever: a follower reads beside it, opens
+//! it anew where it may be stale, and takes no late reply for news (*Change
+//! streams* in `docs/protocol.md`).
+
+use std::time::Duration;
+
+use super::{Violation, violation};
+use crate::election::Revision;
+
+/// A turn of a follower after which no call of its is under way.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Asked {
+    /// Since the last reply.
+    pub(in crate::sim) silent: Duration,
+    pub(in crate::sim) silent_max: Duration,
+    /// Since the last reply or event.
+    pub(in crate::sim) unheard: Duration,
+    pub(in crate::sim) unheard_max: Duration,
+    /// The document as told last has a holder.
+    pub(in crate::sim) held: bool,
+}
+
+pub(in crate::sim) fn check_asked(asked: Asked) -> Option<Violation> {
+    let lapsed = asked.silent >= asked.silent_max;
+    let unheard = asked.held && asked.unheard >= asked.unheard_max;
+    if lapsed || unheard {
+        violation("streams are checked", format!("{asked:?}"))
+    } else {
+        None
+    }
+}
+
+/// The revision that is believed to be stored, around a reply that is older
+/// than an event that came before it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Late {
+    pub(in crate::sim) before: Option<Revision>,
+    pub(in crate::sim) reply: Option<Revision>,
+    pub(in crate::sim) after: Option<Revision>,
+}
+
+pub(in crate::sim) fn check_late(late: Late) -> Option<Violation> {
+    if late.before != late.after && late.after == late.reply {
+        violation("late replies", format!("{late:?}"))
+    } else {
+        None
+    }
+}
+
+/// A new primary, or a rejected take-over: the stream is to be opened anew.
+pub(in crate::sim) fn check_reopening(owed: bool) -> Option<Violation> {
+    owed.then(|| violation("streams are checked", "not opened anew".to_owned()))?
+}
+
+/// In peace every stale stream is found out.
+pub(in crate::sim) fn check_peace(stale: Option<usize>) -> Option<Violation> {
+    let process = stale?;
+    violation(
+        "streams are checked",
+        format!("p{process} still follows a stale stream"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_in_time_is_in_order() {
+        let asked = Asked {
+            silent: Duration::from_secs(23),
+            silent_max: Duration::from_secs(24),
+            unheard: Duration::from_secs(5),
+            unheard_max: Duration::from_secs(6),
+            held: true,
+        };
+        assert_eq!(check_asked(asked), None);
+        let silent = Duration::from_secs(24);
+        assert!(check_asked(Asked { silent, ..asked }).is_some());
+        let unheard = Duration::from_secs(6);
+        assert!(check_asked(Asked { unheard, ..asked }).is_some());
+        let held = false;
+        assert_eq!(
+            check_asked(Asked {
+                unheard,
+                held,
+                ..asked
+            }),
+            None
+        );
+    }
+
+    #[test]
+    fn a_late_reply_that_replaces_what_is_known_is_found() {
+        let [a, b] = [1, 2].map(|n| Some(Revision::from_bytes([n; 16])));
+        let late = |before, after| Late {
+            before,
+            reply: a,
+            after,
+        };
+        assert_eq!(check_late(late(b, b)), None);
+        assert_eq!(check_late(late(a, a)), None);
+        assert!(check_late(late(b, a)).is_some());
+    }
+
+    #[test]
+    fn what_is_owed_and_who_is_deaf_is_found() {
+        assert_eq!(check_reopening(false), None);
+        assert!(check_reopening(true).is_some());
+        assert_eq!(check_peace(None), None);
+        assert!(check_peace(Some(1)).is_some());
+    }
+}

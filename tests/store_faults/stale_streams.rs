@@ -1,0 +1,56 @@
+//! Goal: a change stream that answers and is stale is not trusted: followers
+//! notice what happens in the store within the bound.
+//! Method: the primary steps down, so that cursors stay on it, and is then
+//! locked (`fsyncLock`, as for a backup): it answers each getMore, and
+//! applies nothing any more.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness, run};
+use mongodb::bson::doc;
+
+use crate::scene::{LONG, eventually, pair, renews, stage_on};
+
+/// What the protocol promises after the holder's last write, and a second for
+/// a busy machine.
+const BOUND: Duration = Duration::from_secs(6 + 2 * (1 + 1) + 1);
+
+#[test]
+fn i10_followers_whose_streams_stayed_on_a_locked_member_act_within_the_bound() {
+    run(async {
+        let set = Arc::new(ReplicaSet::start().await);
+        let stage = stage_on(&set).timings(DaemonTimings::DEMO);
+        let (a, b) = pair(&stage).await;
+        for daemon in [&a, &b] {
+            eventually("the change stream is open", async || {
+                daemon.metric("leasehold_watch_connected").await == 1.0
+            })
+            .await;
+        }
+        let witness = Witness::of([&a, &b]);
+        let (old, _) = set.step_down_primary().await;
+        set.command(old, doc! { "fsync": 1, "lock": true })
+            .await
+            .expect("it is locked");
+        renews(&a).await;
+
+        stage.stored().set(doc! { "paused": true }).await;
+        for daemon in [&a, &b] {
+            let paused = |status: &serde_json::Value| status["role"] == "paused";
+            daemon.wait_until(paused, LONG).await;
+        }
+        stage.stored().set(doc! { "paused": false }).await;
+        let resumed = Instant::now();
+        let leader = crate::scene::leader_of(&[&a, &b]).await;
+        assert!(resumed.elapsed() < BOUND, "{:?}", resumed.elapsed());
+
+        let other = if leader.identity() == "a" { &b } else { &a };
+        renews(leader).await;
+        leader.kill();
+        let killed = Instant::now();
+        other.wait_leads(LONG).await;
+        assert!(killed.elapsed() < BOUND, "{:?}", killed.elapsed());
+        assert!(witness.leaders().len() >= 3);
+    });
+}
