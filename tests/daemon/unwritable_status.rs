@@ -65,7 +65,7 @@ async fn a_status_directory_that_was_removed_is_made_again() {
     let uri = ("LEASEHOLD_MONGODB__URI", "mongodb://127.0.0.1:1/");
     let refused = refused(&second, &[uri]).await;
     assert_eq!(refused.code, 78, "{}", refused.stderr);
-    assert!(refused.stderr.contains("another leasehold"), "{refused:?}");
+    assert!(refused.stderr.contains("has locked it"), "{refused:?}");
 }
 
 #[tokio::test]
