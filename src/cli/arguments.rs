@@ -2,17 +2,21 @@
 //! table of keys, so that none can be forgotten.
 
 mod locking;
+#[cfg(test)]
+mod tests;
+mod tips;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 
 use self::locking::{lock_command, locks_command};
+use self::tips::with_tip;
 use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
 use crate::config::{KEYS, Key, Kind, MASK, Sources, find, looks_secret, suggest_key};
 use crate::exit;
@@ -380,50 +384,6 @@ fn missing_subcommand() -> Error {
     )
 }
 
-/// With a tip for what clap has none, or a wrong one: it would have an unknown
-/// flag passed after `--`, which runs it as a command.
-fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
-    let Some(ContextValue::String(unexpected)) = error.get(ContextKind::InvalidArg) else {
-        return error;
-    };
-    if error.kind() != ErrorKind::UnknownArgument {
-        return error;
-    }
-    let unexpected = unexpected.clone();
-    let commands = command();
-    let subcommand = arguments
-        .iter()
-        .find_map(|argument| commands.find_subcommand(argument));
-    if let Some(flag) = unexpected.strip_prefix("--") {
-        error.remove(ContextKind::Suggested);
-        let near = subcommand.and_then(|command| near_flag(command, flag));
-        if let Some(near) = near {
-            error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
-        }
-    } else if subcommand.is_some_and(takes_command) {
-        let tip = format!("to run a command, put '--' before it: -- {unexpected} …");
-        let tips = ContextValue::StyledStrs(vec![tip.into()]);
-        error.insert(ContextKind::Suggested, tips);
-    }
-    error
-}
-
-/// The one flag of a command that ends with the words of `flag`.
-fn near_flag(command: &Command, flag: &str) -> Option<String> {
-    let end = format!("-{flag}");
-    let mut near = command
-        .get_arguments()
-        .filter_map(|argument| argument.get_long())
-        .filter(|long| long.ends_with(&end));
-    let first = near.next()?;
-    near.next().is_none().then(|| format!("--{first}"))
-}
-
-fn takes_command(command: &Command) -> bool {
-    let mut arguments = command.get_arguments();
-    arguments.any(|argument| argument.get_id() == "command")
-}
-
 /// An error message without the arguments that could hold a password: clap
 /// quotes what it did not expect.
 fn mask(message: &str, arguments: &[OsString]) -> String {
@@ -441,136 +401,4 @@ fn mask(message: &str, arguments: &[OsString]) -> String {
         }
     }
     message
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(arguments: &[&str]) -> Result<Invocation, Stop> {
-        let arguments = [&["leasehold"], arguments].concat();
-        parse(arguments.into_iter().map(OsString::from))
-    }
-
-    #[test]
-    fn clap_finds_no_fault_with_the_commands() {
-        command().debug_assert();
-    }
-
-    #[test]
-    fn short_forms_are_the_same_keys() {
-        let Ok(Invocation::Run(run)) = parsed(&["run", "--lease", "orders", "--identity=me"])
-        else {
-            panic!("it is a legal command line");
-        };
-        let flags: Vec<_> = run
-            .sources
-            .flags
-            .iter()
-            .map(|(key, value)| (key.path(), value.as_str()))
-            .collect();
-        assert_eq!(
-            flags,
-            [
-                ("lease.name".to_owned(), "orders"),
-                ("identity.name".to_owned(), "me")
-            ]
-        );
-    }
-
-    #[test]
-    fn a_command_is_everything_after_two_dashes() {
-        let Ok(Invocation::Run(run)) = parsed(&["run", "--", "sleep", "--config"]) else {
-            panic!("it is a legal command line");
-        };
-        assert_eq!(run.command, ["sleep", "--config"]);
-        assert!(run.sources.files.is_empty());
-    }
-
-    #[test]
-    fn status_has_a_directory_or_a_lease() {
-        let Ok(Invocation::Status(status)) =
-            parsed(&["status", "--lease", "orders", "--output", "json", "--watch"])
-        else {
-            panic!("it is a legal command line");
-        };
-        let expected = StatusArgs {
-            directory: None,
-            lease: Some("orders".to_owned()),
-            json: true,
-            watch: true,
-        };
-        assert_eq!(status, expected);
-        let both = parsed(&["status", "--lease", "a", "--directory", "b"]);
-        assert_eq!(both.expect_err("one of them").code(), exit::USAGE);
-        for short in [
-            ["status", "orders", "-o", "json"],
-            ["status", "-ojson", "--lease", "orders"],
-        ] {
-            let Ok(Invocation::Status(status)) = parsed(&short) else {
-                panic!("it is a legal command line");
-            };
-            assert_eq!(
-                (status.lease.as_deref(), status.json),
-                (Some("orders"), true)
-            );
-        }
-        assert!(parsed(&["status", "a", "--directory", "b"]).is_err());
-    }
-
-    #[test]
-    fn tips_name_the_flag_that_is_meant_and_the_dashes_before_a_command() {
-        let said = |arguments: &[&str]| {
-            let stop = parsed(arguments).expect_err("not legal");
-            stop.error.render().to_string()
-        };
-        for (flag, meant) in [
-            ("--uri", "'--mongodb-uri'"),
-            ("--uri-file", "'--mongodb-uri-file'"),
-            ("--listen", "'--http-listen'"),
-        ] {
-            let text = said(&["run", "--lease", "orders", flag, "x"]);
-            assert!(text.contains(meant), "{flag}: {text}");
-            assert!(!text.contains("-- --"), "{flag}: {text}");
-        }
-        let text = said(&["run", "--lease", "orders", "--gadget", "x"]);
-        assert!(!text.contains("-- --"), "{text}");
-        let text = said(&["run", "--lease", "orders", "./cmd"]);
-        assert!(text.contains("put '--' before it: -- ./cmd"), "{text}");
-    }
-
-    #[test]
-    fn the_short_help_has_the_flags_of_the_first_day() {
-        let mut commands = command();
-        let run = commands.find_subcommand_mut("run").expect("it is there");
-        let (short, long) = (
-            run.render_help().to_string(),
-            run.render_long_help().to_string(),
-        );
-        for flag in ["--lease-name", "--mongodb-uri-file", "--http-listen"] {
-            assert!(short.contains(flag) && long.contains(flag), "{flag}");
-        }
-        assert!(!short.contains("--hooks-on-lead") && long.contains("--hooks-on-lead"));
-        assert!(short.lines().count() < 70, "{short}");
-    }
-
-    #[test]
-    fn connection_strings_are_masked_in_usage_errors() {
-        let uri = "mongodb://user:hunter2@host";
-        for arguments in [
-            vec!["run", uri],
-            vec!["run", "--mongodb-url", uri],
-            vec!["run", "--mongodb-url=mongodb://user:hunter2@host"],
-            vec!["status", "--output", uri],
-            vec!["status", "--output=mongodb://user:hunter2@host"],
-            vec!["status", "--watch=mongodb://user:hunter2@host"],
-            vec!["config", "--log-level", "info", "user:hunter2@host"],
-            vec![uri],
-        ] {
-            let stop = parsed(&arguments).expect_err("not legal");
-            let shown = mask(&stop.error.render().to_string(), &stop.arguments);
-            assert!(!shown.contains("hunter2"), "{arguments:?}: {shown}");
-            assert_eq!(stop.code(), exit::USAGE, "{arguments:?}");
-        }
-    }
 }

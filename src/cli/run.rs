@@ -10,6 +10,7 @@ mod reload;
 mod reporter;
 mod store_errors;
 mod surfaces;
+mod words;
 mod workload;
 
 use std::convert::Infallible;
@@ -21,7 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tracing::level_filters::LevelFilter;
 
 pub use self::kubernetes::KubernetesError;
 
@@ -30,13 +30,13 @@ use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Told, Workload};
-use crate::admin::{Admin, AdminState, BindError, Bound, ReadyWhen};
+use crate::admin::{Admin, AdminState, BindError, Bound};
 use crate::clock;
-use crate::config::{self, Config, ConfigError, LogFormat, LogLevel, OnExit, Sources, UriSource};
+use crate::config::{Config, ConfigError, OnExit, Sources, UriSource};
 use crate::election::{Input, Status, Tunables};
 use crate::elector::{Elector, ElectorOptions, Prepared};
 use crate::exit;
-use crate::log::{self, Format, LogHandle};
+use crate::log::{self, LogHandle};
 use crate::publish::directory::{DirectoryError, Memory, StatusDirectory, default_directory};
 use crate::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
 use crate::publish::kubernetes::{Api, Kubernetes, KubernetesOptions, Tasks};
@@ -491,37 +491,4 @@ fn confirmations(inputs: mpsc::Sender<Input>) -> mpsc::Sender<crate::election::T
         }
     });
     sender
-}
-
-// The adapters have words of their own, so that a key can change without them.
-
-impl From<config::ReadyWhen> for ReadyWhen {
-    fn from(when: config::ReadyWhen) -> Self {
-        match when {
-            config::ReadyWhen::Connected => Self::Connected,
-            config::ReadyWhen::Leader => Self::Leader,
-        }
-    }
-}
-
-impl From<LogFormat> for Format {
-    fn from(format: LogFormat) -> Self {
-        match format {
-            LogFormat::Auto => Self::Auto,
-            LogFormat::Text => Self::Text,
-            LogFormat::Json => Self::Json,
-        }
-    }
-}
-
-impl From<LogLevel> for LevelFilter {
-    fn from(level: LogLevel) -> Self {
-        match level {
-            LogLevel::Error => Self::ERROR,
-            LogLevel::Warn => Self::WARN,
-            LogLevel::Info => Self::INFO,
-            LogLevel::Debug => Self::DEBUG,
-            LogLevel::Trace => Self::TRACE,
-        }
-    }
 }

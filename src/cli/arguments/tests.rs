@@ -1,0 +1,127 @@
+use super::*;
+
+fn parsed(arguments: &[&str]) -> Result<Invocation, Stop> {
+    let arguments = [&["leasehold"], arguments].concat();
+    parse(arguments.into_iter().map(OsString::from))
+}
+
+#[test]
+fn clap_finds_no_fault_with_the_commands() {
+    command().debug_assert();
+}
+
+#[test]
+fn short_forms_are_the_same_keys() {
+    let Ok(Invocation::Run(run)) = parsed(&["run", "--lease", "orders", "--identity=me"]) else {
+        panic!("it is a legal command line");
+    };
+    let flags: Vec<_> = run
+        .sources
+        .flags
+        .iter()
+        .map(|(key, value)| (key.path(), value.as_str()))
+        .collect();
+    assert_eq!(
+        flags,
+        [
+            ("lease.name".to_owned(), "orders"),
+            ("identity.name".to_owned(), "me")
+        ]
+    );
+}
+
+#[test]
+fn a_command_is_everything_after_two_dashes() {
+    let Ok(Invocation::Run(run)) = parsed(&["run", "--", "sleep", "--config"]) else {
+        panic!("it is a legal command line");
+    };
+    assert_eq!(run.command, ["sleep", "--config"]);
+    assert!(run.sources.files.is_empty());
+}
+
+#[test]
+fn status_has_a_directory_or_a_lease() {
+    let Ok(Invocation::Status(status)) =
+        parsed(&["status", "--lease", "orders", "--output", "json", "--watch"])
+    else {
+        panic!("it is a legal command line");
+    };
+    let expected = StatusArgs {
+        directory: None,
+        lease: Some("orders".to_owned()),
+        json: true,
+        watch: true,
+    };
+    assert_eq!(status, expected);
+    let both = parsed(&["status", "--lease", "a", "--directory", "b"]);
+    assert_eq!(both.expect_err("one of them").code(), exit::USAGE);
+    for short in [
+        ["status", "orders", "-o", "json"],
+        ["status", "-ojson", "--lease", "orders"],
+    ] {
+        let Ok(Invocation::Status(status)) = parsed(&short) else {
+            panic!("it is a legal command line");
+        };
+        assert_eq!(
+            (status.lease.as_deref(), status.json),
+            (Some("orders"), true)
+        );
+    }
+    assert!(parsed(&["status", "a", "--directory", "b"]).is_err());
+}
+
+#[test]
+fn tips_name_the_flag_that_is_meant_and_the_dashes_before_a_command() {
+    let said = |arguments: &[&str]| {
+        let stop = parsed(arguments).expect_err("not legal");
+        stop.error.render().to_string()
+    };
+    for (flag, meant) in [
+        ("--uri", "'--mongodb-uri'"),
+        ("--uri-file", "'--mongodb-uri-file'"),
+        ("--listen", "'--http-listen'"),
+    ] {
+        let text = said(&["run", "--lease", "orders", flag, "x"]);
+        assert!(text.contains(meant), "{flag}: {text}");
+        assert!(!text.contains("-- --"), "{flag}: {text}");
+    }
+    let text = said(&["run", "--lease", "orders", "--gadget", "x"]);
+    assert!(!text.contains("-- --"), "{text}");
+    let text = said(&["run", "--lease", "orders", "./cmd"]);
+    assert!(text.contains("put '--' before it: -- ./cmd"), "{text}");
+}
+
+#[test]
+fn the_short_help_has_the_flags_of_the_first_day() {
+    let mut commands = command();
+    let run = commands.find_subcommand_mut("run").expect("it is there");
+    let (short, long) = (
+        run.render_help().to_string(),
+        run.render_long_help().to_string(),
+    );
+    for flag in ["--lease-name", "--mongodb-uri-file", "--http-listen"] {
+        assert!(short.contains(flag) && long.contains(flag), "{flag}");
+    }
+    assert!(!short.contains("--hooks-on-lead") && long.contains("--hooks-on-lead"));
+    assert!(short.lines().count() < 70, "{short}");
+}
+
+#[test]
+fn connection_strings_are_masked_in_usage_errors() {
+    let uri = "mongodb://user:hunter2@host";
+    for arguments in [
+        vec!["run", uri],
+        vec!["run", "--mongodb-url", uri],
+        vec!["run", "--mongodb-url=mongodb://user:hunter2@host"],
+        vec!["status", "--output", uri],
+        vec!["status", "--output=mongodb://user:hunter2@host"],
+        vec!["status", "--watch=mongodb://user:hunter2@host"],
+        vec!["config", "--log-level", "info", "user:hunter2@host"],
+        vec![uri],
+    ] {
+        let stop = parsed(&arguments).expect_err("not legal");
+        let shown = mask(&stop.error.render().to_string(), &stop.arguments);
+        assert!(!shown.contains("hunter2"), "{arguments:?}: {shown}");
+        assert_eq!(stop.code(), exit::USAGE, "{arguments:?}");
+    }
+}
