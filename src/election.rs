@@ -187,9 +187,9 @@ struct Reading {
     confirm: bool,
     /// The token that the document was known to have when the read was sent.
     token_known: Option<Token>,
-    /// It checks that the stream, which is open, reports what changes.
+    /// It checks that the open stream reports what changes.
     checks_stream: bool,
-    /// An event came since the read was sent: the reply may be the older of the two.
+    /// An event came since the read was sent.
     overtaken: bool,
 }
 
@@ -403,12 +403,8 @@ impl Election {
         }
     }
 
-    /// The cursor of an open stream stays on the member that it was opened on,
-    /// also when that one is not the primary any more and lags behind.
     fn primary_changed(&mut self, turn: &mut Turn<'_>) {
-        if !planted!(StreamKeptAcrossElections) {
-            self.reopen_stream();
-        }
+        self.leave_old_primary();
         if let Some(tenure) = self.tenure_mut() {
             if !planted!(NewPrimaryAwaited) {
                 tenure.hurry();

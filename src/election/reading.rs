@@ -72,6 +72,14 @@ impl Election {
         None
     }
 
+    /// The cursor of an open stream stays on the member that it was opened on,
+    /// also when that one is not the primary any more and lags behind.
+    pub(super) fn leave_old_primary(&mut self) {
+        if !planted!(StreamKeptAcrossElections) {
+            self.reopen_stream();
+        }
+    }
+
     /// The open stream is not to be trusted any more.
     pub(super) fn reopen_stream(&mut self) {
         if std::mem::replace(&mut self.watch_open, false) {
