@@ -75,7 +75,8 @@ const GUARD: &str = "__guard";
 /// The first argument of a shim.
 const SHIM: &str = "__shim";
 
-/// How often, and how many times, a guard that is not needed is looked at.
+/// How often, and how many times, a guard that is not needed is looked at;
+/// then it is killed, and looked at as many times again.
 const DISMISS_ROUND: Duration = Duration::from_millis(1);
 const DISMISS_ROUNDS: u32 = 100;
 
@@ -376,14 +377,16 @@ impl Prepared {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
             !matches!(waitid(WaitId::Pid(guard), options), Ok(None))
         };
-        for _ in 0..DISMISS_ROUNDS {
+        for round in 0..2 * DISMISS_ROUNDS {
             if ended() {
                 return;
             }
+            if round == DISMISS_ROUNDS {
+                // Somebody has stopped it. There is nothing that it guards.
+                let _ = kill_process(guard, Signal::KILL);
+            }
             tokio::time::sleep(DISMISS_ROUND).await;
         }
-        // Somebody has stopped it. There is nothing that it guards.
-        let _ = kill_process(guard, Signal::KILL);
     }
 }
 

@@ -212,7 +212,7 @@ async fn attempt(
                     timings,
                     store,
                     token: authority.token,
-                    prepared: prepared.take(),
+                    prepared,
                 };
                 return work
                     .run(locker, stops, relays)

@@ -106,6 +106,18 @@ async fn one_that_is_dismissed_leaves_no_process_and_no_zombie() {
 }
 
 #[tokio::test]
+async fn one_that_was_stopped_is_dismissed_too() {
+    let scene = Scene::new();
+    let prepared = scene.script(SCRIPT).prepare().unwrap();
+    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    signal(guard, Signal::STOP);
+    eventually("it has stopped", || state(guard) == Some('T')).await;
+    prepared.dismiss().await;
+    assert!(!exists(guard));
+    eventually("its shim goes too", || !is_alive(shim)).await;
+}
+
+#[tokio::test]
 async fn one_that_is_not_needed_goes() {
     let scene = Scene::new();
     let prepared = scene.script(SCRIPT).prepare().unwrap();

@@ -19,7 +19,7 @@ use crate::election::{Authority, BootTime, LeaseName, Timings, Token};
 use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
-use crate::signals::{Relays, Stops};
+use crate::signals::{Relays, Stop, Stops};
 use crate::workload::{Command, Ended, Orphans, Prepared, Terms, without_ours};
 
 /// How long the end waits for the lock to be given back. Who waits for it is
@@ -37,7 +37,7 @@ pub(super) struct Work<'a> {
     pub(super) store: &'a str,
     pub(super) token: Token,
     /// The command, for which only the lock was missing, if that was possible.
-    pub(super) prepared: Option<Prepared>,
+    pub(super) prepared: &'a mut Option<Prepared>,
 }
 
 /// The command to be run under the lock; `None`: it is only to be held.
@@ -90,7 +90,7 @@ impl Work<'_> {
 
     /// Until the command is gone.
     async fn command(
-        mut self,
+        self,
         command: Command,
         mut locker: Locker,
         mut stops: Stops,
@@ -125,7 +125,8 @@ impl Work<'_> {
             }
         };
         let mut was_lost = false;
-        let mut stopping_since: Option<BootTime> = None;
+        let mut stopped: Option<Stop> = None;
+        let mut fault = None;
         let ended = loop {
             tokio::select! {
                 biased;
@@ -133,11 +134,12 @@ impl Work<'_> {
                     let now = status.borrow_and_update().clone();
                     match self.judge(&now) {
                         Some(terms) => {
-                            deadline.set(terms.valid_until)?;
+                            // Where it fails, inner commands have the deadline before.
+                            let _ = deadline.set(terms.valid_until);
                             workload.extend(terms);
                         }
                         None => {
-                            deadline.set(BootTime::default())?;
+                            let _ = deadline.set(BootTime::default());
                             was_lost = true;
                             warn!(lock = %self.args.name, token = self.token.get(), "the command is ended: the lock is lost");
                             let kill_at = clock::boot_now() + self.timings.loss_grace();
@@ -145,31 +147,39 @@ impl Work<'_> {
                         }
                     }
                 }
-                _ = stops.next() => {
+                stop = stops.next() => {
                     // The first one asks, a second one does not wait any longer.
                     let now = clock::boot_now();
-                    if stopping_since.replace(now).is_some() {
+                    if stopped.is_some() {
                         workload.kill();
                     } else {
+                        stopped = Some(stop);
                         workload.stop(self.stop_signal(), now + self.config.workload.stop_grace);
                     }
                 }
                 number = relays.next() => workload.signal(number),
                 ended = workload.ended() => break ended,
-                reaped = orphans.reap() => {
+                reaped = orphans.reap(), if fault.is_none() => {
                     let Err(error) = reaped;
-                    return Err(error);
+                    workload.kill();
+                    fault = Some(error);
                 }
             }
         };
-        // Nothing of it runs any more: now others may hold the lock (I6).
+        // What nobody asked to end was ended by its guard at the deadline: a process
+        // that was frozen beyond it may hear of that first.
+        let was_lost = was_lost || (stopped.is_none() && ended.by_us);
         let patience = if was_lost {
             LOST_RELEASE_MAX
         } else {
             RELEASE_MAX
         };
+        // Nothing of it runs any more: now others may hold the lock (I6).
         release(&mut locker, patience).await;
-        Ok(self.exit_code(ended, was_lost || stopping_since.is_none()))
+        match fault {
+            Some(error) => Err(error),
+            None => Ok(self.exit_code(ended, was_lost, stopped)),
+        }
     }
 
     /// The deadlines of an authority that lasts; `None`: it is over.
@@ -216,9 +226,7 @@ impl Work<'_> {
         environment
     }
 
-    /// `unasked`: nobody asked it to end but the loss of the lock. That may have
-    /// been its guard's alone, where this process was frozen beyond the deadline.
-    fn exit_code(&self, ended: Ended, unasked: bool) -> u8 {
+    fn exit_code(&self, ended: Ended, was_lost: bool, stopped: Option<Stop>) -> u8 {
         if ended.guard_lost {
             super::waiting::say(&format!(
                 "lock {}: the guard of the command was lost: the command was killed for that",
@@ -227,10 +235,12 @@ impl Work<'_> {
             return exit::LOCK_LOST;
         }
         // Whoever ended by itself in time has done its work.
-        if unasked && ended.by_us {
+        if was_lost && ended.by_us {
             return exit::LOCK_LOST;
         }
-        ended.end.exit_code().unwrap_or(exit::LOCK_LOST)
+        // A signal that comes right before the command starts: it never does.
+        let not_run = stopped.map_or(exit::LOCK_LOST, Stop::exit_code);
+        ended.end.exit_code().unwrap_or(not_run)
     }
 }
 
