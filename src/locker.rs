@@ -54,6 +54,8 @@ pub trait LockSurfaces: Send {
     fn answered(&mut self, answered: &Answered);
     /// The change stream opened (`None`) or failed.
     fn watching(&mut self, failure: Option<&Failure>);
+    /// The contender has ended.
+    fn finished(&mut self, _: &Finished) {}
 }
 
 /// No surfaces: for programs that ask the handle.
@@ -166,6 +168,14 @@ impl Locker {
     /// confirmed gone.
     pub async fn release(&self) {
         let _ = self.inputs.send(Input::Release).await;
+    }
+
+    /// Ends without giving the lock back: for work that may go on although the
+    /// lock is lost, or is not waited for. The entry stays until it expires.
+    pub fn abandon(mut self) {
+        if let Some(runner) = self.runner.take() {
+            runner.abort();
+        }
     }
 
     /// Waits until the contender has ended; may be given up and called again

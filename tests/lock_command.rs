@@ -12,6 +12,8 @@
 mod acquisition;
 #[path = "lock_command/bad_input.rs"]
 mod bad_input;
+#[path = "lock_command/brisk_traffic.rs"]
+mod brisk_traffic;
 #[path = "lock_command/exclusion.rs"]
 mod exclusion;
 #[path = "lock_command/inside.rs"]

@@ -114,11 +114,12 @@ impl LockContender {
     /// a [`Input::Tick`] will do.
     pub fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
         let lease_duration = options.timings.lease_duration();
-        let view = View::new(
-            options.token_remembered,
-            lease_duration,
-            options.sightings.clone(),
-        );
+        let sightings = if planted!(NothingRemembered) {
+            Sightings::default()
+        } else {
+            options.sightings.clone()
+        };
+        let view = View::new(options.token_remembered, lease_duration, sightings);
         let mut contender = Self {
             session: Session::random(random),
             state: State::Joining(Joining::at(now)),
@@ -227,7 +228,7 @@ impl LockContender {
     }
 
     /// What was seen of others, to be remembered for the next contender of
-    /// this boot that does not wait.
+    /// this boot: it may end long before anybody that it saw has expired.
     pub fn sightings(&self) -> &Sightings {
         &self.view.sightings
     }
@@ -263,7 +264,8 @@ impl LockContender {
                 State::Joining(_) => self.late_read(outcome, call, turn),
                 State::Leaving(_) => self.leave_reply(call, outcome, turn),
                 State::Waiting(_) => self.late_read(outcome, call, turn),
-                State::Holding(_) | State::Lost(_) | State::Ended(_) => {}
+                State::Holding(_) => self.holder_swept(call, outcome, turn),
+                State::Lost(_) | State::Ended(_) => {}
             }
         }
     }

@@ -90,6 +90,12 @@ crate::election::mutation::mutations! {
     /// Only who holds is swept.
     WaitersNotSwept:
         "the dead are swept wherever they stand",
+    /// A contender begins without what earlier ones saw.
+    NothingRemembered:
+        "what was seen of others is kept from one contender to the next",
+    /// Holders leave expired entries to those who wait.
+    HoldersDoNotSweep:
+        "holders sweep too",
     /// A sweep does not compare revisions.
     SweepWithoutRevision:
         "a sweep takes out only what still has the revision that was seen",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mongodb::Collection;
@@ -9,11 +10,13 @@ use mongodb::bson::Document;
 use mongodb::options::UpdateModifications;
 use tokio::sync::watch;
 
-use super::{Finished, Locker, LockerOptions, NoLockSurfaces};
+use super::{Finished, LockSurfaces, Locker, LockerOptions};
+use crate::calls::Answered;
 use crate::clock;
-use crate::election::{Authority, LeaseName, Timings, Token};
+use crate::election::{Authority, BootTime, LeaseName, Timings, Token};
 use crate::fenced::{self, FencedError};
-use crate::lock::{Ahead, End, Loss, Options, Sightings, Slots, Standing, Status, Want};
+use crate::lock::{Ahead, End, Loss, Notice, Options, Sightings, Slots, Standing, Status, Want};
+use crate::store::Failure;
 use crate::store::mongo::ConnectionOptions;
 
 /// A lock that this program may want to hold: exclusively unless it says
@@ -53,9 +56,41 @@ use crate::store::mongo::ConnectionOptions;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A value and its clones remember what they saw of other holders, so that one
+/// that was killed is evicted although each acquisition is short: keep it,
+/// instead of making a new one each time.
 #[derive(Clone)]
 pub struct Lock {
     options: LockerOptions,
+    remembered: Arc<Mutex<Remembered>>,
+}
+
+/// What contenders of one program saw, for the next one.
+#[derive(Debug, Default)]
+struct Remembered {
+    token_highest: Token,
+    sightings: Sightings,
+}
+
+/// Keeps what a contender saw when it ends, however that comes about.
+struct Remembering(Arc<Mutex<Remembered>>);
+
+impl LockSurfaces for Remembering {
+    fn acquired(&mut self, _: Token, _: BootTime, _: Duration) {}
+    fn lost(&mut self, _: Loss) {}
+    fn notice(&mut self, _: &Notice) {}
+    fn answered(&mut self, _: &Answered) {}
+    fn watching(&mut self, _: Option<&Failure>) {}
+
+    fn finished(&mut self, finished: &Finished) {
+        // Each of its states is whole.
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *remembered = Remembered {
+            token_highest: finished.token_highest,
+            sightings: finished.sightings.clone(),
+        };
+    }
 }
 
 /// Why a lock is not held, or was not to the end.
@@ -136,7 +171,10 @@ impl Lock {
             name,
             contender,
         };
-        Self { options }
+        Self {
+            options,
+            remembered: Arc::default(),
+        }
     }
 
     /// To be held beside other readers.
@@ -203,8 +241,14 @@ impl Lock {
     fn start(&self, at_once: bool) -> LockGuard {
         let mut options = self.options.clone();
         options.contender.at_once = at_once;
+        {
+            let remembered = self.remembered.lock();
+            let remembered = remembered.unwrap_or_else(PoisonError::into_inner);
+            options.contender.token_remembered = remembered.token_highest;
+            options.contender.sightings = remembered.sightings.clone();
+        }
         let want = options.contender.want;
-        let locker = Locker::start(options, NoLockSurfaces);
+        let locker = Locker::start(options, Remembering(Arc::clone(&self.remembered)));
         let status = locker.status();
         LockGuard {
             locker,

@@ -62,12 +62,16 @@ impl<F: LockSurfaces> Runner<F> {
     pub(super) async fn run(mut self) -> io::Result<Finished> {
         let ended = self.turn_until_the_end().await;
         self.watch(None);
-        self.store.shut_down().await;
-        Ok(Finished {
-            end: ended?,
+        let finished = ended.map(|end| Finished {
+            end,
             token_highest: self.contender.token_highest(),
             sightings: self.contender.sightings().clone(),
-        })
+        });
+        if let Ok(finished) = &finished {
+            self.surfaces.finished(finished);
+        }
+        self.store.shut_down().await;
+        finished
     }
 
     async fn turn_until_the_end(&mut self) -> io::Result<End> {

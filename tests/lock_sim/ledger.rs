@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use super::invariants::{authority_from_acknowledged_writes as authority_rule, own_writes, sweeps};
 use crate::election::{Authority, BootTime, CallId, Claim, Declared, Revision, Token};
-use crate::lock::{Found, Input, LockDocument, Operation, Options, Outcome, Standing, Status};
+use crate::lock::{
+    EntryState, Found, Input, LockDocument, Operation, Options, Outcome, Sighting, Sightings,
+    Standing, Status,
+};
 use crate::sim::invariants::Violation;
 
 /// A call that it sent.
@@ -77,6 +80,22 @@ fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
 }
 
 impl Ledger {
+    /// Of a process that begins with what an earlier one on its machine saw.
+    pub(super) fn remembering(sightings: &Sightings) -> Self {
+        let shown = |sighting: &Sighting| Shown {
+            revision: sighting.revision,
+            holds: sighting.state != EntryState::Waiting,
+            confirmed: sighting.state == EntryState::Held,
+            lease_duration: sighting.lease_duration,
+            since: sighting.since,
+        };
+        let shown = sightings.iter().map(|(claim, s)| (claim, shown(s)));
+        Self {
+            shown: shown.collect(),
+            ..Self::default()
+        }
+    }
+
     /// An input comes to the process, which stands so.
     pub(super) fn before(&mut self, now: BootTime, input: &Input, status: &Status) {
         if let Standing::Held(authority) = &status.standing

@@ -294,7 +294,10 @@ impl World {
             (Fault::Failover | Fault::Deposed, _) => self.fail_over(fault, chance, lasts(20_000)),
             (Fault::MajorityLost, _) => self.store.no_majority_until = self.now + lasts(30_000),
             (Fault::Partition, _) => self.seats[seat].cut_until = self.now + lasts(60_000),
-            (Fault::Freeze, Some(process)) => self.freeze(process, self.now + lasts(60_000)),
+            (Fault::Freeze, Some(process)) => {
+                let until = self.wakes_at(process, planned.chance);
+                self.freeze(process, until.unwrap_or(self.now + lasts(60_000)));
+            }
             (Fault::Kill, Some(process)) => self.kill(process),
             (Fault::StreamLost, Some(process)) => self.stream_ends(process),
             (Fault::PrimaryChanged, Some(process)) => self.input(process, Input::PrimaryChanged),
@@ -313,6 +316,16 @@ impl World {
                 _,
             ) => {}
         }
+    }
+
+    /// One freeze of a holder in four ends when its authority has just ended:
+    /// an acknowledgement that waited meanwhile must not count.
+    fn wakes_at(&self, process: usize, chance: u64) -> Option<u64> {
+        let now = self.clock(process);
+        let authority = self.processes[process].contender.authority_at(now)?;
+        let late = (chance >> 24) % 200 * MS;
+        let at = self.true_time(process, authority.valid_until) + late;
+        (chance >> 16).is_multiple_of(4).then_some(at)
     }
 
     fn fail_over(&mut self, fault: Fault, chance: u64, lasts: u64) {

@@ -50,6 +50,10 @@ impl Onlooker {
         }
     }
 
+    fn slowest_rate(&self) -> u32 {
+        u32::try_from(self.slowest).expect("per mille")
+    }
+
     pub(super) fn healed(&mut self, now: u64) {
         self.healed_at = now;
     }
@@ -260,11 +264,41 @@ impl World {
                         declared: entry.declared.duration(),
                         longest: timings.lease_duration(),
                         operation_timeout: timings.operation_timeout(),
-                        slowest: u32::try_from(self.onlooker.slowest).expect("per mille"),
+                        slowest: self.onlooker.slowest_rate(),
                     },
                 )
             });
             self.found(violation);
         }
+        if self.brisk && !self.calm {
+            self.check_brisk_traffic();
+        }
+    }
+
+    /// Nobody need wait for as long as an entry declares: one job of a machine
+    /// is shown it, and one that begins when it has expired evicts it.
+    fn check_brisk_traffic(&mut self) {
+        let violation = self.seats.iter().find_map(|seat| {
+            let now = self.now;
+            let answered = seat.timings.operation_timeout();
+            let answered = u64::try_from(answered.as_nanos()).expect("short");
+            self.onlooker.entries.values().find_map(|entry| {
+                let wait = entry.declared.duration() * 1000 / self.onlooker.slowest_rate();
+                let wait = u64::try_from(wait.as_nanos()).expect("short");
+                // A reply may be as old as a call can take.
+                let known = entry.since + answered;
+                let shown = seat.done.iter().find(|job| job.from >= known)?;
+                let due = shown.from + wait;
+                let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
+                // It, too, may have been shown the entry by a reply that came
+                // beside a sweep; so the second one.
+                let evicts = after.nth(1)?;
+                the_dead_go::under_brisk_traffic(
+                    Duration::from_nanos(now.saturating_sub(evicts.from)),
+                    Duration::from_nanos(answered),
+                )
+            })
+        });
+        self.found(violation);
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Process {
     pub(super) alive: bool,
     /// Something runs under the lock.
     pub(super) works: bool,
+    /// When it acquired the lock, in true time.
+    pub(super) acquired_at: Option<u64>,
     pub(super) frozen_until: u64,
     /// Since when it runs without a pause.
     pub(super) running_since: u64,
@@ -52,16 +54,17 @@ impl Process {
         Self {
             seat,
             contender: LockContender::new(options.clone(), clock, &mut random),
-            options,
             random,
             alive: true,
             works: false,
+            acquired_at: None,
             frozen_until: 0,
             running_since: now,
             inbox: VecDeque::new(),
             driver: Vec::new(),
             stream: Stream::default(),
-            ledger: Ledger::default(),
+            ledger: Ledger::remembering(&options.sightings),
+            options,
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) mod reference;
 mod reference_grants;
 mod report;
 mod run;
+mod seats;
 mod store;
 mod world;
 

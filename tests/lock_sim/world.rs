@@ -8,12 +8,11 @@ use super::faults::{Fault, Faults, Planned, plan};
 use super::onlooker::Onlooker;
 use super::process::Process;
 use super::run::Setup;
+use super::seats::{Seat, timings};
 use super::store::Store;
 use super::{MS, RUN, SECOND};
-use crate::election::{BootTime, CallId, Claim, Identity, Timings, Token};
-use crate::lock::{
-    Effect, Hint, Input, Operation, Options, Outcome, Sightings, Slots, Want, scaled,
-};
+use crate::election::{BootTime, CallId, Claim, Token};
+use crate::lock::{Effect, Hint, Input, Operation, Outcome};
 use crate::sim::dice::Dice;
 use crate::sim::invariants::Violation;
 
@@ -60,27 +59,12 @@ pub(super) enum Event {
     DeposedLearns,
 }
 
-/// A place at which one process after another contends.
-pub(super) struct Seat {
-    pub(super) identity: Identity,
-    /// Of its clock, per mille of true time.
-    rate: u64,
-    base: u64,
-    pub(super) cut_until: u64,
-    /// Its driver still talks to the deposed primary.
-    pub(super) stale: bool,
-    streams: bool,
-    watch_first: bool,
-    pub(super) timings: Timings,
-    want: Want,
-    impatient: bool,
-    token_remembered: Token,
-}
-
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) faults: Faults,
     pub(super) calm: bool,
+    /// Work and waits are short against the lease, and one job follows another.
+    pub(super) brisk: bool,
     pub(super) net: Dice,
     pub(super) chance: Dice,
     events: BTreeMap<(u64, u64), Event>,
@@ -111,6 +95,7 @@ impl World {
             now: 0,
             faults,
             calm: false,
+            brisk: Dice::new(setup.seed, 15).one_in(6),
             net: Dice::new(setup.seed, 13),
             chance: Dice::new(setup.seed, 14),
             events: BTreeMap::new(),
@@ -129,61 +114,22 @@ impl World {
             decisions: 0xcbf2_9ce4_8422_2325,
             acquisitions: 0,
         };
-        let (kind, slots) = (build.below(3), build.between(1, 4));
-        let timings = timings(&mut build);
+        let (mut kind, mut slots) = (build.below(3), build.between(1, 4));
+        if world.brisk && kind == 0 {
+            // A lock that one holds alone is waited for while its holder is gone.
+            (kind, slots) = (2, slots + 1);
+        }
+        let common = timings(&mut build);
         let seats = build.between(2, 9);
         for seat in 0..seats {
             let own = if world.faults.has(Fault::MixedTimings) {
-                self::timings(&mut build)
+                timings(&mut build)
             } else {
-                timings
+                common
             };
             world.add_seat(seat, (kind, slots), own, setup.slowest, &mut build);
         }
         world
-    }
-
-    fn add_seat(
-        &mut self,
-        seat: u64,
-        (kind, slots): (u64, u64),
-        timings: Timings,
-        slowest: u64,
-        build: &mut Dice,
-    ) {
-        let has = |fault| self.faults.has(fault);
-        let rate = slowest + build.below(1001 - slowest);
-        let (streams, watch_first) = (!build.one_in(3), build.one_in(2));
-        let (impatient, wrong) = (build.one_in(2), build.one_in(6));
-        let (reads, number) = (build.one_in(2), build.between(1, 4));
-        let slot = |number: u64| {
-            let number = u32::try_from(number).expect("few");
-            Want::Slot(Slots::new(number).expect("one at least"))
-        };
-        let want = match kind {
-            _ if wrong && has(Fault::WrongSlots) => slot(number),
-            0 => Want::Exclusive,
-            1 if reads => Want::Shared,
-            1 => Want::Exclusive,
-            _ => slot(slots),
-        };
-        let name = char::from(b'a' + u8::try_from(seat).expect("few seats"));
-        self.seats.push(Seat {
-            identity: Identity::new(name.to_string()).expect("legal"),
-            rate: if has(Fault::Drift) { rate } else { 1000 },
-            base: build.between(20_000, 400_000) * SECOND,
-            cut_until: 0,
-            stale: false,
-            streams: streams || !has(Fault::NoStreams),
-            watch_first,
-            timings,
-            want,
-            impatient: impatient && has(Fault::Impatience),
-            token_remembered: Token::ZERO,
-        });
-        let at = build.below(3_000) * MS;
-        let seat = self.seats.len() - 1;
-        self.at(at, Event::Start { seat });
     }
 
     pub(super) fn at(&mut self, time: u64, event: Event) {
@@ -202,7 +148,7 @@ impl World {
     }
 
     /// The true time at which the process's clock shows `at`.
-    fn true_time(&self, process: usize, at: BootTime) -> u64 {
+    pub(super) fn true_time(&self, process: usize, at: BootTime) -> u64 {
         let rate = self.seats[self.processes[process].seat].rate;
         let ahead = at.since(self.clock(process)).as_nanos();
         let ahead = u64::try_from(ahead).unwrap_or(u64::MAX / 2_000);
@@ -224,52 +170,6 @@ impl World {
     pub(super) fn found(&mut self, violation: Option<Violation>) {
         if self.violation.is_none() {
             self.violation = violation;
-        }
-    }
-
-    fn start(&mut self, seat: usize) {
-        if self.calm {
-            return;
-        }
-        let roll = self.chance.below(8);
-        let patience = self.chance.between(100, 60_000) * MS;
-        let s = &self.seats[seat];
-        let options = Options {
-            identity: s.identity.clone(),
-            want: s.want,
-            timings: s.timings,
-            at_once: s.impatient && roll == 0,
-            watch_first: s.watch_first,
-            token_remembered: s.token_remembered,
-            sightings: Sightings::default(),
-        };
-        let process = self.processes.len();
-        let random = Dice::new(self.chance.roll(), process as u64);
-        let gives_up = s.impatient && roll < 4;
-        let clock = self.seat_clock(seat);
-        self.processes
-            .push(Process::start(seat, options, self.now, clock, random));
-        self.live.push(process);
-        self.note(|| format!("p{process} starts on seat {seat}"));
-        if gives_up {
-            self.at(self.now + patience, Event::GiveUp { process });
-        }
-        self.input(process, Input::Tick);
-    }
-
-    /// A process is gone, and what it ran with it.
-    pub(super) fn kill(&mut self, process: usize) {
-        let p = &mut self.processes[process];
-        if std::mem::replace(&mut p.alive, false) {
-            p.works = false;
-            let (seat, token) = (p.seat, p.contender.token_highest());
-            self.live.retain(|id| *id != process);
-            let again = self.now + self.chance.between(10, 40_000) * MS;
-            if self.chance.one_in(2) {
-                self.seats[seat].token_remembered = token;
-            }
-            self.at(again, Event::Start { seat });
-            self.note(|| format!("p{process} is gone"));
         }
     }
 
@@ -306,6 +206,10 @@ impl World {
     fn turn(&mut self, process: usize, input: Input, now: BootTime) {
         self.note(|| super::report::input(process, &input));
         let p = &mut self.processes[process];
+        if matches!(input, Input::GiveUp) {
+            // A lock that was granted while it was frozen is not worked under.
+            p.works = false;
+        }
         p.ledger.before(now, &input, &p.contender.status());
         p.contender.handle(now, input, &mut p.random);
         let status = p.contender.status();
@@ -337,7 +241,7 @@ impl World {
             Effect::Exit(end) => {
                 self.note(|| format!("p{process} ends: {end:?}"));
                 self.check_exit(process, &end);
-                self.kill(process);
+                self.exit(process);
             }
         }
     }
@@ -345,12 +249,13 @@ impl World {
     fn acquired(&mut self, process: usize, token: Token) {
         let p = &mut self.processes[process];
         p.works = true;
+        p.acquired_at = Some(self.now);
         let claim = p.contender.status().claim;
         self.acquisitions += 1;
         self.note(|| format!("p{process} HOLDS by {token}"));
         let reused = self.onlooker.acquired(token, claim);
         self.found(reused);
-        let most = if self.calm { 500 } else { 12_000 };
+        let most = if self.calm || self.brisk { 500 } else { 12_000 };
         let ends = self.now + self.chance.between(1, most) * MS;
         self.at(ends, Event::WorkEnds { process, claim });
         self.check_exclusion();
@@ -503,10 +408,4 @@ impl World {
         });
         self.onlooker.healed(self.now);
     }
-}
-
-/// Four to twenty-four seconds, scaled or the defaults.
-fn timings(build: &mut Dice) -> Timings {
-    let lease = Duration::from_millis(build.between(4_000, 24_001));
-    scaled(&Timings::default(), lease).expect("the defaults scale")
 }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::election::{LeaseName, TimingSettings, Timings, Token};
-use leasehold::lock::{Loss, Operation, Slots, Standing};
-use leasehold::locker::{Lock, LockError, LockGuard};
+use leasehold::election::{Identity, LeaseName, TimingSettings, Timings, Token};
+use leasehold::lock::{Loss, Operation, Options, Sightings, Slots, Standing, Status, Want, scaled};
+use leasehold::locker::{Lock, LockError, LockGuard, Locker, LockerOptions, NoLockSurfaces};
 use leasehold::store::mongo::ConnectionOptions;
 use leasehold_testbed::{Stage, run};
 use mongodb::bson::doc;
@@ -246,4 +246,45 @@ pub(crate) fn short() -> Timings {
         loss_grace: Duration::ZERO,
     })
     .unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+/// One of two slots, whose holder is gone without a word.
+async fn abandoned_slot(stage: &Stage, timings: Timings) {
+    let options = LockerOptions {
+        connection: connection(stage, "killed"),
+        name: LeaseName::new(NAME).expect("legal"),
+        contender: Options {
+            identity: Identity::new("killed").expect("legal"),
+            want: Want::Slot(slots(2)),
+            timings,
+            at_once: false,
+            watch_first: false,
+            token_remembered: Token::ZERO,
+            sightings: Sightings::default(),
+        },
+    };
+    let locker = Locker::start(options, NoLockSurfaces);
+    let held = |status: &Status| matches!(status.standing, Standing::Held(_));
+    locker.status().wait_for(held).await.expect("it runs");
+    locker.abandon();
+}
+
+#[test]
+fn a_program_that_holds_briefly_and_often_gets_a_killed_holders_slot_back() {
+    run(async {
+        let stage = shared_stage().await;
+        let lease = Duration::from_secs(4);
+        let timings = scaled(&Timings::default(), lease).expect("the defaults scale");
+        abandoned_slot(&stage, timings).await;
+        let lock = lock(&stage, "a").slots(slots(2)).timings(timings);
+        let store = store(&stage);
+        let since = Instant::now();
+        eventually("its slot is free", async || {
+            let guard = acquire(&lock).await;
+            guard.release().await.expect("it was held to the end");
+            read(&store).await.holders.is_empty()
+        })
+        .await;
+        assert!(since.elapsed() < 2 * lease, "{:?}", since.elapsed());
+    });
 }

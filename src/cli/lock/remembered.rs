@@ -1,8 +1,10 @@
-//! What a `leasehold lock` that did not wait saw of others, for the next one.
+//! Observations of other holders and waiters, kept from one `leasehold lock` to
+//! the next.
 //!
-//! Who waits notices a dead holder by himself. A job that is started again and
-//! again with `--no-wait` would find it for ever: so it leaves behind since
-//! when it has seen whom unchanged, on the boot clock, which goes on.
+//! An entry has expired for whoever saw it unchanged for its lease duration. A
+//! job that waits or works for less than that never sees it for so long, and
+//! under brisk traffic no job does: so each leaves behind since when it has seen
+//! which entry unchanged, on the boot clock, which goes on.
 
 use std::fs;
 use std::io;
@@ -26,6 +28,8 @@ pub(super) struct Remembered {
     path: Option<PathBuf>,
     boot_id: Option<String>,
     store: String,
+    /// What was kept when this one began.
+    seen: (Token, Sightings),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,15 +62,28 @@ impl Remembered {
         let place = places
             .chain([of_this_user()])
             .find(|place| make(place).is_ok());
-        Self {
-            path: place.map(|place| place.join(lock.as_str())),
-            boot_id: clock::boot_id(),
-            store: store.to_owned(),
-        }
+        let path = place.map(|place| place.join(lock.as_str()));
+        Self::at(path, clock::boot_id(), store)
     }
 
-    /// What was seen before, if that was in this boot and of this store.
-    pub(super) fn read(&self) -> (Token, Sightings) {
+    fn at(path: Option<PathBuf>, boot_id: Option<String>, store: &str) -> Self {
+        let mut remembered = Self {
+            path,
+            boot_id,
+            store: store.to_owned(),
+            seen: Default::default(),
+        };
+        remembered.seen = remembered.read();
+        remembered
+    }
+
+    /// The highest token and the observations before this job, if they are of
+    /// this boot and this store.
+    pub(super) fn seen(&self) -> (Token, Sightings) {
+        self.seen.clone()
+    }
+
+    fn read(&self) -> (Token, Sightings) {
         let nothing = (Token::ZERO, Sightings::default());
         let Some(text) = self.path.as_ref().and_then(|path| fs::read(path).ok()) else {
             return nothing;
@@ -93,6 +110,10 @@ impl Remembered {
         let (Some(path), Some(boot_id)) = (&self.path, &self.boot_id) else {
             return;
         };
+        if (finished.token_highest, &finished.sightings) == (self.seen.0, &self.seen.1) {
+            // Nothing new: another job may have kept more since this one began.
+            return;
+        }
         let record = Record {
             schema: 1,
             boot_id: boot_id.clone(),
@@ -180,11 +201,7 @@ mod tests {
     use crate::lock::End;
 
     fn at(path: &Path, store: &str, boot_id: &str) -> Remembered {
-        Remembered {
-            path: Some(path.to_owned()),
-            boot_id: Some(boot_id.to_owned()),
-            store: store.to_owned(),
-        }
+        Remembered::at(Some(path.to_owned()), Some(boot_id.to_owned()), store)
     }
 
     fn finished(since: BootTime) -> Finished {
@@ -218,6 +235,22 @@ mod tests {
         fs::write(&path, "{").expect("written");
         let damaged = at(&path, "h/d.c", "boot").read();
         assert_eq!(damaged, (Token::ZERO, Sightings::default()));
+    }
+
+    #[test]
+    fn a_job_that_saw_nothing_new_leaves_what_others_kept() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("jobs");
+        let in_vain = at(&path, "h/d.c", "boot");
+        let finished = finished(clock::boot_now());
+        at(&path, "h/d.c", "boot").keep(&finished);
+        in_vain.keep(&Finished {
+            end: End::GaveUp,
+            token_highest: Token::ZERO,
+            sightings: Sightings::default(),
+        });
+        let (_, sightings) = at(&path, "h/d.c", "boot").read();
+        assert_eq!(sightings, finished.sightings);
     }
 
     #[test]

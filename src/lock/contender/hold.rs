@@ -1,7 +1,8 @@
 //! Holding the lock: authority, its renewals and its loss.
 //!
 //! Nothing but an acknowledged write extends authority, and it counts from
-//! before that write was sent (I2).
+//! before that write was sent (I2). Holders also evict who has expired: under
+//! brisk traffic nobody waits for long enough to do it.
 
 use super::{Effect, LockContender, State, Turn, earliest};
 use crate::election::{Authority, BootTime, CallId, Timings, Token};
@@ -91,9 +92,16 @@ impl LockContender {
         let State::Holding(Holding { newest, .. }) = self.state else {
             return;
         };
+        match &outcome {
+            Outcome::Applied(Found::Lock(lock)) => self.swept(call, lock, turn.now),
+            Outcome::Rejected => self.sweep_refused(call),
+            Outcome::Applied(_) | Outcome::Failed | Outcome::Unknown => {
+                self.sweep_over(call);
+            }
+        }
         match outcome {
             Outcome::Applied(_) if call < newest => self.stake.open(call),
-            Outcome::Applied(Found::Lock(lock)) => self.held_as_shown(attempt, &lock, turn.now),
+            Outcome::Applied(Found::Lock(lock)) => self.held_as_shown(attempt, lock, turn),
             Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
                 self.lose(Loss::Rejected, turn.now);
             }
@@ -122,22 +130,22 @@ impl LockContender {
 
     /// What a write of this claim, sent after the one that gave it authority,
     /// left in the document.
-    fn held_as_shown(&mut self, attempt: Attempt, lock: &LockDocument, now: BootTime) {
+    fn held_as_shown(&mut self, attempt: Attempt, lock: LockDocument, turn: &mut Turn<'_>) {
         let State::Holding(holding) = &mut self.state else {
             return;
         };
-        let Place::Holder(entry) = Place::of(self.stake.claim, lock) else {
-            return self.lose(Loss::Rejected, now);
+        let Place::Holder(entry) = Place::of(self.stake.claim, &lock) else {
+            return self.lose(Loss::Rejected, turn.now);
         };
         if lock.token < holding.token {
-            return self.lose(Loss::StoreWentBack, now);
+            return self.lose(Loss::StoreWentBack, turn.now);
         }
         if entry.token != Some(holding.token) {
-            return self.lose(Loss::Rejected, now);
+            return self.lose(Loss::Rejected, turn.now);
         }
         if entry.revision == attempt.revision {
             let from = if planted!(RenewalFromReply) {
-                now
+                turn.now
             } else {
                 attempt.sent
             };
@@ -145,6 +153,40 @@ impl LockContender {
             holding.newest = attempt.call;
         }
         self.stake.open(attempt.call);
+        if self.view.is_news(attempt.call) {
+            self.take(attempt.call, lock, turn);
+            self.sweep_as_holder(turn);
+        }
+    }
+
+    /// Evicts whom the reply that came just now shows unchanged for too long.
+    ///
+    /// Not by a timer: of many holders the first one that is answered in time
+    /// does it, and the replies to the others show that it was done.
+    pub(super) fn sweep_as_holder(&mut self, turn: &mut Turn<'_>) {
+        if self.sweeping.is_none() && !planted!(HoldersDoNotSweep) {
+            let pairs = self.view.sightings.dead(self.patience(0), turn.now);
+            if !pairs.is_empty() {
+                // It needs no grant, so the write is none of its claim.
+                self.send_sweep(pairs, None);
+            }
+        }
+    }
+
+    /// A call of a holder that was no write of its claim came back.
+    pub(super) fn holder_swept(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+        match outcome {
+            Outcome::Applied(Found::Lock(lock)) if self.is_sweeping(call) => {
+                self.swept(call, &lock, turn.now);
+                if self.view.is_news(call) {
+                    self.take(call, lock, turn);
+                }
+            }
+            Outcome::Rejected => self.sweep_refused(call),
+            Outcome::Applied(_) | Outcome::Failed | Outcome::Unknown => {
+                self.sweep_over(call);
+            }
+        }
     }
 
     fn renew_at(&mut self, at: BootTime) {

@@ -266,6 +266,7 @@ impl LockContender {
                     self.take(call, lock, turn);
                 }
                 self.acquired(token, (call, sent), turn.now);
+                self.sweep_as_holder(turn);
             }
             (Place::Holder(_), Some(Some(token))) if planted!(LateReplyGrants) => {
                 self.stake.seen_present(self.calls);
@@ -348,7 +349,7 @@ impl LockContender {
         }
     }
 
-    fn take(&mut self, call: CallId, lock: LockDocument, turn: &Turn<'_>) {
+    pub(super) fn take(&mut self, call: CallId, lock: LockDocument, turn: &Turn<'_>) {
         let absurd = self.view.take(call, lock, self.stake.claim, turn.now);
         for (identity, millis) in absurd {
             self.notice(Notice::AbsurdDuration { identity, millis });

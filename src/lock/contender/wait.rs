@@ -7,7 +7,7 @@ use super::hold::IN_FLIGHT_MAX;
 use super::{LockContender, Notice, State, Sweeping, Turn, earliest};
 use crate::election::{BootTime, CallId};
 use crate::lock::document::LockDocument;
-use crate::lock::operation::{Ending, Operation, Seen};
+use crate::lock::operation::{Ending, Operation, Seen, Writer};
 use crate::lock::sightings::Sighting;
 use crate::lock::stake::Kind;
 use crate::lock::status::End;
@@ -173,6 +173,11 @@ impl LockContender {
             let revision = self.attempt(Kind::Sweep, turn);
             self.stake.writer(revision)
         });
+        self.send_sweep(pairs, me);
+        None
+    }
+
+    pub(super) fn send_sweep(&mut self, pairs: Vec<Seen>, me: Option<Writer>) {
         let call = self.call(Operation::Sweep {
             entries: pairs.clone(),
             me,
@@ -180,7 +185,6 @@ impl LockContender {
             seen: self.view.token_highest,
         });
         self.sweeping = Some(Sweeping { call, pairs });
-        None
     }
 
     pub(super) fn is_sweeping(&self, call: CallId) -> bool {

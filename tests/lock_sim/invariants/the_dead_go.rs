@@ -1,5 +1,6 @@
 //! A dead waiter, grantee or holder is gone within its lease duration, a
-//! third of the longest one, and operation time-outs, while a live waiter reads.
+//! third of the longest one, and operation time-outs, while a live waiter reads;
+//! and where jobs are short, soon after one that begins when it has expired.
 
 use crate::sim::invariants::{Violation, violation};
 use std::time::Duration;
@@ -35,6 +36,19 @@ pub(in crate::lock_sim) fn check(unchanged: Duration, patience: Patience) -> Opt
     }
 }
 
+/// A job that knew the entry to be dead acquired the lock so long ago.
+pub(in crate::lock_sim) fn under_brisk_traffic(
+    since: Duration,
+    operation_timeout: Duration,
+) -> Option<Violation> {
+    if since <= operation_timeout {
+        None
+    } else {
+        let evidence = format!("{since:?} after a job that had to evict it");
+        violation("the dead go under brisk traffic", evidence)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +64,14 @@ mod tests {
     fn whoever_goes_in_time_is_accepted() {
         assert_eq!(bound(PATIENCE), Duration::from_millis(42_600));
         assert_eq!(check(bound(PATIENCE), PATIENCE), None);
+    }
+
+    #[test]
+    fn a_job_that_evicts_nobody_is_found() {
+        let timeout = Duration::from_secs(3);
+        assert_eq!(under_brisk_traffic(timeout, timeout), None);
+        let late = timeout + Duration::from_nanos(1);
+        assert!(under_brisk_traffic(late, timeout).is_some());
     }
 
     #[test]

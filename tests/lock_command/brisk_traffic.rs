@@ -1,0 +1,73 @@
+//! Goal: a place whose holder was killed is free again although no job ever
+//! waits, or works, for as long as an entry takes to expire.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::run;
+use rustix::process::Signal;
+
+use crate::job::{Job, Place, eventually};
+
+const LEASE: Duration = Duration::from_secs(6);
+/// Machines, each of which remembers what its own jobs saw.
+const HOSTS: usize = 3;
+
+/// One short job after the other, on some machines, until it is told to stop.
+fn traffic(place: &Place, flags: &[&str], stop: &AtomicBool) {
+    std::thread::scope(|scope| {
+        for host in 0..HOSTS {
+            scope.spawn(move || {
+                let directory = place.path(&format!("host-{host}"));
+                std::fs::create_dir(&directory).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    let words = [flags, &["--", "sleep", "0.15"]].concat();
+                    let mut command = place.command(&words);
+                    command.env("XDG_RUNTIME_DIR", &directory);
+                    let done = Job::start(command).output();
+                    assert_eq!(done.code, 0, "{done:?}");
+                }
+            });
+        }
+    });
+}
+
+/// Ends the traffic, also where the test fails.
+struct StopWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for StopWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn a_killed_holder_makes_room(name: &str, mode: &str) {
+    let place = run(Place::new());
+    let flags = ["lock", name, mode, "--lease-duration=6s"];
+    let holds = format!("{}; exec sleep 1000", place.note("holds"));
+    let killed = [&flags[..], &["--identity=killed", "--", "sh", "-c", &holds]].concat();
+    let killed = place.start(&killed);
+    place.wait_noted("holds");
+    let stop = AtomicBool::new(false);
+    let gone_after = std::thread::scope(|scope| {
+        scope.spawn(|| traffic(&place, &flags, &stop));
+        killed.signal(Signal::KILL);
+        let since = Instant::now();
+        let listed = || place.run(&["locks"]).stdout.contains("killed");
+        assert!(listed(), "it holds a place");
+        let _stopped = StopWhenDropped(&stop);
+        eventually("its place is free", || !listed());
+        since.elapsed()
+    });
+    assert!(gone_after < 2 * LEASE, "{gone_after:?}");
+}
+
+#[test]
+fn a_killed_holders_slot_is_free_again() {
+    a_killed_holder_makes_room("brisk-slots", "--slots=2");
+}
+
+#[test]
+fn a_killed_readers_place_is_free_again() {
+    a_killed_holder_makes_room("brisk-readers", "--shared");
+}

@@ -1,0 +1,161 @@
+//! The seats of a run: who contends there, one process after the other, and what
+//! is left behind by one for the next.
+
+use std::time::Duration;
+
+use super::MS;
+use super::SECOND;
+use super::faults::Fault;
+use super::process::Process;
+use super::world::{Event, World};
+use crate::election::{Identity, Timings, Token};
+use crate::lock::{Input, Options, Sightings, Slots, Want, scaled};
+use crate::sim::dice::Dice;
+
+/// A place at which one process after another contends.
+pub(super) struct Seat {
+    pub(super) identity: Identity,
+    /// Of its clock, per mille of true time.
+    pub(super) rate: u64,
+    pub(super) base: u64,
+    pub(super) cut_until: u64,
+    /// Its driver still talks to the deposed primary.
+    pub(super) stale: bool,
+    pub(super) streams: bool,
+    pub(super) watch_first: bool,
+    pub(super) timings: Timings,
+    pub(super) want: Want,
+    pub(super) impatient: bool,
+    pub(super) token_remembered: Token,
+    /// What its processes saw of others, each beginning with what the one
+    /// before it left.
+    pub(super) sightings: Sightings,
+    /// The work of its processes that began and ended in good order.
+    pub(super) done: Vec<Done>,
+}
+
+/// One work under the lock, in true time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Done {
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
+impl World {
+    pub(super) fn add_seat(
+        &mut self,
+        seat: u64,
+        (kind, slots): (u64, u64),
+        timings: Timings,
+        slowest: u64,
+        build: &mut Dice,
+    ) {
+        let has = |fault| self.faults.has(fault);
+        let rate = slowest + build.below(1001 - slowest);
+        let (streams, watch_first) = (!build.one_in(3), build.one_in(2));
+        let (impatient, wrong) = (build.one_in(2), build.one_in(6));
+        let (reads, number) = (build.one_in(2), build.between(1, 4));
+        let slot = |number: u64| {
+            let number = u32::try_from(number).expect("few");
+            Want::Slot(Slots::new(number).expect("one at least"))
+        };
+        let want = match kind {
+            _ if wrong && has(Fault::WrongSlots) => slot(number),
+            0 => Want::Exclusive,
+            1 if reads => Want::Shared,
+            1 => Want::Exclusive,
+            _ => slot(slots),
+        };
+        let name = char::from(b'a' + u8::try_from(seat).expect("few seats"));
+        self.seats.push(Seat {
+            identity: Identity::new(name.to_string()).expect("legal"),
+            rate: if has(Fault::Drift) { rate } else { 1000 },
+            base: build.between(20_000, 400_000) * SECOND,
+            cut_until: 0,
+            stale: false,
+            streams: streams || !has(Fault::NoStreams),
+            watch_first,
+            timings,
+            want,
+            impatient: impatient && has(Fault::Impatience),
+            token_remembered: Token::ZERO,
+            sightings: Sightings::default(),
+            done: Vec::new(),
+        });
+        let at = build.below(3_000) * MS;
+        let seat = self.seats.len() - 1;
+        self.at(at, Event::Start { seat });
+    }
+
+    pub(super) fn start(&mut self, seat: usize) {
+        if self.calm {
+            return;
+        }
+        let roll = self.chance.below(8);
+        let longest = if self.brisk { 2_000 } else { 60_000 };
+        let patience = self.chance.between(100, longest) * MS;
+        let s = &self.seats[seat];
+        let options = Options {
+            identity: s.identity.clone(),
+            want: s.want,
+            timings: s.timings,
+            at_once: s.impatient && roll == 0,
+            watch_first: s.watch_first,
+            token_remembered: s.token_remembered,
+            sightings: s.sightings.clone(),
+        };
+        let process = self.processes.len();
+        let random = Dice::new(self.chance.roll(), process as u64);
+        let gives_up = (s.impatient && roll < 4) || self.brisk;
+        let clock = self.seat_clock(seat);
+        self.processes
+            .push(Process::start(seat, options, self.now, clock, random));
+        self.live.push(process);
+        self.note(|| format!("p{process} starts on seat {seat}"));
+        if gives_up {
+            self.at(self.now + patience, Event::GiveUp { process });
+        }
+        self.input(process, Input::Tick);
+    }
+
+    /// A process is gone, and what it ran with it.
+    pub(super) fn kill(&mut self, process: usize) {
+        self.ends(process, false);
+    }
+
+    /// A process has come to its end, and leaves behind what it saw.
+    pub(super) fn exit(&mut self, process: usize) {
+        let p = &self.processes[process];
+        let seat = &mut self.seats[p.seat];
+        seat.sightings = p.contender.sightings().clone();
+        if let Some(from) = p.acquired_at {
+            seat.done.push(Done { from, to: self.now });
+        }
+        self.ends(process, true);
+    }
+
+    fn ends(&mut self, process: usize, in_order: bool) {
+        let p = &mut self.processes[process];
+        if std::mem::replace(&mut p.alive, false) {
+            p.works = false;
+            let (seat, token) = (p.seat, p.contender.token_highest());
+            self.live.retain(|id| *id != process);
+            let pause = match self.brisk && in_order {
+                true => 500,
+                false => 40_000,
+            };
+            let again = self.now + self.chance.between(10, pause) * MS;
+            if self.chance.one_in(2) {
+                self.seats[seat].token_remembered = token;
+            }
+            self.at(again, Event::Start { seat });
+            self.note(|| format!("p{process} is gone"));
+        }
+    }
+}
+
+/// Four to twenty-four seconds, scaled or the defaults.
+pub(super) fn timings(build: &mut Dice) -> Timings {
+    let lease = Duration::from_millis(build.between(4_000, 24_001));
+    scaled(&Timings::default(), lease).expect("the defaults scale")
+}
