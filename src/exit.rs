@@ -10,6 +10,8 @@ pub const CANNOT_TELL: u8 = 2;
 pub const USAGE: u8 = 64;
 /// The store cannot be reached by a one-shot command (EX_UNAVAILABLE).
 pub const STORE_UNREACHABLE: u8 = 69;
+/// The operating system refused what the command needs itself (EX_OSERR).
+pub const SYSTEM: u8 = 71;
 /// The lock was not acquired (EX_TEMPFAIL).
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.

@@ -31,9 +31,15 @@ pub enum Format {
 pub struct LogHandle {
     level: reload::Handle<LevelFilter, Registry>,
     stderr: Arc<Stderr>,
+    json: bool,
 }
 
 impl LogHandle {
+    /// True if lines are written as JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// From now on, lines of this level and above are written.
     pub fn set_level(&self, level: LevelFilter) {
         // Fails only when the subscriber is gone, and then nothing is logged anyway.
@@ -71,5 +77,6 @@ pub fn start(level: LevelFilter, format: Format) -> LogHandle {
     LogHandle {
         level: level_handle,
         stderr,
+        json,
     }
 }

@@ -7,8 +7,10 @@
 mod deadline;
 mod held;
 mod inherited;
+mod piped;
 mod remembered;
 mod store_answers;
+mod voice;
 mod waiting;
 
 use std::ffi::OsString;
@@ -20,6 +22,7 @@ use std::time::Duration;
 use self::held::Work;
 use self::inherited::{Held, Inherited};
 use self::remembered::Remembered;
+use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
@@ -48,6 +51,8 @@ pub struct LockArgs {
     pub conflict_exit_code: u8,
     /// How long others wait for this holder when it falls silent; `None`: as configured.
     pub lease_duration: Option<Duration>,
+    /// Log the acquisition also where nothing was waited for.
+    pub verbose: bool,
     /// The command; empty: hold the lock until standard input closes.
     pub command: Vec<OsString>,
 }
@@ -81,7 +86,7 @@ impl LockCommandError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Timings(_) => exit::CONFIGURATION,
-            Self::System { .. } => exit::NEGATIVE,
+            Self::System { .. } => exit::SYSTEM,
         }
     }
 }
@@ -101,23 +106,25 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
     if loaded.names_no_store()
         && let Some(held) = Inherited::of_process().of(&args.name, None)
     {
-        return Ok(again(&args, held));
+        let voice = Voice::new(args.name.clone(), false);
+        return Ok(again(&args, held, &voice));
     }
     let config = loaded.lock_config()?;
     let timings = match args.lease_duration {
         Some(duration) => scaled(&config.timings, duration).map_err(LockCommandError::Timings)?,
         None => config.timings,
     };
-    log::start(config.log.level.into(), config.log.format.into());
+    let log = log::start(config.log.level.into(), config.log.format.into());
+    let voice = Voice::new(args.name.clone(), log.is_json());
     let store = inherited::store(&config.mongodb);
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
-        return Ok(again(&args, held));
+        return Ok(again(&args, held, &voice));
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(system("start the event loop"))?;
-    let ended = runtime.block_on(contend(args, &config, timings, &store));
+    let ended = runtime.block_on(contend(&args, &config, timings, &store, &voice));
     // A call that hangs in the driver must not hold up the end.
     runtime.shutdown_background();
     ended.map(ExitCode::from)
@@ -125,7 +132,7 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
 
 /// A command around this one holds the lock already: nothing is written, and
 /// this command ends with that one's authority, by its guard.
-fn again(args: &LockArgs, held: &Held) -> ExitCode {
+fn again(args: &LockArgs, held: &Held, voice: &Voice) -> ExitCode {
     let may = match (held.mode(), args.want) {
         (Some(Mode::Exclusive), Want::Exclusive | Want::Shared)
         | (Some(Mode::Shared), Want::Shared) => true,
@@ -133,140 +140,137 @@ fn again(args: &LockArgs, held: &Held) -> ExitCode {
         (_, Want::Exclusive | Want::Shared | Want::Slot(_)) => false,
     };
     if !may {
-        waiting::say(&format!(
-            "lock {}: a command around this one holds it as {}: it cannot be held as {} beside \
-             that, and waiting would never end; let the outer command ask for it",
-            args.name,
+        voice.say(&format!(
+            "already held as {} by an outer command: it cannot be held as {} at the same time, and \
+             waiting for that would never end. Take it so in the outer command",
             held.mode,
             args.want.mode().as_str(),
         ));
         return ExitCode::from(args.conflict_exit_code);
     }
     if held.is_valid() != Some(true) {
-        waiting::say(&format!(
-            "lock {}: the command around this one has lost it",
-            args.name
-        ));
+        voice.say("the outer command has lost it");
         return ExitCode::from(exit::LOCK_LOST);
     }
-    held::run_within(&args.command, &args.name, held)
+    held::run_within(&args.command, &args.name, held, voice)
 }
 
 async fn contend(
-    args: LockArgs,
+    args: &LockArgs,
     config: &LockConfig,
     timings: Timings,
     store: &str,
+    voice: &Voice,
 ) -> Result<u8, LockCommandError> {
     let stops = Stops::register().map_err(system("register the signal handlers"))?;
     let relays = Relays::register().map_err(system("register the signal handlers"))?;
     let mut prepared = None;
-    let code = attempt(
-        &args,
+    let job = Job {
+        args,
         config,
         timings,
         store,
-        &mut prepared,
-        (stops, relays),
-    )
-    .await;
+        voice,
+    };
+    let code = job.attempt(&mut prepared, (stops, relays)).await;
     if let Some(prepared) = prepared {
         prepared.dismiss().await;
     }
     code
 }
 
-/// One attempt after the other, and the work under the lock.
-async fn attempt(
-    args: &LockArgs,
-    config: &LockConfig,
+/// A command line and what its configuration says of it.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    args: &'a LockArgs,
+    config: &'a LockConfig,
     timings: Timings,
-    store: &str,
-    prepared: &mut Option<Prepared>,
-    (mut stops, relays): (Stops, Relays),
-) -> Result<u8, LockCommandError> {
-    let patience = Patience::of(args, &timings);
-    let remembered = Remembered::of(&args.name, store);
-    // What does not wait is often in vain.
-    let waits = args.wait.is_none_or(|wait| !wait.is_zero());
-    let mut tries = args.retries;
-    loop {
-        let watcher = Watcher::new(
-            args.name.clone(),
-            config.identity.clone(),
-            timings.retry_interval(),
-        );
-        let options = options(args, config, timings, &remembered);
-        let mut locker = Locker::start(options, watcher.surfaces());
-        if waits && prepared.is_none() {
-            // While the store is connected to. What fails is tried again under the lock.
-            tokio::task::yield_now().await;
-            *prepared = held::command(args, config).and_then(|command| command.prepare().ok());
-        }
-        let waited = watcher.wait(&mut locker, &patience, &remembered, &mut stops);
-        match waited.await {
-            Waited::Held(authority) => {
-                let work = Work {
-                    args,
-                    config,
-                    timings,
-                    store,
-                    token: authority.token,
-                    prepared,
-                };
-                return work
-                    .run(locker, stops, relays)
-                    .await
-                    .map_err(system("hold the lock"));
-            }
-            Waited::NotAcquired if tries > 0 => {
-                tries -= 1;
-                // Those who hold it now are given a moment, also with --no-wait.
-                tokio::select! {
-                    () = tokio::time::sleep(timings.retry_interval()) => {}
-                    stop = stops.next() => return Ok(stop.exit_code()),
-                }
-            }
-            Waited::NotAcquired => return Ok(args.conflict_exit_code),
-            Waited::Unreachable => return Ok(exit::STORE_UNREACHABLE),
-            Waited::Wrong => return Ok(exit::CONFIGURATION),
-            Waited::Stopped(stop) => return Ok(stop.exit_code()),
-            Waited::Broken(error) => return Err(system("contend for the lock")(error)),
-        }
-    }
+    /// Where the lock is kept.
+    store: &'a str,
+    voice: &'a Voice,
 }
 
-fn options(
-    args: &LockArgs,
-    config: &LockConfig,
-    timings: Timings,
-    remembered: &Remembered,
-) -> LockerOptions {
-    let uri = config.mongodb.uri.clone();
-    let (token_remembered, sightings) = remembered.read();
-    LockerOptions {
-        connection: ConnectionOptions {
-            uri: Arc::new(move || {
-                uri.read()
-                    .map(|secret| secret.expose().to_owned())
-                    .map_err(|error| error.to_string())
-            }),
-            database: config.mongodb.database.clone(),
-            collection: config.mongodb.collection.clone(),
-            operation_timeout: timings.operation_timeout(),
-            heartbeat: config.mongodb.heartbeat,
-            identity: config.identity.clone(),
-            give_up_after: timings.lease_duration(),
-        },
-        name: args.name.clone(),
-        contender: Options {
-            identity: config.identity.clone(),
-            want: args.want,
-            timings,
-            at_once: args.wait.is_some_and(|wait| wait.is_zero()),
-            watch_first: false,
-            token_remembered,
-            sightings,
-        },
+impl Job<'_> {
+    /// One attempt after the other, and the work under the lock.
+    async fn attempt(
+        self,
+        prepared: &mut Option<Prepared>,
+        (mut stops, relays): (Stops, Relays),
+    ) -> Result<u8, LockCommandError> {
+        let Self { args, config, .. } = self;
+        let patience = Patience::of(args, &self.timings);
+        // What does not wait is often in vain.
+        let waits = args.wait.is_none_or(|wait| !wait.is_zero());
+        let mut tries = args.retries;
+        loop {
+            let retry_interval = self.timings.retry_interval();
+            let (identity, voice) = (config.identity.clone(), self.voice.clone());
+            let watcher = Watcher::new(args, identity, voice, retry_interval);
+            let remembered = Remembered::of(&args.name, self.store);
+            let options = self.options(&remembered);
+            let mut locker = Locker::start(options, watcher.surfaces(remembered));
+            if waits && prepared.is_none() {
+                // While the store is connected to. What fails is tried again under the lock.
+                tokio::task::yield_now().await;
+                *prepared = held::command(args, config).and_then(|command| command.prepare().ok());
+            }
+            match watcher.wait(&mut locker, &patience, &mut stops).await {
+                Waited::Held(authority) => {
+                    let work = Work {
+                        job: self,
+                        token: authority.token,
+                        prepared,
+                    };
+                    return work
+                        .run(locker, stops, relays)
+                        .await
+                        .map_err(system("hold the lock"));
+                }
+                Waited::NotAcquired if tries > 0 => {
+                    tries -= 1;
+                    // Those who hold it now are given a moment, also with --no-wait.
+                    tokio::select! {
+                        () = tokio::time::sleep(self.timings.retry_interval()) => {}
+                        stop = stops.next() => return Ok(stop.exit_code()),
+                    }
+                }
+                Waited::NotAcquired => return Ok(args.conflict_exit_code),
+                Waited::Unreachable => return Ok(exit::STORE_UNREACHABLE),
+                Waited::Wrong => return Ok(exit::CONFIGURATION),
+                Waited::Stopped(stop) => return Ok(stop.exit_code()),
+                Waited::Broken(error) => return Err(system("contend for the lock")(error)),
+            }
+        }
+    }
+
+    fn options(&self, remembered: &Remembered) -> LockerOptions {
+        let Self { args, config, .. } = *self;
+        let uri = config.mongodb.uri.clone();
+        let (token_remembered, sightings) = remembered.seen();
+        LockerOptions {
+            connection: ConnectionOptions {
+                uri: Arc::new(move || {
+                    uri.read()
+                        .map(|secret| secret.expose().to_owned())
+                        .map_err(|error| error.to_string())
+                }),
+                database: config.mongodb.database.clone(),
+                collection: config.mongodb.collection.clone(),
+                operation_timeout: self.timings.operation_timeout(),
+                heartbeat: config.mongodb.heartbeat,
+                identity: config.identity.clone(),
+                give_up_after: self.timings.lease_duration(),
+            },
+            name: args.name.clone(),
+            contender: Options {
+                identity: config.identity.clone(),
+                want: args.want,
+                timings: self.timings,
+                at_once: args.wait.is_some_and(|wait| wait.is_zero()),
+                watch_first: false,
+                token_remembered,
+                sightings,
+            },
+        }
     }
 }

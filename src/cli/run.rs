@@ -43,7 +43,7 @@ use crate::publish::kubernetes::{Api, Kubernetes, KubernetesOptions, Tasks};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
-use crate::signals::{Signal, Signals};
+use crate::signals::{Signal, Signals, StopRequest, StopRequests};
 use crate::store::mongo::MongoOptions;
 use crate::supervisor::Orders;
 use crate::workload::Orphans;
@@ -298,7 +298,7 @@ impl Daemon {
         serving: impl Future<Output = io::Result<Infallible>>,
     ) -> Result<ExitCode, RunError> {
         tokio::pin!(serving);
-        let mut stops = 0;
+        let mut stops = StopRequests::default();
         let mut ping = self.systemd.ping_interval().map(tokio::time::interval);
         let mut said_ready = false;
         let mut code = exit::DONE;
@@ -319,16 +319,17 @@ impl Daemon {
                 // The end of the candidate goes before the ends of what served it.
                 biased;
                 signal = self.signals.next() => {
-                    if signal == Signal::Stop {
-                        stops += 1;
+                    let request = (signal == Signal::Stop).then(|| stops.arrived());
+                    match request {
+                        Some(StopRequest::Second) => {
+                            tracing::warn!(lease = %self.who.lease, "second stop signal: exiting now; the lease is not released and expires");
+                            self.demoted().await;
+                            self.flush().await;
+                            return Ok(ExitCode::from(exit::NEGATIVE));
+                        }
+                        Some(StopRequest::Repeated) => {}
+                        Some(StopRequest::First) | None => self.obey(signal).await,
                     }
-                    if stops == 2 {
-                        tracing::warn!(lease = %self.who.lease, "second signal: exiting without a release");
-                        self.demoted().await;
-                        self.flush().await;
-                        return Ok(ExitCode::from(exit::NEGATIVE));
-                    }
-                    self.obey(signal).await;
                 }
                 ended = self.elector.wait() => {
                     ended.map_err(system("run the election"))?;
@@ -336,7 +337,7 @@ impl Daemon {
                 }
                 told = self.workload.told() => match told {
                     Told::Exited(exited)
-                        if stops == 0 && (exited.interrupted || self.on_exit == OnExit::Exit) =>
+                        if !stops.any() && (exited.interrupted || self.on_exit == OnExit::Exit) =>
                     {
                         code = exited.code;
                         self.send(Input::Shutdown).await;
@@ -381,7 +382,7 @@ impl Daemon {
         match signal {
             Signal::Stop => {
                 self.systemd.stopping();
-                tracing::info!(lease = %self.who.lease, "stopping: a second signal exits at once");
+                tracing::info!(lease = %self.who.lease, "stopping; another stop signal after 1 s or more exits at once");
                 self.send(Input::Shutdown).await;
             }
             Signal::Reload => {

@@ -155,6 +155,19 @@ impl Job {
         self.child.stdout.take().unwrap()
     }
 
+    /// Waits until it has said this on standard error.
+    pub(crate) fn wait_said(&mut self, text: &str) {
+        let stderr = self.child.stderr.as_mut().unwrap();
+        let mut said = Vec::new();
+        while !String::from_utf8_lossy(&said).contains(text) {
+            let mut byte = [0];
+            let read = stderr.read(&mut byte).unwrap();
+            let so_far = String::from_utf8_lossy(&said);
+            assert_eq!(read, 1, "it ended without {text:?}: {so_far}");
+            said.push(byte[0]);
+        }
+    }
+
     /// Waits for its end.
     pub(crate) fn output(mut self) -> Output {
         let status = self.wait();

@@ -1,9 +1,14 @@
 //! Goal: a lock that is lost ends its command in time, and only then is anybody else granted it.
 
+use std::time::Duration;
+
 use leasehold_testbed::run;
 use rustix::process::Signal;
 
 use crate::job::{Place, eventually, runs};
+
+/// As timeout(1) sends two.
+const MILLISECONDS_APART: Duration = Duration::from_millis(3);
 
 /// A command that ignores SIGTERM.
 fn stubborn(place: &Place, what: &str) -> String {
@@ -95,6 +100,66 @@ fn a_signal_is_passed_on_and_the_lock_is_free_when_the_command_is_gone() {
     let order: Vec<_> = place.journal().iter().map(|line| line[0].clone()).collect();
     assert_eq!(order, ["holds", "stopped", "next"]);
     assert_eq!(job.output().code, 4);
+}
+
+/// A command that needs a moment to end after SIGTERM, and exits with 4.
+fn tidy(place: &Place) -> String {
+    format!(
+        "trap 'sleep 0.2; {}; exit 4' TERM; {}; while :; do sleep 0.02; done",
+        place.note("stopped"),
+        place.note("holds")
+    )
+}
+
+#[test]
+fn two_signals_milliseconds_apart_are_one() {
+    let place = run(Place::new());
+    let job = place.start(&["lock", "as-one", "--", "sh", "-c", &tidy(&place)]);
+    place.wait_noted("holds");
+    job.signal(Signal::TERM);
+    std::thread::sleep(MILLISECONDS_APART);
+    job.signal(Signal::TERM);
+    assert_eq!(job.output().code, 4, "it had its grace");
+}
+
+#[test]
+fn a_second_signal_after_a_second_kills_the_command() {
+    let place = run(Place::new());
+    let script = stubborn(&place, "holds");
+    let job = place.start(&["lock", "impatient", "--", "sh", "-c", &script]);
+    let pid = place.wait_noted("holds")[2].clone();
+    job.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_secs(1));
+    job.signal(Signal::TERM);
+    assert_eq!(job.output().code, 128 + 9);
+    assert!(!runs(&pid));
+}
+
+#[test]
+fn a_signal_to_every_process_of_a_nest_ends_the_job_in_its_grace() {
+    let place = run(Place::new());
+    let inner = place.path("inner");
+    let innermost = place.path("innermost");
+    std::fs::write(&innermost, tidy(&place)).unwrap();
+    let script = format!(
+        "{}; exec {} lock inside --mongodb-uri-file={} -- sh {}",
+        place.note("outer"),
+        crate::job::PROGRAM,
+        place.path("uri").display(),
+        innermost.display()
+    );
+    std::fs::write(&inner, script).unwrap();
+    let job = place.start(&["lock", "around", "--", "sh", inner.to_str().unwrap()]);
+    let job_itself = place.wait_noted("holds")[2].clone();
+    let within = place.wait_noted("outer")[2].clone();
+    // As systemd signals a unit: leasehold, leasehold within, and the job.
+    job.signal(Signal::TERM);
+    for pid in [within, job_itself] {
+        let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    }
+    assert_eq!(job.output().code, 4);
+    place.wait_noted("stopped");
 }
 
 #[test]

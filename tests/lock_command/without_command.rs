@@ -2,14 +2,18 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::Duration;
 
 use leasehold_testbed::run;
 use rustix::process::Signal;
 
-use crate::job::{Job, Place};
+use crate::job::{Job, Place, eventually};
 
-fn holder(place: &Place, name: &str) -> (Job, serde_json::Value, impl std::io::Write + use<>) {
-    let mut command = place.command(&["lock", name]);
+fn holder(
+    place: &Place,
+    arguments: &[&str],
+) -> (Job, serde_json::Value, impl std::io::Write + use<>) {
+    let mut command = place.command(&[&["lock"], arguments].concat());
     command.stdin(Stdio::piped());
     let mut job = Job::start(command);
     let mut line = String::new();
@@ -23,7 +27,7 @@ fn holder(place: &Place, name: &str) -> (Job, serde_json::Value, impl std::io::W
 #[test]
 fn one_line_when_it_is_held_and_free_when_standard_input_closes() {
     let place = run(Place::new());
-    let (job, line, input) = holder(&place, "piped");
+    let (job, line, input) = holder(&place, &["piped"]);
     assert_eq!(line, serde_json::json!({ "lock": "piped", "token": 1 }));
     assert_eq!(
         place
@@ -41,25 +45,81 @@ fn one_line_when_it_is_held_and_free_when_standard_input_closes() {
     );
 }
 
-#[test]
-fn a_signal_gives_it_back_too() {
-    let place = run(Place::new());
-    let (job, _, input) = holder(&place, "signalled");
+/// A holder that was asked to stop, and says so.
+fn stopping(place: &Place, name: &str, flags: &[&str]) -> (Job, impl std::io::Write + use<>) {
+    let (mut job, _, input) = holder(place, &[&[name], flags].concat());
     job.signal(Signal::TERM);
+    job.wait_said("stop signal received");
+    (job, input)
+}
+
+#[test]
+fn after_a_signal_it_is_held_until_standard_input_closes() {
+    let place = run(Place::new());
+    let (job, input) = stopping(&place, "signalled", &[]);
+    let next = place.start(&["lock", "signalled", "--identity=next", "--", "true"]);
+    eventually("it waits", || place.run(&["locks"]).stdout.contains("next"));
+    let refused = place.run(&["lock", "signalled", "--no-wait", "--", "true"]);
+    assert_eq!(refused.code, 75, "its user still works: {refused:?}");
+    drop(input);
+    assert_eq!(job.output().code, 128 + 15);
+    assert_eq!(next.output().code, 0);
+}
+
+#[test]
+fn after_a_signal_it_is_held_for_stop_grace_at_most() {
+    let place = run(Place::new());
+    let (job, input) = stopping(&place, "grace", &["--workload-stop-grace=300ms"]);
     assert_eq!(job.output().code, 128 + 15);
     assert_eq!(
         place
-            .run(&["lock", "signalled", "--no-wait", "--", "true"])
+            .run(&["lock", "grace", "--no-wait", "--", "true"])
             .code,
-        0
+        0,
+        "given back"
     );
+    drop(input);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_leaves_the_lock_to_expire() {
+    let place = run(Place::new());
+    let (job, input) = stopping(&place, "impatient", &["--lease-duration=2s"]);
+    job.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_secs(1));
+    job.signal(Signal::TERM);
+    assert_eq!(job.output().code, 128 + 15);
+    let held = place.run(&["locks"]).stdout;
+    let held = held.lines().find(|line| line.starts_with("impatient "));
+    assert!(held.is_some_and(|line| line.contains("held")), "{held:?}");
+    assert_eq!(place.run(&["lock", "impatient", "--", "true"]).code, 0);
+    drop(input);
+}
+
+#[test]
+fn a_loss_by_deadline_gives_nothing_back_beside_who_still_works() {
+    let place = run(Place::new());
+    let direct = place.set.uri();
+    let proxy = place.set.proxy();
+    let uri = place.set.proxied_uri(&proxy);
+    let place = place.reached_by(uri);
+    let (job, _, input) = holder(&place, &["silent-helper", "--lease-duration=3s"]);
+    // What it sends arrives, and it learns nothing of that.
+    proxy.hold_replies_containing("silent-helper");
+    assert_eq!(job.output().code, 76);
+    let place = place.reached_by(direct);
+    let held = place.run(&["locks"]).stdout;
+    let held = held.lines().find(|line| line.starts_with("silent-helper"));
+    assert!(held.is_some_and(|line| line.contains("held")), "{held:?}");
+    // Its entry expires.
+    assert_eq!(place.run(&["lock", "silent-helper", "--", "true"]).code, 0);
     drop(input);
 }
 
 #[test]
 fn a_lost_lock_ends_it_with_76() {
     let place = run(Place::new());
-    let (job, _, input) = holder(&place, "broken-away");
+    let (job, _, input) = holder(&place, &["broken-away"]);
     let broken = place.run(&["locks", "break", "broken-away", "--force", "--yes"]);
     assert_eq!(broken.code, 0, "{broken:?}");
     assert_eq!(job.output().code, 76);

@@ -9,6 +9,8 @@ use crate::contest::{Contest, LONG, nanos, wait_follows};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
+/// A stop signal that comes sooner after the first one says nothing more.
+const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Longer than any test waits: beside a command there is none.
 const HANDOFF_DELAY: &str = "1h";
@@ -100,6 +102,26 @@ async fn a_command_that_ignores_the_signal_is_killed_after_its_grace() {
 }
 
 #[tokio::test]
+async fn two_signals_milliseconds_apart_are_one() {
+    let (contest, journal) = (Contest::new("as-one").await, Journal::new());
+    let [old, _new] = pair(
+        &contest,
+        &journal,
+        &Behaviour::Slow("0.3"),
+        "--workload-stop-grace=1h",
+    )
+    .await;
+    old.term();
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    old.term();
+    assert_eq!(old.wait_exit(LONG).await, 0);
+    let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
+    assert_eq!((end.token, start.token), (1, 2), "it had its grace");
+    assert_eq!(contest.last_ended().await.reason, "shutdown", "released");
+    journal.assert_one_after_the_other();
+}
+
+#[tokio::test]
 async fn a_second_signal_ends_the_command_too() {
     let (contest, journal) = (Contest::new("twice").await, Journal::new());
     let [old, _new] = pair(
@@ -111,6 +133,7 @@ async fn a_second_signal_ends_the_command_too() {
     .await;
     old.term();
     journal.wait("ignored", 1).await;
+    tokio::time::sleep(SAME_REQUEST).await;
     old.term();
     assert_eq!(old.wait_exit(LONG).await, 1);
     let start = journal.wait("start", 2).await;

@@ -1,40 +1,37 @@
-//! What is done under the lock: a command, or waiting for standard input to close.
+//! What is done under the lock: the command.
 
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command as Process, ExitCode};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
 use tracing::{error, warn};
 
-use super::LockArgs;
 use super::deadline::Deadline;
 use super::inherited::{Held, Inherited, VARIABLE};
+use super::voice::Voice;
+use super::{Job, LockArgs};
 use crate::cli::answer;
 use crate::clock;
 use crate::config::LockConfig;
-use crate::election::{Authority, BootTime, LeaseName, Timings, Token};
+use crate::election::{Authority, BootTime, LeaseName, Token};
 use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
-use crate::signals::{Relays, Stop, Stops};
+use crate::signals::{Relays, Stop, StopRequest, StopRequests, Stops};
 use crate::workload::{Command, Ended, Orphans, Prepared, Terms, without_ours};
 
 /// How long the end waits for the lock to be given back. Who waits for it is
 /// granted in milliseconds; where the store does not answer, the entry expires.
-const RELEASE_MAX: Duration = Duration::from_secs(5);
+pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
 /// The same, once the lock is lost: a script learns of that from the end of this process.
-const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
+pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 /// What is done under a lock.
 pub(super) struct Work<'a> {
-    pub(super) args: &'a LockArgs,
-    pub(super) config: &'a LockConfig,
-    pub(super) timings: Timings,
-    pub(super) store: &'a str,
+    pub(super) job: Job<'a>,
     pub(super) token: Token,
     /// The command, for which only the lock was missing, if that was possible.
     pub(super) prepared: &'a mut Option<Prepared>,
@@ -53,39 +50,10 @@ impl Work<'_> {
     /// # Errors
     /// When the kernel fails.
     pub(super) async fn run(self, locker: Locker, stops: Stops, relays: Relays) -> io::Result<u8> {
-        match command(self.args, self.config) {
-            None => self.hold(locker, stops).await,
+        match command(self.job.args, self.job.config) {
+            None => Ok(self.hold(locker, stops).await),
             Some(command) => self.command(command, locker, stops, relays).await,
         }
-    }
-
-    /// Until standard input closes, for scripts in other languages.
-    async fn hold(self, mut locker: Locker, mut stops: Stops) -> io::Result<u8> {
-        let line = serde_json::json!({
-            "lock": self.args.name.as_str(),
-            "token": self.token.get(),
-        });
-        if answer(format!("{line}\n").as_bytes()).is_err() {
-            // Nobody learned that it is held.
-            super::waiting::say("the lock was given back: standard output cannot be written");
-            release(&mut locker, RELEASE_MAX).await;
-            return Ok(exit::CANNOT_TELL);
-        }
-        let closed = standard_input_closes();
-        let mut status = locker.status();
-        let code = tokio::select! {
-            biased;
-            () = lost(&mut status) => exit::LOCK_LOST,
-            stop = stops.next() => stop.exit_code(),
-            // Whoever wrote to it and died has closed it too.
-            _ = closed => exit::DONE,
-        };
-        let patience = match code {
-            exit::LOCK_LOST => LOST_RELEASE_MAX,
-            _ => RELEASE_MAX,
-        };
-        release(&mut locker, patience).await;
-        Ok(code)
     }
 
     /// Until the command is gone.
@@ -119,12 +87,13 @@ impl Work<'_> {
         let mut workload = match started {
             Ok(workload) => workload,
             Err(error) => {
-                error!(lock = %self.args.name, kind = %error.kind(), "no process can be made");
+                error!(lock = %self.job.args.name, kind = %error.kind(), "no process can be made");
                 release(&mut locker, RELEASE_MAX).await;
                 return Ok(exit::CANNOT_EXECUTE);
             }
         };
         let mut was_lost = false;
+        let mut requests = StopRequests::default();
         let mut stopped: Option<Stop> = None;
         let mut fault = None;
         let ended = loop {
@@ -141,22 +110,21 @@ impl Work<'_> {
                         None => {
                             let _ = deadline.set(BootTime::default());
                             was_lost = true;
-                            warn!(lock = %self.args.name, token = self.token.get(), "the command is ended: the lock is lost");
-                            let kill_at = clock::boot_now() + self.timings.loss_grace();
+                            warn!(lock = %self.job.args.name, token = self.token.get(), "the command is ended: the lock is lost");
+                            let kill_at = clock::boot_now() + self.job.timings.loss_grace();
                             workload.stop(self.stop_signal(), kill_at);
                         }
                     }
                 }
-                stop = stops.next() => {
-                    // The first one asks, a second one does not wait any longer.
-                    let now = clock::boot_now();
-                    if stopped.is_some() {
-                        workload.kill();
-                    } else {
+                stop = stops.next() => match requests.arrived() {
+                    StopRequest::First => {
                         stopped = Some(stop);
-                        workload.stop(self.stop_signal(), now + self.config.workload.stop_grace);
+                        let kill_at = clock::boot_now() + self.job.config.workload.stop_grace;
+                        workload.stop(self.stop_signal(), kill_at);
                     }
-                }
+                    StopRequest::Repeated => {}
+                    StopRequest::Second => workload.kill(),
+                },
                 number = relays.next() => workload.signal(number),
                 ended = workload.ended() => break ended,
                 reaped = orphans.reap(), if fault.is_none() => {
@@ -197,26 +165,26 @@ impl Work<'_> {
     fn terms(&self, authority: Authority) -> Terms {
         Terms {
             valid_until: authority.valid_until,
-            kill_at: authority.valid_until + self.timings.loss_grace(),
+            kill_at: authority.valid_until + self.job.timings.loss_grace(),
         }
     }
 
     fn stop_signal(&self) -> i32 {
-        self.config.workload.stop_signal.number()
+        self.job.config.workload.stop_signal.number()
     }
 
     /// What the command is told of the lock.
     fn environment(&self, deadline: &Deadline) -> Vec<(OsString, OsString)> {
         let variable = |name: &str, value: &str| (name.into(), value.into());
         let mut environment = vec![
-            variable("LEASEHOLD_LOCK", self.args.name.as_str()),
+            variable("LEASEHOLD_LOCK", self.job.args.name.as_str()),
             variable("LEASEHOLD_TOKEN", &self.token.to_string()),
-            variable("LEASEHOLD_IDENTITY", self.config.identity.as_str()),
+            variable("LEASEHOLD_IDENTITY", self.job.config.identity.as_str()),
         ];
         let held = Held::by_this_process(
-            &self.args.name,
-            self.store,
-            self.args.want,
+            &self.job.args.name,
+            self.job.store,
+            self.job.args.want,
             self.token,
             deadline,
         );
@@ -228,10 +196,9 @@ impl Work<'_> {
 
     fn exit_code(&self, ended: Ended, was_lost: bool, stopped: Option<Stop>) -> u8 {
         if ended.guard_lost {
-            super::waiting::say(&format!(
-                "lock {}: the guard of the command was lost: the command was killed for that",
-                self.args.name
-            ));
+            self.job
+                .voice
+                .say("the guard of the command was lost: the command was killed for that");
             return exit::LOCK_LOST;
         }
         // Whoever ended by itself in time has done its work.
@@ -246,7 +213,12 @@ impl Work<'_> {
 
 /// Runs `command` under a lock that a command around this one holds; or does
 /// nothing, where there is none.
-pub(super) fn run_within(command: &[OsString], lock: &LeaseName, held: &Held) -> ExitCode {
+pub(super) fn run_within(
+    command: &[OsString],
+    lock: &LeaseName,
+    held: &Held,
+    voice: &Voice,
+) -> ExitCode {
     let Some((program, arguments)) = command.split_first() else {
         let line = serde_json::json!({ "lock": lock.as_str(), "token": held.token });
         if answer(format!("{line}\n").as_bytes()).is_err() {
@@ -265,39 +237,18 @@ pub(super) fn run_within(command: &[OsString], lock: &LeaseName, held: &Held) ->
         .env("LEASEHOLD_LOCK", lock.as_str())
         .env("LEASEHOLD_TOKEN", held.token.to_string())
         .exec();
-    super::waiting::say(&format!("{}: {}", program.display(), error.kind()));
+    voice.say(&format!("execute {}: {error}", program.display()));
     ExitCode::from(match error.kind() {
         io::ErrorKind::NotFound => exit::NOT_FOUND,
         _ => exit::CANNOT_EXECUTE,
     })
 }
 
-/// Waits until the lock is not held any more.
-async fn lost(status: &mut watch::Receiver<Status>) {
-    let held = |status: &Status| matches!(status.standing, Standing::Held(_));
-    // A contender that failed holds nothing after its deadline.
-    let _ = status.wait_for(|status| !held(status)).await;
-}
-
 /// Gives the lock back, as far as the store answers.
-async fn release(locker: &mut Locker, patience: Duration) {
+pub(super) async fn release(locker: &mut Locker, patience: Duration) {
     let released = async {
         locker.release().await;
         locker.wait().await
     };
     let _ = tokio::time::timeout(patience, released).await;
-}
-
-/// Answers when nothing more can be read. A thread, since a file or a terminal
-/// cannot be waited for otherwise; the process ends without it.
-fn standard_input_closes() -> oneshot::Receiver<()> {
-    let (closed, closes) = oneshot::channel();
-    std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        let mut input = io::stdin().lock();
-        while input.read(&mut buffer).is_ok_and(|length| length > 0) {}
-        // Where nobody waits any more, the command ends already.
-        let _ = closed.send(());
-    });
-    closes
 }

@@ -1,7 +1,9 @@
 //! Waiting for the lock, and saying on whom.
 
 use std::future::pending;
-use std::io::{self, IsTerminal, Write};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,11 +12,12 @@ use tracing::{debug, info, warn};
 use super::LockArgs;
 use super::remembered::Remembered;
 use super::store_answers::{StoreAnswers, StoreState, seconds};
+use super::voice::Voice;
 use crate::calls::Answered;
 use crate::clock;
 use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, Token, WallMillis};
 use crate::lock::{Ahead, End, Loss, Notice, QUEUE_MAX, Standing, Status};
-use crate::locker::{LockSurfaces, Locker};
+use crate::locker::{Finished, LockSurfaces, Locker};
 use crate::publish::render::date;
 use crate::signals::{Stop, Stops};
 use crate::store::Failure;
@@ -73,26 +76,37 @@ pub(super) enum Waited {
 pub(super) struct Watcher {
     name: LeaseName,
     identity: Identity,
-    terminal: bool,
+    voice: Voice,
+    /// The acquisition is news to whoever reads the log: it asked for that, or
+    /// the log says that the lock was waited for.
+    announced: Arc<AtomicBool>,
     retry_interval: Duration,
     store: watch::Sender<StoreState>,
 }
 
 impl Watcher {
-    pub(super) fn new(name: LeaseName, identity: Identity, retry_interval: Duration) -> Self {
+    pub(super) fn new(
+        args: &LockArgs,
+        identity: Identity,
+        voice: Voice,
+        retry_interval: Duration,
+    ) -> Self {
         Self {
-            name,
+            name: args.name.clone(),
             identity,
-            terminal: io::stderr().is_terminal(),
+            voice,
+            announced: Arc::new(AtomicBool::new(args.verbose)),
             retry_interval,
             store: watch::channel(StoreState::default()).0,
         }
     }
 
-    pub(super) fn surfaces(&self) -> Told {
+    pub(super) fn surfaces(&self, remembered: Remembered) -> Told {
         Told {
             lock: self.name.clone(),
             identity: self.identity.clone(),
+            remembered,
+            announced: Arc::clone(&self.announced),
             store: StoreAnswers::new(
                 self.name.clone(),
                 self.identity.clone(),
@@ -107,7 +121,6 @@ impl Watcher {
         &self,
         locker: &mut Locker,
         patience: &Patience,
-        remembered: &Remembered,
         stops: &mut Stops,
     ) -> Waited {
         let began = clock::boot_now();
@@ -146,15 +159,10 @@ impl Watcher {
                     return Waited::Stopped(stop);
                 }
                 finished = locker.wait() => return match finished {
-                    Ok(finished) => {
-                        remembered.keep(&finished);
-                        self.ended(&finished.end)
-                    }
+                    Ok(finished) => self.ended(&finished.end),
                     Err(error) => Waited::Broken(error),
                 },
-                () = &mut limit => {
-                    return self.give_up(locker, patience, remembered, &now, began).await;
-                }
+                () = &mut limit => return self.give_up(locker, patience, &now, began).await,
                 () = silent => {
                     let why = answers.failure().unwrap_or_default();
                     return self.unanswered(locker, began, &why).await;
@@ -170,7 +178,6 @@ impl Watcher {
         &self,
         locker: &mut Locker,
         patience: &Patience,
-        remembered: &Remembered,
         last: &Status,
         began: BootTime,
     ) -> Waited {
@@ -182,9 +189,7 @@ impl Watcher {
             return self.unanswered(locker, began, &why).await;
         }
         locker.give_up().await;
-        if let Ok(Ok(finished)) = tokio::time::timeout(LEAVE_MAX, locker.wait()).await {
-            remembered.keep(&finished);
-        }
+        let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
         let wait = humantime::format_duration(patience.limit().unwrap_or_default());
         let whom = match on_whom(last) {
             Some(whom) => whom,
@@ -194,10 +199,8 @@ impl Watcher {
                 None => "MongoDB answers too slowly".to_owned(),
             },
         };
-        say(&format!(
-            "lock {}: not acquired within {wait}: {whom}",
-            self.name
-        ));
+        self.voice
+            .say(&format!("not acquired within {wait}: {whom}"));
         Waited::NotAcquired
     }
 
@@ -207,42 +210,37 @@ impl Watcher {
         let waited = seconds(clock::boot_now().since(began));
         locker.give_up().await;
         let _ = tokio::time::timeout(UNANSWERED_LEAVE_MAX, locker.wait()).await;
-        say(&format!(
-            "lock {}: gave up after {waited}: {why}",
-            self.name
-        ));
+        self.voice.say(&format!("gave up after {waited}: {why}"));
         Waited::Unreachable
     }
 
     fn ended(&self, end: &End) -> Waited {
-        let name = &self.name;
         match end {
             End::Busy { ahead } => {
-                say(&format!("lock {name}: not acquired: {}", names(ahead)));
+                self.voice.say(&format!("not acquired: {}", names(ahead)));
                 Waited::NotAcquired
             }
             End::WrongSlots { has: 0 } => {
-                say(&format!(
-                    "lock {name}: it is taken without slots: ask for it without --slots, or use another name"
+                self.voice.say(&format!(
+                    "it is taken without slots: ask for it without --slots, or use another name"
                 ));
                 Waited::Wrong
             }
             End::WrongSlots { has } => {
-                say(&format!(
-                    "lock {name}: it is taken with {has} slots: all who use it give the same --slots {has}"
+                self.voice.say(&format!(
+                    "it is taken with {has} slots: all who use it give the same --slots {has}"
                 ));
                 Waited::Wrong
             }
             End::Foreign { why } => {
-                say(&format!(
-                    "lock {name}: the document of this name is not a lock: {why}; use another name"
+                self.voice.say(&format!(
+                    "the document of this name is not a lock: {why}; use another name"
                 ));
                 Waited::Wrong
             }
             End::TokensExhausted => {
-                say(&format!(
-                    "lock {name}: its token cannot grow any more: use another name"
-                ));
+                self.voice
+                    .say(&format!("its token cannot grow any more: use another name"));
                 Waited::Wrong
             }
             End::Lost(_) | End::GaveUp | End::Released => Waited::NotAcquired,
@@ -254,8 +252,9 @@ impl Watcher {
         let Some(whom) = on_whom(status).filter(|whom| whom != said) else {
             return;
         };
-        if self.terminal {
-            say(&format!("lock {}: waiting: {whom}", self.name));
+        self.announced.store(true, Ordering::Relaxed);
+        if self.voice.at_terminal() {
+            self.voice.print(&format!("waiting: {whom}"));
         } else if said.is_empty() {
             info!(lock = %self.name, identity = %self.identity, whom, "waiting for the lock");
         }
@@ -299,27 +298,29 @@ fn names(ahead: &[Ahead]) -> String {
     names.join(", ")
 }
 
-/// A line to the person at the terminal, or to the log of who started this.
-pub(super) fn say(line: &str) {
-    // Where nobody can read it, the exit code tells.
-    let _ = writeln!(io::stderr().lock(), "leasehold: {line}");
-}
-
 /// Log lines of a contender.
 pub(super) struct Told {
     lock: LeaseName,
     identity: Identity,
+    remembered: Remembered,
+    announced: Arc<AtomicBool>,
     store: StoreAnswers,
 }
 
 impl LockSurfaces for Told {
     fn acquired(&mut self, token: Token, _: BootTime, waited: Duration) {
-        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        // Nobody wants to hear of it in the mail of a job that went well.
-        debug!(
-            lock = %self.lock, identity = %self.identity, token = token.get(), waited_ms,
-            "acquired the lock"
-        );
+        let (lock, identity, token) = (&self.lock, &self.identity, token.get());
+        let waited_ms = millis(waited);
+        if self.announced.load(Ordering::Relaxed) {
+            info!(%lock, %identity, token, waited_ms, "lock acquired after {}", seconds(waited));
+        } else {
+            // Noise in the mail of a job that went well.
+            debug!(%lock, %identity, token, waited_ms, "lock acquired");
+        }
+    }
+
+    fn finished(&mut self, finished: &Finished) {
+        self.remembered.keep(finished);
     }
 
     fn lost(&mut self, loss: Loss) {

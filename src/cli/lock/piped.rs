@@ -1,0 +1,131 @@
+//! Holding a lock for a program at the other end of the pipes: until it closes
+//! our standard input.
+//!
+//! It works under the lock for as long as it keeps that open, and cannot be
+//! ended by us: so the lock is given back only when it has closed it, or when
+//! its time to end has passed (I6).
+
+use std::io::{self, IsTerminal, Read};
+
+use tokio::sync::{oneshot, watch};
+use tracing::{info, warn};
+
+use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, release};
+use crate::cli::answer;
+use crate::exit;
+use crate::lock::{Standing, Status};
+use crate::locker::Locker;
+use crate::signals::{Stop, StopRequest, StopRequests, Stops};
+
+/// Why the lock is not held any longer.
+enum Over {
+    /// Standard input was closed, also by the death of who had it.
+    Closed,
+    /// After a stop signal it was not closed within `workload.stop_grace`.
+    GraceOver,
+    /// A second stop signal.
+    Impatient,
+    /// The lock was lost.
+    Lost,
+}
+
+impl Work<'_> {
+    /// Holds the lock until standard input closes: the exit code.
+    pub(super) async fn hold(self, mut locker: Locker, mut stops: Stops) -> u8 {
+        let line = serde_json::json!({
+            "lock": self.job.args.name.as_str(),
+            "token": self.token.get(),
+        });
+        if answer(format!("{line}\n").as_bytes()).is_err() {
+            // Nobody learned that it is held.
+            self.job
+                .voice
+                .say("given back: standard output cannot be written");
+            release(&mut locker, RELEASE_MAX).await;
+            return exit::CANNOT_TELL;
+        }
+        let mut closed = standard_input_closes();
+        let (over, stopped) = self.wait(&locker, &mut stops, &mut closed).await;
+        let lost = matches!(over, Over::Lost);
+        match over {
+            Over::Closed | Over::GraceOver => release(&mut locker, RELEASE_MAX).await,
+            Over::Lost if closed.try_recv().is_ok() => {
+                release(&mut locker, LOST_RELEASE_MAX).await;
+            }
+            // Somebody may still work under it: it expires for others.
+            Over::Lost | Over::Impatient => locker.abandon(),
+        }
+        if lost {
+            return exit::LOCK_LOST;
+        }
+        stopped.map_or(exit::DONE, Stop::exit_code)
+    }
+
+    async fn wait(
+        &self,
+        locker: &Locker,
+        stops: &mut Stops,
+        closed: &mut oneshot::Receiver<()>,
+    ) -> (Over, Option<Stop>) {
+        let mut status = locker.status();
+        let stop_grace = self.job.config.workload.stop_grace;
+        let mut requests = StopRequests::default();
+        let mut stopped = None;
+        let grace_over = tokio::time::sleep(stop_grace);
+        tokio::pin!(grace_over);
+        loop {
+            tokio::select! {
+                biased;
+                () = lost(&mut status) => return (Over::Lost, stopped),
+                // The thread that reads it ends with this process only.
+                _ = &mut *closed => return (Over::Closed, stopped),
+                stop = stops.next() => match requests.arrived() {
+                    StopRequest::First => {
+                        stopped = Some(stop);
+                        if io::stdin().is_terminal() {
+                            // A person, who has done with it, and no program.
+                            return (Over::Closed, stopped);
+                        }
+                        let end = tokio::time::Instant::now() + stop_grace;
+                        grace_over.as_mut().reset(end);
+                        info!(
+                            lock = %self.job.args.name, signal = stop.name(),
+                            stop_grace = %humantime::format_duration(stop_grace),
+                            "stop signal received; holding the lock until standard input closes, for stop_grace at most"
+                        );
+                    }
+                    StopRequest::Repeated => {}
+                    StopRequest::Second => {
+                        warn!(
+                            lock = %self.job.args.name, signal = stop.name(),
+                            "second stop signal: exiting now; the lock is not released and expires"
+                        );
+                        return (Over::Impatient, stopped);
+                    }
+                },
+                () = &mut grace_over, if stopped.is_some() => return (Over::GraceOver, stopped),
+            }
+        }
+    }
+}
+
+/// Waits until the lock is not held any more.
+async fn lost(status: &mut watch::Receiver<Status>) {
+    let held = |status: &Status| matches!(status.standing, Standing::Held(_));
+    // A contender that failed holds nothing after its deadline.
+    let _ = status.wait_for(|status| !held(status)).await;
+}
+
+/// Answers when nothing more can be read. A thread, since a file or a terminal
+/// cannot be waited for otherwise; the process ends without it.
+fn standard_input_closes() -> oneshot::Receiver<()> {
+    let (closed, closes) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        let mut input = io::stdin().lock();
+        while input.read(&mut buffer).is_ok_and(|length| length > 0) {}
+        // Where nobody waits any more, the command ends already.
+        let _ = closed.send(());
+    });
+    closes
+}
