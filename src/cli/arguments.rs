@@ -5,6 +5,7 @@ mod locking;
 #[cfg(test)]
 mod tests;
 mod tips;
+mod unexpected;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -20,6 +21,14 @@ use self::tips::with_tip;
 use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
 use crate::config::{KEYS, Key, Kind, MASK, Sources, find, looks_secret, suggest_key};
 use crate::exit;
+
+/// Keys that mean nothing to a `leasehold run` without a command. As flags they
+/// are refused there; a file may be shared with one that has a command.
+const OF_A_COMMAND: [&str; 3] = [
+    "workload.stop_signal",
+    "workload.stop_grace",
+    "workload.on_exit",
+];
 
 /// The command line as clap knows it.
 pub fn command() -> Command {
@@ -48,9 +57,11 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         error,
         arguments: arguments.clone(),
     };
-    let mut matches = command()
-        .try_get_matches_from(&arguments)
-        .map_err(|error| stop(with_tip(error, &arguments)))?;
+    let matches = command().try_get_matches_from(&arguments);
+    let mut matches = matches.map_err(|error| {
+        let error = unexpected::explained(error, &arguments);
+        stop(with_tip(error, &arguments))
+    })?;
     if arguments.last().is_some_and(|last| last == "--") {
         // An empty variable in a script: without this, nothing would be supervised.
         return Err(stop(command().error(
@@ -62,10 +73,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         return Err(stop(missing_subcommand()));
     };
     match name.as_str() {
-        "run" => Ok(Invocation::Run(RunArgs {
-            sources: sources(&mut matches),
-            command: words(&mut matches),
-        })),
+        "run" => run(&mut matches).map(Invocation::Run).map_err(stop),
         "lock" => locking::lock(&mut matches)
             .map(Invocation::Lock)
             .map_err(stop),
@@ -92,6 +100,25 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
             None => Err(stop(missing_subcommand())),
         },
         _ => Err(stop(missing_subcommand())),
+    }
+}
+
+/// From the command line of `leasehold run`.
+fn run(matches: &mut ArgMatches) -> Result<RunArgs, Error> {
+    let (sources, command) = (sources(matches), words(matches));
+    let unused = sources
+        .flags
+        .iter()
+        .find(|(key, _)| command.is_empty() && OF_A_COMMAND.contains(&key.path().as_str()));
+    match unused {
+        Some((key, _)) => Err(locking::wrong(
+            &["run"],
+            &format!(
+                "--{} applies to a command that leasehold runs: put -- and the command at the end, or leave it out",
+                key.flag()
+            ),
+        )),
+        None => Ok(RunArgs { sources, command }),
     }
 }
 
@@ -169,7 +196,9 @@ fn run_command() -> Command {
                 "{LAYERS}\n\nExamples:\n  leasehold run --lease orders --mongodb-uri-file /etc/leasehold/uri\n  \
                  LEASEHOLD_MONGODB__URI=mongodb://localhost leasehold run --lease orders --http-listen ''\n  \
                  leasehold run --config /etc/leasehold.toml --config site.yaml --log-level debug\n  \
-                 leasehold run --lease orders --workload-stop-grace 2m -- ./scheduler --verbose"
+                 leasehold run --lease orders --workload-stop-grace 2m -- ./scheduler --verbose\n\nSignals: TERM, INT \
+                 and QUIT step down, release the lease and exit 0; a second one 1s or more after the first exits at \
+                 once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status."
             )),
     )
     .arg(command_words("A command that runs exactly while this replica leads"))
@@ -350,6 +379,11 @@ fn flag(key: &'static Key) -> Arg {
 
 /// Only with the keys of these sections.
 fn with_sections(command: Command, sections: &[&str]) -> Command {
+    with_keys(command, |key| sections.contains(&key.section))
+}
+
+/// Only with these keys.
+fn with_keys(command: Command, wanted: impl Fn(&Key) -> bool) -> Command {
     let config = Arg::new("config")
         .long("config")
         .value_name("FILE")
@@ -357,7 +391,7 @@ fn with_sections(command: Command, sections: &[&str]) -> Command {
         .action(ArgAction::Append)
         .value_hint(ValueHint::FilePath)
         .value_parser(value_parser!(PathBuf));
-    let keys = KEYS.iter().filter(|key| sections.contains(&key.section));
+    let keys = KEYS.iter().filter(|key| wanted(key));
     command.arg(config).args(keys.map(flag))
 }
 

@@ -72,6 +72,41 @@ fn who_does_not_wait_is_told_on_whom_it_would() {
 }
 
 #[test]
+fn the_habits_of_flock_work() {
+    let place = run(Place::new());
+    let holds = format!("{}; exec sleep 1000", place.note("holds"));
+    let reader = place.start(&["lock", "habits", "-s", "--", "sh", "-c", &holds]);
+    place.wait_noted("holds");
+    assert_eq!(
+        place
+            .run(&["lock", "-s", "-n", "habits", "--", "true"])
+            .code,
+        0
+    );
+    for flags in [&["-x", "-w", "0.3"][..], &["--timeout", "1"], &["-e", "-n"]] {
+        let refused = place.run(&[&["lock"], flags, &["habits", "--", "true"]].concat());
+        assert_eq!(refused.code, 75, "{flags:?}: {refused:?}");
+    }
+    let told = place.run(&["lock", "-v", "habits-free", "--", "true"]);
+    assert!(told.stderr.contains("lock acquired after "), "{told:?}");
+    drop(reader);
+}
+
+#[test]
+fn who_said_that_it_waits_says_that_it_has_done_waiting() {
+    let place = run(Place::new());
+    let holds = format!("{}; sleep 1", place.note("holds"));
+    let holder = place.start(&["lock", "awaited", "--", "sh", "-c", &holds]);
+    place.wait_noted("holds");
+    let waiter = place.run(&["lock", "awaited", "--", "true"]);
+    assert_eq!(waiter.code, 0, "{waiter:?}");
+    let order =
+        ["waiting for the lock", "lock acquired after "].map(|line| waiter.stderr.find(line));
+    assert!(order[0].is_some() && order[0] < order[1], "{waiter:?}");
+    assert_eq!(holder.output().code, 0);
+}
+
+#[test]
 fn retries_are_further_tries() {
     let place = run(Place::new());
     let holds = place.note("holds");

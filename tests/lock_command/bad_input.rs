@@ -21,7 +21,31 @@ fn a_wrong_command_line_exits_64_and_says_what_is_expected() {
             &["lock", "x", "--wait=1s", "--no-wait", "--", "true"],
             "cannot be used with",
         ),
-        (&["lock", "x", "--wait=30", "--", "true"], "write \"30s\""),
+        (&["lock", "x", "--wait=soon", "--", "true"], "30s"),
+        (
+            &["lock", "x", "-s", "-x", "--", "true"],
+            "cannot be used with",
+        ),
+        (&["lock", "x", "echo", "hi"], "put '--' before it: -- echo"),
+        (&["lock", "-n", "3", "x", "true"], "--slots N"),
+        (&["lock", "x", "-c", "true"], "-- sh -c 'COMMAND'"),
+        // Means nothing to a lock, or twice the same.
+        (
+            &["lock", "x", "--lease=y", "--", "true"],
+            "unexpected argument '--lease'",
+        ),
+        (
+            &["lock", "x", "--lease-lease-duration=5s", "--", "true"],
+            "unexpected argument",
+        ),
+        (
+            &["run", "./scheduler"],
+            "put '--' before it: -- ./scheduler",
+        ),
+        (
+            &["run", "--workload-on-exit=release"],
+            "put -- and the command",
+        ),
         (&["lock", "x", "--retries=3", "--", "true"], "needs --wait"),
         (
             &["lock", "x", "--conflict-exit-code=256", "--", "true"],

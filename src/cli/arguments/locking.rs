@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::error::{Error, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{command, command_words, output, sources, wants_json, with_sections, words};
+use super::{command, command_words, output, sources, wants_json, with_keys, with_sections, words};
 use crate::cli::lock::LockArgs;
 use crate::cli::locks::{Ask, LocksArgs};
 use crate::config::duration;
@@ -21,8 +21,12 @@ const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 /// The command whose usage an error shows.
 const LOCK: &[&str] = &["lock"];
 
-const UNUSED_KEYS: [&str; 10] = [
+/// Keys of sections that a lock uses which mean nothing to it; as flags they
+/// are refused, in files and in the environment others may need them.
+const UNUSED_KEYS: [&str; 11] = [
     "lease.name",
+    // `--lease-duration` scales the others with it.
+    "lease.lease_duration",
     "lease.handoff_delay",
     "identity.address",
     "workload.on_exit",
@@ -38,20 +42,25 @@ const LOCK_HELP: &str = "\
 Examples:
   leasehold lock nightly-report -- ./report
                              one report at a time; others wait for their turn
-  leasehold lock nightly-report --no-wait -- ./report || [ $? -eq 75 ]
+  leasehold lock nightly-report -n -- ./report || [ $? -eq 75 ]
                              skip it if another host does it
   leasehold lock imports --slots 3 --wait 10m -- ./import orders
                              three imports at a time
   leasehold lock schema --shared -- ./app      and      leasehold lock schema -- ./migrate
-                             many applications, or one migration
+                             many applications, or one migration; -s, -x, -w SECONDS and -n as in flock(1)
   coproc leasehold lock nightly-report; read -r line <&\"${COPROC[0]}\"
                              hold it from a script until its standard input closes
 
 The command gets LEASEHOLD_LOCK, LEASEHOLD_TOKEN and LEASEHOLD_IDENTITY. If the lock is lost while it \
 runs, it is ended before anybody else can hold it.
 
-Exit codes: the command's own; 64 usage, 69 store unreachable, 75 not acquired, 76 lost while the command \
-ran, 78 configuration, 126/127 the command cannot be executed / found, 128+N ended by signal N.";
+Signals: TERM, INT, QUIT and HUP send the command workload.stop_signal; it has workload.stop_grace to end, and \
+the lock is renewed meanwhile. A second such signal 1s or more after the first kills it. Without a command the \
+lock is held until standard input closes, after a signal for workload.stop_grace at most.
+
+Exit codes: the command's own; 64 usage, 69 store unreachable, 71 the operating system refused what leasehold \
+itself needs, 75 not acquired, 76 lost while the command ran, 78 configuration, 126/127 the command cannot be \
+executed / found, 128+N ended by signal N.";
 
 const LOCKS_HELP: &str = "\
 Examples:
@@ -67,22 +76,27 @@ Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 store unreachable, 78 con
 /// `leasehold lock`.
 pub(super) fn lock_command() -> Command {
     let sections = ["lease", "identity", "mongodb", "workload", "log"];
-    with_sections(
+    with_keys(
         Command::new("lock")
             .about("Run a command under a distributed lock, or hold the lock until standard input closes")
             .after_help(LOCK_HELP),
-        &sections,
+        |key| sections.contains(&key.section) && !UNUSED_KEYS.contains(&key.path().as_str()),
     )
-    .mut_args(|flag| {
-        // They are keys of the same sections, and mean nothing to a lock.
-        let unused = UNUSED_KEYS.contains(&flag.get_id().as_str());
-        if unused { flag.hide(true) } else { flag }
-    })
     .arg(name())
     .arg(
         Arg::new("shared")
             .long("shared")
-            .help("Hold it beside other readers; exclusive without this")
+            .short('s')
+            .help("Hold it together with other readers")
+            .action(ArgAction::SetTrue)
+            .conflicts_with_all(["slots", "exclusive"]),
+    )
+    .arg(
+        Arg::new("exclusive")
+            .long("exclusive")
+            .short('x')
+            .short_alias('e')
+            .help("Hold it alone; the default")
             .action(ArgAction::SetTrue)
             .conflicts_with("slots"),
     )
@@ -95,14 +109,17 @@ pub(super) fn lock_command() -> Command {
     .arg(
         Arg::new("wait")
             .long("wait")
+            .short('w')
+            .visible_alias("timeout")
             .value_name("DURATION")
-            .help("Wait for this long at most; without it for ever")
+            .help("Maximum wait, such as 30s or 1m30s; a bare number is in seconds [default: no limit]")
             .conflicts_with("no-wait"),
     )
     .arg(
         Arg::new("no-wait")
             .long("no-wait")
             .short('n')
+            .aliases(["nonblock", "nb"])
             .help("Do not wait for others at all")
             .action(ArgAction::SetTrue),
     )
@@ -123,7 +140,14 @@ pub(super) fn lock_command() -> Command {
         Arg::new("lease-duration")
             .long("lease-duration")
             .value_name("DURATION")
-            .help("How long others wait when this holder falls silent; the other durations are scaled"),
+            .help("How long others wait when this holder does not renew; the other durations are scaled"),
+    )
+    .arg(
+        Arg::new("verbose")
+            .long("verbose")
+            .short('v')
+            .help("Log the acquisition and how long it took, also where nothing was waited for")
+            .action(ArgAction::SetTrue),
     )
     .arg(command_words("The command; without one the lock is held until standard input closes"))
 }
@@ -191,7 +215,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
     };
     let wait = match matches.get_flag("no-wait") {
         true => Some(Duration::ZERO),
-        false => time(LOCK, matches, "wait", Duration::ZERO, WAIT_MAX)?,
+        false => wait(matches)?,
     };
     let retries = number(matches, "retries", 0, u32::MAX)?;
     if retries.is_some() && wait.is_none() {
@@ -215,6 +239,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
             LEASE_DURATION_MIN,
             LEASE_DURATION_MAX,
         )?,
+        verbose: matches.get_flag("verbose"),
         command: words(matches),
         sources: sources(matches),
     })
@@ -254,6 +279,16 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
     Ok(LocksArgs { ask, sources })
 }
 
+/// `--wait`: as flock(1) has it, a bare number is in seconds.
+fn wait(matches: &mut ArgMatches) -> Result<Option<Duration>, Error> {
+    let text = matches.get_one::<String>("wait");
+    let seconds = text.and_then(|text| text.parse().ok());
+    match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        Some(wait) if wait <= WAIT_MAX => Ok(Some(wait)),
+        Some(_) | None => time(LOCK, matches, "wait", Duration::ZERO, WAIT_MAX),
+    }
+}
+
 fn lock_name(path: &[&str], matches: &mut ArgMatches) -> Result<LeaseName, Error> {
     let name: String = matches.remove_one("name").unwrap_or_default();
     LeaseName::new(name).map_err(|error| wrong(path, &format!("NAME {error}")))
@@ -291,8 +326,20 @@ fn time(
     })
 }
 
+/// Habits from flock(1) and consul that mean something else here, or nothing.
+pub(super) fn habit(argument: &str) -> Option<&'static str> {
+    Some(match argument {
+        "-c" | "--command" => "put the command after --, as in -- sh -c 'COMMAND'",
+        "-u" | "--unlock" => "a lock is free when its command has ended",
+        "-o" | "--close" => "the command inherits no descriptor of the lock: leave it out",
+        "-F" | "--no-fork" => "the command always runs under a guard: leave it out",
+        "-q" | "--quiet" => "to log errors only: --log-level error",
+        _ => return None,
+    })
+}
+
 /// An error with the usage of the command that was meant.
-fn wrong(path: &[&str], message: &str) -> Error {
+pub(super) fn wrong(path: &[&str], message: &str) -> Error {
     let mut root = command();
     root.build();
     let mut meant = &mut root;
