@@ -42,6 +42,12 @@ impl World {
             operation: operation.clone(),
             answered,
         };
+        if self.faulty(Fault::Freeze)
+            && matches!(*operation, Operation::Renew { .. })
+            && roll.is_multiple_of(60)
+        {
+            self.freeze_beyond_the_deadline(process, 10 * quick);
+        }
         let cut_until = self.seats[seat].cut_until;
         if cut_until > self.now {
             match roll % 4 {
@@ -294,10 +300,7 @@ impl World {
             (Fault::Failover | Fault::Deposed, _) => self.fail_over(fault, chance, lasts(20_000)),
             (Fault::MajorityLost, _) => self.store.no_majority_until = self.now + lasts(30_000),
             (Fault::Partition, _) => self.seats[seat].cut_until = self.now + lasts(60_000),
-            (Fault::Freeze, Some(process)) => {
-                let until = self.wakes_at(process, planned.chance);
-                self.freeze(process, until.unwrap_or(self.now + lasts(60_000)));
-            }
+            (Fault::Freeze, Some(process)) => self.freeze(process, self.now + lasts(60_000)),
             (Fault::Kill, Some(process)) => self.kill(process),
             (Fault::StreamLost, Some(process)) => self.stream_ends(process),
             (Fault::PrimaryChanged, Some(process)) => self.input(process, Input::PrimaryChanged),
@@ -318,14 +321,14 @@ impl World {
         }
     }
 
-    /// One freeze of a holder in four ends when its authority has just ended:
-    /// an acknowledgement that waited meanwhile must not count.
-    fn wakes_at(&self, process: usize, chance: u64) -> Option<u64> {
+    /// A holder freezes while a renewal is under way, and wakes when its
+    /// authority has just ended: the acknowledgement that waited must not count.
+    fn freeze_beyond_the_deadline(&mut self, process: usize, late: u64) {
         let now = self.clock(process);
-        let authority = self.processes[process].contender.authority_at(now)?;
-        let late = (chance >> 24) % 200 * MS;
-        let at = self.true_time(process, authority.valid_until) + late;
-        (chance >> 16).is_multiple_of(4).then_some(at)
+        if let Some(authority) = self.processes[process].contender.authority_at(now) {
+            let ends = self.true_time(process, authority.valid_until);
+            self.freeze(process, ends + late);
+        }
     }
 
     fn fail_over(&mut self, fault: Fault, chance: u64, lasts: u64) {

@@ -6,6 +6,7 @@
 //! its time to end has passed (I6).
 
 use std::io::{self, IsTerminal, Read};
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tracing::{info, warn};
@@ -22,7 +23,7 @@ enum Over {
     /// Standard input was closed, also by the death of who had it.
     Closed,
     /// After a stop signal it was not closed within `workload.stop_grace`.
-    GraceOver,
+    TimeUp,
     /// A second stop signal.
     Impatient,
     /// The lock was lost.
@@ -48,7 +49,7 @@ impl Work<'_> {
         let (over, stopped) = self.wait(&locker, &mut stops, &mut closed).await;
         let lost = matches!(over, Over::Lost);
         match over {
-            Over::Closed | Over::GraceOver => release(&mut locker, RELEASE_MAX).await,
+            Over::Closed | Over::TimeUp => release(&mut locker, RELEASE_MAX).await,
             Over::Lost if closed.try_recv().is_ok() => {
                 release(&mut locker, LOST_RELEASE_MAX).await;
             }
@@ -71,7 +72,7 @@ impl Work<'_> {
         let stop_grace = self.job.config.workload.stop_grace;
         let mut requests = StopRequests::default();
         let mut stopped = None;
-        let grace_over = tokio::time::sleep(stop_grace);
+        let grace_over = tokio::time::sleep(Duration::MAX);
         tokio::pin!(grace_over);
         loop {
             tokio::select! {
@@ -86,8 +87,7 @@ impl Work<'_> {
                             // A person, who has done with it, and no program.
                             return (Over::Closed, stopped);
                         }
-                        let end = tokio::time::Instant::now() + stop_grace;
-                        grace_over.as_mut().reset(end);
+                        grace_over.set(tokio::time::sleep(stop_grace));
                         info!(
                             lock = %self.job.args.name, signal = stop.name(),
                             stop_grace = %humantime::format_duration(stop_grace),
@@ -103,7 +103,7 @@ impl Work<'_> {
                         return (Over::Impatient, stopped);
                     }
                 },
-                () = &mut grace_over, if stopped.is_some() => return (Over::GraceOver, stopped),
+                () = &mut grace_over, if stopped.is_some() => return (Over::TimeUp, stopped),
             }
         }
     }

@@ -221,9 +221,9 @@ impl Watcher {
                 Waited::NotAcquired
             }
             End::WrongSlots { has: 0 } => {
-                self.voice.say(&format!(
-                    "it is taken without slots: ask for it without --slots, or use another name"
-                ));
+                self.voice.say(
+                    "it is taken without slots: ask for it without --slots, or use another name",
+                );
                 Waited::Wrong
             }
             End::WrongSlots { has } => {
@@ -240,7 +240,7 @@ impl Watcher {
             }
             End::TokensExhausted => {
                 self.voice
-                    .say(&format!("its token cannot grow any more: use another name"));
+                    .say("its token cannot grow any more: use another name");
                 Waited::Wrong
             }
             End::Lost(_) | End::GaveUp | End::Released => Waited::NotAcquired,
