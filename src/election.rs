@@ -31,6 +31,7 @@ macro_rules! planted {
 mod contend;
 mod create;
 mod decide;
+mod drain;
 mod effect;
 mod finish;
 mod input;
@@ -60,6 +61,7 @@ pub use time::BootTime;
 pub use timings::*;
 
 use contend::Contending;
+use drain::Unnoticed;
 use lead::Stopping;
 use memory::Remembered;
 use supervise::Supervised;
@@ -120,6 +122,11 @@ pub struct Election {
     looked_at: BootTime,
     /// Its workload cannot work: it leaves the lease to others.
     unhealthy: bool,
+    /// The leadership that was lost last, until a workload that is not
+    /// supervised has had its time to notice.
+    unnoticed: Option<Unnoticed>,
+    /// A request for another token than the leader's that was reported.
+    request_reported: Option<Request>,
     /// The workload that this candidate runs, if it supervises one.
     workload: Supervised,
     /// Set by [`Input::Shutdown`].
@@ -252,6 +259,8 @@ impl Election {
             watch_open: false,
             looked_at: now,
             unhealthy: false,
+            unnoticed: None,
+            request_reported: None,
             workload: Supervised::new(supervises),
             shutdown: None,
             reading: None,
@@ -314,7 +323,7 @@ impl Election {
             Input::Reply { call, outcome } => self.reply(call, outcome, turn),
             Input::Watch(watch) => self.watch(watch, turn),
             Input::PrimaryChanged => self.primary_changed(turn),
-            Input::Demoted { shown } => self.demoted(shown),
+            Input::Demoted { shown } => self.demoted(shown, turn.now),
             Input::WorkloadDone { token } => self.workload_done(token),
             Input::WorkloadEnded { token } => self.workload_ended(token, turn),
             Input::WorkloadGone { token } => self.workload_gone(token, turn),
@@ -427,6 +436,7 @@ impl Election {
                 by: None,
                 keep: false,
             });
+            self.hurry_drain(turn.now);
             self.stop(Reason::Shutdown, None, turn);
         }
     }

@@ -21,5 +21,7 @@ mod health;
 mod hooks;
 #[path = "supervision/journal.rs"]
 mod journal;
+#[path = "supervision/one_token.rs"]
+mod one_token;
 #[path = "supervision/start.rs"]
 mod start;

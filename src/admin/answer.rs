@@ -239,7 +239,12 @@ where
 /// Why a confirmation cannot be meant for what goes on.
 fn conflict(status: &Status, token: Token) -> Option<String> {
     let now = status.at(clock::boot_now());
-    match now.stepping_down {
+    // The workload may see the deadline before this process does.
+    let expired = || status.authority.filter(|_| now.authority.is_none());
+    let lost = now
+        .unnoticed
+        .or_else(|| expired().map(|authority| authority.token));
+    match now.stepping_down.or(lost) {
         Some(stopping) if stopping == token => None,
         Some(stopping) => Some(format!("token {stopping} is stepping down, not {token}")),
         None => Some(format!(

@@ -394,7 +394,7 @@ pub static KEYS: &[Key] = &[
         ..key("workload", "on_exit", Kind::OneOf(OnExit::WORDS))
     },
     Key {
-        help: "The workload ends before leasehold gets SIGTERM, so no handoff_delay then",
+        help: "The workload ends before leasehold gets SIGTERM; shortens handoff_delay to 1s then",
         ..key("workload", "ends_first", Kind::Flag)
     },
     Key {

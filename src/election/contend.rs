@@ -158,8 +158,13 @@ impl Election {
         // stored; its token only once it was seen there: it would take a
         // store that never had it for one that went back.
         self.record(Some(claim));
-        let call = self.call(match ended {
-            Some(ended) => Operation::TakeOver { acquisition, ended },
+        let holder = lease.holder.as_ref().map(|holder| holder.claim);
+        let call = self.call(match holder.zip(ended) {
+            Some((holder, ended)) => Operation::TakeOver {
+                acquisition,
+                holder,
+                ended,
+            },
             None => Operation::Acquire(acquisition),
         });
         let attempt = Attempt {
@@ -384,6 +389,14 @@ impl Election {
         // and so does every ended claim.
         self.pending.clear();
         self.ended.clear();
+        if lease.token < attempt.token {
+            // Somebody lowered the token since: others do not know this one,
+            // and would use it again.
+            self.token_highest = self.token_highest.max(attempt.token);
+            self.store_went_back(attempt.token, Some(lease.token), turn);
+            self.observe(Found::Lease(lease), turn);
+            return;
+        }
         self.observe(Found::Lease(lease), turn);
         let unwanted = self.unhealthy && !planted!(UnhealthyLeads);
         if self.shutdown.is_some() || unwanted || tenure.valid_until() <= turn.now {
@@ -423,6 +436,8 @@ impl Election {
         self.claim_of_the_dead = None;
         self.stay_out = None;
         self.quarantine = None;
+        self.unnoticed = None;
+        self.request_reported = None;
         // A read under way is older than the claim, and the reply that gave it
         // showed the document.
         self.view.behind = false;

@@ -100,7 +100,7 @@ impl Election {
         let pending = self.pending.iter().find(|p| p.claim == holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed {
-                Decision::Release(attempt.end(entry(Reason::Requested)))
+                self.release_of(attempt.end(entry(Reason::Requested)), now)
             } else {
                 Decision::Adopt(attempt.clone())
             };
@@ -112,7 +112,7 @@ impl Election {
                 return Decision::Adopt(self.revived(ended));
             }
             return if closed {
-                Decision::Release(ended.clone())
+                self.release_of(ended.clone(), now)
             } else {
                 Decision::TakeOver(lease.clone(), ended.entry.clone(), Predecessor::Myself)
             };
@@ -149,6 +149,17 @@ impl Election {
             }
         };
         Decision::TakeOver(lease.clone(), entry(Reason::TookOver), from)
+    }
+
+    /// A claim of one's own that is left to others, once the workload has
+    /// noticed that leadership was lost (I6).
+    fn release_of(&self, ended: Ended, now: BootTime) -> Decision {
+        let from = self.release_from();
+        if from <= now {
+            return Decision::Release(ended);
+        }
+        let opens = Some(self.gate()).filter(|gate| *gate > now);
+        Decision::Wait(opens.into_iter().chain([from]).min())
     }
 
     pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {

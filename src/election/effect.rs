@@ -97,12 +97,16 @@ pub enum Operation {
         /// The highest token seen, so that a document that was deleted continues its tokens.
         token: Token,
     },
-    /// Take the free lease: filter `revision` as expected, no holder, not paused.
+    /// Take the free lease: filter `revision` as expected, a lower token, no
+    /// holder, not paused.
     Acquire(Acquisition),
-    /// Take the lease from its holder: filter `revision` as expected, not paused.
+    /// Take the lease from its holder: filter `revision` as expected, a lower
+    /// token, this holder, not paused.
     TakeOver {
         /// What is taken.
         acquisition: Acquisition,
+        /// The claim that holds it.
+        holder: Claim,
         /// Who held it, for the history.
         ended: HistoryEntry,
     },
@@ -251,6 +255,14 @@ pub enum Notice {
     /// Exiting without a release, since a file still names a deadline ahead:
     /// the lease expires by itself.
     LeftToExpire,
+    /// A request in the document names another token than this leader's: it
+    /// has no effect.
+    RequestForAnotherToken {
+        /// The token that it names.
+        requested: Token,
+        /// The leader's.
+        leading: Token,
+    },
     /// The token cannot grow any more: nobody can lead.
     TokensExhausted,
 }

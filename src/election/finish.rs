@@ -13,6 +13,13 @@ impl Election {
             self.read_if_due(turn);
             return self.next_read();
         }
+        let open = !(self.pending.is_empty() && self.ended.is_empty()) || self.is_busy();
+        let from = self.worth_waiting_until();
+        if open && from > turn.now && !shutdown.keep {
+            self.read_if_due(turn);
+            return earliest([Some(from), self.next_read()]);
+        }
+        let releases = self.release_from() <= turn.now && !shutdown.keep;
         let by = shutdown
             .by
             .unwrap_or_else(|| turn.now + self.tunables.timings.operation_timeout());
@@ -20,12 +27,11 @@ impl Election {
             by: Some(by),
             ..shutdown
         });
-        if by > turn.now && !shutdown.keep {
+        if by > turn.now && releases {
             if self.is_busy() {
                 self.read_if_due(turn);
                 return Some(by);
             }
-            let open = !(self.pending.is_empty() && self.ended.is_empty());
             if self.view.behind && open {
                 self.read_if_due(turn);
                 return earliest([Some(by), self.next_read()]);

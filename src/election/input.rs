@@ -64,9 +64,10 @@ pub enum Input {
 pub struct Tunables {
     /// The durations of the next claim.
     pub timings: Timings,
-    /// How long a graceful step-down waits for a workload that confirms nothing.
+    /// How long a workload that confirms nothing has to notice that leadership ended.
     pub handoff_delay: Duration,
-    /// The workload is known to have ended when a shutdown is asked for.
+    /// The workload as a rule has ended when a shutdown is asked for: it then has
+    /// a second to notice, if `handoff_delay` is longer.
     pub workload_ends_first: bool,
 }
 

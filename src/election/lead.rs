@@ -12,6 +12,7 @@ use super::lease::{Lease, RequestKind, Reservation, Revision, Token};
 use super::status::Reason;
 use super::tenure::{Renewed, Tenure};
 use super::time::BootTime;
+use super::view::Plausible;
 use super::{Effect, Election, Shutdown, State, Turn, earliest, push_bounded};
 
 /// How long a step-down waits for the files before it counts them as stuck: they
@@ -34,7 +35,9 @@ pub(super) struct Stopping {
     published_until: BootTime,
     stuck_reported: bool,
     /// The workload has confirmed, or this instant has come.
-    drained_at: BootTime,
+    pub(super) drained_at: BootTime,
+    /// How long the workload may take to notice; nothing once it has confirmed.
+    pub(super) delay: Duration,
 }
 
 /// How leadership is lost.
@@ -143,11 +146,16 @@ impl Election {
                 if planted!(RenewalFromReply) {
                     self.tenure_mut().expect("it renewed").renewed_at = turn.now;
                 }
-                if matches!(self.state, State::Leading(_)) {
-                    self.reason = Some(Reason::Renewed);
-                }
                 self.extend_workload();
-                self.observe(Found::Lease(lease.clone()), turn);
+                let found = Found::Lease(lease.clone());
+                if self.view.judge(&found) == Plausible::Yes {
+                    self.observe(found, turn);
+                } else {
+                    // Somebody lowered the token: the next leader's could be one
+                    // that was used.
+                    self.suspicious = true;
+                    self.read_soon(turn.now);
+                }
                 self.obey(&lease, turn);
             }
             (Renewed::Rejected, _) => self.lose(Loss::Rejected, turn),
@@ -198,9 +206,28 @@ impl Election {
     }
 
     pub(super) fn obey(&mut self, lease: &Lease, turn: &mut Turn<'_>) {
+        self.report_request(lease);
         if let Some((reason, reserved_for)) = self.demand(lease) {
             self.stop(reason, reserved_for, turn);
         }
+    }
+
+    /// Reports, once, a request that this leader ignores because it names
+    /// another token. Whoever made it took the document's token, which somebody
+    /// had raised, or meant an earlier leader.
+    fn report_request(&mut self, lease: &Lease) {
+        let State::Leading(tenure) = &self.state else {
+            return;
+        };
+        let (requested, leading) = (lease.request.as_ref(), tenure.token);
+        let other = requested
+            .filter(|request| request.token != leading)
+            .cloned();
+        if let Some(request) = other.as_ref().filter(|_| other != self.request_reported) {
+            let requested = request.token;
+            self.notice(Notice::RequestForAnotherToken { requested, leading });
+        }
+        self.request_reported = other;
     }
 
     /// Gives up authority now, and the lease when the workload is gone.
@@ -210,14 +237,9 @@ impl Election {
         reserved_for: Option<Reservation>,
         turn: &mut Turn<'_>,
     ) {
-        let ended_first = reason == Reason::Shutdown && self.tunables.workload_ends_first;
         match std::mem::replace(&mut self.state, State::Exited) {
             State::Leading(tenure) => {
-                let delay = if ended_first {
-                    Duration::ZERO
-                } else {
-                    self.tunables.handoff_delay
-                };
+                let delay = self.notice_delay();
                 self.reason = Some(reason);
                 self.effects.push_back(Effect::Demote);
                 self.stop_workload();
@@ -230,21 +252,22 @@ impl Election {
                     published_until: tenure.valid_until(),
                     stuck_reported: false,
                     drained_at: turn.now + delay,
+                    delay,
                     tenure,
                 });
             }
-            State::Stopping(mut stopping) => {
-                if ended_first {
-                    stopping.drained_at = turn.now;
-                }
-                self.state = State::Stopping(stopping);
+            other @ (State::Stopping(_) | State::Contending(_) | State::Exited) => {
+                self.state = other;
             }
-            other @ (State::Contending(_) | State::Exited) => self.state = other,
         }
     }
 
-    pub(super) fn demoted(&mut self, shown: bool) {
+    pub(super) fn demoted(&mut self, shown: bool, now: BootTime) {
         if let State::Stopping(stopping) = &mut self.state {
+            if shown && stopping.files != Files::Demoted {
+                // Who reads the file can notice from now on.
+                stopping.drained_at = stopping.drained_at.max(now + stopping.delay);
+            }
             stopping.files = match stopping.files {
                 Files::Asked { .. } if !shown => Files::Stuck,
                 // Late is better than never: nobody reads the old file any more.
@@ -262,14 +285,6 @@ impl Election {
         {
             let wait = stopping.published_until.since(now);
             self.notice(Notice::NotDemoted { wait });
-        }
-    }
-
-    pub(super) fn workload_done(&mut self, token: Token) {
-        if let State::Stopping(stopping) = &mut self.state
-            && stopping.tenure.token == token
-        {
-            stopping.drained_at = BootTime::default();
         }
     }
 
@@ -316,12 +331,13 @@ impl Election {
     /// Leadership is gone. The claim is ended and never led by again.
     pub(super) fn lose(&mut self, loss: Loss, turn: &mut Turn<'_>) {
         let state = std::mem::replace(&mut self.state, State::Contending(Contending::default()));
-        let (tenure, reserved_for) = match state {
-            State::Leading(tenure) => (tenure, None),
+        let (tenure, reserved_for, noticed_at) = match state {
+            State::Leading(tenure) => (tenure, None, None),
             // What was asked for holds, also if the drain did not come to its end.
             State::Stopping(stopping) => {
                 self.stay_out_if_asked(stopping.reason, stopping.tenure.token, turn.now);
-                (stopping.tenure, stopping.reserved_for)
+                let noticed_at = Some(stopping.noticed_at(turn.now));
+                (stopping.tenure, stopping.reserved_for, noticed_at)
             }
             State::Contending(_) | State::Exited => {
                 self.state = state;
@@ -329,8 +345,10 @@ impl Election {
             }
         };
         self.kill_workload(&tenure, turn.now);
+        self.lost_unnoticed(&tenure, noticed_at, turn);
         match loss {
-            // The release is sent too, so that a store that comes back is free early.
+            // The release is sent too, so that a store that comes back is free
+            // early; not beside a workload that may not have noticed (I6).
             Loss::Deadline => {
                 self.reason = Some(Reason::Deadline);
                 self.back_off_after_losses(tenure.token, turn);
@@ -340,7 +358,8 @@ impl Election {
                     self.pending.push(self.revived(&ended));
                     return self.fall_behind(turn.now);
                 }
-                if self.workload.runs() && !planted!(ReleaseBeforeChild) {
+                let child_runs = self.workload.runs() && !planted!(ReleaseBeforeChild);
+                if child_runs || self.release_from() > turn.now {
                     push_bounded(&mut self.ended, ended);
                     self.fall_behind(turn.now);
                 } else if !planted!(NoReleaseAfterDeadline) {
@@ -383,6 +402,17 @@ impl Election {
 }
 
 impl Stopping {
+    /// When the workload has noticed, should leadership be lost at `now`.
+    fn noticed_at(&self, now: BootTime) -> BootTime {
+        match self.files {
+            Files::Demoted => self.drained_at,
+            Files::Asked { .. } | Files::Stuck => {
+                let until = now.max(self.published_until);
+                self.drained_at.max(until + self.delay)
+            }
+        }
+    }
+
     /// When to look again, and whether the release is due.
     fn progress(&mut self, shutting_down: bool, now: BootTime) -> (Option<BootTime>, bool) {
         if planted!(ReleaseBeforeFiles) {
@@ -394,11 +424,12 @@ impl Stopping {
             }
             self.files = Files::Stuck;
         }
-        // A reader of a stuck file believes it until the deadline it names.
+        // A reader of a stuck file believes it until the deadline it names, and
+        // notices within the delay.
         // A process that ends does not wait for it: it leaves the lease to expire.
         let at = match self.files {
             Files::Stuck if !shutting_down && !planted!(StuckFileIgnored) => {
-                self.drained_at.max(self.published_until)
+                (self.drained_at).max(self.published_until + self.delay)
             }
             Files::Asked { .. } | Files::Demoted | Files::Stuck => self.drained_at,
         };

@@ -117,6 +117,13 @@ mutations! {
     /// Acquire and take-over do not compare the revision.
     NoCompareAndSet:
         "acquire and take-over match only the revision that was seen",
+    /// Acquire and take-over match whatever token the document has, also where it
+    /// is not the one that was seen.
+    TokenNotCompared:
+        "acquire and take-over match only a lower token than their own",
+    /// Events change a document that was known before the stream was opened.
+    DocumentKeptOverGap:
+        "events change only a document that was shown since the stream was opened",
     /// Acquisitions insert where there is no document.
     FollowerUpserts:
         "no acquisition makes a document",
@@ -249,6 +256,9 @@ mutations! {
     /// The guard starts its child whatever the time.
     StartedAfterDeadline:
         "the child starts only while its deadline is ahead in the guard",
+    /// A child that ends by itself is started again under the same claim.
+    StartedAgain:
+        "a child is started once under a claim",
     /// The guard goes on as if its daemon lived.
     ClosedPipeIgnored:
         "a guard whose daemon is gone ends its child at once",
@@ -264,6 +274,12 @@ mutations! {
     /// The release does not wait for the workload.
     ReleaseBeforeWorkload:
         "the release waits until the workload is gone",
+    /// The release after a deadline does not wait for the workload.
+    ReleaseAtDeadline:
+        "after a deadline too, the release waits until the workload has noticed",
+    /// A workload that is said to end first is not waited for.
+    EndsFirstTrusted:
+        "`workload.ends_first` shortens the wait at a shutdown, and never skips it",
     /// The release does not wait for the files.
     ReleaseBeforeFiles:
         "the release waits until the files say not leader",

@@ -28,11 +28,12 @@ pub fn write(
             }
             absent
         }
-        Operation::Acquire(new) => acquire(stored, by, at, new, true),
+        Operation::Acquire(new) => acquire(stored, by, at, new, None),
         Operation::TakeOver {
             acquisition,
+            holder,
             ended: _,
-        } => acquire(stored, by, at, acquisition, false),
+        } => acquire(stored, by, at, acquisition, Some(*holder)),
         Operation::Renew {
             claim,
             revision,
@@ -94,7 +95,7 @@ fn acquire(
     by: &Identity,
     at: WallMillis,
     new: &Acquisition,
-    only_free: bool,
+    from: Option<Claim>,
 ) -> bool {
     let Acquisition {
         claim,
@@ -104,13 +105,14 @@ fn acquire(
         session,
         lease_duration,
     } = new;
-    if planted!(FollowerUpserts) && stored.is_none() {
-        *stored = Some(free(*expected, *token));
+    if planted!(FollowerUpserts) && stored.is_none() && from.is_none() {
+        *stored = Some(free(*expected, Token::ZERO));
     }
     let matching = |lease: &&mut Lease| {
         (lease.revision == *expected || planted!(NoCompareAndSet))
             && (!lease.paused || planted!(PauseIgnored))
-            && (!only_free || lease.holder.is_none())
+            && (lease.token < *token || planted!(TokenNotCompared) || planted!(TokenFromMemory))
+            && lease.holder.as_ref().map(|h| h.claim) == from
     };
     let Some(lease) = stored.as_mut().filter(matching) else {
         return false;

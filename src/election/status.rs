@@ -60,7 +60,8 @@ pub enum Reason {
     Acquired,
     /// It took over from a holder that had expired.
     TookOver,
-    /// It renewed its lease.
+    /// It renewed its lease. No role has this reason: a leader keeps the one for
+    /// which it began to lead.
     Renewed,
     /// It could not renew before its deadline.
     Deadline,
@@ -175,6 +176,9 @@ pub struct Status {
     /// The token whose workload is waited for: present from the step-down until
     /// the release is sent.
     pub stepping_down: Option<Token>,
+    /// The token of a leadership that was lost and whose workload may not have
+    /// noticed: nothing is released until it confirms, or has had its time.
+    pub unnoticed: Option<Token>,
 }
 
 impl Status {
@@ -192,6 +196,7 @@ impl Status {
             renewed_at: None,
             store_reached: false,
             stepping_down: None,
+            unnoticed: None,
         }
     }
 

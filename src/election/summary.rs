@@ -10,6 +10,8 @@ impl Election {
         match &self.state {
             State::Leading(_) => Role::Leader,
             State::Stopping(_) => Role::Stopping,
+            // A leader that was frozen may lose its lease and end in one turn.
+            State::Exited if self.status.role == Role::Leader => Role::Stopping,
             State::Exited => self.status.role,
             State::Contending(contending) => {
                 let stopped = self.status.role == Role::Stopping;
@@ -73,6 +75,8 @@ impl Election {
             State::Stopping(stopping) => Some(stopping.tenure.token),
             State::Contending(_) | State::Leading(_) | State::Exited => None,
         };
+        let waits = self.unnoticed.filter(|lost| lost.until > self.now);
+        self.status.unnoticed = waits.map(|lost| lost.token);
         self.status.holder = self.holder_view(authority);
         self.status.session = self.session;
         self.status.reason = self.reason;

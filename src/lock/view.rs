@@ -67,7 +67,11 @@ impl View {
 
     /// Any reply showed this, however old it is: its token was used.
     pub(super) fn heed(&mut self, lock: &LockDocument) {
-        self.token_highest = self.token_highest.max(lock.token);
+        let held = lock.holders.iter().filter_map(|entry| entry.token).max();
+        self.token_highest = self
+            .token_highest
+            .max(lock.token)
+            .max(held.unwrap_or_default());
         self.exists = true;
         let declared = |entry: &Entry| entry.lease_duration.valid();
         let entries = lock.holders.iter().chain(&lock.queue);

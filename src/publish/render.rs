@@ -167,6 +167,7 @@ pub fn same_words(one: &Status, other: &Status) -> bool {
             renewed_at: _,
             store_reached: _,
             stepping_down: _,
+            unnoticed: _,
         } = status;
         let holder = holder.as_ref().map(
             |HolderView {

@@ -148,11 +148,15 @@ impl MongoStore {
                 return Ok(Outcome::Applied(shared.found(Some(document))));
             }
             Operation::Acquire(acquisition) => (
-                document::acquisition_filter(name, acquisition, true),
+                document::acquisition_filter(name, acquisition, None),
                 document::acquisition_update(acquisition, None, identity, address, now),
             ),
-            Operation::TakeOver { acquisition, ended } => (
-                document::acquisition_filter(name, acquisition, false),
+            Operation::TakeOver {
+                acquisition,
+                holder,
+                ended,
+            } => (
+                document::acquisition_filter(name, acquisition, Some(*holder)),
                 document::acquisition_update(acquisition, Some(ended), identity, address, now),
             ),
             Operation::Renew {
@@ -215,7 +219,12 @@ impl Listener for MongoStore {
 
     fn hint(&self, heard: Heard) -> Watch {
         match heard {
-            Heard::Opened => Watch::Opened,
+            Heard::Opened => {
+                // What changed before is not told: no event may be applied to
+                // what was known then.
+                *self.shared.newest() = None;
+                Watch::Opened
+            }
             Heard::Change(event) => change_stream::hint(*event, &mut self.shared.newest()),
             Heard::Alive => Watch::Alive,
             Heard::Lost => Watch::Lost,

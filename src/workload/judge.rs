@@ -220,6 +220,10 @@ impl Judge {
                 self.phase = Phase::Running;
                 self.action = Some(Action::Start);
             }
+            Phase::LeaderEnded if planted!(StartedAgain) && !self.must_end() => {
+                self.phase = Phase::Running;
+                self.action = Some(Action::Start);
+            }
             Phase::Running | Phase::LeaderEnded => {
                 if self.order.kill || now >= self.kill_at() {
                     if !self.killed {

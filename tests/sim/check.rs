@@ -42,6 +42,9 @@ impl World {
     pub(super) fn before_turn(&mut self, process: usize, now: BootTime, input: &Input) {
         self.audit_before(process, now, input);
         self.hear_before(process, now, input);
+        if let Input::WorkloadDone { token } = input {
+            self.neighbour_confirms(process, *token);
+        }
         let p = &mut self.processes[process];
         if let Some((_, revision)) = p.facts.told(now, input, &p.tunables) {
             let durable = self.set.durable.contains_key(&revision);
@@ -253,6 +256,8 @@ impl World {
         let child_runs = self.child_runs(process);
         let p = &mut self.processes[process];
         let now = p.facts.decided;
+        let confirmed = p.facts.confirmed;
+        let delay = p.facts.notice_delay(&p.tunables);
         let drained = p.facts.drain.is_some_and(|d| d.confirmed || now >= d.until);
         let http_says_leader = p.published.leads_at(clock)
             && p.published
@@ -274,7 +279,9 @@ impl World {
         };
         let release = release_after_the_workload::Release {
             never_led: !facts.led,
-            expired: facts.until.is_some_and(|until| until <= now),
+            expired: facts.until.is_some_and(|until| {
+                until + delay <= now || (until <= now && confirmed == Some(facts.token))
+            }),
             repeated: facts.released,
             drained,
             child_runs,
@@ -298,6 +305,7 @@ impl World {
         if self.was.last().map(|(_, was)| *was) != Some(was) {
             self.was.push((self.now, was));
         }
+        self.check_neighbours(committed);
         self.found(bounds::check_change(bounds::Change {
             by_a_person: *by == Writer::Operator,
             was_foreign: before.document == Document::Foreign,

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use super::coverage::{Coverage, Hit};
 use super::dice::Dice;
-use super::faults::{Fault, Faults, Planned, plan, plan_guards};
+use super::faults::{Fault, Faults, Planned, plan, plan_guards, plan_others};
 use super::files::Directory;
 use super::guards::Guard;
 use super::invariants::Violation;
+use super::neighbours::Neighbour;
+use super::network::Says;
 use super::process::{Class, Process, tunables};
 use super::replica_set::ReplicaSet;
 use super::run::Setup;
 use super::{MS, RUN, SECOND};
 use crate::election::mutation::planted;
-use crate::election::{BootTime, CallId, Identity, Input, Operation, Outcome, Watch};
+use crate::election::{BootTime, CallId, Claim, Identity, Input, Operation, Outcome};
 
 /// Many times what a run of ten minutes takes.
 const STEPS_MAX: u64 = 1_000_000;
@@ -48,7 +50,7 @@ pub(super) enum Event {
     StreamSays {
         process: usize,
         opening: u64,
-        watch: Box<Watch>,
+        says: Box<Says>,
     },
     StreamBeats {
         process: usize,
@@ -64,6 +66,10 @@ pub(super) enum Event {
         input: Box<Input>,
     },
     Written {
+        process: usize,
+    },
+    /// The workload beside a process looks whether it leads.
+    Looks {
         process: usize,
     },
     Start {
@@ -123,6 +129,8 @@ pub(super) struct Machine {
     pub(super) supervises: bool,
     /// How long it may take to end when leadership is given up.
     pub(super) stop_grace: Duration,
+    /// How a workload here looks whether it leads.
+    pub(super) neighbour: Neighbour,
 }
 
 /// A forked machine: both twins know these claims, and may lead by writes that
@@ -171,6 +179,10 @@ pub(super) struct World {
     pub(super) guards: Vec<Guard>,
     /// Those of which something may still come.
     pub(super) guarding: Vec<usize>,
+    /// Every child of the run.
+    pub(super) children: Vec<super::invariants::one_child_a_token::Started>,
+    /// The claim whose release freed the lease as it is, and who sent that.
+    pub(super) freed: Option<(usize, Claim)>,
     pub(super) set: ReplicaSet,
     pub(super) forks: Vec<Forked>,
     pub(super) damages: Vec<Damage>,
@@ -204,9 +216,12 @@ impl World {
         let mut build = Dice::new(seed, 1);
         let mut supervision = Dice::new(seed, 10);
         let drawn = Faults::drawn(&mut build).supervised(&mut supervision);
+        let mut others = Dice::new(seed, 13);
+        let drawn = drawn.others(&mut others);
         let faults = faults.unwrap_or(drawn);
         let mut plan = plan(&mut Dice::new(seed, 2), faults, RUN);
         plan.extend(plan_guards(&mut Dice::new(seed, 11), faults, RUN));
+        plan.extend(plan_others(&mut Dice::new(seed, 14), faults, RUN));
         plan.sort_by_key(|planned| planned.at);
         if let Some(kept) = &setup.kept {
             plan.retain(|planned| kept.contains(&planned.at));
@@ -231,6 +246,8 @@ impl World {
             live: Vec::new(),
             guards: Vec::new(),
             guarding: Vec::new(),
+            children: Vec::new(),
+            freed: None,
             set: ReplicaSet::new(),
             forks: Vec::new(),
             damages: Vec::new(),
@@ -252,6 +269,7 @@ impl World {
         for index in 0..count {
             world.add_machine(index, slowest, &mut build);
             world.supervise(&mut supervision);
+            world.draw_neighbour(&mut others);
         }
         world
     }
@@ -288,6 +306,7 @@ impl World {
             tunables: tunables(build),
             supervises: false,
             stop_grace: Duration::ZERO,
+            neighbour: Neighbour::ATTENTIVE,
         });
         let machine = self.machines.len() - 1;
         let directory = self.add_directory(machine);

@@ -85,6 +85,7 @@ closed! {
         BackingOff => "backing off",
         NotDemoted => "not demoted",
         LeftToExpire => "left to expire",
+        RequestForAnotherToken => "request for another token",
         TokensExhausted => "tokens exhausted",
     }
 }
@@ -175,6 +176,7 @@ impl From<&Notice> for Said {
             Notice::BackingOff { .. } => Self::BackingOff,
             Notice::NotDemoted { .. } => Self::NotDemoted,
             Notice::LeftToExpire => Self::LeftToExpire,
+            Notice::RequestForAnotherToken { .. } => Self::RequestForAnotherToken,
             Notice::TokensExhausted => Self::TokensExhausted,
         }
     }

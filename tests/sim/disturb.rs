@@ -136,6 +136,10 @@ impl World {
                 let until = self.now + dice.between(500, 40_000) * MS;
                 self.at(until, Event::Mend { directory });
             }
+            Fault::TokenRaised => self.operate(planned.fault, &mut dice),
+            Fault::KilledInTurn => {
+                self.processes[process].dies_after = Some(dice.below(6));
+            }
             Fault::Slow
             | Fault::LostBefore
             | Fault::LostAfter
@@ -153,7 +157,8 @@ impl World {
             | Fault::RecordsLate
             | Fault::ChildCrashes
             | Fault::ChildStubborn
-            | Fault::ChildForks => {}
+            | Fault::ChildForks
+            | Fault::WorkloadPolls => {}
         }
     }
 
@@ -452,6 +457,10 @@ impl World {
             match fault {
                 Fault::Pause => {
                     lease.paused = true;
+                    return;
+                }
+                Fault::TokenRaised => {
+                    lease.token = token.next().unwrap_or(token);
                     return;
                 }
                 Fault::StepDownRequest => {

@@ -25,10 +25,16 @@ impl World {
     /// and this cannot be known to whoever was not told of it before.
     pub(super) fn excuse_the_ignorant(&mut self, before: &Stored, after: &Stored) {
         let restored = after.lease().map(|l| self.set.order(l.revision));
+        // The token alone may be an older one: a person who raises it leaves the
+        // revision as it is.
+        let lowered = before
+            .lease()
+            .zip(after.lease())
+            .is_some_and(|(old, new)| new.token < old.token);
         let order = match (&after.document, restored) {
             (Document::Missing, _) if self.set.durable.is_empty() => return,
             (Document::Missing, _) => 0,
-            (_, Some((Some(order), newest))) if order < newest => order,
+            (_, Some((Some(order), newest))) if order < newest || lowered => order,
             (Document::Lease(_) | Document::Foreign, _) => return,
         };
         // Where tokens began anew after an earlier loss they do not tell any

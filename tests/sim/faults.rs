@@ -165,7 +165,22 @@ faults! {
     ChildStubborn,
     /// A child leaves something behind that outlives it.
     ChildForks,
+    /// A workload that is not supervised looks only now and then whether it leads.
+    WorkloadPolls,
+    /// An operator raises the token, often just when an acquisition is under way.
+    TokenRaised,
+    /// A process is killed between two effects of a turn and starts again, with
+    /// or without its directory.
+    KilledInTurn,
 }
+
+/// Those that are drawn and planned beside all others, which are then as they
+/// were without them.
+const OTHERS: &[Fault] = &[
+    Fault::WorkloadPolls,
+    Fault::TokenRaised,
+    Fault::KilledInTurn,
+];
 
 /// What only a supervised workload can meet.
 const SUPERVISION: &[Fault] = &[
@@ -184,7 +199,10 @@ impl Faults {
     /// rarely: they excuse more, and hide what happens without them.
     pub(super) fn drawn(dice: &mut Dice) -> Self {
         let mut faults = Self::NONE;
-        for fault in Fault::ALL.iter().filter(|f| !SUPERVISION.contains(f)) {
+        for fault in Fault::ALL.iter() {
+            if SUPERVISION.contains(fault) || OTHERS.contains(fault) {
+                continue;
+            }
             let hit = match fault {
                 Fault::Fork | Fault::Delete | Fault::Restore | Fault::EditRevision => {
                     dice.one_in(6)
@@ -211,6 +229,14 @@ impl Faults {
             }
         }
         faults
+    }
+}
+
+impl Faults {
+    /// Two thirds of the others.
+    pub(super) fn others(self, dice: &mut Dice) -> Self {
+        let drawn = OTHERS.iter().filter(|_| !dice.one_in(3));
+        drawn.fold(self, |faults, fault| faults.with(*fault))
     }
 }
 
@@ -317,6 +343,23 @@ pub(super) fn plan_guards(dice: &mut Dice, faults: Faults, length: u64) -> Vec<P
         let fault = OF_GUARDS[dice.index(OF_GUARDS.len())];
         let chance = dice.roll();
         if faults.has(fault) && faults.has(Fault::Supervised) {
+            plan.push(Planned { at, fault, chance });
+        }
+    }
+}
+
+/// Those of [`OTHERS`] that come at instants of their own.
+pub(super) fn plan_others(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned> {
+    let mut plan = Vec::new();
+    let mut at = 0;
+    loop {
+        at += dice.between(1_000, 45_000) * MS;
+        if at > length.saturating_sub(SECOND) {
+            return plan;
+        }
+        let fault = [Fault::TokenRaised, Fault::KilledInTurn][dice.index(2)];
+        let chance = dice.roll();
+        if faults.has(fault) {
             plan.push(Planned { at, fault, chance });
         }
     }

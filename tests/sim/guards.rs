@@ -15,6 +15,7 @@ use super::cluster::{Event, World};
 use super::coverage::{Hit, Path};
 use super::faults::Fault;
 use super::invariants::children_start_with_authority as starts;
+use super::invariants::one_child_a_token;
 use super::process::Class;
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
@@ -378,6 +379,7 @@ impl World {
                 let until = facts.and_then(|facts| facts.until);
                 self.found(starts::check(starts::Start { now, until }));
                 self.coverage.hit(Hit::Path(Path::ChildStarted));
+                self.check_started(g);
                 let life = self.drawn_life();
                 self.guards[g].child = Child::Runs(life);
             }
@@ -399,6 +401,19 @@ impl World {
                 self.guards[g].child = Child::Gone;
             }
         }
+    }
+
+    /// A child is started: with a token that no other one had.
+    fn check_started(&mut self, g: usize) {
+        let Guard { claim, token, .. } = self.guards[g];
+        let started = one_child_a_token::Started { claim, token };
+        // Who damages the document may bring tokens back; a forked machine's
+        // guards are two for one claim.
+        let damaged = !self.damages.is_empty() || !self.forks.is_empty();
+        if !damaged {
+            self.found(one_child_a_token::check(&self.children, started));
+        }
+        self.children.push(started);
     }
 
     /// The daemon hears of it, once both have run.

@@ -31,8 +31,8 @@ impl World {
             Event::StreamSays {
                 process,
                 opening,
-                watch,
-            } => self.stream_says(process, opening, *watch),
+                says,
+            } => self.stream_says(process, opening, *says),
             Event::StreamBeats { process, opening } => self.stream_beats(process, opening),
             Event::StreamSilent { process, opening } => {
                 let stream = &self.processes[process].stream;
@@ -46,6 +46,7 @@ impl World {
                 input,
             } => self.input(process, class, *input),
             Event::Written { process } => self.written(process),
+            Event::Looks { process } => self.neighbour_looks(process),
             Event::Start { machine, directory } => self.start(machine, directory),
             Event::Kill { process } => self.kill(process),
             Event::Exited { process } => self.exited(process),

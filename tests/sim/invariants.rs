@@ -17,6 +17,7 @@ pub(super) mod leadership_ends_with_cause;
 pub(super) mod news_is_followed_up;
 pub(super) mod notices_are_true;
 pub(super) mod one_child;
+pub(super) mod one_child_a_token;
 pub(super) mod one_leader;
 pub(super) mod orphans_are_told;
 pub(super) mod release_after_the_workload;

@@ -6,7 +6,17 @@ use super::faults::Fault;
 use super::process::{CALLS_MAX, Class, Driven};
 use super::replica_set::{Landed, Stored};
 use super::{MS, SECOND};
-use crate::election::{CallId, Input, Lease, Operation, Outcome, Watch};
+use crate::election::mutation::planted;
+use crate::election::{CallId, Found, Input, Lease, Operation, Outcome, Watch};
+
+/// What a change stream brings to the adapter.
+#[derive(Debug, Clone)]
+pub(super) enum Says {
+    /// What the adapter makes of it is given.
+    News(Watch),
+    /// The document changed from this to that.
+    Change(Box<(Stored, Stored)>),
+}
 
 /// As in `store/mongo/change_stream.rs`.
 const BEAT: u64 = 10 * SECOND;
@@ -220,7 +230,7 @@ impl World {
         for committed in self.set.commit(seq) {
             self.note(|| super::report::committed(&committed));
             self.check_commit(&committed);
-            self.tell_streams(&committed.after);
+            self.tell_streams(&committed.before, &committed.after);
         }
         self.acknowledge();
     }
@@ -246,6 +256,12 @@ impl World {
             return;
         }
         if let Some(driven) = self.processes[process].returned(call) {
+            if let Outcome::Applied(found) = &outcome {
+                self.processes[process].newest = match found {
+                    Found::Lease(lease) => Some(lease.clone()),
+                    Found::Missing | Found::Foreign(_) => None,
+                };
+            }
             if driven.timed_out {
                 self.coverage.hit(Hit::Late(Answer::from(&outcome)));
             } else {
@@ -271,18 +287,15 @@ impl World {
     }
 
     /// Everybody whose stream is open hears of a committed change.
-    fn tell_streams(&mut self, state: &Stored) {
+    fn tell_streams(&mut self, before: &Stored, state: &Stored) {
         for index in 0..self.live.len() {
             let process = self.live[index];
             let stream = &self.processes[process].stream;
             if !stream.open || stream.silent || stream.stale {
                 continue;
             }
-            let watch = match state.lease() {
-                Some(lease) => Watch::Changed(lease.clone()),
-                None => Watch::Unclear,
-            };
-            self.tell(process, watch);
+            let change = Box::new((before.clone(), state.clone()));
+            self.tell_adapter(process, Says::Change(change));
             let roll = self.net.below(60);
             let late = self.net.below(20_000) * MS;
             if self.faulty(Fault::StreamStale)
@@ -291,13 +304,13 @@ impl World {
             {
                 self.coverage.hit(Hit::Fault(Fault::StreamStale));
                 let opening = self.processes[process].stream.opening;
-                let watch = Box::new(Watch::Changed(lease));
+                let says = Box::new(Says::News(Watch::Changed(lease)));
                 self.at(
                     self.now + late,
                     Event::StreamSays {
                         process,
                         opening,
-                        watch,
+                        says,
                     },
                 );
             }
@@ -322,18 +335,22 @@ impl World {
     }
 
     pub(super) fn tell(&mut self, process: usize, watch: Watch) {
+        self.tell_adapter(process, Says::News(watch));
+    }
+
+    fn tell_adapter(&mut self, process: usize, says: Says) {
         let latency = self.net.between(1, 10) * MS;
         let stream = &mut self.processes[process].stream;
         let at = (self.now + latency).max(stream.last_at);
         stream.last_at = at;
         let opening = stream.opening;
-        let watch = Box::new(watch);
+        let says = Box::new(says);
         self.at(
             at,
             Event::StreamSays {
                 process,
                 opening,
-                watch,
+                says,
             },
         );
     }
@@ -401,10 +418,57 @@ impl World {
         }
     }
 
-    pub(super) fn stream_says(&mut self, process: usize, opening: u64, watch: Watch) {
-        let stream = &self.processes[process].stream;
-        if stream.opening == opening && !stream.silent {
+    pub(super) fn stream_says(&mut self, process: usize, opening: u64, says: Says) {
+        let p = &mut self.processes[process];
+        if p.stream.opening == opening && !p.stream.silent {
+            let kept = planted!(TokenNotCompared) || planted!(DocumentKeptOverGap);
+            let watch = match says {
+                Says::News(Watch::Opened) => {
+                    p.newest = p.newest.take().filter(|_| kept);
+                    Watch::Opened
+                }
+                Says::News(watch) => watch,
+                Says::Change(change) => {
+                    let (before, after) = *change;
+                    p.newest = changed(p.newest.take(), &before, &after);
+                    p.newest.clone().map_or(Watch::Unclear, Watch::Changed)
+                }
+            };
             self.input(process, Class::News, Input::Watch(watch));
         }
     }
+}
+
+/// What the adapter knows after an event. As MongoDB does, an update tells only
+/// what it changed, and as `store/mongo/change_stream.rs` does, that is applied
+/// to the newest document known, whatever that is; `None`: it must be read.
+fn changed(newest: Option<Lease>, before: &Stored, after: &Stored) -> Option<Lease> {
+    let after = after.lease()?;
+    let Some(before) = before.lease() else {
+        return Some(after.clone());
+    };
+    let mut newest = newest?;
+    let claim = |lease: &Lease| lease.holder.as_ref().map(|h| h.claim);
+    if claim(before) != claim(after) {
+        newest.holder.clone_from(&after.holder);
+    } else if let Some(holder) = &after.holder
+        && (before.revision != after.revision || before.holder != after.holder)
+    {
+        // A renewal sets fields of the holder, and so does who edits it.
+        newest.holder.as_mut()?.lease_duration = holder.lease_duration;
+    }
+    if before.token != after.token {
+        newest.token = after.token;
+    }
+    if before.paused != after.paused {
+        newest.paused = after.paused;
+    }
+    if before.request != after.request {
+        newest.request.clone_from(&after.request);
+    }
+    if before.reserved_for != after.reserved_for {
+        newest.reserved_for.clone_from(&after.reserved_for);
+    }
+    newest.revision = after.revision;
+    Some(newest)
 }

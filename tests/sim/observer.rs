@@ -78,6 +78,8 @@ pub(super) struct Facts {
     pub(super) knowledge_at_create: Knowledge,
     pub(super) dead: Option<Claim>,
     pub(super) drain: Option<Drain>,
+    /// The token that the workload confirmed last.
+    pub(super) confirmed: Option<Token>,
     pub(super) shutdown: bool,
     /// It was told last that its workload cannot work.
     pub(super) unhealthy: bool,
@@ -111,6 +113,7 @@ impl Facts {
             knowledge_at_create: Knowledge::default(),
             dead: memory.claim,
             drain: None,
+            confirmed: None,
             shutdown: false,
             unhealthy: false,
             stay_out: None,
@@ -185,14 +188,16 @@ impl Facts {
                 }
             }
             Input::WorkloadDone { token } => {
+                self.confirmed = Some(*token);
                 if let Some(drain) = self.drain.as_mut().filter(|d| d.token == *token) {
                     drain.confirmed = true;
                 }
             }
             Input::Shutdown => {
                 self.shutdown = true;
-                if let (Some(drain), true) = (&mut self.drain, tunables.workload_ends_first) {
-                    drain.until = drain.until.min(now);
+                let until = now + self.notice_delay(tunables);
+                if let Some(drain) = &mut self.drain {
+                    drain.until = drain.until.min(until);
                 }
             }
             Input::Health { healthy } => self.unhealthy = !healthy,
@@ -350,6 +355,16 @@ impl Facts {
         }
     }
 
+    /// How long its workload may take to notice: at a shutdown a second, if it
+    /// is said to end first.
+    pub(super) fn notice_delay(&self, tunables: &Tunables) -> Duration {
+        let delay = tunables.handoff_delay;
+        match self.shutdown && tunables.workload_ends_first {
+            true => delay.min(Duration::from_secs(1)),
+            false => delay,
+        }
+    }
+
     /// Notes what the status says after a turn.
     pub(super) fn says(
         &mut self,
@@ -360,12 +375,7 @@ impl Facts {
     ) {
         match (stopping, self.drain) {
             (Some(token), before) if before.is_none_or(|d| d.token != token) => {
-                let ended_first = reason == Some(Reason::Shutdown) && tunables.workload_ends_first;
-                let delay = if ended_first {
-                    Duration::ZERO
-                } else {
-                    tunables.handoff_delay
-                };
+                let delay = self.notice_delay(tunables);
                 self.drain = Some(Drain {
                     token,
                     until: now + delay,

@@ -10,9 +10,10 @@ use super::dice::Dice;
 use super::files::{FileThread, Memory};
 use super::hearing::Hearing;
 use super::ledger::Ledger;
+use super::neighbours::Neighbour;
 use super::observer::Facts;
 use crate::election::{
-    BootTime, CallId, Candidate, Election, Identity, Input, Status, TimingSettings, Timings,
+    BootTime, CallId, Candidate, Election, Identity, Input, Lease, Status, TimingSettings, Timings,
     Tunables,
 };
 
@@ -78,6 +79,12 @@ pub(super) struct Process {
     pub(super) tunables: Tunables,
     pub(super) operation_timeout: Duration,
     pub(super) stream: Stream,
+    /// The newest document that its adapter knows, to which events are applied.
+    pub(super) newest: Option<Lease>,
+    /// The workload beside it, if it supervises none.
+    pub(super) neighbour: Neighbour,
+    /// It is killed when it has carried out so many effects more.
+    pub(super) dies_after: Option<u64>,
     /// It has the right to change streams.
     pub(super) streams: bool,
     pub(super) supervises: bool,
@@ -180,6 +187,9 @@ impl Process {
             tunables,
             operation_timeout: tunables.timings.operation_timeout(),
             stream: Stream::default(),
+            newest: None,
+            neighbour: Neighbour::ATTENTIVE,
+            dies_after: None,
             streams,
             supervises,
             exiting: false,

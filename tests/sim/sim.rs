@@ -24,6 +24,7 @@ mod hearing;
 pub(crate) mod invariants;
 mod ledger;
 mod minimal;
+mod neighbours;
 mod network;
 mod observer;
 mod planted_bugs;

@@ -80,6 +80,7 @@ impl World {
             m.supervises,
         ));
         self.processes[process].facts.known = memory.token;
+        self.start_neighbour(process);
         if let (true, Some(before)) = (planted!(SeenKeptAcrossRestart), predecessor) {
             let before = self.processes[before].election.clone();
             self.processes[process].election.continue_from(&before);

@@ -107,6 +107,9 @@ impl World {
     fn carry_out(&mut self, process: usize) {
         let mut went_back = false;
         while let Some(effect) = self.processes[process].election.next_effect() {
+            if self.dies_now(process) {
+                return;
+            }
             match effect {
                 Effect::Call { id, operation } => self.send(process, id, operation),
                 Effect::ReopenStream => self.stream_reopens(process),
@@ -129,7 +132,8 @@ impl World {
                     self.note(|| format!("p{process} {}", super::report::transition(&transition)));
                     let signalled = self.processes[process].signalled;
                     self.coverage.transition(&transition, signalled);
-                    if let Some(token) = self.processes[process].published.stepping_down {
+                    let published = &self.processes[process].published;
+                    if let Some(token) = published.stepping_down.or(published.unnoticed) {
                         self.workload_ends(process, token);
                     }
                 }
@@ -150,6 +154,31 @@ impl World {
                 false => Path::WentBackRefuted,
             }));
         }
+    }
+
+    /// Whether this is the effect before which the process is killed.
+    fn dies_now(&mut self, process: usize) -> bool {
+        let p = &mut self.processes[process];
+        let Some(left) = p.dies_after else {
+            return false;
+        };
+        p.dies_after = left.checked_sub(1);
+        if left > 0 || self.calm {
+            return false;
+        }
+        let (machine, old) = (p.machine, p.directory);
+        self.look_at_files(process);
+        self.kill(process);
+        let directory = match self.chance.one_in(3) {
+            true => self.add_directory(machine),
+            false => old,
+        };
+        if directory != old {
+            self.directories[old].files = [None; 2];
+        }
+        let later = self.now + self.chance.between(5, 3_000) * MS;
+        self.at(later, Event::Start { machine, directory });
+        true
     }
 
     fn workload_ends(&mut self, process: usize, token: crate::election::Token) {

@@ -380,7 +380,7 @@ fn every_write(document: &Document) -> [Operation; 5] {
         Revision::from_bytes(id(document.get("revision"))),
         claim_in(document),
     );
-    let [create, acquire, take_over] = acquisitions(revision, Token::new(8).expect("positive"));
+    let [create, acquire, take_over] = acquisitions(revision, Token::MAX, claim);
     let renew = renewal(claim, revision, REVISIONS[1]);
     [
         create,
@@ -395,7 +395,8 @@ fn every_write(document: &Document) -> [Operation; 5] {
 fn writes_by_stranger(document: &Document, lease: &Lease) -> [Operation; 5] {
     let revision = Revision::from_bytes(id(document.get("revision")));
     let token = lease.token.next().expect("not the last");
-    let [create, acquire, take_over] = acquisitions(revision, token);
+    let holder = claim_in(document);
+    let [create, acquire, take_over] = acquisitions(revision, token, holder);
     let renew = renewal(MINE, revision, REVISIONS[1]);
     [
         create,
@@ -406,7 +407,7 @@ fn writes_by_stranger(document: &Document, lease: &Lease) -> [Operation; 5] {
     ]
 }
 
-fn acquisitions(expected: Revision, token: Token) -> [Operation; 3] {
+fn acquisitions(expected: Revision, token: Token, holder: Claim) -> [Operation; 3] {
     let acquisition = Acquisition {
         claim: MINE,
         revision: REVISIONS[0],
@@ -420,7 +421,11 @@ fn acquisitions(expected: Revision, token: Token) -> [Operation; 3] {
     [
         Operation::Create { revision, token },
         Operation::Acquire(acquisition.clone()),
-        Operation::TakeOver { acquisition, ended },
+        Operation::TakeOver {
+            acquisition,
+            holder,
+            ended,
+        },
     ]
 }
 

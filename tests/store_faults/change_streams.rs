@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Witness, run};
-use mongodb::bson::{DateTime, doc};
+use mongodb::bson::{DateTime, Document, doc};
 
 use crate::scene::{
     LONG, eventually, follows, leader_of, pair, renews, said, shared_stage, stage_on, token,
@@ -167,5 +167,41 @@ fn i2_an_event_that_shows_its_own_claim_gives_a_candidate_no_authority() {
         proxy.resume();
         let leader = leader_of(&[&a, &first]).await;
         assert!(token(leader) >= Some(2));
+    });
+}
+
+#[test]
+fn i3_a_release_that_is_heard_after_a_gap_gives_no_token_that_was_used() {
+    run(async {
+        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
+        let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
+        let (a, b) = pair(&stage).await;
+        connected(&b, 1.0).await;
+        let of_b = |commands: &[&str], what: Document| {
+            let mut data = doc! { "failCommands": commands, "appName": "leasehold/b" };
+            data.extend(what);
+            doc! { "mode": "alwaysOn", "data": data }
+        };
+        // b is blind: neither its stream nor a read gets through.
+        let blind = of_b(&["getMore", "aggregate", "find"], doc! { "errorCode": 237 });
+        set.fail_command(0, blind).await;
+        renews(&a).await;
+        connected(&b, 0.0).await;
+        a.term();
+        a.wait_exit(LONG).await;
+        let c = stage.candidate("c").start();
+        c.wait_leads(LONG).await;
+        assert_eq!((token(&c), token(&b)), (Some(2), None));
+        // Its stream is open again, and the read that follows takes a while.
+        let slow = of_b(
+            &["find"],
+            doc! { "blockConnection": true, "blockTimeMS": 2_000 },
+        );
+        set.fail_command(0, slow).await;
+        connected(&b, 1.0).await;
+        c.term();
+        assert_eq!(c.wait_exit(LONG).await, 0);
+        b.wait_leads(LONG).await;
+        assert_eq!(token(&b), Some(3), "{}", b.logs());
     });
 }

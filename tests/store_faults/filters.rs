@@ -167,10 +167,26 @@ fn writes() -> Vec<Operation> {
     }];
     for expected in [1, 2] {
         all.push(Operation::Acquire(acquisition(expected)));
-        all.push(Operation::TakeOver {
-            acquisition: acquisition(expected),
-            ended: ended(),
-        });
+        for holder in [1, 2] {
+            all.push(Operation::TakeOver {
+                acquisition: acquisition(expected),
+                holder: Claim::from_bytes([holder; 16]),
+                ended: ended(),
+            });
+        }
+        // Tokens that are not above the document's.
+        for token in [4, 3] {
+            let acquisition = Acquisition {
+                token: Token::new(token).expect("not negative"),
+                ..acquisition(expected)
+            };
+            all.push(Operation::Acquire(acquisition.clone()));
+            all.push(Operation::TakeOver {
+                acquisition,
+                holder: Claim::from_bytes([1; 16]),
+                ended: ended(),
+            });
+        }
     }
     for (claim, chain) in [
         (1, vec![1]),

@@ -169,6 +169,11 @@ impl Reporter {
                 "exiting without a release, since the status files still say leader: the lease \
                  expires by itself"
             ),
+            Notice::RequestForAnotherToken { requested, leading } => warn!(
+                %lease, token = leading.get(), token_requested = requested.get(),
+                "request ignored: it names another token than the leader's; set request.token to \
+                 the token that the leader's status shows"
+            ),
             Notice::TokensExhausted => error!(
                 %lease,
                 "the token in the lease document is the largest number there is: nobody can lead \

@@ -47,7 +47,7 @@ fn a_renewal_goes_out_every_renew_interval_and_extends_from_its_send() {
     a.reply(at(5), call, outcome);
     assert_eq!(
         (a.valid_until(), a.reason()),
-        (at(3) + seconds(18), Some(Reason::Renewed))
+        (at(3) + seconds(18), Some(Reason::Acquired))
     );
     assert_eq!(a.election.next_wakeup(), Some(at(6)));
 }

@@ -99,16 +99,182 @@ fn a_file_thread_that_does_not_answer_counts_as_stuck() {
 }
 
 #[test]
-fn a_workload_that_ends_first_is_not_waited_for_at_shutdown() {
+fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
     let tunables = Tunables {
         workload_ends_first: true,
         ..with_handoff(seconds(30))
     };
     let (mut a, mut stored) = leader_with("a", at(0), tunables);
+    let mut asked_twice = a.clone();
     a.input(at(1), Input::Shutdown);
     a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.run(at(2) - millis(1), &mut stored);
+    assert_eq!(a.count("release"), 0, "the sidecar alone may be restarted");
+    let mut confirmed = (a.clone(), stored.clone());
+    a.run(at(2), &mut stored);
+    assert!(a.exited && a.count("release") == 1);
+
+    let (b, stored) = (&mut confirmed.0, &mut confirmed.1);
+    b.input(at(2) - millis(1), Input::WorkloadDone { token: token(1) });
+    b.serve(at(2) - millis(1), stored);
+    assert!(b.exited && stored.lease().holder.is_none());
+
+    // A step-down on request is waited for as ever, until the shutdown.
+    let b = &mut asked_twice;
+    b.input(at(1), Input::StepDown);
+    b.input(at(1), Input::Demoted { shown: true });
+    b.input(at(5), Input::Shutdown);
+    assert_eq!(b.waiting(), ["renew"]);
+    b.tick(at(6));
+    assert_eq!(b.count("release"), 1);
+}
+
+/// A leader that has lost its lease by deadline at 18 s, with this delay, and
+/// whose workload cannot work: it leaves the lease to others.
+fn lost_at_18(delay: std::time::Duration) -> (Node, Stored) {
+    let (mut a, stored) = leader_with("a", at(0), with_handoff(delay));
+    a.run_cut_off(at(18), &Outcome::Unknown);
+    assert_eq!(a.reason(), Some(Reason::Deadline));
+    a.input(at(18), Input::Health { healthy: false });
+    (a, stored)
+}
+
+#[test]
+fn i6_after_a_loss_by_deadline_the_workload_has_its_time_to_notice() {
+    let (mut a, mut stored) = lost_at_18(seconds(2));
+    assert_eq!(a.election.status().unnoticed, Some(token(1)));
+    a.run(at(20) - millis(1), &mut stored);
+    assert_eq!(a.count("release"), 0);
+    assert!(stored.lease().holder.is_some());
+    a.run(at(20), &mut stored);
+    assert_eq!(a.count("release"), 1);
+    assert_eq!(a.election.status().unnoticed, None);
+    assert_eq!(stored.lease().holder, None);
+}
+
+#[test]
+fn i6_a_frozen_daemon_gives_the_workload_its_time_from_when_it_wakes() {
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(2)));
+    a.input(at(21), Input::Health { healthy: false });
+    a.run(at(23) - millis(1), &mut stored);
+    assert_eq!(a.count("release"), 0);
+    a.run(at(23), &mut stored);
+    assert_eq!(a.count("release"), 1);
+}
+
+#[test]
+fn a_leader_that_wakes_long_after_its_deadline_to_a_shutdown_ends_in_one_turn() {
+    let (mut a, _) = leader_with("a", at(0), with_handoff(seconds(2)));
+    a.input(at(60), Input::Shutdown);
+    assert_eq!((a.exited, a.role()), (true, Role::Stopping));
+    assert_eq!(a.count("release"), 0, "it expired long ago");
+}
+
+#[test]
+fn i6_a_confirmation_after_the_loss_ends_the_wait() {
+    let (mut a, mut stored) = lost_at_18(seconds(600));
+    a.run(at(19), &mut stored);
+    a.input(at(19), Input::WorkloadDone { token: token(7) });
+    a.serve(at(19), &mut stored);
+    assert_eq!(a.count("release"), 0, "another token's confirmation");
+    a.input(at(19), Input::WorkloadDone { token: token(1) });
+    a.serve(at(19), &mut stored);
+    assert_eq!(stored.lease().holder, None);
+}
+
+#[test]
+fn i6_a_confirmation_that_comes_with_the_deadline_counts() {
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(600)));
+    a.input(at(1), Input::Health { healthy: true });
+    // The workload saw the deadline first; the daemon hears of it by this.
+    a.input(at(18), Input::WorkloadDone { token: token(1) });
+    a.input(at(18), Input::Shutdown);
+    a.run(at(19), &mut stored);
     assert!(a.exited);
+    assert_eq!(stored.lease().holder, None);
+}
+
+#[test]
+fn i6_a_shutdown_after_a_loss_waits_for_the_workload_and_not_for_ever() {
+    let (mut a, mut stored) = lost_at_18(seconds(2));
+    a.input(at(19), Input::Shutdown);
+    a.run(at(20) - millis(1), &mut stored);
+    assert_eq!((a.count("release"), a.exited), (0, false));
+    let mut cut_off = a.clone();
+    a.run(at(20), &mut stored);
+    assert_eq!((a.count("release"), a.exited), (1, true));
+    cut_off.run_cut_off(at(23), &Outcome::Unknown);
+    assert!(cut_off.exited, "the wait, and one operation");
+
+    let tunables = Tunables {
+        workload_ends_first: true,
+        ..with_handoff(seconds(600))
+    };
+    let (mut b, mut stored) = leader_with("b", at(0), tunables);
+    b.run_cut_off(at(18), &Outcome::Unknown);
+    b.input(at(19), Input::Shutdown);
+    b.run(at(20) - millis(1), &mut stored);
+    assert_eq!(b.count("release"), 0);
+    b.run(at(20), &mut stored);
+    assert!(b.exited && stored.lease().holder.is_none());
+}
+
+#[test]
+fn i6_a_loss_during_the_drain_does_not_end_the_wait_for_the_workload() {
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(20)));
+    a.input(at(1), Input::Shutdown);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.run_cut_off(at(18), &Outcome::Unknown);
+    a.run(at(21) - millis(1), &mut stored);
+    assert_eq!((a.count("release"), a.exited), (0, false));
+    a.run(at(21), &mut stored);
+    assert_eq!((a.count("release"), a.exited), (1, true));
+}
+
+#[test]
+fn i6_an_acquisition_that_does_not_lead_is_released_after_the_wait_too() {
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(2)));
+    a.run_cut_off(at(18), &Outcome::Unknown);
+    a.serve_reads(at(18), &mut stored);
+    a.tick(at(19));
+    a.serve_reads(at(19), &mut stored);
+    let (call, operation) = a.take_call();
+    assert_eq!(operation.as_str(), "take_over");
+    let outcome = stored.apply(&a.identity, &operation);
+    a.input(at(19), Input::Health { healthy: false });
+    a.reply(at(19), call, outcome);
+    a.run(at(20) - millis(1), &mut stored);
+    assert_eq!(a.count("release"), 0);
+    a.run(at(21), &mut stored);
+    assert_eq!(a.count("release"), 1);
+}
+
+#[test]
+fn a_workload_that_is_not_supervised_does_not_keep_its_candidate_from_leading_again() {
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(600)));
+    a.run_cut_off(at(18), &Outcome::Unknown);
+    a.run(at(20), &mut stored);
+    assert_eq!((a.leads(at(20)), a.token()), (true, token(2)));
+}
+
+#[test]
+fn i6_the_wait_begins_when_the_file_says_so_or_with_the_deadline_in_it() {
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(2)));
+    let mut stuck = (a.clone(), stored.clone());
+    a.input(at(1), Input::StepDown);
+    a.input(at(1) + millis(400), Input::Demoted { shown: true });
+    a.run(at(3) + millis(399), &mut stored);
+    assert_eq!(a.count("release"), 0);
+    a.run(at(3) + millis(400), &mut stored);
+    assert_eq!(a.count("release"), 1);
+
+    let (b, stored) = (&mut stuck.0, &mut stuck.1);
+    b.input(at(1), Input::StepDown);
+    b.input(at(1), Input::Demoted { shown: false });
+    b.run(at(20) - millis(1), stored);
+    assert_eq!(b.count("release"), 0, "a reader believes it until 18 s");
+    b.run(at(20), stored);
+    assert_eq!(b.count("release"), 1);
 }
 
 #[test]

@@ -55,6 +55,29 @@ fn a_request_for_another_token_is_ignored() {
     assert_eq!(a.sent.len(), sent, "and costs no read");
     a.run(at(30), &mut stored);
     assert!(a.leads(at(30)));
+    let notice = |requested| Notice::RequestForAnotherToken {
+        requested: token(requested),
+        leading: token(1),
+    };
+    assert_eq!(a.notices, [notice(2)], "once");
+    stored.lease_mut().request = step_down(3);
+    a.run(at(40), &mut stored);
+    assert_eq!(a.notices, [notice(2), notice(3)]);
+}
+
+#[test]
+fn a_request_for_the_token_that_somebody_raised_is_reported() {
+    let (mut a, mut stored) = leader("a", at(0));
+    stored.lease_mut().token = token(9);
+    stored.lease_mut().request = step_down(9);
+    a.run(at(30), &mut stored);
+    assert!(a.leads(at(30)) && a.token() == token(1));
+    let (requested, leading) = (token(9), token(1));
+    let notice = Notice::RequestForAnotherToken { requested, leading };
+    assert_eq!(a.notices, [notice]);
+    stored.lease_mut().request = step_down(1);
+    a.run(at(33), &mut stored);
+    assert_eq!(a.role(), Role::Stopping);
 }
 
 #[test]

@@ -338,3 +338,113 @@ fn i1_a_document_that_stood_in_the_way_of_an_insert_and_is_missing_was_deleted()
     a.run(at(26), &mut stored);
     assert!(a.leads(at(26)));
 }
+
+#[test]
+fn i3_a_token_that_is_lowered_before_an_adoption_is_no_reason_to_lead_or_to_abort() {
+    let (_, mut stored) = leader("a", at(0));
+    stored.lease_mut().token = token(6);
+    let mut b = follower("b", at(0), &mut stored);
+    stored.lease_mut().holder = None;
+    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    b.event(at(1), &stored);
+    let (call, acquire) = b.take_call();
+    stored.apply(&b.identity, &acquire);
+    b.reply(at(1), call, Outcome::Unknown);
+    assert_eq!(stored.lease().token, token(7));
+    stored.lease_mut().token = token(6);
+    b.run(at(10), &mut stored);
+    assert!(!b.leads(at(10)), "the next one would have this token too");
+    let notice = Notice::StoreWentBack {
+        seen: token(7),
+        found: Some(token(6)),
+        wait: seconds(24),
+    };
+    assert_eq!(b.notices, [notice]);
+    b.run(at(60), &mut stored);
+    assert_eq!((b.leads(at(60)), b.token()), (true, token(8)));
+}
+
+#[test]
+fn i3_a_leader_whose_token_is_lowered_steps_down_once_a_linearizable_read_shows_it() {
+    let (mut a, mut stored) = leader("a", at(0));
+    stored.lease_mut().token = token(0);
+    a.tick(at(3));
+    let (renew, operation) = a.take_call();
+    let outcome = stored.apply(&a.identity, &operation);
+    a.reply(at(3), renew, outcome);
+    let (read, operation) = a.take_call();
+    assert_eq!(operation, Operation::Read { confirm: true });
+    assert!(a.leads(at(3)));
+    let outcome = stored.apply(&a.identity, &operation);
+    a.reply(at(3), read, outcome);
+    assert_eq!(
+        (a.leads(at(3)), a.reason()),
+        (false, Some(Reason::StoreWentBack))
+    );
+    a.run(at(60), &mut stored);
+    assert_eq!(a.token(), token(2));
+}
+
+#[test]
+fn i3_what_is_put_together_of_two_documents_gives_no_token_that_was_used() {
+    let (mut a, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    // b missed the claim with token 2, and sees its release on what it knew.
+    let before = stored.lease().clone();
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.serve(at(1), &mut stored);
+    let mut c = Node::start("c", at(1));
+    c.serve(at(1), &mut stored);
+    assert_eq!(c.token(), token(2));
+    c.input(at(2), Input::Shutdown);
+    c.input(at(2), Input::Demoted { shown: true });
+    c.serve(at(2), &mut stored);
+    let mixed = Lease {
+        revision: stored.lease().revision,
+        holder: None,
+        ..before
+    };
+    b.input(at(3), Input::Watch(Watch::Changed(mixed)));
+    let (call, operation) = b.take_call();
+    assert_eq!(operation.as_str(), "acquire");
+    let outcome = stored.apply(&b.identity, &operation);
+    assert_eq!(outcome, Outcome::Rejected);
+    b.reply(at(3), call, outcome);
+    b.serve(at(3), &mut stored);
+    assert_eq!((b.leads(at(3)), b.token()), (true, token(3)));
+}
+
+#[test]
+fn i1_a_holder_that_is_put_together_of_two_documents_is_not_taken_over() {
+    let short = Tunables {
+        timings: Timings::new(TimingSettings {
+            lease_duration: seconds(8),
+            renew_deadline: seconds(5),
+            renew_interval: millis(700),
+            retry_interval: millis(300),
+            operation_timeout: seconds(1),
+            loss_grace: seconds(1),
+        })
+        .expect("the durations keep the rules"),
+        ..tunables()
+    };
+    let (mut a, mut stored) = leader_with("a", at(0), short);
+    let mut b = follower("b", at(0), &mut stored);
+    let before = stored.lease().clone();
+    a.input(at(1), Input::StepDown);
+    a.input(at(1), Input::Demoted { shown: true });
+    a.serve(at(1), &mut stored);
+    let mut c = Node::start("c", at(1));
+    c.serve(at(1), &mut stored);
+    let mixed = Lease {
+        revision: stored.lease().revision,
+        ..before
+    };
+    b.input(at(2), Input::Watch(Watch::Changed(mixed)));
+    b.tick(at(10));
+    let taken = b.calls.iter().find(|(_, o)| o.as_str() == "take_over");
+    let (_, operation) = taken.expect("a declared 8 s").clone();
+    assert_eq!(stored.apply(&b.identity, &operation), Outcome::Rejected);
+    assert!(c.leads(at(10)), "c declared 24 s");
+}

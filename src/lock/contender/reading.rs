@@ -259,6 +259,12 @@ impl LockContender {
             attempt.sent
         };
         match (place, own.map(|entry| entry.token)) {
+            // Somebody lowered the token since: it would be given out again.
+            (Place::Holder(_), Some(Some(token))) if token > lock.token => {
+                self.stake.open(call);
+                self.view.token = self.view.token.max(token);
+                self.went_back(Some(lock.token), turn);
+            }
             (Place::Holder(_), Some(Some(token))) if sent + timings.renew_deadline() > turn.now => {
                 self.stake.seen_present(self.calls);
                 self.stake.open(call);

@@ -267,6 +267,13 @@ impl Scene {
         self.ones[one].asked.iter().filter(watch).count()
     }
 
+    pub(super) fn document_mut(&mut self) -> &mut LockDocument {
+        match &mut self.stored {
+            Found::Lock(lock) => lock,
+            other => panic!("{other:?} is no lock"),
+        }
+    }
+
     pub(super) fn document(&self) -> &LockDocument {
         match &self.stored {
             Found::Lock(lock) => lock,

@@ -110,3 +110,22 @@ fn at_its_deadline_a_lock_is_lost_whatever_comes_then() {
     assert!(matches!(scene.standing(a), Standing::Lost(_)));
     assert_eq!(scene.token(a), None);
 }
+
+#[test]
+fn a_token_that_is_lowered_before_a_confirmation_is_no_reason_to_hold_or_to_abort() {
+    let mut scene = Scene::empty();
+    let a = scene.enter(options("a", Want::Exclusive));
+    let (call, join) = scene.take(a);
+    scene.land(a, &join);
+    scene.reply(a, call, Outcome::Unknown);
+    assert_eq!(scene.document().token.get(), 1);
+    scene.document_mut().token = crate::election::Token::ZERO;
+    scene.pass(seconds(2));
+    assert_eq!(
+        scene.token(a),
+        None,
+        "the next one would have this token too"
+    );
+    scene.pass(seconds(60));
+    assert_eq!(scene.token(a), Some(2));
+}

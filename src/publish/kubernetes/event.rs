@@ -84,6 +84,7 @@ impl Event {
             | Notice::BackingOff { .. }
             | Notice::NotDemoted { .. }
             | Notice::LeftToExpire
+            | Notice::RequestForAnotherToken { .. }
             | Notice::TokensExhausted => None,
         }
     }

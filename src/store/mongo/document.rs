@@ -240,14 +240,22 @@ pub(super) fn create(name: &str, revision: Revision, token: Token) -> Document {
     }
 }
 
-/// The filter of an acquire (`free`) or a take-over.
-pub(super) fn acquisition_filter(name: &str, acquisition: &Acquisition, free: bool) -> Document {
+/// The filter of an acquire, or of a take-over from `holder`. What was seen may
+/// be put together from a document and events that do not follow it: therefore
+/// the token, which must grow (I3), and the holder, whose time was waited for.
+pub(super) fn acquisition_filter(
+    name: &str,
+    acquisition: &Acquisition,
+    holder: Option<Claim>,
+) -> Document {
     let mut filter = ours(name);
     filter.insert("revision", uuid(acquisition.expected.bytes()));
     filter.insert("paused", doc! { "$ne": true });
-    if free {
-        filter.insert("holder", Bson::Null);
-    }
+    filter.insert("token", doc! { "$lt": acquisition.token.get() });
+    match holder {
+        Some(holder) => filter.insert("holder.claim", uuid(holder.bytes())),
+        None => filter.insert("holder", Bson::Null),
+    };
     filter
 }
 

@@ -10,7 +10,7 @@ use super::{Violation, violation};
 pub(in crate::sim) struct Release {
     /// The claim never led here: nothing is to be stopped.
     pub(in crate::sim) never_led: bool,
-    /// Its deadline has passed.
+    /// Its deadline has passed, and its workload has had its time to notice.
     pub(in crate::sim) expired: bool,
     /// It was released before, and the outcome was not clear.
     pub(in crate::sim) repeated: bool,
@@ -63,6 +63,32 @@ pub(in crate::sim) fn check_acquisition(acquisition: Acquisition) -> Option<Viol
     }
 }
 
+/// What is true when a lease that was released is acquired.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::sim) struct Beside {
+    /// The workload beside the releaser works under the released claim: it has
+    /// not looked since.
+    pub(in crate::sim) works: bool,
+    /// The next leader is on another machine.
+    pub(in crate::sim) elsewhere: bool,
+    /// Somebody damaged the document or forked a machine; or that workload did
+    /// not run when it was to look.
+    pub(in crate::sim) excused: bool,
+}
+
+pub(in crate::sim) fn check_beside(beside: Beside) -> Option<Violation> {
+    let Beside {
+        works,
+        elsewhere,
+        excused,
+    } = beside;
+    if works && elsewhere && !excused {
+        violation("I6", format!("{beside:?}"))
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +124,32 @@ mod tests {
             },
         ] {
             assert!(check(release).is_some(), "{release:?}");
+        }
+    }
+
+    #[test]
+    fn a_workload_that_has_not_looked_keeps_others_from_leading() {
+        let beside = Beside {
+            works: true,
+            elsewhere: true,
+            excused: false,
+        };
+        assert!(check_beside(beside).is_some());
+        for fine in [
+            Beside {
+                works: false,
+                ..beside
+            },
+            Beside {
+                elsewhere: false,
+                ..beside
+            },
+            Beside {
+                excused: true,
+                ..beside
+            },
+        ] {
+            assert_eq!(check_beside(fine), None);
         }
     }
 

@@ -1,0 +1,143 @@
+//! Workloads that nobody supervises: each works beside its candidate's process
+//! and looks now and then whether it still leads, at the latest after
+//! `handoff_delay`. Between two looks it works under the claim that it saw.
+
+use std::time::Duration;
+
+use super::cluster::{Event, World};
+use super::coverage::Hit;
+use super::dice::Dice;
+use super::faults::Fault;
+use super::invariants::release_after_the_workload::{self as release, Beside};
+use super::replica_set::{Committed, Writer};
+use crate::election::{Claim, Token};
+
+/// A workload beside one process.
+#[derive(Debug, Clone)]
+pub(super) struct Neighbour {
+    /// From one look to the next, on its machine's clock; `None`: it looks
+    /// before each effect.
+    looks_every: Option<Duration>,
+    /// It reads the file; otherwise it asks over HTTP.
+    reads_file: bool,
+    /// What it works under.
+    works: Option<(Claim, Token)>,
+    /// The token that it confirmed last: it does not begin under it again.
+    confirmed: Option<Token>,
+    looked_at: u64,
+}
+
+impl Neighbour {
+    /// A workload that looks before each effect.
+    pub(super) const ATTENTIVE: Self = Self {
+        looks_every: None,
+        reads_file: false,
+        works: None,
+        confirmed: None,
+        looked_at: 0,
+    };
+}
+
+impl World {
+    /// Draws how a workload on the newest machine looks.
+    pub(super) fn draw_neighbour(&mut self, dice: &mut Dice) {
+        let (per_mille, reads_file) = (dice.between(500, 980), dice.one_in(2));
+        let machine = self.machines.last_mut().expect("one was added");
+        let mut longest = machine.tunables.handoff_delay;
+        if machine.tunables.workload_ends_first {
+            longest = longest.min(Duration::from_secs(1));
+        }
+        let polls = self.faults.has(Fault::WorkloadPolls) && !machine.supervises;
+        let every = longest * u32::try_from(per_mille).expect("per mille") / 1000;
+        machine.neighbour = Neighbour {
+            looks_every: Some(every).filter(|_| polls && !longest.is_zero()),
+            reads_file,
+            ..Neighbour::ATTENTIVE
+        };
+    }
+
+    /// The workload beside a process that has just started.
+    pub(super) fn start_neighbour(&mut self, process: usize) {
+        let p = &mut self.processes[process];
+        p.neighbour = self.machines[p.machine].neighbour.clone();
+        if p.neighbour.looks_every.is_some() {
+            self.coverage.hit(Hit::Fault(Fault::WorkloadPolls));
+            self.at(self.now, Event::Looks { process });
+        }
+    }
+
+    /// It looks whether it leads.
+    pub(super) fn neighbour_looks(&mut self, process: usize) {
+        let p = &self.processes[process];
+        let machine = &self.machines[p.machine];
+        let Some(every) = p.neighbour.looks_every else {
+            return;
+        };
+        if machine.asleep_until > self.now {
+            return self.at(machine.asleep_until, Event::Looks { process });
+        }
+        let now = self.clock(process);
+        let directory = &self.directories[p.directory];
+        let file = directory.files[0]
+            .filter(|says| says.process == process && says.boot == machine.boot)
+            .filter(|says| says.until > now);
+        let http = (p.alive && !self.is_frozen(process))
+            .then(|| p.published.at(now).authority)
+            .flatten()
+            .and_then(|authority| p.facts.of_token(authority.token));
+        let works = match p.neighbour.reads_file {
+            true => file.map(|says| (says.claim, says.token)),
+            false => http.map(|facts| (facts.claim, facts.token)),
+        };
+        let works = works.filter(|(_, token)| p.neighbour.confirmed != Some(*token));
+        let over = !p.alive && works.is_none();
+        let next = self.now + self.stretched(p.machine, every);
+        let neighbour = &mut self.processes[process].neighbour;
+        neighbour.works = works;
+        neighbour.looked_at = self.now;
+        if !over {
+            self.at(next, Event::Looks { process });
+        }
+    }
+
+    /// It stopped what it did under this token, and says so.
+    pub(super) fn neighbour_confirms(&mut self, process: usize, token: Token) {
+        let neighbour = &mut self.processes[process].neighbour;
+        neighbour.confirmed = Some(token);
+        neighbour.works = neighbour.works.filter(|(_, under)| *under != token);
+    }
+
+    /// A claim was released, or the lease that it freed is acquired.
+    pub(super) fn check_neighbours(&mut self, committed: &Committed) {
+        let holder = |stored: &super::replica_set::Stored| {
+            let lease = stored.lease()?;
+            Some(lease.holder.as_ref()?.claim)
+        };
+        let (before, after) = (holder(&committed.before), holder(&committed.after));
+        match (before, after, committed.by) {
+            (Some(claim), None, Writer::Process(process)) => self.freed = Some((process, claim)),
+            (None, Some(_), Writer::Process(process)) => {
+                if let Some((by, claim)) = self.freed.take() {
+                    let beside = self.beside(by, claim, process);
+                    self.found(release::check_beside(beside));
+                }
+            }
+            (None, None, _) => {}
+            _ => self.freed = None,
+        }
+    }
+
+    fn beside(&self, by: usize, claim: Claim, next: usize) -> Beside {
+        let releaser = &self.processes[by];
+        let neighbour = &releaser.neighbour;
+        let every = neighbour.looks_every.unwrap_or_default();
+        // Who has just woken has not had its time yet.
+        let overdue = neighbour.looked_at + self.stretched(releaser.machine, every) <= self.now;
+        let troubled = self.edited || !self.forks.is_empty() || !self.damages.is_empty();
+        Beside {
+            works: neighbour.works.is_some_and(|(under, _)| under == claim),
+            elsewhere: releaser.machine != self.processes[next].machine,
+            excused: overdue || troubled,
+        }
+    }
+}

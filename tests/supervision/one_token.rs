@@ -1,0 +1,107 @@
+//! Goal: a token is in one command's hands, and no command runs beside another
+//! (I3), whatever is killed, restarted, deposed or asked to go.
+//! Method: faults at random instants, several kinds together, on a set and
+//! daemons of this test; every command writes down its token and its process.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet};
+use mongodb::bson::doc;
+use rustix::process::Signal;
+
+use crate::contest::{PROGRAM, eventually};
+use crate::journal::{Behaviour, Journal};
+
+/// Half of these take milliseconds, the others an election of one to two
+/// seconds: all of them less than a minute.
+const FAULTS: u32 = 16;
+
+/// Instants and victims: nothing depends on their quality.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % limit
+    }
+
+    fn one_of(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
+    let (set, journal) = (ReplicaSet::start().await, Journal::new());
+    let seed = RandomState::new().hash_one(());
+    let mut dice = Dice(seed);
+    let start = |identity: &str| {
+        Daemon::builder(PROGRAM)
+            .lease("one-token")
+            .identity(identity)
+            .uri(&set.uri())
+            .timings(DaemonTimings::SHORT)
+            .flag("--workload-on-exit=release")
+            .workload(journal.command(&Behaviour::Obedient))
+            .start()
+    };
+    let mut daemons = ["a", "b", "c"].map(start);
+    journal.wait("start", 1).await;
+    let mut done = Vec::new();
+    for _ in 0..FAULTS {
+        if dice.below(3) > 0 {
+            eventually("one of them leads", async || {
+                daemons.iter().any(Daemon::leads)
+            })
+            .await;
+        }
+        // At any instant of an acquisition, a renewal or an end.
+        tokio::time::sleep(Duration::from_millis(dice.below(600))).await;
+        let leader = daemons.iter().position(Daemon::leads);
+        let victim = leader.filter(|_| dice.below(2) == 0);
+        let victim = victim.unwrap_or_else(|| dice.one_of(3));
+        let fault = ["restart", "replace", "step down", "depose", "crash"][dice.one_of(5)];
+        done.push((fault, victim));
+        match fault {
+            "restart" => daemons[victim].restart_same_directory(),
+            "replace" => {
+                daemons[victim].kill();
+                let identity = daemons[victim].identity().to_owned();
+                daemons[victim] = start(&identity);
+            }
+            "step down" => daemons[victim].signal(Signal::USR1),
+            "depose" => {
+                let primary = set.primary().await;
+                let command = doc! {
+                    "replSetStepDown": 2, "secondaryCatchUpPeriodSecs": 1, "force": true,
+                };
+                // It may close our connection before it answers.
+                let _ = set.command(primary, command).await;
+            }
+            _ => {
+                let primary = set.primary().await;
+                set.kill(primary);
+                set.restart(primary).await;
+            }
+        }
+    }
+    let before = journal.of("start").len();
+    daemons[0].restart_same_directory();
+    eventually("one of them leads", async || {
+        daemons.iter().any(Daemon::leads)
+    })
+    .await;
+    let starts = journal.of("start");
+    for pair in starts.windows(2) {
+        assert!(
+            pair[0].token < pair[1].token,
+            "{pair:?} after {done:?} (seed {seed})"
+        );
+    }
+    assert!(before > 2, "{before} commands in {done:?}");
+    journal.assert_one_after_the_other();
+}
