@@ -117,6 +117,9 @@ impl World {
 
     /// Whether it asks often enough, and what a late reply did.
     pub(super) fn hear_after(&mut self, process: usize, now: BootTime) {
+        if !self.processes[process].alive {
+            return;
+        }
         let p = &self.processes[process];
         let late = p.hearing.late.filter(|_| !p.facts.holds).map(|late| Late {
             after: p.election.revision_seen(),
