@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
 use rustix::time::{
@@ -42,6 +43,24 @@ pub fn wall_at(instant: BootTime, now: BootTime) -> SystemTime {
 pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
+}
+
+/// The inode of the time namespace of this process, in which CLOCK_BOOTTIME may
+/// differ from that of others in the same boot; `None` where the kernel has no
+/// such namespaces, or it cannot be read.
+pub fn time_namespace() -> Option<u64> {
+    let found = std::fs::metadata("/proc/self/ns/time").ok()?;
+    Some(found.ino())
+}
+
+/// Which clock [`boot_now`] reads, for instants that outlive this process: a boot,
+/// and a time namespace in it.
+pub fn boot_clock() -> Option<String> {
+    let boot = boot_id()?;
+    Some(match time_namespace() {
+        Some(namespace) => format!("{boot} {namespace}"),
+        None => boot,
+    })
 }
 
 /// A timer on CLOCK_BOOTTIME as a descriptor to be polled: readable from its

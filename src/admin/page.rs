@@ -201,6 +201,7 @@ mod tests {
         let at = |s: u64| Moment {
             boot: BootTime::from_nanos(s * 1_000_000_000),
             wall: UNIX_EPOCH,
+            time_namespace: None,
         };
         let who = Identification {
             lease: LeaseName::new("orders").unwrap(),
@@ -230,6 +231,7 @@ mod tests {
         let at = |s: u64| Moment {
             boot: BootTime::from_nanos(s * 1_000_000_000),
             wall: UNIX_EPOCH,
+            time_namespace: None,
         };
         let who = Identification {
             lease: LeaseName::new("orders").unwrap(),

@@ -95,7 +95,9 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     let now = clock::boot_now();
     let boot_id = clock::boot_id();
     match text {
-        Ok(text) => judge(&text, lease, boot_id.as_deref(), now),
+        Ok(text) => {
+            judge(&text, lease, boot_id.as_deref(), now).in_time_namespace(clock::time_namespace())
+        }
         Err(error) => Judgement::cannot_tell(format!("read {}: {error}", path.display())),
     }
 }

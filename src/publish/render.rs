@@ -38,6 +38,8 @@ pub struct Moment {
     pub boot: BootTime,
     /// The wall clock, for display.
     pub wall: SystemTime,
+    /// The time namespace that the former is of; `None` where there are none.
+    pub time_namespace: Option<u64>,
 }
 
 impl Moment {
@@ -46,6 +48,7 @@ impl Moment {
         Self {
             boot: clock::boot_now(),
             wall: clock::wall_now(),
+            time_namespace: clock::time_namespace(),
         }
     }
 
@@ -95,6 +98,9 @@ pub struct Document {
     pub valid_until_boottime_ns: Option<u64>,
     /// The boot in which the deadline means something.
     pub boot_id: Option<String>,
+    /// The inode of the time namespace in which it does; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_namespace: Option<u64>,
     /// Who leads; null when free or expired as observed.
     pub holder: Option<DocumentHolder>,
     /// How often this process changed its role.
@@ -205,6 +211,7 @@ impl Document {
             valid_until: authority.map(|a| moment.date(a.valid_until)),
             valid_until_boottime_ns: authority.map(|a| a.valid_until.as_nanos()),
             boot_id: who.boot_id.clone(),
+            time_namespace: moment.time_namespace,
             holder: status.holder.map(|h| DocumentHolder {
                 identity: h.identity.to_string(),
                 token: h.token.get(),
@@ -319,6 +326,7 @@ mod tests {
         Moment {
             boot: BootTime::from_nanos(seconds * SECOND),
             wall: UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds),
+            time_namespace: None,
         }
     }
 
@@ -451,17 +459,20 @@ mod tests {
         let early = Moment {
             boot: BootTime::from_nanos(50 * SECOND),
             wall: UNIX_EPOCH + Duration::from_secs(2),
+            time_namespace: None,
         };
         assert_eq!(early.date(BootTime::default()), "1970-01-01T00:00:00.000Z");
         let late = Moment {
             boot: BootTime::default(),
             wall: UNIX_EPOCH + DATE_LAST,
+            time_namespace: None,
         };
         let end = BootTime::from_nanos(u64::MAX);
         assert_eq!(late.date(end), "9999-12-31T23:59:59.000Z");
         let before = Moment {
             boot: BootTime::default(),
             wall: UNIX_EPOCH - Duration::from_secs(5),
+            time_namespace: None,
         };
         assert_eq!(before.date(before.boot), "1970-01-01T00:00:00.000Z");
     }

@@ -173,3 +173,30 @@ impl Drop for Watch {
         let _ = self.0.wait();
     }
 }
+
+#[tokio::test]
+#[allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
+async fn i4_a_reader_with_another_clock_cannot_tell() {
+    let contest = Contest::new("time-namespace").await;
+    let leader = contest.candidate("a").start();
+    leader.wait_leads(LONG).await;
+    // Its clock is behind, so that any deadline lies ahead of it.
+    let elsewhere = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--time", "--boottime=-1", "--"]).args(words);
+        command.output().unwrap()
+    };
+    if !elsewhere(&["true"]).status.success() {
+        assert!(std::env::var_os("CI").is_none(), "a namespace needs root");
+        eprintln!("skipped: needs root, and a kernel with time namespaces");
+        return;
+    }
+    let directory = leader.status_directory().to_str().unwrap().to_owned();
+    let asked = [PROGRAM, "status", "--directory", &directory];
+    let answer = elsewhere(&asked);
+    let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+    assert_eq!(answer.status.code(), Some(2), "{text}");
+    assert!(text.contains("another time namespace"), "{text}");
+    assert!(leader.leads(), "to who shares its clock");
+    assert_eq!(status(leader.status_directory()).code, 0);
+}

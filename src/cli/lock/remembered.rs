@@ -35,7 +35,7 @@ pub(super) struct Remembered {
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     schema: u32,
-    /// The boot whose clock `since_ns` is of.
+    /// The boot, and the time namespace, whose clock `since_ns` is of.
     boot_id: String,
     /// Where the lock is kept.
     store: String,
@@ -63,7 +63,7 @@ impl Remembered {
             .chain([of_this_user()])
             .find(|place| make(place).is_ok());
         let path = place.map(|place| place.join(lock.as_str()));
-        Self::at(path, clock::boot_id(), store)
+        Self::at(path, clock::boot_clock(), store)
     }
 
     fn at(path: Option<PathBuf>, boot_id: Option<String>, store: &str) -> Self {

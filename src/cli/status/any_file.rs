@@ -58,7 +58,7 @@ proptest! {
     ) {
         let boot = BootTime::from_nanos(written);
         let wall = UNIX_EPOCH + Duration::from_secs(wall);
-        let (json, _) = render(&status, &who(), Moment { boot, wall });
+        let (json, _) = render(&status, &who(), Moment { boot, wall, time_namespace: None });
         let read = BootTime::from_nanos(written + later);
         let judged = judge(&json, Some("orders"), Some("b"), read);
         prop_assert_eq!(judged.verdict == Verdict::Leader, status.leads_at(read));
@@ -75,7 +75,7 @@ proptest! {
 
     #[test]
     fn a_damaged_file_never_panics(status in status(), at in 0..600_usize, byte in any::<u8>()) {
-        let moment = Moment { boot: BootTime::default(), wall: UNIX_EPOCH };
+        let moment = Moment { boot: BootTime::default(), wall: UNIX_EPOCH, time_namespace: None };
         let (json, _) = render(&status, &who(), moment);
         let mut bytes = json.into_bytes();
         // The newline at the end may be missing.

@@ -65,6 +65,24 @@ impl Judgement {
             None => why.clone(),
         })
     }
+
+    /// As a reader in the time namespace `ours` has it: the deadline of another
+    /// one is of another clock. Where either is not known, the boot alone decides.
+    #[must_use]
+    pub fn in_time_namespace(mut self, ours: Option<u64>) -> Self {
+        let document = self.document.as_ref();
+        let theirs = document.and_then(|document| document.time_namespace);
+        if let (Some(theirs), Some(ours)) = (theirs, ours)
+            && theirs != ours
+            && self.verdict != Verdict::CannotTell
+        {
+            self.verdict = Verdict::CannotTell;
+            (self.fresh, self.lasted) = (false, None);
+            let why = "the file is of another time namespace, whose clock is another one";
+            self.why = Some(why.to_owned());
+        }
+        self
+    }
 }
 
 /// Judges the `text` of a status file at `now` in the boot `boot_id`.

@@ -15,6 +15,7 @@ fn document(role: &str, until: Option<u64>) -> Document {
         valid_until: until.map(|_| "1970-01-01T00:02:00.000Z".to_owned()),
         valid_until_boottime_ns: until,
         boot_id: Some("b1".to_owned()),
+        time_namespace: Some(7),
         holder: Some(DocumentHolder {
             identity: "me".to_owned(),
             token: 7,
@@ -254,4 +255,18 @@ fn what_is_no_regular_file_is_not_read() {
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
     assert!(refused().contains("not a regular file"), "{}", refused());
+}
+
+#[test]
+fn a_deadline_of_another_time_namespace_is_of_another_clock() {
+    let judged = |ours| {
+        let text = document("leader", Some(100)).to_json();
+        let judgement = judge(&text, None, Some("b1"), BootTime::default());
+        let judgement = judgement.in_time_namespace(ours);
+        (judgement.verdict, judgement.fresh)
+    };
+    let as_it_says = (Verdict::Leader, true);
+    assert_eq!(judged(Some(7)), as_it_says);
+    assert_eq!(judged(None), as_it_says, "it cannot be read here");
+    assert_eq!(judged(Some(8)), (Verdict::CannotTell, false));
 }
