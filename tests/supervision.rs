@@ -23,5 +23,7 @@ mod hooks;
 mod journal;
 #[path = "supervision/one_token.rs"]
 mod one_token;
+#[path = "supervision/secrets.rs"]
+mod secrets;
 #[path = "supervision/start.rs"]
 mod start;

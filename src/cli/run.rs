@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio::sync::{mpsc, watch};
 
 pub use self::kubernetes::KubernetesError;
@@ -112,6 +113,9 @@ pub fn run(
     let log = log::start(config.log.level.into(), config.log.format.into());
     environment::tell(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "other processes of this user may read the connection string");
+    }
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
     let patience = config.lease.timings.lease_duration();
     let (directory, memory) = StatusDirectory::open_after(&path, patience, |by| {
@@ -373,6 +377,7 @@ impl Daemon {
             }
         }
         self.flush().await;
+        self.workload.close().await;
         self.elector.close().await;
         tracing::info!(lease = %self.who.lease, "stopped");
         Ok(ExitCode::from(code))

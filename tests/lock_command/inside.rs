@@ -98,11 +98,22 @@ fn the_innermost_command_has_the_token_of_its_own_lock() {
     let place = run(Place::new());
     assert_eq!(place.run(&["lock", "deep", "--", "true"]).code, 0);
     let innermost = place.path("innermost");
-    let show = "sh -c 'echo $LEASEHOLD_LOCK $LEASEHOLD_TOKEN'";
+    let show = "sh -c 'echo $LEASEHOLD_LOCK $LEASEHOLD_TOKEN $LEASEHOLD_LOCK_TOKEN'";
     std::fs::write(&innermost, inner(&place, "deep", show)).unwrap();
     let script = inner(&place, "between", &format!("sh {}", innermost.display()));
     let done = place.run(&["lock", "deep", "--", "sh", "-c", &script]);
-    assert_eq!(done.stdout, "deep 2\n", "{done:?}");
+    assert_eq!(done.stdout, "deep 2 2\n", "{done:?}");
+}
+
+#[test]
+fn a_lock_inside_a_lease_hides_neither_token() {
+    let place = run(Place::new());
+    let show = "sh -c 'echo $LEASEHOLD_LEASE_TOKEN $LEASEHOLD_LOCK_TOKEN $LEASEHOLD_TOKEN'";
+    // As `leasehold run` gives it to its command.
+    let lease = "export LEASEHOLD_LEASE=orders LEASEHOLD_TOKEN=7 LEASEHOLD_LEASE_TOKEN=7";
+    let script = format!("{lease}; {}", inner(&place, "within", show));
+    let done = place.run(&["lock", "around", "--", "sh", "-c", &script]);
+    assert_eq!(done.stdout, "7 1 1\n", "{done:?}");
 }
 
 #[test]

@@ -36,7 +36,9 @@ async fn only_the_leaders_command_runs_and_it_knows_its_lease() {
     };
     assert_eq!(value("LEASEHOLD_LEASE").as_deref(), Some("start"));
     assert_eq!(value("LEASEHOLD_IDENTITY").as_deref(), Some("a"));
-    assert_eq!(value("LEASEHOLD_TOKEN"), Some(token(&status).to_string()));
+    for name in ["LEASEHOLD_TOKEN", "LEASEHOLD_LEASE_TOKEN"] {
+        assert_eq!(value(name), Some(token(&status).to_string()), "{name}");
+    }
     let file = value("LEASEHOLD_STATUS_FILE").unwrap();
     assert_eq!(
         file,

@@ -179,6 +179,7 @@ impl Work<'_> {
         let mut environment = vec![
             variable("LEASEHOLD_LOCK", self.job.args.name.as_str()),
             variable("LEASEHOLD_TOKEN", &self.token.to_string()),
+            variable("LEASEHOLD_LOCK_TOKEN", &self.token.to_string()),
             variable("LEASEHOLD_IDENTITY", self.job.config.identity.as_str()),
         ];
         let held = Held::by_this_process(
@@ -236,6 +237,7 @@ pub(super) fn run_within(
         .args(arguments)
         .env("LEASEHOLD_LOCK", lock.as_str())
         .env("LEASEHOLD_TOKEN", held.token.to_string())
+        .env("LEASEHOLD_LOCK_TOKEN", held.token.to_string())
         .exec();
     voice.say(&format!("execute {}: {error}", program.display()));
     ExitCode::from(match error.kind() {

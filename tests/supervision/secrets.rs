@@ -1,0 +1,51 @@
+//! Goal: a command cannot read its daemon's connection string (I12), though both
+//! are of the same user. Method: a command that tries.
+
+use std::os::unix::fs::PermissionsExt;
+
+use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
+
+use crate::contest::{Contest, PROGRAM, eventually};
+
+/// The program without the privileges that let root read every process.
+fn unprivileged(place: &Scratch) -> std::path::PathBuf {
+    let wrapper = place.path().join("leasehold");
+    let drop = match rustix::process::geteuid().is_root() {
+        true => "setpriv --bounding-set=-all --inh-caps=-all",
+        false => "",
+    };
+    let script = format!("#!/bin/sh\nexec {drop} {PROGRAM} \"$@\"\n");
+    std::fs::write(&wrapper, script).unwrap();
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&wrapper, executable).unwrap();
+    wrapper
+}
+
+#[tokio::test]
+async fn i12_a_command_reads_neither_environment_nor_memory_of_its_daemon() {
+    let (contest, place) = (Contest::new("secrets").await, Scratch::new());
+    let seen = place.path().join("seen").display().to_string();
+    // Fields after the name: state, parent. The guard's own environment shows
+    // that the command may read what nothing forbids.
+    let script = format!(
+        "guard=$PPID; read -r stat < /proc/$guard/stat; set -- ${{stat##*)}}; daemon=$2
+        for process in $guard $daemon; do
+            for file in environ maps; do
+                if cat /proc/$process/$file > /dev/null 2>&1; then echo read; else echo refused; fi
+            done
+        done > {seen}.new
+        mv {seen}.new {seen}; exec sleep 60"
+    );
+    let _daemon = Daemon::builder(unprivileged(&place))
+        .lease("secrets")
+        .identity("a")
+        .uri(&contest.set().uri())
+        .timings(DaemonTimings::SHORT)
+        .workload(["sh", "-c", &script].map(str::to_owned).to_vec())
+        .start();
+    let text = || std::fs::read_to_string(&seen).unwrap_or_default();
+    eventually("it has tried", async || !text().is_empty()).await;
+    let answers = text();
+    let answers: Vec<_> = answers.lines().collect();
+    assert_eq!(answers, ["read", "read", "refused", "refused"]);
+}
