@@ -10,7 +10,7 @@ mod hook;
 mod program;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -21,9 +21,12 @@ use tracing::{error, info, warn};
 pub use health::{Check, Health, HealthOptions};
 pub use program::Program;
 
+use self::program::Unkillable;
+
 use crate::clock;
 use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
 use crate::exit;
+use crate::workload::claim_share::{ClaimShare, Place};
 use crate::workload::{self, Command, End, Ended, Prepared, Progress, Workload};
 
 /// The number of the signal that ended a command for the loss of its guard.
@@ -129,6 +132,8 @@ pub struct Supervisor<W> {
     /// The next command, for which only authority is missing; `None`: there is
     /// none, or it could not be prepared and is tried again when it is needed.
     next: Option<Prepared>,
+    /// The hooks that could not be killed. Neither is started again beside itself.
+    left: [Unkillable; 2],
 }
 
 impl<W: Watched> Supervisor<W> {
@@ -147,6 +152,7 @@ impl<W: Watched> Supervisor<W> {
             runs,
             watched,
             next: None,
+            left: Default::default(),
         }
     }
 
@@ -175,12 +181,16 @@ impl<W: Watched> Supervisor<W> {
                 self.next = self.prepared().ok().flatten();
                 continue;
             };
-            let Ok(token) = ordered else { return };
+            let Ok(token) = ordered else { break };
             served = token;
             if let Some(token) = token {
                 self.serve(token).await;
                 self.tell(Input::WorkloadGone { token }).await;
             }
+        }
+        if let Some(next) = self.next.take() {
+            // Process 1 of a container may be one that waits for nobody.
+            next.dismiss().await;
         }
     }
 
@@ -194,17 +204,21 @@ impl<W: Watched> Supervisor<W> {
         }
         if let Some(lead) = lead {
             // A task that watches a hook does not panic, and is never aborted.
-            let _ = lead.await;
+            self.left[0] = lead.await.unwrap_or_default();
         }
         self.step_down(token).await;
     }
 
     /// Starts the hook on_lead, with a task that holds it to this claim.
-    fn start_lead(&self, token: Token) -> Option<JoinHandle<()>> {
+    fn start_lead(&mut self, token: Token) -> Option<JoinHandle<Unkillable>> {
         let until = clock::boot_now() + self.options.hook_timeout;
         let ordered = self.ordered(token).filter(|o| o.phase == Phase::Run)?;
         let terms = hook::bounded(ordered.terms, until);
-        let hook = hook::start(&self.options, &self.options.on_lead, token, terms);
+        if self.left[0].remains() {
+            return self.unstartable("on_lead", &ErrorKind::ResourceBusy.into());
+        }
+        let what = (self.options.on_lead.as_slice(), Place::OnLead);
+        let hook = hook::start(&self.options, what, token, terms);
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_lead", &error))?;
         let lead = hook::lead(
             hook,
@@ -224,17 +238,26 @@ impl<W: Watched> Supervisor<W> {
             valid_until: until,
             kill_at: until,
         };
-        let hook = hook::start(&self.options, &self.options.on_step_down, token, terms);
+        if self.left[1].remains() {
+            let busy = ErrorKind::ResourceBusy.into();
+            return self.unstartable("on_step_down", &busy).unwrap_or_default();
+        }
+        let what = (self.options.on_step_down.as_slice(), Place::OnStepDown);
+        let hook = hook::start(&self.options, what, token, terms);
         let hook = hook.unwrap_or_else(|error| self.unstartable("on_step_down", &error));
         let Some(mut hook) = hook else { return };
+        let mut limit = self.options.hook_timeout;
         let daemon_ends = async { while self.orders.changed().await.is_ok() {} };
-        let ended = tokio::select! {
-            ended = hook.ended() => ended,
+        tokio::select! {
+            _ = hook.ended() => {}
             () = daemon_ends => {
                 hook.kill();
-                hook.ended().await
+                limit = Duration::ZERO;
             }
-        };
+            // Its guard kills it now.
+            () = tokio::time::sleep(limit) => limit = Duration::ZERO,
+        }
+        let ended = self.left[1].outlast(hook, limit).await;
         hook::report(&self.options.program.lease, "on_step_down", ended);
     }
 
@@ -316,10 +339,10 @@ impl<W: Watched> Supervisor<W> {
             Some(prepared) => Some(prepared),
             None => self.prepared()?,
         };
-        let lock = self.options.lock.try_clone()?;
+        let claim = ClaimShare::new(self.options.lock.try_clone()?, Place::Command);
         let start = |prepared: Prepared| {
-            let token = Program::token(Some(token));
-            prepared.start([token], terms(given), Some(lock))
+            let environment = Program::of_token(Some(token));
+            prepared.start(environment, terms(given), Some(claim))
         };
         prepared.map(start).transpose()
     }

@@ -14,6 +14,8 @@
 //! - `guard` is the process between: CMD's parent, which outlives the daemon.
 //! - `shim` is the stage that becomes CMD: it dies with the guard.
 //! - `keeper` is the daemon's side: if the guard fails, it ends CMD itself.
+//! - [`claim_share`] is what guards write of their children for the next daemon,
+//!   [`survivors`] how that one finds out what a killed guard left behind.
 //! - `wire` is what they tell each other, `errand` what is to be executed,
 //!   `children` how descendants are found, `groups` what they belong to,
 //!   `orphans` who waits for them, `terminal` who has the terminal.
@@ -30,10 +32,13 @@
 //! Guard frozen: the daemon kills it 100 ms after the deadline, with the same
 //! effect. Both killed at once: the kernel ends CMD's leader; descendants of
 //! it are left, as is everything in a frozen cgroup or in uninterruptible
-//! sleep. For those there is the fencing token. A command with more rights
-//! than the daemon (setuid) loses the tie to its parent and cannot be signalled.
+//! sleep. A command that changes its user or gains rights (setuid, setpriv)
+//! loses the tie to its parent, and is left too. The next daemon on the status
+//! directory does not take such a claim over at once; for the others there is
+//! the fencing token. A command with more rights than the daemon cannot be signalled.
 
 mod children;
+pub mod claim_share;
 mod errand;
 mod groups;
 mod guard;
@@ -41,6 +46,7 @@ pub mod judge;
 mod keeper;
 mod orphans;
 mod shim;
+pub mod survivors;
 mod terminal;
 mod wire;
 
@@ -56,6 +62,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
 
+use self::claim_share::{ClaimShare, Place};
 use self::errand::Errand;
 use self::judge::{Order, Stop};
 use self::keeper::Keeper;
@@ -313,7 +320,8 @@ impl Prepared {
     }
 
     /// Starts the command, with what is known of its environment only now. Its
-    /// guard holds `lock` as long as anything of the command is left.
+    /// guard holds the lock of `claim` as long as anything of the command is
+    /// left, and writes down there what it started.
     ///
     /// # Errors
     /// When a text holds a NUL, no descriptors are left, or the guard was lost
@@ -322,7 +330,7 @@ impl Prepared {
         mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         terms: Terms,
-        lock: Option<OwnedFd>,
+        claim: Option<ClaimShare>,
     ) -> io::Result<Workload> {
         self.command.errand.environment.extend(environment);
         let errand = self.command.errand.to_file()?;
@@ -334,8 +342,10 @@ impl Prepared {
             terms,
             stop_signal: self.command.stop_signal,
             foreground,
+            place: claim.as_ref().map_or(Place::Command, ClaimShare::place),
         };
-        let with = std::iter::once(errand.as_fd()).chain(lock.as_ref().map(AsFd::as_fd));
+        let kept = claim.as_ref().map(ClaimShare::try_clone).transpose()?;
+        let with = std::iter::once(errand.as_fd()).chain(claim.as_ref().map(AsFd::as_fd));
         let with: Vec<_> = with.collect();
         let order = Order {
             terms,
@@ -360,6 +370,7 @@ impl Prepared {
             keeper = Keeper::new(another, newest, publish)?;
             keeper.start(&start, &with)?;
         }
+        keeper.claim = kept;
         // It ends by itself when CMD is gone, whoever still looks at it.
         tokio::spawn(keeper.keep(timer));
         Ok(Workload {
@@ -391,13 +402,40 @@ impl Prepared {
 }
 
 impl Workload {
-    /// Starts `command` in the hands of a guard, which holds `lock` as long as
-    /// anything of the command is left. To be called inside a tokio runtime.
+    /// Starts `command` in the hands of a guard, which holds the lock of `claim`
+    /// as long as anything of the command is left. To be called inside a tokio runtime.
     ///
     /// # Errors
     /// As [`Command::prepare`] and [`Prepared::start`].
-    pub fn start(command: &Command, terms: Terms, lock: Option<OwnedFd>) -> io::Result<Self> {
-        command.clone().prepare()?.start([], terms, lock)
+    pub fn start(command: &Command, terms: Terms, claim: Option<ClaimShare>) -> io::Result<Self> {
+        command.clone().prepare()?.start([], terms, claim)
+    }
+
+    /// One that runs until its sender says otherwise: for tests of who waits for it.
+    #[cfg(test)]
+    pub(crate) fn stand_in() -> (Self, watch::Sender<Progress>) {
+        let never = BootTime::from_nanos(u64::MAX);
+        let terms = Terms {
+            valid_until: never,
+            kill_at: never,
+        };
+        let order = Order {
+            terms,
+            stop: None,
+            kill: false,
+        };
+        let (orders, _) = watch::channel(ToGuard {
+            order,
+            relay: 0,
+            relays: 0,
+        });
+        let (publish, progress) = watch::channel(Progress::Running { pid: 0 });
+        let workload = Self {
+            orders,
+            progress,
+            guard: 0,
+        };
+        (workload, publish)
     }
 
     /// The process id of the guard.

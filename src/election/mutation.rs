@@ -238,6 +238,9 @@ mutations! {
     /// A candidate whose workload crashes contends again at once.
     ExitNotBackedOff:
         "who cannot keep its workload running lets others try first",
+    /// The lock of the claim alone counts as proof, whatever the record says of a child.
+    ProofWithoutChild:
+        "the claim record is proof only when the child that it names is gone",
     /// The release does not wait for the supervised workload's end.
     ReleaseBeforeChild:
         "the release waits until the supervised child is confirmed gone",

@@ -3,9 +3,11 @@
 //! It does not say who leads; [`super::file`] writes that. Whoever gets the
 //! lock and finds in the record the claim that the document names knows that
 //! the process which made that claim is gone (local proof of death), and
-//! everything that shared its lock with it.
+//! everything that shared its lock with it. What ran under the claim without
+//! sharing it is in the record too, and its end is part of the proof.
 
 mod place;
+mod predecessor;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -20,9 +22,11 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use self::place::{create_anew, empty};
 pub use self::place::{exposure, make_directory};
+pub use self::predecessor::Unproven;
 use super::occupant::{self, Occupant, named};
 use crate::clock;
 use crate::election::{Claim, Declared, LeaseName, Token};
+use crate::workload::claim_share::{PLACES_BEGIN, no_children};
 
 /// Where status directories are by default.
 pub const RUN_ROOT: &str = "/run/leasehold";
@@ -31,10 +35,11 @@ pub const CLAIM_FILE: &str = "claim";
 /// The file that only a daemon locks. With it a second daemon is told from the
 /// guard of a dead one, which shares the lock of the claim until its workload is gone.
 pub const DAEMON_FILE: &str = "daemon";
-/// The length of the claim record: the longest one has 245 bytes (two UUIDs,
+/// The length of the claim record: the longest one has 265 bytes (two UUIDs,
 /// three 20-digit numbers and an hour with their names), and the next power of two
 /// stays inside one page of the page cache, so that a kill cannot tear it.
-pub const RECORD_LENGTH: usize = 256;
+/// Behind it stands what guards wrote of their children.
+pub const RECORD_LENGTH: usize = PLACES_BEGIN;
 /// Readable by everybody: the workload may be another user.
 const MODE: u32 = 0o755;
 /// How often the claim file may be exchanged under us before we give up; each
@@ -74,6 +79,9 @@ pub struct Memory {
     /// Whether a record was there that could not be read: worth a warning,
     /// since the token that it held is forgotten.
     pub damaged: bool,
+    /// Why the claim of a process that is gone is no proof, where that lies in
+    /// the processes which ran under it.
+    pub unproven: Option<Unproven>,
 }
 
 /// A status directory that cannot be used: a configuration error (exit 78).
@@ -146,6 +154,10 @@ struct Record {
     device: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_longest_ms: Option<i64>,
+    /// Guards write down their children behind this record. An earlier version,
+    /// whose guards do not, leaves this out when it writes.
+    #[serde(default)]
+    children: bool,
 }
 
 impl StatusDirectory {
@@ -160,7 +172,8 @@ impl StatusDirectory {
 
     /// As [`StatusDirectory::open`]; where the guard of a dead daemon still
     /// ends its workload, `waiting` is called and its end is waited for, no
-    /// longer than `patience`. It blocks: call it before there is an event loop.
+    /// longer than `patience`, and a moment for a workload whose guard was
+    /// killed. It blocks: call it before there is an event loop.
     ///
     /// # Errors
     /// As [`StatusDirectory::open`].
@@ -192,6 +205,11 @@ impl StatusDirectory {
         let mut memory = directory.read().map_err(write_error)?;
         // A record that another user may have written proves nothing.
         memory.claim = memory.claim.filter(|_| place::is_ours(metadata.uid()));
+        if memory.claim.is_some() && memory.unproven.is_none() {
+            let unproven = predecessor::may_run(&directory.claim, path, patience);
+            memory.unproven = unproven.map_err(write_error)?;
+        }
+        memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
         // A successor leads at once with another token. Where the files of the
         // dead process cannot be taken away, it waits like anyone else.
         memory.claim = memory.claim.filter(|_| directory.clear().is_ok());
@@ -201,6 +219,7 @@ impl StatusDirectory {
         directory
             .record(memory.claim, memory.token, memory.lease_longest)
             .map_err(write_error)?;
+        directory.forget_children().map_err(write_error)?;
         directory.probe().map_err(write_error)?;
         Ok((directory, memory))
     }
@@ -285,6 +304,7 @@ impl StatusDirectory {
             inode: self.inode,
             device: self.device,
             lease_longest_ms: lease_longest.map(|longest| Declared::of(longest).millis),
+            children: true,
         };
         let text = serde_json::to_string(&record).map_err(io::Error::other)?;
         let mut bytes = [b' '; RECORD_LENGTH];
@@ -331,7 +351,13 @@ impl StatusDirectory {
                 .lease_longest_ms
                 .and_then(|millis| Declared { millis }.valid()),
             damaged: claim.is_some_and(|c| parse_claim(c).is_none()),
+            unproven: (claim.is_some() && !record.children).then_some(Unproven::NotRecorded),
         })
+    }
+
+    /// Under a claim of this process nothing runs yet.
+    fn forget_children(&self) -> io::Result<()> {
+        self.claim.write_all_at(&no_children(), PLACES_BEGIN as u64)
     }
 
     /// Takes away what a dead process said: its files may name a deadline ahead.

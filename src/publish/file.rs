@@ -11,6 +11,7 @@ mod tests;
 mod trouble;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -31,6 +32,13 @@ use crate::election::{BootTime, Claim, Identity, LeaseName, Role, Status, Token}
 pub const JSON_FILE: &str = "status.json";
 /// The status for shells.
 pub const ENV_FILE: &str = "status.env";
+
+/// The status for programs in a directory, whatever the current one is.
+pub fn status_file(directory: &Path) -> PathBuf {
+    std::path::absolute(directory)
+        .unwrap_or_else(|_| directory.to_owned())
+        .join(JSON_FILE)
+}
 
 /// How many calls wait for the thread at most. A wake-up that finds no room is
 /// not lost, since every call in the queue makes the thread look at the newest

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::Program;
+use super::program::Unkillable;
 use crate::clock;
 use crate::election::{BootTime, Input, Token};
 
@@ -51,6 +52,8 @@ pub struct Health {
     /// The token under which the supervised command runs; `None` in it: it
     /// does not run. Without a receiver the workload is not ours to run.
     runs: Option<watch::Receiver<Option<Token>>>,
+    /// A health command that could not be killed.
+    left: Unkillable,
 }
 
 /// What one look showed.
@@ -116,6 +119,7 @@ impl Health {
             options,
             program,
             runs,
+            left: Unkillable::default(),
         }
     }
 
@@ -177,7 +181,7 @@ impl Health {
         }
     }
 
-    async fn look(&self, token: Option<Token>) -> Look {
+    async fn look(&mut self, token: Option<Token>) -> Look {
         match &self.options.check {
             Check::Url(url) => {
                 let answer = tokio::time::timeout(self.options.timeout, get(url)).await;
@@ -194,7 +198,7 @@ impl Health {
             Check::Command(command) => {
                 let ended = self
                     .program
-                    .run_briefly(command, token, self.options.timeout)
+                    .run_briefly(command, token, self.options.timeout, &mut self.left)
                     .await;
                 match ended {
                     Ok(()) => Look::Well,

@@ -4,13 +4,16 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::program::success;
+use super::program::{KILLED_WITHIN, Unkillable, success};
 use super::{Ordered, Phase, SupervisorOptions};
+use crate::clock;
 use crate::election::{BootTime, LeaseName, Terms, Token};
+use crate::workload::claim_share::{ClaimShare, Place};
 use crate::workload::{Ended, Workload};
 
 /// The terms of a claim, and no longer than `until`.
@@ -25,15 +28,15 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
 /// that of a command does: the next daemon waits for it.
 pub(super) fn start(
     options: &SupervisorOptions,
-    words: &[OsString],
+    (words, place): (&[OsString], Place),
     token: Token,
     terms: Terms,
 ) -> io::Result<Option<Workload>> {
     let Some(command) = options.program.command(words, Some(token)) else {
         return Ok(None);
     };
-    let lock = options.lock.try_clone()?;
-    Workload::start(&command.quiet(), super::terms(terms), Some(lock)).map(Some)
+    let claim = ClaimShare::new(options.lock.try_clone()?, place);
+    Workload::start(&command.quiet(), super::terms(terms), Some(claim)).map(Some)
 }
 
 /// Sees the hook on_lead to its end: by itself, by its limit, or because its
@@ -45,32 +48,65 @@ pub(super) async fn lead(
     token: Token,
     until: BootTime,
     lease: LeaseName,
-) {
+) -> Unkillable {
+    let overdue = tokio::time::sleep(until.since(clock::boot_now()) + KILLED_WITHIN);
+    tokio::pin!(overdue);
     loop {
         let ordered = *orders.borrow_and_update();
         let leads = |o: &Ordered| o.token == token && o.phase == Phase::Run;
         let Some(ordered) = ordered.filter(leads) else {
             // What it was to bring about has no leader any more.
-            hook.kill();
-            hook.ended().await;
-            return;
+            return end(hook, &lease).await;
         };
         hook.extend(super::terms(bounded(ordered.terms, until)));
         tokio::select! {
-            ended = hook.ended() => return report(&lease, "on_lead", ended),
+            ended = hook.ended() => {
+                report(&lease, "on_lead", Some(ended));
+                return Unkillable::default();
+            }
+            // Its guard has killed it by then.
+            () = &mut overdue => return end(hook, &lease).await,
             changed = orders.changed() => if changed.is_err() {
                 // Without orders the daemon ends.
-                hook.kill();
-                hook.ended().await;
-                return;
+                return end(hook, &lease).await;
             },
         }
     }
 }
 
-pub(super) fn report(lease: &LeaseName, hook: &'static str, ended: Ended) {
-    match success(ended) {
+/// Kills the hook on_lead, and waits a moment for its end.
+async fn end(hook: Workload, lease: &LeaseName) -> Unkillable {
+    let mut left = Unkillable::default();
+    hook.kill();
+    if left.outlast(hook, Duration::ZERO).await.is_none() {
+        report(lease, "on_lead", None);
+    }
+    left
+}
+
+/// `None`: it was killed and has not ended.
+pub(super) fn report(lease: &LeaseName, hook: &'static str, ended: Option<Ended>) {
+    let unkillable = || Err("it was killed and has not ended".to_owned());
+    match ended.map_or_else(unkillable, success) {
         Ok(()) => info!(%lease, hook, "hook ended"),
         Err(why) => warn!(%lease, hook, why, "a hook failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::Orders;
+
+    #[tokio::test]
+    async fn a_hook_that_cannot_be_killed_holds_up_its_end_no_longer_than_a_moment() {
+        let lease = LeaseName::new("orders").expect("legal");
+        let (_orders, ordered) = Orders::channel();
+        // No order is in force: what it was to bring about has no leader.
+        let (hook, _progress) = Workload::stand_in();
+        let until = clock::boot_now() + Duration::from_secs(3600);
+        let ends = lead(hook, ordered, Token::ZERO, until, lease);
+        let ended = tokio::time::timeout(KILLED_WITHIN * 10, ends).await;
+        assert!(ended.expect("it is left to itself").remains());
     }
 }

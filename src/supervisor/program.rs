@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::election::{Identity, LeaseName, Token};
-use crate::workload::{Command, Ended, Terms, Workload};
+use crate::workload::{Command, Ended, Progress, Terms, Workload};
+
+/// How long a killed command may take to be gone. One that hangs in the kernel
+/// (on a disk, on a file system of the network) is gone when that lets it go.
+pub(super) const KILLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What every command is told, but for the token.
 #[derive(Debug, Clone)]
@@ -25,39 +29,53 @@ impl Program {
     /// Without a token the variable is empty: this replica does not lead.
     pub(super) fn command(&self, words: &[OsString], token: Option<Token>) -> Option<Command> {
         let (program, arguments) = words.split_first()?;
-        let (name, value) = Self::token(token);
-        let command = Command::new(program)
+        let mut command = Command::new(program)
             .arguments(arguments)
             .env("LEASEHOLD_LEASE", self.lease.as_str())
-            .env(name, value)
             .env("LEASEHOLD_IDENTITY", self.identity.as_str())
             .env("LEASEHOLD_STATUS_FILE", &self.status_file);
+        for (name, value) in Self::of_token(token) {
+            command = command.env(name, value);
+        }
         Some(command)
     }
 
-    /// The variable that is known only with authority.
-    pub(super) fn token(token: Option<Token>) -> (OsString, OsString) {
-        let token = token.map_or_else(String::new, |token| token.to_string());
-        ("LEASEHOLD_TOKEN".into(), token.into())
+    /// The variables that are known only with authority. A lock that is taken
+    /// inside puts its own token into the first one; the second one stays.
+    pub(super) fn of_token(token: Option<Token>) -> [(OsString, OsString); 2] {
+        let token = OsString::from(token.map_or_else(String::new, |token| token.to_string()));
+        [
+            ("LEASEHOLD_TOKEN".into(), token.clone()),
+            ("LEASEHOLD_LEASE_TOKEN".into(), token),
+        ]
     }
 
-    /// Runs a short command to its end: whether it succeeded, or why not.
+    /// Runs a short command to its end: whether it succeeded, or why not. One
+    /// that cannot be killed fails as well, and is in `left` then; nothing is
+    /// started beside it.
     pub(super) async fn run_briefly(
         &self,
         words: &[OsString],
         token: Option<Token>,
         timeout: Duration,
+        left: &mut Unkillable,
     ) -> Result<(), String> {
         let Some(command) = self.command(words, token) else {
             return Ok(());
         };
+        if left.remains() {
+            return Err("an earlier run was killed and has not ended".to_owned());
+        }
         let at = clock::boot_now() + timeout;
         let terms = Terms {
             valid_until: at,
             kill_at: at,
         };
         match Workload::start(&command.quiet(), terms, None) {
-            Ok(mut started) => success(started.ended().await),
+            Ok(started) => match left.outlast(started, timeout).await {
+                Some(ended) => success(ended),
+                None => Err("it did not end in time and cannot be killed".to_owned()),
+            },
             Err(error) => Err(format!("it cannot be started: {}", error.kind())),
         }
     }
@@ -70,5 +88,77 @@ pub(super) fn success(ended: Ended) -> Result<(), String> {
         Some(_) if ended.by_us => Err("it did not end in time and was killed".to_owned()),
         Some(code) => Err(format!("it exited {code}")),
         None => Err("it could not be run".to_owned()),
+    }
+}
+
+/// A command that was killed and has not ended, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Unkillable(Option<Workload>);
+
+impl Unkillable {
+    /// Whether it still has not ended.
+    pub(super) fn remains(&mut self) -> bool {
+        let gone = |left: &mut Workload| matches!(left.progress(), Progress::Gone(_));
+        self.0.take_if(gone);
+        self.0.is_some()
+    }
+
+    /// Waits for the end of a command that its guard kills within `limit`;
+    /// `None`: it has not ended, and remains here.
+    pub(super) async fn outlast(
+        &mut self,
+        mut started: Workload,
+        limit: Duration,
+    ) -> Option<Ended> {
+        let ended = tokio::time::timeout(limit + KILLED_WITHIN, started.ended()).await;
+        if ended.is_err() {
+            self.0 = Some(started);
+        }
+        ended.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::End;
+
+    const ENDED: Ended = Ended {
+        end: End::Signalled(9),
+        by_us: true,
+        interrupted: false,
+        guard_lost: false,
+    };
+
+    fn program() -> Program {
+        Program {
+            lease: LeaseName::new("orders").expect("legal"),
+            identity: Identity::new("a").expect("legal"),
+            status_file: PathBuf::from("/nowhere/status.json"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_killed_is_waited_for_no_longer_and_nothing_is_started_beside_it() {
+        let (hangs, progress) = Workload::stand_in();
+        let mut left = Unkillable::default();
+        assert_eq!(left.outlast(hangs, Duration::from_millis(10)).await, None);
+        assert!(left.remains());
+        let words = ["/bin/true".into()];
+        let second = Duration::from_secs(1);
+        let ran = program().run_briefly(&words, None, second, &mut left).await;
+        assert!(ran.is_err_and(|why| why.contains("has not ended")));
+        progress.send_replace(Progress::Gone(ENDED));
+        assert!(!left.remains());
+    }
+
+    #[tokio::test]
+    async fn what_ends_is_told_at_once() {
+        let (ends, progress) = Workload::stand_in();
+        progress.send_replace(Progress::Gone(ENDED));
+        let mut left = Unkillable::default();
+        let hour = Duration::from_secs(3600);
+        assert_eq!(left.outlast(ends, hour).await, Some(ENDED));
+        assert!(!left.remains());
     }
 }

@@ -5,7 +5,8 @@
 //! milliseconds; until it is told to start it has nothing to guard.
 //!
 //! Then it holds the deadlines that it was last sent, and the claim lock, so
-//! that a new daemon finds the lock free only when CMD is gone. After CMD was
+//! that a new daemon finds the lock free only when CMD is gone, or this guard
+//! killed: then the claim file names the process that became CMD. After CMD was
 //! started it allocates nothing: it must work when memory is gone. The kernel
 //! may choose it as the victim for that all the same; then PDEATHSIG ends CMD's
 //! leader, and the daemon, a subreaper like the guard, ends the rest.
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
     set_child_subreaper, setsid, wait, waitid,
@@ -42,8 +44,10 @@ use signal_hook::consts::{
 };
 
 use super::children::Children;
+use super::claim_share::{Child, ClaimShare};
 use super::groups::{group_of, number};
 use super::judge::{Action, Input, Judge};
+use super::survivors::ProcessId;
 use super::wire::{
     GuardBegin, GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard,
     pair, post, post_with, take, wait_with,
@@ -85,8 +89,8 @@ struct Guard {
     relays: u32,
     report: Report,
     reported: Option<Report>,
-    /// Held, never used: let go when CMD is gone, or by this process's end.
-    lock: Option<OwnedFd>,
+    /// Its lock is held, and let go when CMD is gone, or by this process's end.
+    claim: Option<ClaimShare>,
 }
 
 /// What it takes to start CMD. It is let go by that.
@@ -157,6 +161,10 @@ impl Guard {
         let children = Children::new();
         // Why there can be none is told when one is needed.
         let shim = Shim::new().ok();
+        // What it has needed so far, and whatever it comes to need, stays in
+        // memory: a disk that hangs is a reason to end CMD. Where the limit
+        // (`ulimit -l`) forbids it, it is as well guarded as memory lasts.
+        let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
             shim.into_iter().for_each(Shim::dismiss);
             return Ok(None);
@@ -186,7 +194,7 @@ impl Guard {
                 stopped: 0,
             },
             reported: None,
-            lock,
+            claim: lock.map(|file| ClaimShare::new(file, start.place)),
         }))
     }
 
@@ -279,7 +287,10 @@ impl Guard {
 
     /// Nothing of CMD is left: the claim is nobody's, before anybody hears of it.
     fn gone(&mut self) {
-        self.lock = None;
+        if let Some(claim) = self.claim.take() {
+            // Else the next daemon looks for it, and does not find it.
+            let _ = claim.write(Child::Gone);
+        }
         self.report.stage = Stage::Gone;
         self.judge.handle(clock::boot_now(), Input::Gone);
     }
@@ -293,7 +304,13 @@ impl Guard {
             valid_until: self.judge.valid_until(),
             foreground: self.foreground,
         };
+        let claim = self.claim.as_ref();
         let tell = |shim: &Shim| {
+            // Before it can become CMD: whoever finds the claim's lock free
+            // while it runs must find it named.
+            if let Some(claim) = claim {
+                claim.write(Child::Running(ProcessId::of(number(shim.pid))))?;
+            }
             let with = [stdin.as_fd(), file.as_fd()];
             post_with(shim.socket.as_fd(), &start, &with)
         };

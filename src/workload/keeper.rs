@@ -15,6 +15,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::UnixDatagram;
 use tokio::sync::watch;
 
+use super::claim_share::{Child, ClaimShare};
 use super::judge::Order;
 use super::orphans::{WaitedFor, each_adopted};
 use super::terminal::{Continued, Terminal};
@@ -43,6 +44,8 @@ pub(super) struct Keeper {
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
+    /// Where the end of a CMD is written whose guard cannot.
+    pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<Progress>,
     terminal: Option<Terminal>,
@@ -91,6 +94,7 @@ impl Keeper {
             ended,
             guard,
             leader: None,
+            claim: None,
             orders,
             progress,
             terminal,
@@ -145,6 +149,10 @@ impl Keeper {
         let _ = waitid(guard, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         if !self.is_gone() {
             let (end, by_us) = self.end_what_is_left().await;
+            if let Some(claim) = self.claim.take() {
+                // Else the next daemon looks for it, and does not find it.
+                let _ = claim.write(Child::Gone);
+            }
             self.gone(end, by_us, true);
         }
     }
@@ -249,7 +257,10 @@ impl Keeper {
                     });
                 }
                 // It has let the claim lock go before it said so.
-                Stage::Gone => self.gone(end_of(report.end), report.by_us, false),
+                Stage::Gone => {
+                    self.claim = None;
+                    self.gone(end_of(report.end), report.by_us, false);
+                }
             }
         }
         if report.stopped != 0 && report.stopped != stopped_before {

@@ -18,6 +18,9 @@ pub(super) struct Life {
     pub(super) obeys: Option<u64>,
     /// For how long something outlives the leader.
     pub(super) leaves: u64,
+    /// For how long the leader outlives a guard that is killed: the kernel ends
+    /// it after the guard's lock is free, and not at all if it changed its user.
+    pub(super) outlives_guard: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +42,13 @@ impl World {
             true => dice.between(1, 2_000) * MS,
             false => dice.between(1, 120_000) * MS,
         };
+        let untied = dice.one_in(3);
+        let outlives_guard = match dice.one_in(2) {
+            true => dice.below(5 * MS),
+            false => dice.below(1_000 * MS),
+        };
+        let untied_for = dice.between(1, 60_000) * MS;
+        let untied = untied && self.troubles(Fault::ChildUntied);
         let crashes = crashes && self.troubles(Fault::ChildCrashes);
         let stubborn = stubborn && self.troubles(Fault::ChildStubborn);
         let forks = forks && self.troubles(Fault::ChildForks);
@@ -46,6 +56,7 @@ impl World {
             (crashes, Fault::ChildCrashes),
             (stubborn, Fault::ChildStubborn),
             (forks, Fault::ChildForks),
+            (untied, Fault::ChildUntied),
         ] {
             if hit {
                 self.coverage.hit(Hit::Fault(fault));
@@ -57,6 +68,7 @@ impl World {
             rest: u64::MAX,
             obeys: (!stubborn).then_some(obeys),
             leaves: if forks { leaves } else { 0 },
+            outlives_guard: if untied { untied_for } else { outlives_guard },
         }
     }
 

@@ -128,15 +128,28 @@ impl World {
         self.guarding.iter().any(runs)
     }
 
-    /// Whether anything of a claim runs whose daemon is dead: it is no proof
-    /// of death then. Without its guard nobody could tell.
+    /// Whether anything of a claim runs whose daemon is dead, with its guard or
+    /// without: it is no proof of death then.
     pub(super) fn orphan_runs(&self, directory: usize, claim: Claim) -> bool {
         let runs = |g: &usize| {
             let guard = &self.guards[*g];
             let same = guard.directory == directory && guard.claim == claim;
-            same && guard.alive && guard.child_runs()
+            same && guard.child_runs()
         };
         self.guarding.iter().any(runs)
+    }
+
+    /// Whether the record of a directory names a child that runs. What a guard
+    /// or a daemon saw the end of is not in it any more.
+    pub(super) fn recorded_child_runs(&self, directory: usize) -> bool {
+        let named = self.directories[directory].child;
+        named.is_some_and(|g| self.guards[g].child_runs())
+    }
+
+    /// A guard, or a daemon whose guard was killed, has seen the end of a child.
+    pub(super) fn record_end_of_child(&mut self, g: usize) {
+        let recorded = &mut self.directories[self.guards[g].directory].child;
+        *recorded = recorded.filter(|named| *named != g);
     }
 
     /// Whether the process still waits for the end of a workload, as it knows.

@@ -115,6 +115,8 @@ closed! {
         ChildLate => "a child outlives its deadline where nobody runs who could end it",
         GuardLate => "a daemon kills its guard, which is late",
         GuardAwaited => "a new daemon waits for the guard of a dead one",
+        ChildAwaited => "a new daemon waits for the child of a guard that was killed",
+        ProofRefused => "a record is no proof: the child that it names runs",
         ManyRecords => "a guard reads several records at once",
         RecordTooLate => "a guard reads a later deadline when the one before has passed",
         BackedOff => "a candidate whose workload ends soon after its start waits ever longer",

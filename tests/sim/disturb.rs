@@ -154,11 +154,13 @@ impl World {
             | Fault::GuardFrozen
             | Fault::BothFrozen
             | Fault::GuardKilled
+            | Fault::BothKilled
             | Fault::RecordsLate
             | Fault::ChildCrashes
             | Fault::ChildStubborn
             | Fault::ChildForks
-            | Fault::WorkloadPolls => {}
+            | Fault::WorkloadPolls
+            | Fault::ChildUntied => {}
         }
     }
 

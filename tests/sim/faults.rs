@@ -157,6 +157,8 @@ faults! {
     BothFrozen,
     /// A guard is killed.
     GuardKilled,
+    /// A guard and its daemon are killed at once, and the daemon is started again.
+    BothKilled,
     /// What a daemon sends reaches its guard when the deadline before it has passed.
     RecordsLate,
     /// A child ends by itself, often soon after its start.
@@ -172,6 +174,8 @@ faults! {
     /// A process is killed between two effects of a turn and starts again, with
     /// or without its directory.
     KilledInTurn,
+    /// A child changed its user, so that the kernel does not end it with its guard.
+    ChildUntied,
 }
 
 /// Those that are drawn and planned beside all others, which are then as they
@@ -188,10 +192,12 @@ const SUPERVISION: &[Fault] = &[
     Fault::GuardFrozen,
     Fault::BothFrozen,
     Fault::GuardKilled,
+    Fault::BothKilled,
     Fault::RecordsLate,
     Fault::ChildCrashes,
     Fault::ChildStubborn,
     Fault::ChildForks,
+    Fault::ChildUntied,
 ];
 
 impl Faults {
@@ -328,6 +334,7 @@ pub(super) const OF_GUARDS: &[Fault] = &[
     Fault::GuardFrozen,
     Fault::BothFrozen,
     Fault::GuardKilled,
+    Fault::BothKilled,
     Fault::RecordsLate,
 ];
 

@@ -59,6 +59,11 @@ pub(super) struct Directory {
     /// `status.json` and `status.env`.
     pub(super) files: [Option<Says>; 2],
     pub(super) health: Health,
+    /// The guard whose child the record says to run; `None`: none was started,
+    /// or its end was seen.
+    pub(super) child: Option<usize>,
+    /// Since when a new process waits for the end of that child.
+    pub(super) child_awaited_since: Option<u64>,
     /// The process that has the lock.
     pub(super) locked_by: Option<usize>,
 }
@@ -71,6 +76,8 @@ impl Directory {
             record: None,
             files: [None; 2],
             health: Health::Good,
+            child: None,
+            child_awaited_since: None,
             locked_by: None,
         }
     }

@@ -7,10 +7,11 @@ use super::cluster::{Event, World};
 use super::coverage::Hit;
 use super::dice::Dice;
 use super::faults::Fault;
-use super::guards::WAKE_MAX;
+use super::guards::{Guard, WAKE_MAX};
 
 impl World {
-    /// Its leader dies with it; the rest is the daemon's.
+    /// Its leader dies a moment after it, when its lock is free already; the rest
+    /// is the daemon's.
     pub(super) fn kill_guard(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.guards[g];
@@ -18,13 +19,12 @@ impl World {
             return;
         }
         guard.child = match guard.child {
-            Child::Runs(life) if life.leaves > 0 => Child::Runs(Life {
-                leader: now,
-                leader_ended: true,
-                rest: now + life.leaves,
+            Child::Runs(life) if !life.leader_ended => Child::Runs(Life {
+                leader: life.leader.min(now + life.outlives_guard),
                 ..life
             }),
-            Child::Unborn | Child::Runs(_) | Child::Gone => Child::Gone,
+            Child::Runs(life) => Child::Runs(life),
+            Child::Unborn | Child::Gone => Child::Gone,
         };
         self.note(|| format!("g{g} is killed"));
         // Its descriptor tells the daemon.
@@ -71,6 +71,8 @@ impl World {
             self.guards.push(copy);
             let copy = self.guards.len() - 1;
             self.guarding.push(copy);
+            let recorded = &mut self.directories[directory].child;
+            *recorded = recorded.map(|named| if named == g { copy } else { named });
             if !self.guards[copy].alive {
                 self.report(copy, true);
             }
@@ -94,6 +96,19 @@ impl World {
         self.note(|| format!("   g{g} until {} ms", until / MS));
         if fault == Fault::GuardKilled {
             return self.kill_guard(g);
+        }
+        if fault == Fault::BothKilled {
+            let Guard {
+                daemon,
+                machine,
+                directory,
+                ..
+            } = self.guards[g];
+            self.kill_guard(g);
+            self.kill(daemon);
+            // The service manager starts it again at once, or a little later.
+            let later = self.now + dice.between(1, 1_500) * MS;
+            return self.at(later, Event::Start { machine, directory });
         }
         if fault == Fault::RecordsLate {
             let guard = &self.guards[g];

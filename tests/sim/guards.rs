@@ -364,6 +364,7 @@ impl World {
         }
         if matches!(self.guards[g].child, Child::Gone) {
             self.guards[g].judge.handle(now, judge::Input::Gone);
+            self.record_end_of_child(g);
             self.guards[g].alive = false;
             self.report(g, true);
         }
@@ -381,6 +382,8 @@ impl World {
                 self.coverage.hit(Hit::Path(Path::ChildStarted));
                 self.check_started(g);
                 let life = self.drawn_life();
+                // In the record before it runs.
+                self.directories[self.guards[g].directory].child = Some(g);
                 self.guards[g].child = Child::Runs(life);
             }
             judge::Action::Refuse => {
@@ -439,6 +442,7 @@ impl World {
         if gone {
             // What a guard left behind that was killed is ended here.
             self.guards[g].child = Child::Gone;
+            self.record_end_of_child(g);
             self.guards[g].heard = true;
             self.input(daemon, Class::Machine, Input::WorkloadGone { token });
         }

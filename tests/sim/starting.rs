@@ -12,6 +12,9 @@ use super::{MS, SECOND};
 use crate::election::mutation::planted;
 use crate::election::{Input, Watch};
 
+/// As in `publish/directory.rs`.
+const CHILD_AWAITED_MAX: u64 = SECOND;
+
 impl World {
     /// Candidates on the newest machine may run their workload themselves.
     pub(super) fn supervise(&mut self, dice: &mut Dice) {
@@ -46,8 +49,20 @@ impl World {
             self.at(again, Event::Start { machine, directory });
             return;
         }
+        // Without the lock of the guard nobody knows when its record is the last one.
+        let unread = planted!(ProofWithoutChild) || planted!(GuardWithoutLock);
+        let child_runs = self.recorded_child_runs(directory) && !unread;
+        if child_runs && self.may_yet_end(directory) {
+            self.coverage.hit(Hit::Path(Path::ChildAwaited));
+            let again = self.now + 5 * MS;
+            self.at(again, Event::Start { machine, directory });
+            return;
+        }
         let random = Dice::new(self.starts.roll(), self.processes.len() as u64);
         let mut memory = self.directories[directory].memory(boot);
+        if child_runs && memory.claim.take().is_some() {
+            self.coverage.hit(Hit::Path(Path::ProofRefused));
+        }
         let record = memory;
         // As `cli/run.rs`: the proof counts once the files of the dead process
         // say nothing any more.
@@ -88,6 +103,7 @@ impl World {
         let inode = self.directories[directory].inode;
         let dir = &mut self.directories[directory];
         dir.locked_by = Some(process);
+        (dir.child, dir.child_awaited_since) = (None, None);
         dir.record = Some(super::files::Record {
             claim: record.claim,
             token: record.token,
@@ -114,6 +130,14 @@ impl World {
             self.input(process, Class::News, Input::Watch(Watch::Lost));
         }
         self.pump(process);
+    }
+
+    /// The lock of the claim is free before the kernel ends a child whose guard
+    /// was killed: as `publish/directory.rs`, a new daemon waits a moment for it.
+    fn may_yet_end(&mut self, directory: usize) -> bool {
+        let now = self.now;
+        let since = &mut self.directories[directory].child_awaited_since;
+        now < *since.get_or_insert(now) + CHILD_AWAITED_MAX
     }
 
     pub(super) fn kill(&mut self, process: usize) {

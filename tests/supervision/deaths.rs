@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::contest::{Contest, LONG, eventually, nanos};
 use crate::journal::{Behaviour, Journal, Line};
@@ -191,6 +192,104 @@ async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
         .logs()
         .contains("waiting for the guard of a dead daemon");
     assert!(waited, "{}", daemon.logs());
+}
+
+/// What no daemon ends is ended with its test.
+struct Ended(u32);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = kill_process(process(self.0), Signal::KILL);
+    }
+}
+
+/// A lease that does not expire within the test: whoever leads has a proof.
+const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
+    lease_duration: Duration::from_secs(600),
+    ..SHORT
+};
+
+/// Kills a daemon and the guard of its command at once, and starts it again.
+fn kill_both_and_restart(daemon: &mut Daemon, command: u32) {
+    // Else the daemon would end what its guard leaves.
+    daemon.stop();
+    kill_process(process(guard_of(command)), Signal::KILL).unwrap();
+    daemon.restart_same_directory();
+}
+
+#[tokio::test]
+async fn i8_a_daemon_whose_guard_was_killed_with_it_leads_again_when_its_command_is_gone() {
+    let (contest, journal) = (Contest::new("both-killed").await, Journal::new());
+    let mut daemon = contest
+        .candidate_with("a", NEVER_EXPIRES, "0s")
+        .workload(journal.command(&Behaviour::Stubborn))
+        .start();
+    let pid = journal.wait("start", 1).await.pid;
+    kill_both_and_restart(&mut daemon, pid);
+    assert_eq!(journal.wait("start", 2).await.token, 2);
+    assert!(!runs(pid), "the kernel ends it with its guard");
+    journal.assert_one_after_the_other();
+}
+
+#[tokio::test]
+#[allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
+async fn i8_a_command_that_outlives_its_guard_is_no_proof_of_death() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "another user needs root");
+        eprintln!("skipped: needs root, to run a command as another user");
+        return;
+    }
+    let (contest, journal) = (Contest::new("outlives").await, Journal::new());
+    journal.open_to_everybody();
+    let as_another = ["setpriv", "--reuid=65534", "--clear-groups"].map(str::to_owned);
+    let command = [
+        &as_another,
+        journal.command(&Behaviour::Stubborn).as_slice(),
+    ]
+    .concat();
+    let mut daemon = contest
+        .candidate_with("a", NEVER_EXPIRES, "0s")
+        .workload(command)
+        .start();
+    let pid = journal.wait("start", 1).await.pid;
+    let _ended = Ended(pid);
+    kill_both_and_restart(&mut daemon, pid);
+    let follows = |status: &Value| status["role"] == "follower";
+    daemon.wait_until(follows, LONG).await;
+    eventually("it says why it does not lead", async || {
+        daemon.logs().contains("may still run")
+    })
+    .await;
+    assert!(runs(pid), "nothing ended it");
+    // With a proof it would have taken over with its first read.
+    let read = journal.of("tick").len();
+    journal.wait("tick", read + 25).await;
+    assert_eq!(journal.of("start").len(), 1);
+}
+
+#[tokio::test]
+async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
+    let (contest, journal) = (Contest::new("waits-stopped").await, Journal::new());
+    let (_leader, _) = leader(&contest, &journal).await;
+    let waits = contest
+        .candidate_with("b", SHORT, "0s")
+        .workload(journal.command(&Behaviour::Stubborn))
+        .start();
+    let mut guards = Vec::new();
+    eventually("a guard waits with its shim", async || {
+        guards = children_of(waits.pid());
+        guards
+            .first()
+            .is_some_and(|guard| !children_of(*guard).is_empty())
+    })
+    .await;
+    let _ended = Ended(guards[0]);
+    kill_process(process(guards[0]), Signal::STOP).unwrap();
+    waits.term();
+    assert_eq!(waits.wait_exit(Duration::from_secs(10)).await, 0);
+    // Not even a zombie, which process 1 would have to wait for.
+    let process = format!("/proc/{}", guards[0]);
+    assert!(!std::path::Path::new(&process).exists());
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@
 //! /proc/uptime, which is CLOCK_BOOTTIME in hundredths of a second; what happened
 //! before what is told by the order of the lines, which are appended whole.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use leasehold_testbed::Scratch;
@@ -43,6 +45,15 @@ impl Journal {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    /// Lets commands of any user write into it.
+    pub(crate) fn open_to_everybody(&self) {
+        let journal = self.path("journal");
+        std::fs::write(&journal, "").unwrap();
+        for (path, mode) in [(self.0.path(), 0o711), (&journal, 0o666)] {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
     }
 
     /// A shell command that ticks into the journal every 20 ms while it runs.

@@ -2,10 +2,11 @@
 //! lock is free only when it is gone (I5). Method: real signals to a daemon.
 
 use leasehold::clock::boot_now;
+use leasehold::workload::claim_share::Child;
 use rustix::process::Signal;
 
 use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, exists, is_alive, millis};
-use crate::stand_in::{Plan, deadlines, guard, lock_is_free, sent, wait_told_gone};
+use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_told_gone};
 
 const OBEYS: &str =
     "trap 'echo asked >> journal; exit 0' TERM; echo $$ > pid; while :; do sleep 0.01; done";
@@ -31,6 +32,23 @@ async fn a_killed_daemon_takes_its_command_along_at_once() {
     assert_eq!(scene.lines("journal"), ["asked"]);
     assert!(boot_now() < last.valid_until, "not by a deadline");
     assert!(lock_is_free(&scene));
+    assert_eq!(recorded_child(&scene), Child::Gone);
+}
+
+#[tokio::test]
+async fn what_runs_stands_in_the_claim_file_from_its_first_instruction_on() {
+    let scene = Scene::new();
+    let plan = Plan {
+        script: "cat claim > seen; echo $$ > pid; exec sleep 60",
+        valid: LONG,
+        grace: LONG,
+        renews: true,
+    };
+    let daemon = plan.start(&scene);
+    let pid = scene.wait_pid("pid").await;
+    let seen = String::from_utf8_lossy(&std::fs::read(scene.path("seen")).unwrap()).into_owned();
+    assert!(seen.contains(&format!("running {pid} ")), "{seen}");
+    drop(daemon);
 }
 
 #[tokio::test]

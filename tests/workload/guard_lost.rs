@@ -2,10 +2,11 @@
 //! Method: real signals to the guard of a daemon that lives.
 
 use leasehold::clock::boot_now;
+use leasehold::workload::claim_share::Child;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, exists, is_alive, millis};
-use crate::stand_in::{Plan, deadlines, guard, sent, wait_told_gone};
+use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_told_gone};
 
 /// A command, a descendant in its group, and one that left group and session;
 /// all of them ignore what asks them to end.
@@ -48,6 +49,30 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
     assert_eq!(family.map(exists), [false; 3]);
     assert!(told.contains("guard_lost: true"), "{told}");
     assert!(told.contains("by_us: true"), "{told}");
+    assert_eq!(recorded_child(&scene), Child::Gone, "the daemon saw it");
+}
+
+#[tokio::test]
+async fn what_guard_and_daemon_did_not_see_the_end_of_stands_in_the_claim_file() {
+    let scene = Scene::new();
+    let plan = Plan {
+        script: "echo $$ > pid; exec sleep 60",
+        valid: LONG,
+        grace: LONG,
+        renews: true,
+    };
+    let daemon = plan.start(&scene);
+    let pid = scene.wait_pid("pid").await;
+    let guard = guard(&scene).await;
+    daemon.process.stop();
+    signal(guard, Signal::KILL);
+    daemon.process.kill();
+    eventually("CMD has ended", || !is_alive(pid)).await;
+    eventually("the lock is free", || lock_is_free(&scene)).await;
+    let Child::Running(recorded) = recorded_child(&scene) else {
+        panic!("{:?}", recorded_child(&scene));
+    };
+    assert_eq!(recorded.pid.unsigned_abs(), pid);
 }
 
 #[tokio::test]

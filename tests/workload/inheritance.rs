@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command as Process, Stdio};
 
+use leasehold::workload::claim_share::{ClaimShare, Place};
 use leasehold::workload::{End, Workload};
 
 use crate::scene::{LONG, Scene, millis, terms};
@@ -24,7 +25,8 @@ async fn no_descriptor_of_ours_reaches_cmd() {
     // shell looks itself: a pipe to others would be open for a while.
     let list = "here=$PWD; cd /proc/$$/fd; set -- *; cd \"$here\"; echo \"$@\"";
     let script = scene.script(&format!("{list} > list"));
-    let mut workload = Workload::start(&script, terms(LONG, LONG), Some(lock.into())).unwrap();
+    let claim = ClaimShare::new(lock.into(), Place::Command);
+    let mut workload = Workload::start(&script, terms(LONG, LONG), Some(claim)).unwrap();
     assert_eq!(workload.ended().await.end, End::Exited(0));
     assert_eq!(scene.lines("list"), [plainly(list).trim_end()]);
 }

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use leasehold::workload::claim_share::{ClaimShare, Place};
 use leasehold::workload::{End, Prepared};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -157,8 +158,8 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
         flock(&claim, FlockOperation::NonBlockingLockExclusive).is_ok()
     })
     .await;
-    let lock = Some(claim.into());
-    let mut workload = prepared.start([], terms(LONG, LONG), lock).unwrap();
+    let claim = Some(ClaimShare::new(claim.into(), Place::Command));
+    let mut workload = prepared.start([], terms(LONG, LONG), claim).unwrap();
     scene.wait_pid("pid").await;
     assert!(!free(), "the guard holds it");
     std::fs::write(scene.path("go"), "").unwrap();

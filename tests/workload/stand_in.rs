@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use leasehold::clock::boot_now;
 use leasehold::election::BootTime;
+use leasehold::workload::claim_share::{Child, ClaimShare, Place, children};
 use leasehold::workload::{Orphans, Progress, Terms, Workload};
 use leasehold_testbed::process::{Launch, Process};
 use rustix::fs::FlockOperation;
@@ -130,6 +131,12 @@ pub(crate) fn lock_is_free(scene: &Scene) -> bool {
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
+/// What the claim file says of CMD.
+pub(crate) fn recorded_child(scene: &Scene) -> Child {
+    let file = File::open(scene.path("claim")).unwrap();
+    children(&file).unwrap()[0]
+}
+
 fn append(path: &Path, line: &str) {
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.unwrap().write_all(line.as_bytes()).unwrap();
@@ -162,9 +169,9 @@ async fn keep(directory: &Path, script: &str) {
     };
     let mut orphans = Orphans::adopt().unwrap();
     let command = crate::scene::shell(&format!("cd {}\n{script}", directory.display()));
-    let handle = lock.try_clone().unwrap().into();
+    let claim = ClaimShare::new(lock.try_clone().unwrap().into(), Place::Command);
     let mut newest = now_terms();
-    let mut workload = Workload::start(&command, newest, Some(handle)).unwrap();
+    let mut workload = Workload::start(&command, newest, Some(claim)).unwrap();
     record(SENT, newest);
     append(&directory.join("guard"), &format!("{}\n", workload.guard()));
     let began = boot_now();

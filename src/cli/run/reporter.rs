@@ -11,7 +11,7 @@ use crate::cli::trouble::{Trouble, shown};
 use crate::clock;
 use crate::config::Config;
 use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Transition};
-use crate::publish::directory::Memory;
+use crate::publish::directory::{Memory, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{Document, Identification, Moment};
 use crate::runner::Answered;
@@ -82,6 +82,19 @@ impl Reporter {
                 "the record in the status directory cannot be read: the highest token seen before \
                  is forgotten here"
             );
+        }
+        match memory.unproven {
+            Some(Unproven::MayRun(pid)) => warn!(
+                lease = %self.lease, pid,
+                "the workload of the previous daemon may still run: its guard was killed too; \
+                 waiting for its lease to expire"
+            ),
+            Some(Unproven::NotRecorded) => info!(
+                lease = %self.lease,
+                "the claim record does not say whether a workload ran: waiting for the lease of \
+                 the previous daemon to expire"
+            ),
+            None => {}
         }
         if let Some(warning) = timings.election_gap_warning() {
             warn!(lease = %self.lease, "{warning}");

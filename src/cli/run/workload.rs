@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::config::{Config, HealthCheck};
 use crate::election::Input;
-use crate::publish::file::JSON_FILE;
+use crate::publish::file::status_file;
 use crate::publish::metrics::Metrics;
 use crate::supervisor::{
     Check, Health, HealthOptions, Ordered, Program, Supervisor, SupervisorOptions, Watched,
@@ -38,8 +38,13 @@ impl Plan {
     }
 }
 
+/// How long the end of the daemon waits for the processes that wait for
+/// authority. They take some milliseconds, and one that somebody stopped 100.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+
 /// The tasks that run the workload and look after it.
 pub(super) struct Workload {
+    supervises: bool,
     tasks: JoinSet<&'static str>,
     exits: mpsc::Receiver<Exit>,
 }
@@ -99,11 +104,10 @@ impl Workload {
             lease: config.lease.name.clone(),
             identity: config.identity.clone(),
             // A command may change its directory.
-            status_file: std::path::absolute(directory)
-                .unwrap_or_else(|_| directory.to_owned())
-                .join(JSON_FILE),
+            status_file: status_file(directory),
         };
         let mut runs = None;
+        let supervises = orders.is_some();
         if let Some(orders) = orders {
             let options = SupervisorOptions {
                 program: program.clone(),
@@ -148,7 +152,25 @@ impl Workload {
                 "health"
             });
         }
-        Self { tasks, exits }
+        Self {
+            supervises,
+            tasks,
+            exits,
+        }
+    }
+
+    /// Waits, for a moment, until nothing of it is left; nobody gives orders any more.
+    pub(super) async fn close(&mut self) {
+        let supervised = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                if matches!(ended, Ok("supervisor")) {
+                    return;
+                }
+            }
+        };
+        if self.supervises {
+            let _ = tokio::time::timeout(CLOSED_WITHIN, supervised).await;
+        }
     }
 
     /// What is to be told next; for ever, if there is nothing.

@@ -1,6 +1,7 @@
 //! What the claim record proves and keeps, on real files.
 
 use super::*;
+use crate::workload::claim_share::FILE_LENGTH;
 
 fn claim() -> Claim {
     Claim::from_bytes([0x5a; 16])
@@ -19,7 +20,8 @@ fn a_new_directory_remembers_nothing_and_has_room_for_the_record() {
     assert_eq!(directory.path(), path);
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
     let file = fs::metadata(path.join(CLAIM_FILE)).unwrap();
-    assert_eq!((file.len(), file.mode() & 0o777), (256, 0o600));
+    let whole = u64::try_from(FILE_LENGTH).unwrap();
+    assert_eq!((file.len(), file.mode() & 0o777), (whole, 0o600));
 }
 
 #[test]
@@ -105,7 +107,11 @@ fn the_claim_is_proof_in_this_file_of_this_boot_only() {
 
     let text = fs::read_to_string(path.join(CLAIM_FILE)).unwrap();
     let boot = clock::boot_id().unwrap();
-    fs::write(path.join(CLAIM_FILE), text.replace(&boot, "another boot")).unwrap();
+    fs::write(
+        path.join(CLAIM_FILE),
+        text.replace(&boot, &format!("{:36}", "another boot")),
+    )
+    .unwrap();
     let (_, memory) = StatusDirectory::open(&path).unwrap();
     assert_eq!((memory.claim, memory.token), (None, token(7)));
     assert!(!memory.damaged);

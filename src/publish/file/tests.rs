@@ -189,6 +189,7 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
         token: Token::new(3).unwrap(),
         lease_longest: longest,
         damaged: false,
+        unproven: None,
     };
     assert_eq!(
         memory, expected,

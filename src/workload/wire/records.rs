@@ -4,6 +4,7 @@ use rustix::process::WaitIdStatus;
 
 use super::{Record, WORDS};
 use crate::election::BootTime;
+use crate::workload::claim_share::Place;
 use crate::workload::judge::{Order, Stop, Terms};
 
 /// What the daemon sends: all that it wants now.
@@ -30,6 +31,8 @@ pub(in crate::workload) struct GuardStart {
     pub(in crate::workload) stop_signal: i32,
     /// The process group from which CMD takes over the terminal; 0: it does not.
     pub(in crate::workload) foreground: i32,
+    /// Where the guard writes in the claim file, if that came with it.
+    pub(in crate::workload) place: Place,
 }
 
 /// The one record to a shim; standard input and the errand go with it.
@@ -173,14 +176,25 @@ impl Record for GuardStart {
             terms,
             stop_signal,
             foreground,
+            place,
         } = *self;
         let (valid_until, kill_at) = (terms.valid_until.as_nanos(), terms.kill_at.as_nanos());
         let (stop_signal, foreground) = (low(stop_signal), low(foreground));
-        [valid_until, kill_at, stop_signal, foreground, 0, 0, 0, 0]
+        let place = place.index() as u64;
+        [
+            valid_until,
+            kill_at,
+            stop_signal,
+            foreground,
+            place,
+            0,
+            0,
+            0,
+        ]
     }
 
     fn of(words: [u64; WORDS]) -> Self {
-        let [valid_until, kill_at, stop_signal, foreground, ..] = words;
+        let [valid_until, kill_at, stop_signal, foreground, place, ..] = words;
         Self {
             terms: Terms {
                 valid_until: BootTime::from_nanos(valid_until),
@@ -188,6 +202,7 @@ impl Record for GuardStart {
             },
             stop_signal: signed(stop_signal),
             foreground: signed(foreground),
+            place: Place::of(place).unwrap_or(Place::Command),
         }
     }
 }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::super::judge::{Order, Stop, Terms};
 use super::*;
 use crate::election::BootTime;
+use crate::workload::claim_share::Place;
 
 fn any_time() -> impl Strategy<Value = BootTime> {
     any::<u64>().prop_map(BootTime::from_nanos)
@@ -67,6 +68,7 @@ fn what_starts_something_arrives_with_its_descriptors() {
         terms,
         stop_signal: 15,
         foreground: 4711,
+        place: Place::OnStepDown,
     };
     let (one, two) = rustix::pipe::pipe().unwrap();
     post_with(ours.as_fd(), &start, &[one.as_fd(), two.as_fd()]).unwrap();

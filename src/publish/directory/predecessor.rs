@@ -1,0 +1,188 @@
+//! What may still run under the claim of a process that is gone: the part of
+//! the proof that the lock of the claim does not give.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use super::GUARD_POLL;
+use crate::clock;
+use crate::publish::file::status_file;
+use crate::workload::claim_share::{Child, children};
+use crate::workload::survivors;
+
+/// How long a child is waited for whose guard was killed. The kernel ends it a
+/// few milliseconds later, some hundred in a throttled container; one that
+/// changed its user is not ended, and waiting would only add to the lease duration.
+const CHILD_AWAITED_MAX: Duration = Duration::from_secs(1);
+
+/// What may still run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unproven {
+    /// A command or a hook that this process began, or a descendant of it.
+    MayRun(i32),
+    /// The record does not tell: it is of an earlier version, or damaged.
+    NotRecorded,
+}
+
+/// What may still run, after a moment of at most `patience`; `None`: it is
+/// proven that nothing does. The caller has the lock of `claim`, so guards are
+/// gone, and what they wrote does not change any more.
+pub(super) fn may_run(
+    claim: &File,
+    directory: &Path,
+    patience: Duration,
+) -> io::Result<Option<Unproven>> {
+    let until = clock::boot_now() + CHILD_AWAITED_MAX.min(patience);
+    let status_file = status_file(directory);
+    let mark = format!("LEASEHOLD_STATUS_FILE={}", status_file.display());
+    for child in children(claim)? {
+        let process = match child {
+            Child::None | Child::Gone => continue,
+            Child::Unreadable => return Ok(Some(Unproven::NotRecorded)),
+            Child::Running(process) => process,
+        };
+        while survivors::may_run(&process, &mark) {
+            if clock::boot_now() >= until {
+                return Ok(Some(Unproven::MayRun(process.pid)));
+            }
+            std::thread::sleep(GUARD_POLL);
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::{Child as Started, Command};
+
+    use super::*;
+    use crate::election::{Claim, Token};
+    use crate::publish::directory::{CLAIM_FILE, DirectoryError, Memory, StatusDirectory};
+    use crate::workload::claim_share::{ClaimShare, PLACES_BEGIN, Place};
+    use crate::workload::survivors::ProcessId;
+
+    fn claim() -> Claim {
+        Claim::from_bytes([0x5a; 16])
+    }
+
+    fn token(n: i64) -> Token {
+        Token::new(n).unwrap()
+    }
+
+    /// A directory whose daemon led and is gone; its guard wrote this of its child.
+    fn left_with(place: Place, child: Child) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let (daemon, _) = StatusDirectory::open(directory.path()).unwrap();
+        daemon.record(Some(claim()), token(7), None).unwrap();
+        let share = ClaimShare::new(daemon.lock_handle().unwrap(), place);
+        share.write(child).unwrap();
+        directory
+    }
+
+    fn sleeper() -> (Started, Child) {
+        let started = Command::new("sleep").arg("600").spawn().unwrap();
+        let id = ProcessId::of(i32::try_from(started.id()).unwrap());
+        (started, Child::Running(id))
+    }
+
+    fn end(mut started: Started) {
+        started.kill().unwrap();
+        started.wait().unwrap();
+    }
+
+    /// A process that another test is starting has a copy of each lock of
+    /// this one until it executes its program.
+    fn open(path: &Path, patience: Duration) -> (StatusDirectory, Memory) {
+        loop {
+            match StatusDirectory::open_after(path, patience, |_| {}) {
+                Err(DirectoryError::Locked { .. }) => std::thread::yield_now(),
+                opened => return opened.unwrap(),
+            }
+        }
+    }
+
+    /// What the next daemon finds, and the one after it.
+    fn opened_twice(path: &Path, patience: Duration) -> (Memory, Memory) {
+        let (first, memory) = open(path, patience);
+        drop(first);
+        let (_, again) = open(path, Duration::ZERO);
+        (memory, again)
+    }
+
+    #[test]
+    fn i6_a_claim_under_which_something_may_run_is_no_proof_of_its_end() {
+        for place in Place::ALL {
+            let (started, child) = sleeper();
+            let pid = i32::try_from(started.id()).unwrap();
+            let directory = left_with(place, child);
+            let patience = Duration::from_millis(20);
+            let (memory, again) = opened_twice(directory.path(), patience);
+            let expected = Memory {
+                token: token(7),
+                unproven: Some(Unproven::MayRun(pid)),
+                ..Memory::default()
+            };
+            assert_eq!(memory, expected, "{place:?}");
+            // The claim that nothing proves is out of the record, and so is its child.
+            let expected = Memory {
+                unproven: None,
+                ..expected
+            };
+            assert_eq!(again, expected, "{place:?}");
+            end(started);
+        }
+    }
+
+    #[test]
+    fn what_was_seen_to_end_or_has_ended_leaves_the_proof() {
+        let (started, running) = sleeper();
+        end(started);
+        for child in [Child::None, Child::Gone, running] {
+            let directory = left_with(Place::Command, child);
+            let (memory, again) = opened_twice(directory.path(), Duration::ZERO);
+            let expected = Memory {
+                claim: Some(claim()),
+                token: token(7),
+                ..Memory::default()
+            };
+            assert_eq!((memory, again), (expected, expected), "{child:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_ends_a_moment_later_is_waited_for() {
+        let (started, child) = sleeper();
+        let directory = left_with(Place::Command, child);
+        let ender = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            end(started);
+        });
+        let patience = Duration::from_secs(600);
+        let (_, memory) = open(directory.path(), patience);
+        assert_eq!((memory.claim, memory.unproven), (Some(claim()), None));
+        ender.join().unwrap();
+    }
+
+    #[test]
+    fn a_record_that_does_not_tell_of_children_proves_nothing_and_keeps_the_token() {
+        let directory = left_with(Place::Command, Child::Gone);
+        let file = directory.path().join(CLAIM_FILE);
+        let newer = fs::read_to_string(&file).unwrap();
+        // As an earlier version writes it, over what a later one had written.
+        let older = newer.replace(r#","children":true"#, "                ");
+        let torn = format!("{}\0\0\0\0", &newer[..PLACES_BEGIN]);
+        for text in [older[..256].to_owned(), older, torn] {
+            fs::write(&file, text).unwrap();
+            let (_, memory) = open(directory.path(), Duration::ZERO);
+            let expected = Memory {
+                token: token(7),
+                unproven: Some(Unproven::NotRecorded),
+                ..Memory::default()
+            };
+            assert_eq!(memory, expected);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What the claim file says of the processes that run under the claim.
+//!
+//! A free lock proves that daemon and guards are gone, not that CMD is: the
+//! kernel frees the lock of a killed guard before it ends CMD, and does not end
+//! a CMD that changed its user. So each guard writes down what it starts before
+//! it starts it, and that it is gone before it lets the lock go. Whoever gets
+//! the lock reads that first.
+//!
+//! Each guard has a place of its own in the file, behind the daemon's record:
+//! one write in place, of fixed length and without an allocation.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::{pread, pwrite};
+
+use super::survivors::ProcessId;
+
+/// Where the places begin: behind the record of the daemon.
+pub const PLACES_BEGIN: usize = 512;
+/// The length of a place. Its longest text has 80 bytes: a word, a process id,
+/// and three numbers of 20 digits. All places lie in the first page of the file,
+/// so that a kill cannot tear a write.
+const PLACE_LENGTH: usize = 96;
+/// The length of the file.
+pub const FILE_LENGTH: usize = PLACES_BEGIN + Place::ALL.len() * PLACE_LENGTH;
+
+/// Which guard writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The guard of the command.
+    Command,
+    /// The guard of the hook on_lead.
+    OnLead,
+    /// The guard of the hook on_step_down.
+    OnStepDown,
+}
+
+impl Place {
+    /// All of them, in the order in which they stand in the file.
+    pub const ALL: [Self; 3] = [Self::Command, Self::OnLead, Self::OnStepDown];
+
+    pub(super) fn index(self) -> usize {
+        match self {
+            Self::Command => 0,
+            Self::OnLead => 1,
+            Self::OnStepDown => 2,
+        }
+    }
+
+    pub(super) fn of(index: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(index).ok()?).copied()
+    }
+
+    fn begin(self) -> usize {
+        PLACES_BEGIN + self.index() * PLACE_LENGTH
+    }
+}
+
+/// What a place says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Child {
+    /// Nothing was started under the claim.
+    None,
+    /// This process was about to be started, and its end was not confirmed.
+    Running(ProcessId),
+    /// It and all its descendants were seen to be gone.
+    Gone,
+    /// It cannot be read.
+    Unreadable,
+}
+
+/// The claim file in the hands of a guard: its lock, and one place in it.
+#[derive(Debug)]
+pub struct ClaimShare {
+    file: OwnedFd,
+    place: Place,
+}
+
+impl ClaimShare {
+    /// `file` is a handle on the locked claim file.
+    pub fn new(file: OwnedFd, place: Place) -> Self {
+        Self { file, place }
+    }
+
+    /// Another handle on the same.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            file: self.file.try_clone()?,
+            place: self.place,
+        })
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Writes what became of the child. It is not synced: another boot proves
+    /// nothing anyway.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write(&self, child: Child) -> io::Result<()> {
+        let begin = self.place.begin() as u64;
+        match pwrite(&self.file, &text(child), begin)? {
+            PLACE_LENGTH => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+}
+
+impl AsFd for ClaimShare {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// What all places say, of a claim file whose lock the caller has.
+///
+/// # Errors
+/// What the file system says.
+pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
+    let mut children = [Child::Unreadable; 3];
+    for (child, place) in children.iter_mut().zip(Place::ALL) {
+        let mut bytes = [0; PLACE_LENGTH];
+        let length = pread(&file, &mut bytes, place.begin() as u64)?;
+        *child = read(&bytes[..length]);
+    }
+    Ok(children)
+}
+
+/// The places of a claim under which nothing was started yet.
+pub fn no_children() -> [u8; FILE_LENGTH - PLACES_BEGIN] {
+    let mut bytes = [0; FILE_LENGTH - PLACES_BEGIN];
+    for place in bytes.chunks_exact_mut(PLACE_LENGTH) {
+        place.copy_from_slice(&text(Child::None));
+    }
+    bytes
+}
+
+fn text(child: Child) -> [u8; PLACE_LENGTH] {
+    let mut line = Line {
+        bytes: [b' '; PLACE_LENGTH],
+        length: 0,
+    };
+    line.bytes[PLACE_LENGTH - 1] = b'\n';
+    let written = match child {
+        Child::None => line.write_str("none"),
+        Child::Gone => line.write_str("gone"),
+        Child::Unreadable => line.write_str("unknown"),
+        Child::Running(ProcessId {
+            pid,
+            started,
+            pid_namespace,
+            time_namespace,
+        }) => write!(
+            line,
+            "running {pid} {started} {pid_namespace} {time_namespace}"
+        ),
+    };
+    // The longest text fits, so nothing is cut off.
+    debug_assert!(written.is_ok());
+    line.bytes
+}
+
+fn read(bytes: &[u8]) -> Child {
+    let whole = bytes.len() == PLACE_LENGTH && bytes.ends_with(b"\n");
+    let text = std::str::from_utf8(bytes).ok().filter(|_| whole);
+    let words: Vec<_> = text.unwrap_or_default().split_ascii_whitespace().collect();
+    match words.as_slice() {
+        ["none"] => Child::None,
+        ["gone"] => Child::Gone,
+        ["running", pid, started, pid_namespace, time_namespace] => {
+            let process = || {
+                Some(ProcessId {
+                    pid: pid.parse().ok()?,
+                    started: started.parse().ok()?,
+                    pid_namespace: pid_namespace.parse().ok()?,
+                    time_namespace: time_namespace.parse().ok()?,
+                })
+            };
+            process().map_or(Child::Unreadable, Child::Running)
+        }
+        _ => Child::Unreadable,
+    }
+}
+
+/// A text on the stack.
+struct Line {
+    bytes: [u8; PLACE_LENGTH],
+    length: usize,
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        // The last byte is the line's end.
+        let end = self.length + part.len();
+        let place = self.bytes[..PLACE_LENGTH - 1].get_mut(self.length..end);
+        place.ok_or(fmt::Error)?.copy_from_slice(part.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    fn longest() -> ProcessId {
+        ProcessId {
+            pid: i32::MAX,
+            started: u64::MAX,
+            pid_namespace: u64::MAX,
+            time_namespace: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn each_guard_writes_into_its_own_place() {
+        let file = tempfile::tempfile().expect("a file");
+        let share = |place| ClaimShare::new(file.try_clone().expect("a handle").into(), place);
+        file.write_all_at(&no_children(), PLACES_BEGIN as u64)
+            .expect("written");
+        assert_eq!(children(&file).expect("read"), [Child::None; 3]);
+        let running = Child::Running(longest());
+        share(Place::OnLead).write(running).expect("written");
+        share(Place::Command).write(Child::Gone).expect("written");
+        let expected = [Child::Gone, running, Child::None];
+        assert_eq!(children(&file).expect("read"), expected);
+        let length = file.metadata().expect("it is open").len();
+        assert_eq!(length, FILE_LENGTH as u64);
+    }
+
+    #[test]
+    fn what_is_torn_cut_off_or_garbage_cannot_be_read() {
+        let place = |text: &str| {
+            let file = tempfile::tempfile().expect("a file");
+            file.write_all_at(text.as_bytes(), PLACES_BEGIN as u64)
+                .expect("written");
+            first(&file)
+        };
+        fn first(file: &File) -> Child {
+            children(file).expect("read")[0]
+        }
+        let whole = String::from_utf8(text(Child::Gone).to_vec()).expect("text");
+        assert_eq!(place(&whole), Child::Gone);
+        let half = &whole[..PLACE_LENGTH / 2];
+        let zeros = "\0".repeat(PLACE_LENGTH);
+        let running = format!("{:95}\n", "running 12");
+        let other = format!("{:95}\n", "running 1 2 3 x");
+        for damaged in ["", half, &zeros, &running, &other] {
+            assert_eq!(place(damaged), Child::Unreadable, "{damaged:?}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Whether anything of a command may still run whose daemon and guard were
+//! killed: what neither of them confirmed is looked for in /proc.
+//!
+//! Only a clear no counts. Process ids mean something in one PID namespace, and
+//! start times in one time namespace; where either is another one, or /proc does
+//! not show everybody, the answer is that it may run.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A process, told from a later one of the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessId {
+    /// Its number.
+    pub pid: i32,
+    /// When it began, in clock ticks of the boot.
+    pub started: u64,
+    /// The inode of the PID namespace that the number is of; 0: not known.
+    pub pid_namespace: u64,
+    /// The inode of the time namespace that the start is of; 0: there are none.
+    pub time_namespace: u64,
+}
+
+impl ProcessId {
+    /// A process of this one's namespaces. Where it cannot be found in /proc,
+    /// nobody will be able to tell that it ended.
+    pub fn of(pid: i32) -> Self {
+        let started = Stat::of(pid).ok().flatten().map(|stat| stat.started);
+        Self {
+            pid,
+            started: started.unwrap_or_default(),
+            pid_namespace: started.map_or(0, |_| namespace("pid")),
+            time_namespace: namespace("time"),
+        }
+    }
+}
+
+/// The inode of a namespace of this process; 0 where it cannot be told.
+fn namespace(kind: &str) -> u64 {
+    fs::metadata(Path::new("/proc/self/ns").join(kind)).map_or(0, |found| found.ino())
+}
+
+/// Whether `leader` or a descendant of it may run: itself, a process of its
+/// group or session, or one with the variable `mark` in its environment, which
+/// descendants inherit also where they left both.
+pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
+    let here = leader.pid_namespace != 0
+        && leader.pid_namespace == namespace("pid")
+        && leader.time_namespace == namespace("time");
+    // Where /proc is mounted with hidepid, process 1 is among the hidden ones.
+    let sees_all = || matches!(Stat::of(1), Ok(Some(_)));
+    if !here || !sees_all() {
+        return true;
+    }
+    // Most of the time it is the leader that is waited for.
+    match Stat::of(leader.pid) {
+        Err(_) => return true,
+        Ok(Some(stat)) if stat.started == leader.started && stat.runs => return true,
+        Ok(_) => {}
+    }
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return true;
+    };
+    let own = std::process::id().cast_signed();
+    for entry in processes {
+        let Ok(entry) = entry else { return true };
+        let number = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(pid) = number.filter(|pid| *pid != own) else {
+            continue;
+        };
+        match Stat::of(pid) {
+            Err(_) => return true,
+            Ok(Some(stat)) if stat.runs && stat.started >= leader.started => {
+                let related = stat.group == leader.pid || stat.session == leader.pid;
+                if related || is_marked(pid, mark) {
+                    return true;
+                }
+            }
+            Ok(_) => {}
+        }
+    }
+    false
+}
+
+/// A process of another user does not show its environment. It is known by its
+/// group and session only.
+fn is_marked(pid: i32, mark: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables.any(|variable| variable == mark.as_bytes())
+}
+
+/// What /proc/PID/stat tells.
+struct Stat {
+    runs: bool,
+    group: i32,
+    session: i32,
+    started: u64,
+}
+
+impl Stat {
+    /// `None`: there is no such process.
+    fn of(pid: i32) -> io::Result<Option<Self>> {
+        match fs::read(format!("/proc/{pid}/stat")) {
+            Ok(text) => Self::parse(&text)
+                .map(Some)
+                .ok_or_else(|| io::ErrorKind::InvalidData.into()),
+            // It was waited for before, or while it was read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.raw_os_error() == Some(ESRCH) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        // The name before them may hold anything, these fields do not.
+        let name_end = text.iter().rposition(|byte| *byte == b')')?;
+        let fields = std::str::from_utf8(text.get(name_end + 1..)?).ok()?;
+        let fields: Vec<_> = fields.split_ascii_whitespace().collect();
+        let threads: u32 = fields.get(17)?.parse().ok()?;
+        // A main thread that ended while others go on is shown as a zombie too.
+        let ended = matches!(*fields.first()?, "Z" | "X" | "x") && threads <= 1;
+        Some(Self {
+            runs: !ended,
+            group: fields.get(2)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+const ESRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    const MARK: &str = "LEASEHOLD_TEST_MARK=survivors";
+
+    fn sleeper(command: &mut Command) -> (Child, ProcessId) {
+        let child = command.arg("600").spawn().expect("sleep is there");
+        let id = ProcessId::of(i32::try_from(child.id()).expect("a process id"));
+        (child, id)
+    }
+
+    fn end(mut child: Child) {
+        child.kill().expect("it is ours");
+        child.wait().expect("it is ours");
+    }
+
+    #[test]
+    fn a_process_may_run_until_it_is_gone_and_a_zombie_is() {
+        let (mut child, id) = sleeper(&mut Command::new("sleep"));
+        assert!(may_run(&id, MARK));
+        child.kill().expect("it is ours");
+        // It stays a zombie until it is waited for.
+        let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended).expect("it is ours");
+        assert!(!may_run(&id, MARK));
+        child.wait().expect("it is ours");
+        assert!(!may_run(&id, MARK));
+    }
+
+    #[test]
+    fn a_later_process_of_the_same_number_is_another_one() {
+        let (child, id) = sleeper(&mut Command::new("sleep"));
+        let before = ProcessId {
+            started: id.started - 1,
+            ..id
+        };
+        assert!(!may_run(&before, MARK));
+        end(child);
+    }
+
+    #[test]
+    fn what_is_marked_counts_wherever_it_went() {
+        let (leader, id) = sleeper(&mut Command::new("sleep"));
+        end(leader);
+        let mark = "LEASEHOLD_TEST_MARK=wherever";
+        let (name, value) = mark.split_once('=').expect("a variable");
+        let (left, _) = sleeper(Command::new("setsid").arg("sleep").env(name, value));
+        assert!(may_run(&id, mark));
+        assert!(!may_run(&id, MARK));
+        end(left);
+        assert!(!may_run(&id, mark));
+    }
+
+    #[test]
+    fn nobody_can_tell_in_another_namespace() {
+        let (child, id) = sleeper(&mut Command::new("sleep"));
+        end(child);
+        assert!(!may_run(&id, MARK));
+        for elsewhere in [
+            ProcessId {
+                pid_namespace: 0,
+                ..id
+            },
+            ProcessId {
+                pid_namespace: id.pid_namespace + 1,
+                ..id
+            },
+            ProcessId {
+                time_namespace: id.time_namespace + 1,
+                ..id
+            },
+        ] {
+            assert!(may_run(&elsewhere, MARK), "{elsewhere:?}");
+        }
+    }
+}
