@@ -152,6 +152,12 @@ impl Locker {
         self.store.trouble()
     }
 
+    /// The slots with which the lock was last used, if nobody held it and this
+    /// contender has changed them; 0: exclusive and shared.
+    pub fn slots_before(&self) -> Option<u32> {
+        self.store.slots_before()
+    }
+
     /// The authority at this instant; `None` if the lock is not held.
     pub fn authority(&self) -> Option<Authority> {
         self.status.borrow().authority_at(clock::boot_now())

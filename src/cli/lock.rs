@@ -19,6 +19,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::warn;
+
 use self::held::Work;
 use self::inherited::{Held, Inherited};
 use self::remembered::Remembered;
@@ -63,6 +65,12 @@ pub enum LockCommandError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The same, under a command of ours that handed none down.
+    #[error(
+        "{0}\n  `leasehold` does not hand its configuration down to its command: give this one the \
+         connection string too, best by --mongodb-uri-file"
+    )]
+    NotHandedDown(ConfigError),
     /// `--lease-duration` does not fit the other durations.
     #[error("--lease-duration: {}", list(.0))]
     Timings(Vec<TimingError>),
@@ -85,7 +93,7 @@ impl LockCommandError {
     /// The exit code that tells what kind of error it is.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Timings(_) => exit::CONFIGURATION,
+            Self::Config(_) | Self::NotHandedDown(_) | Self::Timings(_) => exit::CONFIGURATION,
             Self::System { .. } => exit::SYSTEM,
         }
     }
@@ -103,13 +111,18 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
     let loaded = args.sources.load();
     // The variables of our configuration do not reach a command (they may hold
     // a credential), so an inner one may well be told of no store.
-    if loaded.names_no_store()
-        && let Some(held) = Inherited::of_process().of(&args.name, None)
-    {
+    let names_no_store = loaded.names_no_store();
+    if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let voice = Voice::new(args.name.clone(), false);
         return Ok(again(&args, held, &voice));
     }
-    let config = loaded.lock_config()?;
+    let config = loaded.lock_config().map_err(|error| {
+        if names_no_store && is_inside() {
+            LockCommandError::NotHandedDown(error)
+        } else {
+            LockCommandError::Config(error)
+        }
+    })?;
     let timings = match args.lease_duration {
         Some(duration) => scaled(&config.timings, duration).map_err(LockCommandError::Timings)?,
         None => config.timings,
@@ -128,6 +141,13 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
     // A call that hangs in the driver must not hold up the end.
     runtime.shutdown_background();
     ended.map(ExitCode::from)
+}
+
+/// Whether a command around this one is ours, as far as the environment tells:
+/// enough for a hint.
+fn is_inside() -> bool {
+    let ours = ["LEASEHOLD_LOCK", "LEASEHOLD_LEASE"];
+    ours.iter().any(|name| std::env::var_os(name).is_some())
 }
 
 /// A command around this one holds the lock already: nothing is written, and
@@ -179,6 +199,20 @@ async fn contend(
     code
 }
 
+/// While nobody holds a lock it takes any number of slots; jobs that disagree on
+/// that are refused only when they meet.
+fn warn_of_slots(args: &LockArgs, before: u32) {
+    let (lock, slots) = (&args.name, args.want.slots());
+    let shown = match before {
+        0 => "without --slots".to_owned(),
+        before => format!("with --slots {before}"),
+    };
+    warn!(
+        %lock, slots, slots_before = before,
+        "lock was last used {shown}: all who use it have to agree on that, or are refused while others hold it"
+    );
+}
+
 /// A command line and what its configuration says of it.
 #[derive(Clone, Copy)]
 struct Job<'a> {
@@ -216,6 +250,9 @@ impl Job<'_> {
             }
             match watcher.wait(&mut locker, &patience, &mut stops).await {
                 Waited::Held(authority) => {
+                    if let Some(before) = locker.slots_before() {
+                        warn_of_slots(args, before);
+                    }
                     let work = Work {
                         job: self,
                         token: authority.token,

@@ -73,7 +73,7 @@ pub enum LocksError {
         failure: Failure,
     },
     /// The document of this name is not a lock.
-    #[error("lock {name}: {why}")]
+    #[error("lock {name}: the document of this name is not a lock: {why}")]
     NoLock {
         /// The name.
         name: LeaseName,
@@ -89,9 +89,9 @@ impl LocksError {
     /// The exit code that tells what kind of error it is.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) => exit::CONFIGURATION,
+            Self::Config(_) | Self::NoLock { .. } => exit::CONFIGURATION,
             Self::Store { .. } => exit::STORE_UNREACHABLE,
-            Self::NoLock { .. } | Self::System(_) => exit::NEGATIVE,
+            Self::System(_) => exit::NEGATIVE,
         }
     }
 }

@@ -195,6 +195,7 @@ impl LockContender {
             State::Joining(_) => Standing::Joining,
             State::Waiting(waiting) => Standing::Waiting {
                 position: waiting.position,
+                holding: self.view.numbers_ahead(self.stake.claim).0,
                 ahead: self.view.ahead(self.stake.claim),
             },
             State::Holding(holding) => Standing::Held(holding.authority(&self.options.timings)),

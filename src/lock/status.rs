@@ -40,7 +40,11 @@ pub enum End {
     GaveUp,
     /// It would have had to wait for these.
     Busy {
-        /// Who holds or waits, the first [`AHEAD_SHOWN_MAX`].
+        /// How many hold or were granted.
+        holding: usize,
+        /// How many wait.
+        waiting: usize,
+        /// Who holds, then who waits, the first [`AHEAD_SHOWN_MAX`] of each.
         ahead: Vec<Ahead>,
     },
     /// The lock is taken with another number of slots; 0: exclusive and shared.
@@ -81,6 +85,8 @@ pub enum Standing {
     Waiting {
         /// How many in the queue come before it, as the last reply showed.
         position: usize,
+        /// How many hold or were granted.
+        holding: usize,
         /// Who holds, then who waits before it, the first [`AHEAD_SHOWN_MAX`] of each.
         ahead: Vec<Ahead>,
     },

@@ -107,6 +107,15 @@ impl View {
         self.sightings = Sightings::default();
     }
 
+    /// How many hold, and how many wait before `claim`.
+    pub(super) fn numbers_ahead(&self, claim: Claim) -> (usize, usize) {
+        let other = |entry: &&Entry| entry.claim != claim;
+        self.lock.as_ref().map_or((0, 0), |lock| {
+            let holders = lock.holders.iter().filter(other).count();
+            (holders, lock.queue.iter().take_while(other).count())
+        })
+    }
+
     /// Who holds, and who waits before `claim`; of each the first few.
     pub(super) fn ahead(&self, claim: Claim) -> Vec<Ahead> {
         let Some(lock) = &self.lock else {

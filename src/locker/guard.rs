@@ -342,7 +342,7 @@ impl LockGuard {
             Ok(_) | Err(_) => self.finished().await?.end,
         };
         Err(match end {
-            End::Busy { ahead } => LockError::Busy { ahead },
+            End::Busy { ahead, .. } => LockError::Busy { ahead },
             End::WrongSlots { has } => LockError::WrongSlots { has },
             End::Foreign { why } => LockError::Foreign { why },
             End::TokensExhausted => LockError::TokensExhausted,

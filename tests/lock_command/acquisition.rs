@@ -2,7 +2,7 @@
 
 use leasehold_testbed::run;
 
-use crate::job::{Job, Place, eventually};
+use crate::job::{Job, Place, crowd, eventually};
 
 #[test]
 fn the_commands_exit_code_is_the_answer() {
@@ -69,6 +69,42 @@ fn who_does_not_wait_is_told_on_whom_it_would() {
     let listed = place.run(&["locks", "--output=json"]);
     assert!(!listed.stdout.contains("\"waits\""), "{listed:?}");
     drop(holder);
+}
+
+#[test]
+fn of_many_who_hold_or_wait_the_first_are_named_and_the_others_counted() {
+    let place = run(Place::new());
+    place.store_document("crowded", crowd(20, 30));
+    for (flag, rest) in [
+        ("--no-wait", "17 others; 30 wait"),
+        ("--wait=1s", "17 others; behind 30 others in the queue"),
+    ] {
+        let refused = place.run(&["lock", "crowded", "--slots=20", flag, "--", "true"]);
+        assert_eq!(refused.code, 75, "{refused:?}");
+        let expected =
+            format!("held by holder-0 (slot), holder-1 (slot), holder-2 (slot) and {rest}\n");
+        assert!(refused.stderr.contains(&expected), "{refused:?}");
+    }
+}
+
+#[test]
+fn slots_that_differ_from_those_of_the_last_use_are_warned_of() {
+    let place = run(Place::new());
+    for (flag, expected) in [
+        ("--slots=3", None),
+        ("--slots=3", None),
+        ("--slots=2", Some("last used with --slots 3")),
+        ("--exclusive", Some("last used with --slots 2")),
+        ("--shared", None),
+        ("--slots=3", Some("last used without --slots")),
+    ] {
+        let done = place.run(&["lock", "modes", flag, "--", "true"]);
+        assert_eq!(done.code, 0, "{flag}: {done:?}");
+        match expected {
+            Some(expected) => assert!(done.stderr.contains(expected), "{flag}: {done:?}"),
+            None => assert_eq!(done.stderr, "", "{flag}"),
+        }
+    }
 }
 
 #[test]

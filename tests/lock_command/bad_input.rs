@@ -85,7 +85,13 @@ fn a_leases_name_is_no_lock_and_a_locks_name_is_no_lease() {
     run(daemon.wait_leads(LONG));
     let refused = place.run(&["lock", "a-lease", "--", "true"]);
     assert_eq!(refused.code, 78);
-    assert!(refused.stderr.contains("lease"), "{refused:?}");
+    let why = "a-lease: the document of this name is not a lock: a lease has this name";
+    assert!(refused.stderr.contains(why), "{refused:?}");
+    for more in [&[][..], &["--force", "--yes"]] {
+        let refused = place.run(&[&["locks", "break", "a-lease"], more].concat());
+        assert_eq!(refused.code, 78, "{refused:?}");
+        assert!(refused.stderr.contains(why), "{refused:?}");
+    }
 
     assert_eq!(place.run(&["lock", "a-lock", "--", "true"]).code, 0);
     let daemon = Daemon::builder(PROGRAM)

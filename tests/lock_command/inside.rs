@@ -73,6 +73,24 @@ fn another_lock_inside_is_acquired_and_both_are_held() {
 }
 
 #[test]
+fn another_lock_inside_that_is_told_of_no_store_says_why() {
+    let place = run(Place::new());
+    let bare = format!("{PROGRAM} lock inside -- true");
+    let done = place.run(&["lock", "outside", "--", "sh", "-c", &bare]);
+    assert_eq!(done.code, 78, "{done:?}");
+    let why = "`leasehold` does not hand its configuration down to its command";
+    assert!(done.stderr.contains(why), "{done:?}");
+    // Where nothing is around it, there is nothing to be said of that.
+    let mut alone = std::process::Command::new(PROGRAM);
+    alone.args(["lock", "inside", "--", "true"]).env_clear();
+    let alone = String::from_utf8(alone.output().unwrap().stderr).unwrap();
+    assert!(
+        alone.contains("mongodb.uri") && !alone.contains(why),
+        "{alone}"
+    );
+}
+
+#[test]
 fn a_variable_without_its_holder_proves_nothing() {
     let place = run(Place::new());
     let out = place.path("env");

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{ReplicaSet, Scratch, SharedSet};
+use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, run};
+use mongodb::bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
@@ -72,6 +73,14 @@ impl Place {
             format!("--mongodb-uri-file={}", uri.display()),
             format!("--mongodb-database={}", self.database),
         ]
+    }
+
+    /// Puts a document beside the locks, as somebody else would.
+    pub(crate) fn store_document(&self, name: &str, mut document: Document) {
+        document.insert("_id", name);
+        let database = self.set.client().database(&self.database);
+        let collection = database.collection("leases");
+        run(async { collection.insert_one(document).await }).unwrap();
     }
 
     /// `leasehold` with these arguments, and the store in a file.
@@ -248,6 +257,28 @@ impl Drop for Job {
 fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().or(status.signal().map(|n| 128 + n)).unwrap()
+}
+
+/// A lock whose slots are all held, with so many who wait. Nobody of them
+/// renews, and all expire long after the test.
+pub(crate) fn crowd(holders: u32, waiters: u32) -> Document {
+    let id = |kind: u8, number: u32| mongodb::bson::Binary {
+        subtype: mongodb::bson::spec::BinarySubtype::Uuid,
+        bytes: [[kind; 12].as_slice(), &number.to_be_bytes()].concat(),
+    };
+    let entry = |who: &str, number: u32, token: Option<i64>| {
+        doc! {
+            "claim": id(1, number), "session": id(2, number), "revision": id(3, number),
+            "identity": format!("{who}-{number}"), "mode": "slot",
+            "lease_duration_ms": 3_600_000_i64, "token": token,
+        }
+    };
+    let holding = (0..holders).map(|n| entry("holder", n, Some(i64::from(n) + 1)));
+    let waiting = (holders..holders + waiters).map(|n| entry("waiter", n, None));
+    doc! {
+        "schema": 1, "kind": "lock", "token": i64::from(holders), "slots": holders,
+        "holders": holding.collect::<Vec<_>>(), "queue": waiting.collect::<Vec<_>>(),
+    }
 }
 
 /// Polls until `condition` holds.

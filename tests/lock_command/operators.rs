@@ -2,6 +2,7 @@
 //! exclusion unless he says so.
 
 use leasehold_testbed::run;
+use mongodb::bson::doc;
 use rustix::process::Signal;
 
 use crate::job::Place;
@@ -145,4 +146,19 @@ fn several_who_renew_at_different_times_are_all_alive() {
     assert_eq!(alive.code, 1, "{alive:?}");
     assert!(alive.stderr.contains("they are alive"), "{alive:?}");
     drop((readers, waiter));
+}
+
+#[test]
+fn a_name_that_another_program_wrote_reaches_no_terminal_raw() {
+    let place = run(Place::new());
+    place.store_document(
+        "we\x1b[31m\u{9b}ird",
+        doc! { "schema": 1, "kind": "lock", "token": 1_i64 },
+    );
+    for arguments in [&["locks"][..], &["locks", "--output=json"]] {
+        let listed = place.run(arguments);
+        assert!(listed.stdout.contains("we?[31m?ird"), "{listed:?}");
+        let raw = |c: char| c.is_control() && c != '\n';
+        assert!(!listed.stdout.contains(raw), "{listed:?}");
+    }
 }

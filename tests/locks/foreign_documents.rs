@@ -16,11 +16,12 @@ use crate::scene::{
 };
 
 /// Where an odd value is put; `0` is the only entry of a list.
-const PATHS: [&str; 22] = [
+const PATHS: [&str; 23] = [
     "schema",
     "kind",
     "token",
     "slots",
+    "slots_before",
     "holders",
     "queue",
     "history",

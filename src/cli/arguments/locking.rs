@@ -71,7 +71,8 @@ Examples:
   leasehold locks prune --unused-for 30d
                              shrink the documents of locks that nobody uses any more
 
-Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 store unreachable, 78 configuration.";
+Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 store unreachable, 78 configuration,
+or the name is a lease's.";
 
 /// `leasehold lock`.
 pub(super) fn lock_command() -> Command {

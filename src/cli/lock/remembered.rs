@@ -214,7 +214,7 @@ mod tests {
             since,
         };
         Finished {
-            end: End::Busy { ahead: Vec::new() },
+            end: End::GaveUp,
             token_highest: Token::new(5).expect("not negative"),
             sightings: Sightings::remembered([(Claim::from_bytes([1; 16]), sighting)]),
         }

@@ -165,6 +165,7 @@ mod tests {
         answers.answered(&answered(Some(refused)));
         let waiting = Standing::Waiting {
             position: 0,
+            holding: 0,
             ahead: Vec::new(),
         };
         assert!(state.borrow().refusal(&status(Standing::Joining)).is_some());

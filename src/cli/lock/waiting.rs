@@ -33,6 +33,9 @@ const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
 /// takes, and an end for jobs that are started again and again.
 const SILENCE_MAX_LEASES: u32 = 10;
 
+/// Holders that a line names: a name may have 253 bytes.
+const HOLDERS_NAMED_MAX: usize = 3;
+
 /// For how long it is waited.
 pub(super) struct Patience {
     /// For others; `None`: for ever.
@@ -216,8 +219,18 @@ impl Watcher {
 
     fn ended(&self, end: &End) -> Waited {
         match end {
-            End::Busy { ahead } => {
-                self.voice.say(&format!("not acquired: {}", names(ahead)));
+            End::Busy {
+                holding,
+                waiting,
+                ahead,
+            } => {
+                let holders = holders(ahead, *holding);
+                let waiters = match waiting {
+                    0 => String::new(),
+                    1 => "; 1 waits".to_owned(),
+                    more => format!("; {more} wait"),
+                };
+                self.voice.say(&format!("not acquired: {holders}{waiters}"));
                 Waited::NotAcquired
             }
             End::WrongSlots { has: 0 } => {
@@ -264,7 +277,12 @@ impl Watcher {
 
 /// On whom it waits, and behind how many.
 fn on_whom(status: &Status) -> Option<String> {
-    let Standing::Waiting { position, ahead } = &status.standing else {
+    let Standing::Waiting {
+        position,
+        holding,
+        ahead,
+    } = &status.standing
+    else {
         return None;
     };
     let place = match position {
@@ -272,30 +290,31 @@ fn on_whom(status: &Status) -> Option<String> {
         1 => "behind 1 other in the queue".to_owned(),
         more => format!("behind {more} others in the queue"),
     };
-    let holders: Vec<_> = ahead.iter().filter(|ahead| ahead.holds).cloned().collect();
-    Some(format!("{}; {place}", names(&holders)))
+    Some(format!("{}; {place}", holders(ahead, *holding)))
 }
 
-fn names(ahead: &[Ahead]) -> String {
-    if ahead.is_empty() {
-        return "it is being handed over".to_owned();
-    }
-    let names: Vec<_> = ahead
-        .iter()
-        .map(|ahead| {
-            let does = if ahead.holds {
-                "held by"
-            } else {
-                "waited for by"
-            };
-            let since = match ahead.since {
+/// The first of those who hold, and how many more do.
+fn holders(ahead: &[Ahead], holding: usize) -> String {
+    let holders = ahead.iter().filter(|ahead| ahead.holds);
+    let names: Vec<_> = holders
+        .take(HOLDERS_NAMED_MAX)
+        .map(|holder| {
+            let since = match holder.since {
                 WallMillis(0) => String::new(),
                 at => format!(" since {}", date(at)),
             };
-            format!("{does} {} ({}){since}", ahead.identity, ahead.mode.as_str())
+            format!("{} ({}){since}", holder.identity, holder.mode.as_str())
         })
         .collect();
-    names.join(", ")
+    if names.is_empty() {
+        return "it is being handed over".to_owned();
+    }
+    let others = match holding.saturating_sub(names.len()) {
+        0 => String::new(),
+        1 => " and 1 other".to_owned(),
+        more => format!(" and {more} others"),
+    };
+    format!("held by {}{others}", names.join(", "))
 }
 
 /// Log lines of a contender.

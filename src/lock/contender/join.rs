@@ -213,12 +213,21 @@ impl LockContender {
             if self.anybody_dead(turn.now) {
                 return self.next(Next::Look, turn.now);
             }
-            let ahead = self.view.ahead(self.stake.claim);
-            self.finish(End::Busy { ahead }, turn.now);
+            self.finish(self.busy(), turn.now);
         } else if full {
             self.queue_full(turn);
         } else {
             self.join_again(turn);
+        }
+    }
+
+    /// It would have to wait.
+    pub(super) fn busy(&self) -> End {
+        let (holding, waiting) = self.view.numbers_ahead(self.stake.claim);
+        End::Busy {
+            holding,
+            waiting,
+            ahead: self.view.ahead(self.stake.claim),
         }
     }
 

@@ -10,7 +10,6 @@ use crate::lock::document::LockDocument;
 use crate::lock::operation::{Ending, Operation, Seen, Writer};
 use crate::lock::sightings::Sighting;
 use crate::lock::stake::Kind;
-use crate::lock::status::End;
 use crate::lock::view::Place;
 
 /// How much later than the one before it each waiter sweeps, so that not all
@@ -47,8 +46,7 @@ impl LockContender {
         let renew = turn.shortened(self.options.timings.lease_duration() / 3);
         match &mut self.state {
             State::Joining(_) if self.options.at_once && !granted => {
-                let ahead = self.view.ahead(self.stake.claim);
-                return self.finish(End::Busy { ahead }, turn.now);
+                return self.finish(self.busy(), turn.now);
             }
             State::Joining(_) => {
                 let waiting = Waiting {

@@ -21,7 +21,12 @@ fn who_does_not_wait_is_told_who_holds() {
     let first = at_once(&mut scene, "first", Want::Exclusive);
     assert_eq!(scene.token(first), Some(1));
     let second = at_once(&mut scene, "second", Want::Exclusive);
-    let Some(End::Busy { ahead }) = scene.end(second) else {
+    let Some(End::Busy {
+        holding: 1,
+        waiting: 0,
+        ahead,
+    }) = scene.end(second)
+    else {
         panic!("{:?}", scene.standing(second));
     };
     assert_eq!(ahead[0].identity.as_str(), "first");

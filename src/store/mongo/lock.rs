@@ -7,7 +7,7 @@ mod wake;
 #[cfg(test)]
 mod any_bson;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -51,6 +51,8 @@ struct Shared {
     options: MongoLockOptions,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<News<Told>>,
+    /// Set by the first join that changed them.
+    slots_before: OnceLock<u32>,
 }
 
 /// What a change stream means to the claim that it was opened for. Another may
@@ -75,6 +77,7 @@ impl MongoLockStore {
             options,
             deployment,
             news,
+            slots_before: OnceLock::new(),
         };
         let store = Self {
             shared: Arc::new(shared),
@@ -114,6 +117,12 @@ impl MongoLockStore {
         self.shared.deployment.trouble()
     }
 
+    /// The slots that the unused lock had before a join of this store gave it
+    /// others; 0: exclusive and shared.
+    pub fn slots_before(&self) -> Option<u32> {
+        self.shared.slots_before.get().copied()
+    }
+
     /// Ends the client; what hangs is given up after a moment.
     pub async fn shut_down(&self) {
         self.shared.deployment.shut_down().await;
@@ -141,7 +150,15 @@ impl MongoLockStore {
                 entry,
                 seen,
                 at_once,
-            } => update::join(name, entry, *seen, *at_once, identity, now),
+            } => {
+                let join = update::join(name, entry, *seen, *at_once, identity, now);
+                let joined = self.written(join).await?;
+                if let Some(before) = joined.as_ref().and_then(document::slots_before) {
+                    // An earlier join has told already.
+                    let _ = self.shared.slots_before.set(before);
+                }
+                return Ok(outcome(joined.as_ref()));
+            }
             Operation::Renew {
                 claim,
                 revision,
@@ -160,14 +177,25 @@ impl MongoLockStore {
         self.write(write).await
     }
 
-    async fn write(&self, (filter, update): update::Write) -> Result<Outcome, SendError> {
-        let deployment = &self.shared.deployment;
-        let updated = deployment.update(filter, update, document::projection());
-        Ok(match updated.await? {
-            Some(document) => Outcome::Applied(document::read(&document)),
-            None => Outcome::Rejected,
-        })
+    async fn write(&self, write: update::Write) -> Result<Outcome, SendError> {
+        Ok(outcome(self.written(write).await?.as_ref()))
     }
+
+    async fn written(
+        &self,
+        (filter, update): update::Write,
+    ) -> Result<Option<Document>, SendError> {
+        let deployment = &self.shared.deployment;
+        let projection = document::projection();
+        deployment.update(filter, update, projection).await
+    }
+}
+
+/// What a write left behind, if its filter matched.
+fn outcome(document: Option<&Document>) -> Outcome {
+    document.map_or(Outcome::Rejected, |document| {
+        Outcome::Applied(document::read(document))
+    })
 }
 
 fn found(document: Option<&Document>) -> Found {
@@ -230,7 +258,7 @@ pub struct MongoLocks {
 /// A lock in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
+    /// Its name, without what a terminal would act on.
     pub name: String,
     /// Who holds and who waits.
     pub found: Found,
@@ -269,7 +297,7 @@ impl MongoLocks {
             .await?;
         let mut listed = Vec::new();
         while let Some(document) = locks.try_next().await? {
-            let name = document.get_str("_id").unwrap_or_default().to_owned();
+            let name = document::shown(document.get_str("_id").unwrap_or_default());
             let found = document::read(&document);
             listed.push(Listed { name, found });
         }

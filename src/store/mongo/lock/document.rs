@@ -16,7 +16,7 @@ use crate::lock::{Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX};
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
-        "history": { "$slice": 0 },
+        "history": { "$slice": 0 }, "slots_before": 1,
     }
 }
 
@@ -48,6 +48,13 @@ fn slots(document: &Document) -> Result<u32, String> {
     };
     let legal = number.filter(|slots| *slots <= SLOTS_MAX);
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
+}
+
+/// The slots that the newest join has changed; `None`: it changed none. For
+/// people: whatever else stands there is nothing.
+pub(super) fn slots_before(document: &Document) -> Option<u32> {
+    let before = document.get("slots_before").and_then(integer)?;
+    u32::try_from(before).ok()
 }
 
 fn entries(document: &Document, key: &str) -> Result<Vec<Entry>, String> {
@@ -104,13 +111,16 @@ fn mode(word: &str) -> Option<Mode> {
 /// An entry's name is for people only: an impossible one must not make the
 /// lock foreign for everybody, so it is shown as far as it can be.
 fn named(text: &str) -> Identity {
-    Identity::new(text).unwrap_or_else(|_| {
-        let mut shown = text.replace(char::is_control, "?");
-        shown.truncate(shown.floor_char_boundary(IDENTITY_LENGTH_MAX));
-        Identity::new(shown)
-            .or_else(|_| Identity::new("?"))
-            .expect("a question mark is a legal identity")
-    })
+    Identity::new(shown(text))
+        .or_else(|_| Identity::new("?"))
+        .expect("a question mark is a legal identity")
+}
+
+/// A text that anybody may have stored, as it can be shown on a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown = text.replace(char::is_control, "?");
+    shown.truncate(shown.floor_char_boundary(IDENTITY_LENGTH_MAX));
+    shown
 }
 
 /// Matches only what [`read`] takes for a lock, under this name, and of that

@@ -48,8 +48,11 @@ pub(super) fn join(
     }
     // A name may begin with a dollar sign.
     let appended = doc! { "$literal": joining(entry, identity, now) };
+    // Of a lock that was never used, or was pruned, nothing is known.
+    let as_before = doc! { "$eq": [{ "$ifNull": ["$slots", slots] }, slots] };
     let append = doc! { "$set": {
         "slots": slots,
+        "slots_before": { "$cond": [as_before, null, "$slots"] },
         "token": highest(seen),
         "queue": { "$concatArrays": [queue(), [appended]] },
     } };
@@ -128,7 +131,15 @@ pub(super) fn break_up(name: &str, claims: &[Claim], seen: Token, now: DateTime)
 
 /// Makes an empty lock as small as it can be; its token stays.
 pub(super) fn prune(name: &str) -> Write {
-    let fields = ["slots", "holders", "queue", "granted", "next", "history"];
+    let fields = [
+        "slots",
+        "slots_before",
+        "holders",
+        "queue",
+        "granted",
+        "next",
+        "history",
+    ];
     let update = doc! { "$unset": fields.to_vec() };
     (ours(name, is_empty(everybody())), vec![update])
 }
