@@ -62,7 +62,9 @@ impl World {
         // Who was told of a damage, a twin or a shutdown leaves it to expire.
         let damaged = self.damages.iter().any(|d| d.until > self.now);
         let troubled = self.edited || damaged || !self.forks.is_empty();
-        let awaits = self.awaits_child(process);
+        // Nothing is released beside a child, or a workload that may not have noticed.
+        let unnoticed = self.processes[process].election.status().unnoticed;
+        let awaits = self.awaits_child(process) || unnoticed.is_some();
         if troubled || awaits || facts.holds || facts.shutdown || lease.token < facts.known {
             return None;
         }
@@ -72,7 +74,10 @@ impl World {
         let open = |sent: BootTime| last.until.is_some_and(|until| sent + deadline >= until);
         let mine =
             |(_, revision, sent): &(_, _, BootTime)| *revision == lease.revision && open(*sent);
-        (holder.claim == last.claim && last.sent.iter().any(mine)).then_some(last.claim)
+        // With a token that somebody raised, events may have shown it beside another
+        // holder: then the claim counts as superseded, and is waited out.
+        let raised = lease.token != last.token;
+        (holder.claim == last.claim && !raised && last.sent.iter().any(mine)).then_some(last.claim)
     }
 
     /// Whether leadership ended with a cause, and went on without one.

@@ -23,12 +23,13 @@ fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
             "failCommands": ["find", "getMore"], "closeConnection": true,
             "appName": "leasehold/b",
         };
-        set.fail_command(0, doc! { "mode": { "times": 4 }, "data": data })
+        set.fail_command(0, doc! { "mode": "alwaysOn", "data": data })
             .await;
         eventually("it refuses the string", async || {
             said(&b, "the MongoDB URI was changed and is refused") >= 1
         })
         .await;
+        set.clear_fail_point(0).await;
         let lease = DaemonTimings::SHORT.lease_duration;
         let end = std::time::Instant::now() + lease * 3;
         while std::time::Instant::now() < end {

@@ -20,8 +20,6 @@ fn run(script: &str) -> Output {
         .args(["sh", "-c", script])
         .current_dir(&checkout)
         .env("HOME", &home)
-        // Others make temporary files meanwhile: only names of ours count then.
-        .env_remove("CI")
         .output()
         .expect("it runs")
 }
@@ -50,8 +48,12 @@ fn a_file_in_the_checkout_is_named() {
 }
 
 #[test]
-fn a_temporary_file_is_named() {
-    assert!(strays("touch \"$TMPDIR/forgotten\"").contains("forgotten"));
+fn a_temporary_file_is_named_and_removed() {
+    let output = run("touch \"$TMPDIR/forgotten\"; echo \"$TMPDIR\"");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("forgotten"));
+    let place = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    assert!(!Path::new(&place).exists(), "{place} stays");
 }
 
 #[test]
