@@ -176,8 +176,11 @@ struct Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct StayOut {
     until: BootTime,
-    /// A foreign holder with a higher token has led since.
+    /// Over as soon as another process holds the lease with a higher token.
     token: Token,
+    /// What is stored of this process is a claim that ended. A late reply or
+    /// event shows it with a token that an operator raised, like a successor's.
+    session: Session,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

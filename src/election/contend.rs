@@ -503,7 +503,11 @@ impl Election {
     /// Leaves the lease to others for one lease duration, or until one of them led.
     pub(super) fn stay_out(&mut self, token: Token, now: BootTime) {
         let until = now + self.tunables.timings.lease_duration();
-        self.stay_out = Some(StayOut { until, token });
+        self.stay_out = Some(StayOut {
+            until,
+            token,
+            session: self.session,
+        });
     }
 }
 

@@ -141,8 +141,9 @@ impl Election {
         }
         self.looked_at = turn.now;
         if reading.overtaken && self.shows_another_revision(&found) {
-            // The event may have been older than this, or newer.
-            self.read_soon(turn.now);
+            // The event may have been older than this, or newer: nothing is
+            // written before another read tells.
+            self.fall_behind(turn.now);
             return;
         }
         if reading.checks_stream {
@@ -254,10 +255,7 @@ impl Election {
             self.heed(lease);
             self.forget_superseded(lease);
             if let (Some(out), Some(holder)) = (self.stay_out, &lease.holder) {
-                // Who stays out has nothing in the store but claims that ended;
-                // an edit can raise the token above one of them.
-                let mine = self.ended.iter().any(|e| e.claim == holder.claim);
-                if !mine && lease.token > out.token {
+                if holder.session != out.session && lease.token > out.token {
                     self.stay_out = None;
                 }
             }

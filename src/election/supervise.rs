@@ -124,6 +124,7 @@ impl Election {
                 until: now + wait,
                 // No leader in between makes the workload any better.
                 token: Token::MAX,
+                session: self.session,
             });
         }
     }

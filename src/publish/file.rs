@@ -82,7 +82,6 @@ pub struct StatusFile;
 pub struct StatusFileHandle {
     calls: SyncSender<Call>,
     record: watch::Sender<Option<Remembered>>,
-    ended: oneshot::Receiver<Flushed>,
     progress: Progress,
 }
 
@@ -90,6 +89,7 @@ pub struct StatusFileHandle {
 enum Call {
     Wake,
     Flush(oneshot::Sender<Flushed>),
+    Close(oneshot::Sender<Flushed>),
 }
 
 /// What the claim record should hold.
@@ -113,7 +113,6 @@ impl StatusFile {
     ) -> io::Result<StatusFileHandle> {
         let (calls, queue) = sync_channel(QUEUE_LENGTH_MAX);
         let (record, remembered) = watch::channel(None);
-        let (end, ended) = oneshot::channel();
         let progress = Progress::default();
         let FileOptions {
             lease,
@@ -148,17 +147,18 @@ impl StatusFile {
         thread::Builder::new()
             .name("status-file".to_owned())
             .spawn(move || {
-                writer.run(&queue);
+                let asked = writer.run(&queue);
                 let last = writer.end();
                 // The lock goes before the answer, so that who waits for it
                 // can start a successor on the same directory.
                 drop(writer);
-                let _ = end.send(last);
+                if let Some(answer) = asked {
+                    let _ = answer.send(last);
+                }
             })?;
         Ok(StatusFileHandle {
             calls,
             record,
-            ended,
             progress,
         })
     }
@@ -174,11 +174,18 @@ impl StatusFileHandle {
     /// Asks for an answer when the files show what the channel holds now.
     /// Never blocks. The receiver fails if the thread is gone.
     pub fn flush(&self) -> oneshot::Receiver<Flushed> {
+        self.ask(Call::Flush)
+    }
+
+    fn ask(
+        &self,
+        question: impl FnOnce(oneshot::Sender<Flushed>) -> Call,
+    ) -> oneshot::Receiver<Flushed> {
         let (answer, answered) = oneshot::channel();
-        if let Err(error) = self.calls.try_send(Call::Flush(answer)) {
+        if let Err(error) = self.calls.try_send(question(answer)) {
             use std::sync::mpsc::TrySendError::{Disconnected, Full};
             let (Full(call) | Disconnected(call)) = error;
-            if let Call::Flush(answer) = call {
+            if let Call::Flush(answer) | Call::Close(answer) = call {
                 let _ = answer.send(Flushed::Failed);
             }
         }
@@ -201,18 +208,11 @@ impl StatusFileHandle {
         self.progress.clone()
     }
 
-    /// Ends the thread: it writes that this candidate does not lead and gives
-    /// up the directory. The caller bounds how long it waits for the answer.
-    pub fn close(self) -> oneshot::Receiver<Flushed> {
-        let Self {
-            calls,
-            record,
-            ended,
-            progress: _,
-        } = self;
-        drop(record);
-        drop(calls);
-        ended
+    /// Ends the thread: it writes that this candidate has stopped and gives up
+    /// the directory. A process that exits without the answer may leave files
+    /// that do not say so. The caller bounds how long it waits.
+    pub fn close(&self) -> oneshot::Receiver<Flushed> {
+        self.ask(Call::Close)
     }
 }
 
@@ -242,25 +242,36 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(&mut self, queue: &Receiver<Call>) {
+    /// Until it is told to end, or nobody is left to tell it: returns who
+    /// wants to know of the end.
+    fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<Flushed>> {
         loop {
             self.record();
             self.show_if_due();
             let call = match queue.recv_timeout(self.wait()) {
                 Ok(call) => call,
                 Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return None,
             };
             // All that waits is answered by one look at the newest status.
             let calls = std::iter::once(call).chain(queue.try_iter().take(QUEUE_LENGTH_MAX));
-            let flushes: Vec<_> = calls.filter_map(Call::into_flush).collect();
-            if flushes.is_empty() {
-                continue;
+            let (mut flushes, mut closed) = (Vec::new(), None);
+            for call in calls {
+                match call {
+                    Call::Wake => {}
+                    Call::Flush(answer) => flushes.push(answer),
+                    Call::Close(answer) => closed = Some(answer),
+                }
             }
-            self.record();
-            let flushed = self.show_if_due();
-            for flush in flushes {
-                let _ = flush.send(flushed);
+            if !flushes.is_empty() {
+                self.record();
+                let flushed = self.show_if_due();
+                for flush in flushes {
+                    let _ = flush.send(flushed);
+                }
+            }
+            if closed.is_some() {
+                return closed;
             }
         }
     }
@@ -393,14 +404,5 @@ impl Writer {
         last.holder = None;
         self.stopped = true;
         self.show(last)
-    }
-}
-
-impl Call {
-    fn into_flush(self) -> Option<oneshot::Sender<Flushed>> {
-        match self {
-            Self::Wake => None,
-            Self::Flush(answer) => Some(answer),
-        }
     }
 }

@@ -110,6 +110,14 @@ impl World {
     pub(super) fn noticed(&mut self, process: usize, notice: &Notice) {
         self.note(|| format!("p{process} says {notice:?}"));
         self.coverage.hit(Hit::Said(Said::from(notice)));
+        if matches!(notice, Notice::StoreWentBack { .. }) {
+            let p = &mut self.processes[process];
+            let led = p.facts.claims.iter().rev().find(|c| c.led);
+            // Stored again it is a stranger's, and waited out.
+            if let Some(claim) = led.map(|c| c.claim) {
+                p.ledger.resolve(claim);
+            }
+        }
         let authority = self.processes[process].election.status().authority;
         self.found(leaders_obey::check(leaders_obey::Turn {
             store_went_back: matches!(notice, Notice::StoreWentBack { .. }),
@@ -295,7 +303,9 @@ impl World {
 
     /// A write has reached a majority.
     pub(super) fn check_commit(&mut self, committed: &Committed) {
-        let Committed { before, after, by } = committed;
+        let Committed {
+            before, after, by, ..
+        } = committed;
         let was_missing = before.document == Document::Missing;
         let was = match &after.document {
             Document::Missing => Was::Missing,
@@ -319,7 +329,7 @@ impl World {
         }));
         let process = match *by {
             Writer::Process(process) => process,
-            Writer::Operator => return self.excuse_the_ignorant(before, after),
+            Writer::Operator => return self.excuse_the_ignorant(committed),
         };
         let Some(lease) = after.lease() else {
             return;

@@ -323,6 +323,7 @@ impl World {
         twin.directory = self.directories.len();
         twin.random = Dice::new(dice.roll(), 7);
         twin.stream.open = false;
+        let streams = twin.streams;
         let opening = twin.stream.opening;
         // Each twin may lead by what was sent before, for as long as that gives.
         let now = self.clock(process);
@@ -349,13 +350,15 @@ impl World {
             );
             self.at(at, Event::TimeUp { process: id, call });
         }
-        self.at(
-            self.now + MS,
-            Event::StreamOpens {
-                process: id,
-                opening,
-            },
-        );
+        if streams {
+            self.at(
+                self.now + MS,
+                Event::StreamOpens {
+                    process: id,
+                    opening,
+                },
+            );
+        }
         if dice.one_in(2) {
             let end = self.now + dice.between(1_000, 120_000) * MS;
             self.at(end, Event::Kill { process: id });

@@ -6,7 +6,7 @@ use super::cluster::{Damage, Forked, Was, World};
 use super::coverage::{Hit, Path};
 use super::observer::Knowledge;
 use super::process::LEASE_MAX;
-use super::replica_set::{Document, Stored};
+use super::replica_set::{Committed, Document};
 use crate::election::{Lease, Operation, Token};
 
 impl World {
@@ -23,14 +23,19 @@ impl World {
 
     /// A person damaged the document: the holder that it named may lead on,
     /// and this cannot be known to whoever was not told of it before.
-    pub(super) fn excuse_the_ignorant(&mut self, before: &Stored, after: &Stored) {
+    pub(super) fn excuse_the_ignorant(&mut self, committed: &Committed) {
+        let Committed {
+            before,
+            token_before,
+            after,
+            by: _,
+        } = committed;
         let restored = after.lease().map(|l| self.set.order(l.revision));
         // The token alone may be an older one: a person who raises it leaves the
         // revision as it is.
-        let lowered = before
+        let lowered = after
             .lease()
-            .zip(after.lease())
-            .is_some_and(|(old, new)| new.token < old.token);
+            .is_some_and(|new| Some(new.token) < *token_before);
         let order = match (&after.document, restored) {
             (Document::Missing, _) if self.set.durable.is_empty() => return,
             (Document::Missing, _) => 0,

@@ -27,8 +27,12 @@ impl World {
             Child::Unborn | Child::Gone => Child::Gone,
         };
         self.note(|| format!("g{g} is killed"));
-        // Its descriptor tells the daemon.
-        let at = now + self.guard_dice.between(1, WAKE_MAX);
+        self.report_killed(g);
+    }
+
+    /// Its descriptor tells the daemon.
+    fn report_killed(&mut self, g: usize) {
+        let at = self.now + self.guard_dice.between(1, WAKE_MAX);
         self.at(
             at,
             Event::Reported {
@@ -74,7 +78,7 @@ impl World {
             let recorded = &mut self.directories[directory].child;
             *recorded = recorded.map(|named| if named == g { copy } else { named });
             if !self.guards[copy].alive {
-                self.report(copy, true);
+                self.report_killed(copy);
             }
         }
     }
@@ -126,8 +130,8 @@ impl World {
 
     /// Guards run again, and children do as they are told.
     pub(super) fn heal_guards(&mut self) {
-        for g in &self.guarding {
-            let guard = &mut self.guards[*g];
+        for g in self.guarding.clone() {
+            let guard = &mut self.guards[g];
             guard.frozen_until = guard.frozen_until.min(self.now);
             guard.hold_records_until(self.now);
             if let Child::Runs(life) = &mut guard.child
@@ -135,6 +139,11 @@ impl World {
                 && !guard.judge.told_to_end()
             {
                 life.leader = u64::MAX;
+            }
+            // A daemon that was to run later, and goes on now, hears of it now.
+            let guard = &self.guards[g];
+            if !guard.alive && !guard.heard && self.processes[guard.daemon].alive {
+                self.report_killed(g);
             }
         }
     }

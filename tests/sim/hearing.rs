@@ -13,6 +13,8 @@ pub(super) struct Hearing {
     /// It was told last that its stream is open, and has not asked for another one.
     open: bool,
     reopening_owed: bool,
+    /// The adapter was shown a whole document since the stream was opened.
+    pub(super) document_seen: bool,
     /// A take-over of an expired holder that is waited for.
     taking_over: Option<CallId>,
     /// When an event or a reply came last.
@@ -20,7 +22,11 @@ pub(super) struct Hearing {
     reply_at: BootTime,
     /// The document as told last has a holder.
     held: bool,
+    /// The read that is waited for; `None` too where that is linearizable, and
+    /// shows what is stored after it was sent whatever events say.
     reading: Option<CallId>,
+    /// Whatever it is, a reply to it is believed.
+    asking: Option<CallId>,
     writing: Option<CallId>,
     /// The newest state that an event showed since the read was sent, by its
     /// place in the order of commits.
@@ -41,7 +47,10 @@ impl Hearing {
     /// A call is handed to the driver.
     pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
         match operation {
-            Operation::Read { .. } => (self.reading, self.order) = (Some(call), 0),
+            Operation::Read { confirm } => {
+                self.asking = Some(call);
+                (self.reading, self.order) = ((!confirm).then_some(call), 0);
+            }
             Operation::TakeOver { ended, .. } if ended.reason == Reason::TookOver => {
                 (self.writing, self.taking_over) = (Some(call), Some(call));
             }
@@ -91,8 +100,11 @@ impl World {
                 {
                     hearing.shows(lease);
                 }
+                // One that was given up tells nothing when its answer comes after all.
+                let asked = hearing.asking.take_if(|id| id == call).is_some();
+                let read = hearing.reading.take_if(|id| id == call).is_some();
                 if let Outcome::Applied(found) = outcome
-                    && hearing.reading.take_if(|id| id == call).is_some()
+                    && asked
                 {
                     if let Found::Lease(lease) = found {
                         hearing.shows(lease);
@@ -100,7 +112,10 @@ impl World {
                         hearing.held = false;
                     }
                     let older = match found {
-                        Found::Lease(lease) => order_of(lease).filter(|n| *n < hearing.order),
+                        Found::Lease(lease) if read => {
+                            order_of(lease).filter(|n| *n < hearing.order)
+                        }
+                        Found::Lease(_) => None,
                         Found::Missing | Found::Foreign(_) => None,
                     };
                     hearing.late = older.map(|_| Late {

@@ -147,7 +147,7 @@ impl Ledger {
         }
     }
 
-    fn resolve(&mut self, claim: Claim) {
+    pub(super) fn resolve(&mut self, claim: Claim) {
         if self.resolved.len() == CALLS_REMEMBERED_MAX {
             self.resolved.pop_front();
         }

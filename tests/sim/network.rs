@@ -3,6 +3,7 @@
 use super::cluster::{Event, World};
 use super::coverage::{Answer, Call, Hit, Landing, Path};
 use super::faults::Fault;
+use super::invariants::streams_are_checked as streams;
 use super::process::{CALLS_MAX, Class, Driven};
 use super::replica_set::{Landed, Stored};
 use super::{MS, SECOND};
@@ -261,6 +262,7 @@ impl World {
                     Found::Lease(lease) => Some(lease.clone()),
                     Found::Missing | Found::Foreign(_) => None,
                 };
+                self.processes[process].hearing.document_seen = true;
             }
             if driven.timed_out {
                 self.coverage.hit(Hit::Late(Answer::from(&outcome)));
@@ -422,18 +424,24 @@ impl World {
         let p = &mut self.processes[process];
         if p.stream.opening == opening && !p.stream.silent {
             let kept = planted!(TokenNotCompared) || planted!(DocumentKeptOverGap);
+            let mut blind = false;
             let watch = match says {
                 Says::News(Watch::Opened) => {
                     p.newest = p.newest.take().filter(|_| kept);
+                    p.hearing.document_seen = false;
                     Watch::Opened
                 }
                 Says::News(watch) => watch,
                 Says::Change(change) => {
                     let (before, after) = *change;
+                    p.hearing.document_seen |= before.lease().is_none();
                     p.newest = changed(p.newest.take(), &before, &after);
+                    blind = p.newest.is_some() && !p.hearing.document_seen;
                     p.newest.clone().map_or(Watch::Unclear, Watch::Changed)
                 }
             };
+            // That one is to be found by the tokens that it gives out.
+            self.found(streams::check_told(blind && !planted!(TokenNotCompared)));
             self.input(process, Class::News, Input::Watch(watch));
         }
     }

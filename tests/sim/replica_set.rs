@@ -74,6 +74,8 @@ struct Deposed {
 /// A write that a majority has got.
 pub(super) struct Committed {
     pub(super) before: Stored,
+    /// The token that everybody may know.
+    pub(super) token_before: Option<Token>,
     pub(super) after: Stored,
     pub(super) by: Writer,
 }
@@ -88,6 +90,9 @@ pub(super) struct ReplicaSet {
     /// Every revision that a majority ever had: the token it came with, and
     /// its place in the order of commits.
     pub(super) durable: BTreeMap<Revision, (Token, u64)>,
+    /// The token of the newest lease that a majority had, also while something
+    /// else lies under its name.
+    token: Option<Token>,
     /// Older states, as backups have them.
     pub(super) backups: Vec<Stored>,
     pub(super) no_primary_until: u64,
@@ -168,6 +173,7 @@ impl ReplicaSet {
             deposed: None,
             waiting: Vec::new(),
             durable: BTreeMap::new(),
+            token: None,
             backups: Vec::new(),
             no_primary_until: 0,
             no_majority_until: 0,
@@ -274,6 +280,12 @@ impl ReplicaSet {
                 break;
             };
             let before = std::mem::replace(&mut self.committed, state.clone());
+            let token_before = self.token;
+            self.token = match &state.document {
+                Document::Lease(lease) => Some(lease.token),
+                Document::Missing => None,
+                Document::Foreign => token_before,
+            };
             if let Some(lease) = state.lease() {
                 let next = self.durable.len() as u64 + 1;
                 let entry = self.durable.entry(lease.revision);
@@ -284,6 +296,7 @@ impl ReplicaSet {
             }
             all.push(Committed {
                 before,
+                token_before,
                 after: state,
                 by,
             });

@@ -10,7 +10,6 @@ use super::coverage::Coverage;
 use super::faults::Faults;
 use super::invariants::healing::{self, Longest};
 use super::invariants::{Violation, streams_are_checked, wall_clocks_decide_nothing};
-use super::open_seeds::OPEN_SEEDS;
 use super::{RUN, SECOND};
 use super::{minimal, report};
 use crate::election::mutation::{self, Mutation};
@@ -199,9 +198,6 @@ pub(super) fn walk(seeds: std::ops::Range<u64>, slowest: u64) -> Result<Walked, 
             if seed >= seeds.end || failed.load(order) {
                 walked.cpu = thread_cpu().saturating_sub(begun);
                 return Ok(walked);
-            }
-            if OPEN_SEEDS.contains(&seed) {
-                continue;
             }
             let setup = Setup {
                 slowest,

@@ -27,7 +27,6 @@ mod minimal;
 mod neighbours;
 mod network;
 mod observer;
-mod open_seeds;
 mod planted_bugs;
 pub(crate) mod planted_table;
 mod process;

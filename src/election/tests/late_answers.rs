@@ -159,3 +159,40 @@ fn an_adoption_that_meets_a_pause_steps_down_for_it() {
     assert_eq!(a.role(), Role::Stopping);
     assert_eq!(a.reason(), Some(Reason::Paused));
 }
+
+/// An operator raised its token, so that the old document looks like a successor's.
+#[test]
+fn i8_who_stays_out_takes_its_own_raised_claim_for_no_successor() {
+    let (mut a, mut stored) = leader("a", at(0));
+    a.run(at(2), &mut stored);
+    stored.lease_mut().token = token(7);
+    let mut raised = stored.lease().clone();
+    a.run(at(6), &mut stored);
+    raised.revision = stored.lease().revision;
+    a.input(at(6), Input::StepDown);
+    a.input(at(6), Input::Demoted { shown: true });
+    a.serve(at(6), &mut stored);
+    assert_eq!(stored.lease().holder, None, "released");
+    a.input(at(7), Input::Watch(Watch::Changed(raised)));
+    a.event(at(8), &stored);
+    a.run(at(30) - millis(1), &mut stored);
+    assert_eq!(a.count("acquire"), 1, "within a lease duration");
+    a.run(at(30), &mut stored);
+    assert!(a.leads(at(30)));
+}
+
+#[test]
+fn i11_a_reply_that_an_event_overtook_is_read_again_before_a_write() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = follower("b", at(0), &mut stored);
+    b.input(at(1), Input::Watch(Watch::Opened));
+    let (read, _) = b.take_call();
+    b.event(at(1), &stored);
+    let foreign = Found::Foreign("somebody else's".to_owned());
+    b.reply(at(1), read, Outcome::Applied(foreign));
+    let (again, operation) = b.take_call();
+    assert_eq!(operation, Operation::Read { confirm: false });
+    b.reply(at(4), again, Outcome::Unknown);
+    b.run_cut_off(at(60), &Outcome::Unknown);
+    assert_eq!(b.count("take_over"), 0, "what it saw last may be foreign");
+}

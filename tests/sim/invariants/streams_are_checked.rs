@@ -52,6 +52,15 @@ pub(in crate::sim) fn check_reopening(owed: bool) -> Option<Violation> {
     owed.then(|| violation("streams are checked", "not opened anew".to_owned()))?
 }
 
+/// An event tells what changed, and is of use beside a document that was shown
+/// since the stream was opened.
+pub(in crate::sim) fn check_told(of_a_document_before: bool) -> Option<Violation> {
+    of_a_document_before.then(|| {
+        let evidence = "an event changed a document of before the stream was opened";
+        violation("streams are checked", evidence.to_owned())
+    })?
+}
+
 /// In peace every stale stream is found out.
 pub(in crate::sim) fn check_peace(stale: Option<usize>) -> Option<Violation> {
     let process = stale?;
@@ -105,6 +114,8 @@ mod tests {
 
     #[test]
     fn what_is_owed_and_who_is_deaf_is_found() {
+        assert_eq!(check_told(false), None);
+        assert!(check_told(true).is_some());
         assert_eq!(check_reopening(false), None);
         assert!(check_reopening(true).is_some());
         assert_eq!(check_peace(None), None);
