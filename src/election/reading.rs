@@ -254,10 +254,11 @@ impl Election {
         if let Found::Lease(lease) = &found {
             self.heed(lease);
             self.forget_superseded(lease);
-            if let (Some(out), Some(holder)) = (self.stay_out, &lease.holder) {
-                if holder.session != out.session && lease.token > out.token {
-                    self.stay_out = None;
-                }
+            if let (Some(out), Some(holder)) = (self.stay_out, &lease.holder)
+                && holder.session != out.session
+                && lease.token > out.token
+            {
+                self.stay_out = None;
             }
             let claim_before = self
                 .view
