@@ -53,7 +53,7 @@ fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
         set.cont(old);
         renews(&a).await;
         renews(&a).await;
-        assert_eq!(witness.leaders(), ["a"]);
+        assert_eq!(witness.leaders(), ["a"], "{}", a.logs());
         assert_eq!(token(&a), Some(1));
     });
 }

@@ -118,6 +118,9 @@ impl Deployment {
 
     /// The collection, of a client that is made if there is none.
     pub(super) async fn collection(self: &Arc<Self>) -> Result<Collection<Document>, SendError> {
+        if let Some(why) = lock(&self.home).untold() {
+            return Err(SendError::Elsewhere(why));
+        }
         let connection = self.connect().await?;
         if !lock(&self.home).has(connection.number) {
             self.verify(&connection).await?;
@@ -193,7 +196,10 @@ impl Deployment {
                 };
             }
             Err(SendError::Uri(detail)) => return unsent(no_uri(detail)),
-            Err(SendError::Elsewhere(detail)) => return unsent(elsewhere(detail)),
+            Err(SendError::Elsewhere(detail)) => {
+                lock(&self.home).was_told();
+                return unsent(elsewhere(detail));
+            }
             Err(SendError::NoPrimary) => return unsent(no_primary()),
             Err(SendError::Driver(error)) => error,
         };

@@ -71,6 +71,9 @@ pub(super) struct Home {
     uri: Option<String>,
     /// A connection string that leads elsewhere: it is not used.
     refused: Option<String>,
+    /// Why, until a call has failed with it: who met the refusal may have been
+    /// the change stream, which is opened anew without a word.
+    untold: Option<String>,
     /// The client that is known to lead there.
     client: u64,
 }
@@ -104,6 +107,19 @@ impl Home {
             self.refused = Some(uri.to_owned());
         }
         same
+    }
+
+    /// The next call is to fail with this.
+    pub(super) fn is_to_be_told(&mut self, why: String) {
+        self.untold = Some(why);
+    }
+
+    pub(super) fn untold(&self) -> Option<String> {
+        self.untold.clone()
+    }
+
+    pub(super) fn was_told(&mut self) {
+        self.untold = None;
     }
 
     /// The connection string to use in place of the one that is configured.

@@ -104,9 +104,18 @@ impl Deployment {
             return Err(SendError::NoPrimary);
         };
         let there = identity.describe();
-        let (same, here) = {
+        let (same, why) = {
             let mut home = lock(&self.home);
-            (home.admit(*number, uri, identity), home.describe())
+            let same = home.admit(*number, uri, identity);
+            let why = format!(
+                "it leads to {there}, and this process began with {}: to move, stop all \
+                 candidates of the lease, then start them with the new string",
+                home.describe()
+            );
+            if !same {
+                home.is_to_be_told(why.clone());
+            }
+            (same, why)
         };
         if same {
             let set = hello.get_str("setName").ok().map(str::to_owned);
@@ -124,10 +133,7 @@ impl Deployment {
         {
             tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
         }
-        Err(SendError::Elsewhere(format!(
-            "it leads to {there}, and this process began with {here}: to move, stop all \
-             candidates of the lease, then start them with the new string"
-        )))
+        Err(SendError::Elsewhere(why))
     }
 
     /// Notes whether a server answered a call; true when none did for too long.
