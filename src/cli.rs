@@ -13,6 +13,7 @@ pub mod run;
 pub mod status;
 
 mod arguments;
+mod privacy;
 mod trouble;
 
 use std::ffi::OsString;

@@ -26,6 +26,7 @@ use self::inherited::{Held, Inherited};
 use self::remembered::Remembered;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
+use super::privacy::hide_from_the_user;
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
 use crate::exit;
@@ -128,6 +129,7 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
         None => config.timings,
     };
     let log = log::start(config.log.level.into(), config.log.format.into());
+    hide_from_the_user();
     let voice = Voice::new(args.name.clone(), log.is_json());
     let store = inherited::store(&config.mongodb);
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {

@@ -21,7 +21,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio::sync::{mpsc, watch};
 
 pub use self::kubernetes::KubernetesError;
@@ -31,6 +30,7 @@ use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Told, Workload};
+use super::privacy::hide_from_the_user;
 use crate::admin::{Admin, AdminState, BindError, Bound};
 use crate::clock;
 use crate::config::{Config, ConfigError, OnExit, Sources, UriSource};
@@ -113,9 +113,7 @@ pub fn run(
     let log = log::start(config.log.level.into(), config.log.format.into());
     environment::tell(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
-    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        tracing::warn!(%error, "other processes of this user may read the connection string");
-    }
+    hide_from_the_user();
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
     let patience = config.lease.timings.lease_duration();
     let (directory, memory) = StatusDirectory::open_after(&path, patience, |by| {

@@ -10,6 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::{major, minor};
+
 /// A process that has what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
@@ -37,17 +39,60 @@ pub fn named(occupants: &[Occupant]) -> String {
 /// As many as an error names: a file has one that locked it, and its children.
 const NAMED_MAX: usize = 3;
 
-/// The other processes that have this file open; empty if none can be seen.
+/// The other processes that have this file open; without the right to look at
+/// their descriptors (a daemon hides its own), those that have it locked. Empty if
+/// none can be seen.
 pub(super) fn of_file(path: &Path) -> Vec<Occupant> {
     let Ok(wanted) = fs::metadata(path) else {
         return Vec::new();
     };
-    let wanted = (wanted.dev(), wanted.ino());
-    of(|descriptor| {
+    let inode = wanted.ino();
+    let wanted = (wanted.dev(), inode);
+    let open = of(|descriptor| {
         // Follows the link to the file that is open, also one that was deleted.
         let found = fs::metadata(descriptor);
         found.is_ok_and(|found| (found.dev(), found.ino()) == wanted)
-    })
+    });
+    if !open.is_empty() {
+        return open;
+    }
+    let name_of = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm"));
+    let mine = name_of(std::process::id()).ok();
+    let table = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut locked: Vec<u32> = table
+        .lines()
+        .filter_map(|line| owner(line, wanted))
+        .collect();
+    locked.sort_unstable();
+    locked.dedup();
+    let occupant = |pid| {
+        let name = name_of(pid).ok()?;
+        Some(Occupant {
+            pid,
+            name: name.trim().escape_debug().to_string(),
+            is_leasehold: Some(name) == mine,
+        })
+    };
+    locked
+        .into_iter()
+        .filter_map(occupant)
+        .take(NAMED_MAX)
+        .collect()
+}
+
+/// The process of a line of /proc/locks, if its lock is on this file.
+fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
+    let fields = line
+        .split_whitespace()
+        .skip(1)
+        .skip_while(|field| *field == "->");
+    let mut fields = fields.skip(3);
+    let pid = fields.next()?.parse().ok()?;
+    let mut place = fields.next()?.split(':');
+    let mut hex = || u32::from_str_radix(place.next()?, 16).ok();
+    let same_device = (hex()?, hex()?) == (major(device), minor(device));
+    let same_inode = place.next()?.parse() == Ok(inode);
+    (same_device && same_inode).then_some(pid)
 }
 
 /// The processes that listen on this address; empty if none can be seen.
@@ -132,6 +177,18 @@ mod tests {
         assert!(!found[0].is_leasehold);
         drop(other.stdin.take());
         other.wait().expect("its end");
+    }
+
+    #[test]
+    fn a_line_of_the_kernels_locks_is_of_its_file() {
+        let device = rustix::fs::makedev(0xfe, 0x1a);
+        let line = "12: FLOCK  ADVISORY  WRITE 4711 fe:1a:1234 0 EOF";
+        assert_eq!(owner(line, (device, 1234)), Some(4711));
+        assert_eq!(owner(line, (device, 1235)), None);
+        assert_eq!(owner(line, (rustix::fs::makedev(0xfe, 0), 1234)), None);
+        let waits = "12: -> FLOCK  ADVISORY  WRITE 4712 fe:1a:1234 0 EOF";
+        assert_eq!(owner(waits, (device, 1234)), Some(4712));
+        assert_eq!(owner("12: FLOCK", (device, 1234)), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-const POLL: Duration = Duration::from_millis(5);
+pub(crate) const POLL: Duration = Duration::from_millis(5);
 
 /// For tests that leave the set itself alone.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);

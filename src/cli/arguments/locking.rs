@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clap::error::{Error, ErrorKind};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{command, command_words, output, sources, wants_json, with_keys, with_sections, words};
+use super::{command, command_words, output, sources, wants_json, with_keys, words};
 use crate::cli::lock::LockArgs;
 use crate::cli::locks::{Ask, LocksArgs};
 use crate::config::duration;
@@ -17,6 +18,9 @@ use crate::lock::{SLOTS_MAX, Slots, Want};
 const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
 /// Nobody prunes by decades.
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
+
+/// What means nothing where the lock is held until standard input closes.
+const OF_A_COMMAND: &str = "workload.stop_signal";
 
 /// The command whose usage an error shows.
 const LOCK: &[&str] = &["lock"];
@@ -156,7 +160,11 @@ pub(super) fn lock_command() -> Command {
 /// `leasehold locks`.
 pub(super) fn locks_command() -> Command {
     let sections = ["identity", "mongodb", "log"];
-    let with_store = |command| with_sections(command, &sections);
+    let with_store = |command| {
+        with_keys(command, |key| {
+            sections.contains(&key.section) && !UNUSED_KEYS.contains(&key.path().as_str())
+        })
+    };
     with_store(
         Command::new("locks")
             .about("Show the locks of a collection; break or prune them")
@@ -227,6 +235,20 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
     }
     let code = number(matches, "conflict-exit-code", 0, 255)?;
     let code = code.and_then(|code| u8::try_from(code).ok());
+    let (sources, command) = (sources(matches), words(matches));
+    let unused = sources
+        .flags
+        .iter()
+        .find(|(key, _)| command.is_empty() && key.path() == OF_A_COMMAND);
+    if let Some((key, _)) = unused {
+        return Err(wrong(
+            LOCK,
+            &format!(
+                "--{} applies to a command that leasehold runs: put -- and the command at the end, or leave it out",
+                key.flag()
+            ),
+        ));
+    }
     Ok(LockArgs {
         name,
         want,
@@ -241,8 +263,8 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
             LEASE_DURATION_MAX,
         )?,
         verbose: matches.get_flag("verbose"),
-        command: words(matches),
-        sources: sources(matches),
+        command,
+        sources,
     })
 }
 
@@ -256,6 +278,12 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
             sources: sources(&mut matches),
         });
     };
+    if matches.value_source("output") == Some(ValueSource::CommandLine) {
+        return Err(wrong(
+            &["locks"],
+            &format!("--output applies to the list of locks: leave it out with {name}"),
+        ));
+    }
     let ask = match name.as_str() {
         "break" => Ask::Break {
             name: lock_name(&["locks", "break"], &mut inner)?,

@@ -125,3 +125,39 @@ fn connection_strings_are_masked_in_usage_errors() {
         assert_eq!(stop.code(), exit::USAGE, "{arguments:?}");
     }
 }
+
+#[test]
+fn a_flag_that_would_do_nothing_is_refused() {
+    for (arguments, flag) in [
+        (
+            &["lock", "a", "--workload-stop-signal", "INT"][..],
+            "--workload-stop-signal",
+        ),
+        (
+            &["run", "--workload-stop-signal", "INT"],
+            "--workload-stop-signal",
+        ),
+        (&["locks", "-o", "json", "break", "a"], "--output"),
+        (
+            &["locks", "--output=json", "prune", "--unused-for", "30d"],
+            "--output",
+        ),
+        (&["locks", "--identity-address", "a"], "--identity-address"),
+        (
+            &["locks", "break", "a", "--identity-address", "a"],
+            "--identity-address",
+        ),
+    ] {
+        let Err(stop) = parsed(arguments) else {
+            panic!("{arguments:?} is taken");
+        };
+        let text = stop.error.to_string();
+        assert!(text.contains(flag), "{arguments:?}: {text}");
+    }
+    for legal in [
+        &["locks", "-o", "json"][..],
+        &["lock", "a", "--workload-stop-signal", "INT", "--", "true"],
+    ] {
+        assert!(parsed(legal).is_ok(), "{legal:?}");
+    }
+}

@@ -7,10 +7,11 @@
 //! which entry unchanged, on the boot clock, which goes on.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
@@ -22,6 +23,13 @@ use crate::publish::directory::{make_directory, roots};
 /// Below the directory that has the status directories; no lease is called so,
 /// since its name could not begin with a point.
 const DIRECTORY: &str = ".locks";
+
+/// A record of 64 holders and 512 waiters has some 300 KiB; a longer one is not ours.
+const BYTES_MAX: u64 = 1024 * 1024;
+
+/// A higher token was never counted up to: believed, the next one would be
+/// written to the lock, where no job could go beyond it.
+const TOKEN_MAX: i64 = i64::MAX / 2;
 
 /// Where it is kept. Without a place that can be written, nothing is.
 pub(super) struct Remembered {
@@ -85,7 +93,7 @@ impl Remembered {
 
     fn read(&self) -> (Token, Sightings) {
         let nothing = (Token::ZERO, Sightings::default());
-        let Some(text) = self.path.as_ref().and_then(|path| fs::read(path).ok()) else {
+        let Some(text) = self.path.as_ref().and_then(|path| bounded(path).ok()) else {
             return nothing;
         };
         // A damaged record proves nothing, and is overwritten.
@@ -93,7 +101,8 @@ impl Remembered {
             return nothing;
         };
         let here = Some(&record.boot_id) == self.boot_id.as_ref() && record.store == self.store;
-        let Some(token) = Token::new(record.token).filter(|_| here && record.schema == 1) else {
+        let token = Token::new(record.token).filter(|token| token.get() <= TOKEN_MAX);
+        let Some(token) = token.filter(|_| here && record.schema == 1) else {
             return nothing;
         };
         let now = clock::boot_now();
@@ -186,11 +195,38 @@ fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
+/// A FIFO is opened at once, and refused like anything else that is no file.
+fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() > BYTES_MAX {
+        return Err(io::Error::other("not a record"));
+    }
+    let mut text = Vec::new();
+    file.take(BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// Whole or not at all: jobs run beside each other.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension(std::process::id().to_string());
-    fs::write(&temporary, text)?;
-    fs::rename(&temporary, path)
+    // What a killed process of this number left.
+    let _ = fs::remove_file(&temporary);
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    let replaced = file
+        .write_all(text)
+        .and_then(|()| fs::rename(&temporary, path));
+    if replaced.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    replaced
 }
 
 #[cfg(test)]
@@ -261,5 +297,27 @@ mod tests {
         at(&path, "h/d.c", "boot").keep(&finished(ahead));
         let (_, sightings) = at(&path, "h/d.c", "boot").read();
         assert_eq!(sightings, Sightings::default());
+    }
+
+    #[test]
+    fn what_is_no_record_of_ours_proves_nothing_and_holds_nothing_up() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("jobs");
+        let nothing = (Token::ZERO, Sightings::default());
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo").success());
+        assert_eq!(at(&path, "h/d.c", "boot").read(), nothing);
+        let finished = finished(clock::boot_now());
+        at(&path, "h/d.c", "boot").keep(&finished);
+        let text = fs::read_to_string(&path).expect("it took the FIFO's place");
+        let largest = text.replace(r#""token":5"#, &format!(r#""token":{}"#, i64::MAX));
+        assert_ne!(largest, text);
+        fs::write(&path, largest).expect("written");
+        assert_eq!(at(&path, "h/d.c", "boot").read(), nothing);
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("a directory in its place");
+        at(&path, "h/d.c", "boot").keep(&finished);
+        let names = fs::read_dir(place.path()).expect("readable").count();
+        assert_eq!(names, 1, "the temporary file is gone");
     }
 }

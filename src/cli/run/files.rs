@@ -10,7 +10,7 @@ use crate::clock;
 use crate::election::LeaseName;
 use crate::log::Repeat;
 use crate::publish::Surface;
-use crate::publish::directory::exposure;
+use crate::publish::directory::{closed_root, exposure};
 use crate::publish::file::Progress;
 use crate::publish::kubernetes::SERVICE_HOST;
 
@@ -19,6 +19,14 @@ const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Warns if other users could replace the status files or the claim record.
 pub(super) fn tell_exposure(lease: &LeaseName, directory: &Path) {
+    if let Some(root) = closed_root(directory) {
+        let root = root.display();
+        warn!(
+            %lease, directory = %root,
+            "other users cannot read the status: its directory lies in one that is closed to them \
+             (chmod 755)"
+        );
+    }
     let why = match exposure(directory) {
         Ok(None) => return,
         Ok(Some(why)) => why,

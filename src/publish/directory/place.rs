@@ -13,6 +13,8 @@ use rustix::process::geteuid;
 /// The mode of what is made above a directory that others may be meant to
 /// read: a closed parent would hide it.
 const PARENT_MODE: u32 = 0o755;
+/// What the directory is called that has the status directories.
+const ROOT: &str = "leasehold";
 /// May be written by the group or by everybody.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
@@ -112,6 +114,15 @@ pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     } else {
         None
     })
+}
+
+/// The directory above the status directories, if other users may not look into
+/// it: somebody made it so, and what is made in it cannot be read.
+pub fn closed_root(directory: &Path) -> Option<&Path> {
+    const MAY_BE_PASSED: u32 = 0o001;
+    let root = directory.parent().filter(|root| root.ends_with(ROOT))?;
+    let found = fs::metadata(root).ok()?;
+    (found.mode() & MAY_BE_PASSED == 0).then_some(root)
 }
 
 /// True for this user and for root, who can do everything anyway.

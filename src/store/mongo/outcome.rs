@@ -15,6 +15,8 @@ const DUPLICATE_KEY: i32 = 11000;
 const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
 const WRITE_CONCERN_FAILED: i32 = 64;
+/// `ShutdownInProgress`, `InterruptedAtShutdown`.
+const SHUTTING_DOWN: [i32; 2] = [91, 11_600];
 /// `$changeStream` on a standalone server.
 const NO_CHANGE_STREAMS: i32 = 40573;
 /// CommandNotFound, CommandNotSupported, NotImplemented, "feature not
@@ -96,6 +98,14 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         ErrorKind::ServerSelection { .. } => servers.no_primary(),
         ErrorKind::Authentication { .. } => unauthenticated(&asked),
         ErrorKind::Command(command) => refused(command, &asked),
+        ErrorKind::Write(WriteFailure::WriteConcernError(concern))
+            if SHUTTING_DOWN.contains(&concern.code) =>
+        {
+            Failure::new(
+                "the server is shutting down",
+                "another member is used as soon as it is elected primary",
+            )
+        }
         ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Failure::new(
             "no majority acknowledged the write in time",
             if concern.code == WRITE_CONCERN_FAILED {
