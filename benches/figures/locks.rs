@@ -126,7 +126,10 @@ impl Stage {
         Line {
             program: self.leasehold.clone(),
             arguments: arguments.map(OsString::from).collect(),
-            environment: Vec::new(),
+            environment: vec![(
+                "XDG_RUNTIME_DIR".into(),
+                self.set.directory().display().to_string(),
+            )],
         }
     }
 

@@ -165,7 +165,9 @@ impl<M: Means> Scene<M> {
         command.push(keeps_going.display().to_string());
         let mut launch = means
             .launch(&self.place, owner, command)
-            .stderr(self.scratch.path().join(format!("{actor}.log")));
+            .stderr(self.scratch.path().join(format!("{actor}.log")))
+            // What a lock remembers from one run to the next.
+            .env("XDG_RUNTIME_DIR", self.scratch.path().display().to_string());
         for (name, value) in clock.map_or(&[][..], FakeClock::variables) {
             launch = launch.env(name, value);
         }

@@ -233,6 +233,8 @@ fn where_descriptors_run_out_the_command_runs_under_the_lock_or_not_at_all() {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", "ulimit -n $0; exec \"$@\"", &limit.to_string()]);
         shell.arg(job.get_program()).args(job.get_args());
+        let set = job.get_envs();
+        shell.envs(set.filter_map(|(name, value)| Some((name, value?))));
         shell.stdin(std::process::Stdio::null());
         shell.stdout(std::process::Stdio::piped());
         shell.stderr(std::process::Stdio::piped());

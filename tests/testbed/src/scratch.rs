@@ -1,11 +1,17 @@
 //! Temporary directories, in memory where there is room.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::statvfs;
 
 /// mongod writes some 200 MB of journal and files for each member.
 const ROOM_MIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
+
+/// A directory that cannot be removed for a second is left, and named by
+/// `leaves-nothing`.
+const REMOVALS_MAX: u32 = 100;
+const REMOVAL_RETRY: Duration = Duration::from_millis(10);
 
 /// A directory of its own, removed when it is dropped.
 #[derive(Debug)]
@@ -45,6 +51,25 @@ impl Scratch {
     pub fn keep(&mut self) {
         if let Some(owner) = self.owner.take() {
             let _ = owner.keep();
+        }
+    }
+}
+
+impl Drop for Scratch {
+    /// A process that is on its way out may write once more while the directory
+    /// is being removed.
+    fn drop(&mut self) {
+        let Some(owner) = self.owner.take() else {
+            return;
+        };
+        let path = owner.keep();
+        for _ in 0..REMOVALS_MAX {
+            match std::fs::remove_dir_all(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    std::thread::sleep(REMOVAL_RETRY);
+                }
+                Ok(()) | Err(_) => return,
+            }
         }
     }
 }
