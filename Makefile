@@ -25,8 +25,8 @@ stop: ## end what `make run KEEP=1` left up
 build: ## the release binary: target/release/leasehold
 	$(CARGO) build --release --bin leasehold
 
-check: lint ## formatting, lints, docs and the tests that need no server (under 3 minutes)
-	$(CARGO) test --lib --bins $(addprefix --test ,$(FAST_TESTS))
+check: lint ## formatting, lints, docs and the tests that need no server, without the simulations (under 3 minutes)
+	$(CARGO) test --workspace --lib --bins $(addprefix --test ,$(FAST_TESTS)) -- --skip sim::run --skip sim::planted
 	$(CARGO) test --doc
 
 lint: doc ## rustfmt, clippy and rustdoc, warnings are errors

@@ -106,19 +106,28 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
 /// From the command line of `leasehold run`.
 fn run(matches: &mut ArgMatches) -> Result<RunArgs, Error> {
     let (sources, command) = (sources(matches), words(matches));
-    let unused = sources
-        .flags
-        .iter()
-        .find(|(key, _)| command.is_empty() && OF_A_COMMAND.contains(&key.path().as_str()));
-    match unused {
+    need_a_command(&["run"], &OF_A_COMMAND, &sources, &command)?;
+    Ok(RunArgs { sources, command })
+}
+
+/// Refuses flags of these keys where there is no command that they apply to.
+fn need_a_command(
+    subcommand: &[&str],
+    keys: &[&str],
+    sources: &Sources,
+    command: &[OsString],
+) -> Result<(), Error> {
+    let applies = |key: &Key| keys.contains(&key.path().as_str());
+    let unused = sources.flags.iter().find(|(key, _)| applies(key));
+    match unused.filter(|_| command.is_empty()) {
         Some((key, _)) => Err(locking::wrong(
-            &["run"],
+            subcommand,
             &format!(
                 "--{} applies to a command that leasehold runs: put -- and the command at the end, or leave it out",
                 key.flag()
             ),
         )),
-        None => Ok(RunArgs { sources, command }),
+        None => Ok(()),
     }
 }
 

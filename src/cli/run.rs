@@ -291,7 +291,12 @@ impl Daemon {
             reloader,
             who,
         };
-        daemon.attend(serving).await
+        let files = Arc::clone(&daemon.files);
+        let ended = daemon.attend(serving).await;
+        // Also after a fault: the process takes the thread with it that would
+        // write that this daemon has stopped.
+        let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
+        ended
     }
 
     /// Reacts until the candidate has ended.
@@ -327,7 +332,6 @@ impl Daemon {
                             tracing::warn!(lease = %self.who.lease, "second stop signal: exiting now; the lease is not released and expires");
                             self.demoted().await;
                             self.flush().await;
-                            self.close_files().await;
                             return Ok(ExitCode::from(exit::NEGATIVE));
                         }
                         Some(StopRequest::Repeated) => {}
@@ -377,7 +381,6 @@ impl Daemon {
         }
         self.flush().await;
         self.workload.close().await;
-        self.close_files().await;
         self.elector.close().await;
         tracing::info!(lease = %self.who.lease, "stopped");
         Ok(ExitCode::from(code))
@@ -411,12 +414,6 @@ impl Daemon {
         let demoted = self.status.wait_for(|status| status.authority.is_none());
         // Who is stuck ends by the deadline in its files.
         let _ = tokio::time::timeout(LAST_FLUSH_MAX, demoted).await;
-    }
-
-    /// Waits, for a moment, until the files say that this daemon has stopped:
-    /// the process takes the thread that writes them with it.
-    async fn close_files(&self) {
-        let _ = tokio::time::timeout(LAST_FLUSH_MAX, self.files.close()).await;
     }
 
     /// Waits, for a moment, until the files and the label say what is true.

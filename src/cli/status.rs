@@ -8,14 +8,12 @@ mod any_file;
 mod judge;
 
 use std::fs;
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::OFlags;
 use serde::Serialize;
 
 pub use self::judge::{Judgement, Verdict, judge};
@@ -23,7 +21,7 @@ use super::StatusArgs;
 use crate::clock;
 use crate::election::{BootTime, LeaseName, Role};
 use crate::exit;
-use crate::publish::directory::roots;
+use crate::publish::directory::{read_regular, roots};
 use crate::publish::file::JSON_FILE;
 use crate::publish::render::Document;
 
@@ -103,21 +101,8 @@ pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // A FIFO is opened at once, and refused.
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    if found.len() > FILE_BYTES_MAX {
-        return Err(io::Error::other("too long for a status file"));
-    }
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-    Ok(text)
+    let text = read_regular(path, FILE_BYTES_MAX)?;
+    String::from_utf8(text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
 fn directory_of(args: &StatusArgs) -> Result<PathBuf, String> {

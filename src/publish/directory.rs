@@ -20,8 +20,8 @@ use std::time::Duration;
 use rustix::fs::{Access, FlockOperation};
 use serde::{Deserialize, Serialize};
 
-pub use self::place::{closed_root, exposure, make_directory};
-pub(super) use self::place::{create_anew, empty};
+pub(super) use self::place::empty;
+pub use self::place::{closed_root, create_anew, exposure, make_directory, read_regular};
 pub use self::predecessor::Unproven;
 use super::occupant::{self, Occupant, named};
 use crate::clock;

@@ -46,8 +46,7 @@ pub(super) fn of_file(path: &Path) -> Vec<Occupant> {
     let Ok(wanted) = fs::metadata(path) else {
         return Vec::new();
     };
-    let inode = wanted.ino();
-    let wanted = (wanted.dev(), inode);
+    let wanted = (wanted.dev(), wanted.ino());
     let open = of(|descriptor| {
         // Follows the link to the file that is open, also one that was deleted.
         let found = fs::metadata(descriptor);

@@ -6,7 +6,9 @@ use clap::error::{Error, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{command, command_words, output, sources, wants_json, with_keys, words};
+use super::{
+    command, command_words, need_a_command, output, sources, wants_json, with_keys, words,
+};
 use crate::cli::lock::LockArgs;
 use crate::cli::locks::{Ask, LocksArgs};
 use crate::config::duration;
@@ -20,7 +22,7 @@ const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 /// What means nothing where the lock is held until standard input closes.
-const OF_A_COMMAND: &str = "workload.stop_signal";
+const OF_A_COMMAND: [&str; 1] = ["workload.stop_signal"];
 
 /// The command whose usage an error shows.
 const LOCK: &[&str] = &["lock"];
@@ -236,19 +238,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
     let code = number(matches, "conflict-exit-code", 0, 255)?;
     let code = code.and_then(|code| u8::try_from(code).ok());
     let (sources, command) = (sources(matches), words(matches));
-    let unused = sources
-        .flags
-        .iter()
-        .find(|(key, _)| command.is_empty() && key.path() == OF_A_COMMAND);
-    if let Some((key, _)) = unused {
-        return Err(wrong(
-            LOCK,
-            &format!(
-                "--{} applies to a command that leasehold runs: put -- and the command at the end, or leave it out",
-                key.flag()
-            ),
-        ));
-    }
+    need_a_command(LOCK, &OF_A_COMMAND, &sources, &command)?;
     Ok(LockArgs {
         name,
         want,

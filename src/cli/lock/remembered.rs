@@ -7,18 +7,17 @@
 //! which entry unchanged, on the boot clock, which goes on.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::election::{BootTime, Claim, Declared, Identity, LeaseName, Revision, Token};
 use crate::lock::{EntryState, Sighting, Sightings};
 use crate::locker::Finished;
-use crate::publish::directory::{make_directory, roots};
+use crate::publish::directory::{create_anew, make_directory, read_regular, roots};
 
 /// Below the directory that has the status directories; no lease is called so,
 /// since its name could not begin with a point.
@@ -93,7 +92,11 @@ impl Remembered {
 
     fn read(&self) -> (Token, Sightings) {
         let nothing = (Token::ZERO, Sightings::default());
-        let Some(text) = self.path.as_ref().and_then(|path| bounded(path).ok()) else {
+        let Some(text) = self
+            .path
+            .as_ref()
+            .and_then(|path| read_regular(path, BYTES_MAX).ok())
+        else {
             return nothing;
         };
         // A damaged record proves nothing, and is overwritten.
@@ -195,33 +198,11 @@ fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// A FIFO is opened at once, and refused like anything else that is no file.
-fn bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.len() > BYTES_MAX {
-        return Err(io::Error::other("not a record"));
-    }
-    let mut text = Vec::new();
-    file.take(BYTES_MAX).read_to_end(&mut text)?;
-    Ok(text)
-}
-
 /// Whole or not at all: jobs run beside each other.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension(std::process::id().to_string());
-    // What a killed process of this number left.
-    let _ = fs::remove_file(&temporary);
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    let replaced = file
-        .write_all(text)
+    let replaced = create_anew(&temporary, 0o600)
+        .and_then(|mut file| file.write_all(text))
         .and_then(|()| fs::rename(&temporary, path));
     if replaced.is_err() {
         let _ = fs::remove_file(&temporary);

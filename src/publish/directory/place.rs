@@ -3,7 +3,7 @@
 //! to, and no umask decides who may read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -49,8 +49,33 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Reads a whole file of at most so many bytes. What is no regular file is
+/// refused at once: a FIFO would hold its reader up.
+///
+/// # Errors
+/// What the file system says, and for another kind of file or a longer one.
+pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags(OFlags::NONBLOCK))
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if found.len() > bytes_max {
+        return Err(io::Error::other(format!("longer than {bytes_max} bytes")));
+    }
+    let mut text = Vec::new();
+    file.take(bytes_max).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// Creates an empty file with this mode in the place of whatever has its name.
-pub(in crate::publish) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
+///
+/// # Errors
+/// What the file system says.
+pub fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}

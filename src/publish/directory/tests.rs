@@ -11,11 +11,25 @@ fn token(n: i64) -> Token {
     Token::new(n).unwrap()
 }
 
+/// Opens what nobody has. A child that another test has forked holds every lock
+/// of this process until it becomes its program.
+fn opened(path: &Path) -> (StatusDirectory, Memory) {
+    for _ in 0..10_000 {
+        match StatusDirectory::open(path) {
+            Err(DirectoryError::Locked { .. }) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done => return done.unwrap(),
+        }
+    }
+    panic!("{} stays locked", path.display());
+}
+
 #[test]
 fn a_new_directory_remembers_nothing_and_has_room_for_the_record() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("a/b");
-    let (directory, memory) = StatusDirectory::open(&path).unwrap();
+    let (directory, memory) = opened(&path);
     assert_eq!(memory, Memory::default());
     assert_eq!(directory.path(), path);
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
@@ -27,7 +41,7 @@ fn a_new_directory_remembers_nothing_and_has_room_for_the_record() {
 #[test]
 fn the_longest_record_fits() {
     let place = tempfile::tempdir().unwrap();
-    let (mut directory, _) = StatusDirectory::open(place.path()).unwrap();
+    let (mut directory, _) = opened(place.path());
     (directory.inode, directory.device) = (u64::MAX, u64::MAX);
     directory.boot_id = Some("01234567-0123-0123-0123-0123456789ab".to_owned());
     let hour = crate::election::LEASE_DURATION_MAX;
@@ -39,13 +53,13 @@ fn the_longest_record_fits() {
 #[test]
 fn the_longest_lease_duration_is_kept_whatever_else_the_record_proves() {
     let place = tempfile::tempdir().unwrap();
-    let (directory, _) = StatusDirectory::open(place.path()).unwrap();
+    let (directory, _) = opened(place.path());
     let longest = Some(Duration::from_secs(40));
     directory.record(None, token(7), longest).unwrap();
     drop(directory);
     // Opening writes the record again.
     for _ in 0..2 {
-        let (_, memory) = StatusDirectory::open(place.path()).unwrap();
+        let (_, memory) = opened(place.path());
         assert_eq!((memory.token, memory.lease_longest), (token(7), longest));
     }
 }
@@ -58,7 +72,7 @@ fn a_record_without_a_believable_lease_duration_is_in_order() {
             r#"{{"schema":1,"claim":null,"token":7,"boot_id":null,"inode":1,"device":1{longest}}}"#
         );
         fs::write(place.path().join(CLAIM_FILE), text).unwrap();
-        let (_, memory) = StatusDirectory::open(place.path()).unwrap();
+        let (_, memory) = opened(place.path());
         let expected = Memory {
             token: token(7),
             ..Memory::default()
@@ -70,7 +84,7 @@ fn a_record_without_a_believable_lease_duration_is_in_order() {
 #[test]
 fn a_second_daemon_is_refused_until_the_first_and_its_guard_are_gone() {
     let place = tempfile::tempdir().unwrap();
-    let (first, _) = StatusDirectory::open(place.path()).unwrap();
+    let (first, _) = opened(place.path());
     let refused = StatusDirectory::open(place.path()).unwrap_err();
     assert!(matches!(refused, DirectoryError::Locked { .. }));
     let text = refused.to_string();
@@ -88,21 +102,21 @@ fn a_second_daemon_is_refused_until_the_first_and_its_guard_are_gone() {
 fn the_claim_is_proof_in_this_file_of_this_boot_only() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("one");
-    let (directory, _) = StatusDirectory::open(&path).unwrap();
+    let (directory, _) = opened(&path);
     directory.record(Some(claim()), token(7), None).unwrap();
     drop(directory);
 
-    let (directory, memory) = StatusDirectory::open(&path).unwrap();
+    let (directory, memory) = opened(&path);
     assert_eq!((memory.claim, memory.token), (Some(claim()), token(7)));
     drop(directory);
     // The proof survives a process that died before it could use it.
-    let (_, memory) = StatusDirectory::open(&path).unwrap();
+    let (_, memory) = opened(&path);
     assert_eq!(memory.claim, Some(claim()));
 
     let copy = place.path().join("copy");
     fs::create_dir(&copy).unwrap();
     fs::copy(path.join(CLAIM_FILE), copy.join(CLAIM_FILE)).unwrap();
-    let (_, memory) = StatusDirectory::open(&copy).unwrap();
+    let (_, memory) = opened(&copy);
     assert_eq!((memory.claim, memory.token), (None, token(7)));
 
     let text = fs::read_to_string(path.join(CLAIM_FILE)).unwrap();
@@ -112,7 +126,7 @@ fn the_claim_is_proof_in_this_file_of_this_boot_only() {
         text.replace(&boot, &format!("{:36}", "another boot")),
     )
     .unwrap();
-    let (_, memory) = StatusDirectory::open(&path).unwrap();
+    let (_, memory) = opened(&path);
     assert_eq!((memory.claim, memory.token), (None, token(7)));
     assert!(!memory.damaged);
 }
@@ -122,14 +136,14 @@ fn garbage_is_told_and_proves_nothing() {
     for garbage in ["{", "\0\0\0", r#"{"schema":2}"#, "null"] {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join(CLAIM_FILE), garbage).unwrap();
-        let (_, memory) = StatusDirectory::open(place.path()).unwrap();
+        let (_, memory) = opened(place.path());
         assert_eq!(
             (memory.claim, memory.token),
             (None, Token::ZERO),
             "{garbage}"
         );
         assert!(memory.damaged, "{garbage}");
-        let (_, memory) = StatusDirectory::open(place.path()).unwrap();
+        let (_, memory) = opened(place.path());
         assert!(!memory.damaged, "the garbage was replaced");
     }
 }
@@ -193,7 +207,7 @@ fn a_link_that_was_planted_as_the_probe_is_not_followed() {
     fs::write(&precious, "secret").unwrap();
     fs::create_dir(&path).unwrap();
     std::os::unix::fs::symlink(&precious, path.join(".probe")).unwrap();
-    StatusDirectory::open(&path).unwrap();
+    opened(&path);
     assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
     assert!(fs::symlink_metadata(path.join(".probe")).is_err());
 }
@@ -234,7 +248,7 @@ fn a_fifo_or_a_directory_as_the_claim_file_is_refused() {
 fn a_directory_that_was_removed_is_locked_again_and_proves_nothing() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("status");
-    let (mut directory, _) = StatusDirectory::open(&path).unwrap();
+    let (mut directory, _) = opened(&path);
     assert!(!directory.keep().unwrap());
     fs::remove_dir_all(&path).unwrap();
     assert!(directory.keep().unwrap());
@@ -246,7 +260,7 @@ fn a_directory_that_was_removed_is_locked_again_and_proves_nothing() {
     // A guard may live that holds the lock of the file that is gone.
     directory.record(Some(claim()), token(7), None).unwrap();
     drop(directory);
-    let (_, memory) = StatusDirectory::open(&path).unwrap();
+    let (_, memory) = opened(&path);
     assert_eq!((memory.claim, memory.token), (None, token(7)));
 }
 
@@ -254,9 +268,9 @@ fn a_directory_that_was_removed_is_locked_again_and_proves_nothing() {
 fn a_directory_that_another_daemon_made_again_is_left_to_it() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("status");
-    let (mut first, _) = StatusDirectory::open(&path).unwrap();
+    let (mut first, _) = opened(&path);
     fs::remove_dir_all(&path).unwrap();
-    let (mut second, _) = StatusDirectory::open(&path).unwrap();
+    let (mut second, _) = opened(&path);
     let refused = first.keep().unwrap_err();
     assert!(matches!(refused, DirectoryError::Locked { .. }));
     assert!(!second.keep().unwrap());
@@ -282,4 +296,21 @@ fn a_directory_that_others_may_write_in_is_told() {
         let why = exposure(place.path()).unwrap();
         assert_eq!(why.is_some(), exposed, "{mode:o}: {why:?}");
     }
+}
+
+#[test]
+fn a_directory_of_ours_that_is_closed_to_others_is_found() {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("leasehold");
+    let directory = root.join("orders");
+    std::fs::create_dir_all(&directory).unwrap();
+    for (mode, expected) in [(0o755, None), (0o700, Some(root.as_path()))] {
+        std::fs::set_permissions(&root, Permissions::from_mode(mode)).unwrap();
+        assert_eq!(closed_root(&directory), expected, "{mode:o}");
+    }
+    // Where somebody else decides, as in a home, it is none of our business.
+    let elsewhere = place.path().join("status");
+    assert_eq!(closed_root(&elsewhere), None);
 }
