@@ -11,7 +11,7 @@ use crate::clock;
 use crate::election::{Authority, Candidate, Claim, Election, Input, Status, Token, Tunables};
 use crate::runner::{KernelRandomness, NoSurfaces, Runner, Surfaces, news_channel};
 use crate::store::mongo::{MongoOptions, MongoStore};
-use crate::store::{News, StoreInfo};
+use crate::store::{DeploymentId, News, StoreInfo};
 
 /// Signals and confirmations of the workload that wait for the event loop:
 /// people and one workload do not send more in one turn of it.
@@ -72,6 +72,7 @@ pub struct Prepared {
 ///         lease: LeaseName::new("orders-scheduler")?,
 ///         identity: Identity::new("host-1")?,
 ///         address: None,
+///         home: None,
 ///     },
 ///     tunables: Tunables {
 ///         timings,
@@ -155,6 +156,11 @@ impl Prepared {
     /// Which deployment keeps the lease, once that is known.
     pub fn store_info(&self) -> watch::Receiver<Option<StoreInfo>> {
         self.store_info.clone()
+    }
+
+    /// The deployment itself, once it is known, and whenever its members change.
+    pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
+        self.store.deployment()
     }
 
     /// Where the machine's inputs go: signals, confirmations of the workload.

@@ -27,6 +27,7 @@ compile_error!("planted bugs belong to the model's crate: nothing that ships has
 
 pub mod admin;
 pub mod calls;
+mod cause;
 pub mod cli;
 pub mod clock;
 pub mod config;

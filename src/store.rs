@@ -3,10 +3,13 @@
 //! A store decides nothing. It sends what an operation says, and tells apart
 //! what was applied, rejected, never sent, and not known.
 
+mod deployment;
 pub mod mongo;
 
 use std::fmt;
 use std::future::Future;
+
+pub use self::deployment::{DeploymentId, KnownHome};
 
 use crate::election::{Operation, Outcome, Watch};
 use crate::lock;

@@ -108,6 +108,7 @@ fn publish(path: &Path, first: Status) -> Published {
         boot_id: boot_id(),
         refresh: REFRESH,
         store_error: watch::channel(None).1,
+        deployment: watch::channel(None).1,
     };
     let who = Identification {
         lease: options.lease.clone(),

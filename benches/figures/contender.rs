@@ -36,6 +36,7 @@ impl Warm {
             heartbeat: Duration::from_secs(10),
             identity: identity.clone(),
             give_up_after: timings.lease_duration(),
+            home: None,
         };
         let options = MongoLockOptions {
             connection,

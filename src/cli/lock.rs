@@ -299,6 +299,7 @@ impl Job<'_> {
                 heartbeat: config.mongodb.heartbeat,
                 identity: config.identity.clone(),
                 give_up_after: self.timings.lease_duration(),
+                home: None,
             },
             name: args.name.clone(),
             contender: Options {

@@ -205,6 +205,7 @@ fn connection(config: &LockConfig) -> ConnectionOptions {
         heartbeat: config.mongodb.heartbeat,
         identity: config.identity.clone(),
         give_up_after: config.timings.lease_duration(),
+        home: None,
     }
 }
 

@@ -45,6 +45,7 @@ use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
 use crate::signals::{Signal, Signals, StopRequest, StopRequests};
+use crate::store::KnownHome;
 use crate::store::mongo::MongoOptions;
 use crate::supervisor::Orders;
 use crate::workload::Orphans;
@@ -193,7 +194,8 @@ impl Daemon {
         };
         let (uri, uri_receiver) = watch::channel(config.mongodb.uri.clone());
         let (supervises, drains) = (plan.supervises(&config), plan.drains(&config));
-        let options = options(&config, drains, memory, uri_receiver);
+        let home = files::known_home(&who.lease, &directory);
+        let options = options(&config, drains, memory, home, uri_receiver);
         let prepared = if supervises {
             Prepared::supervising(options)
         } else {
@@ -221,6 +223,7 @@ impl Daemon {
             boot_id: who.boot_id.clone(),
             refresh: config.lease.timings.renew_interval(),
             store_error: store_error.clone(),
+            deployment: prepared.deployment(),
         };
         let (orders, ordered) = supervises.then(Orders::channel).unzip();
         let workload = Workload::start(
@@ -439,6 +442,7 @@ fn options(
     config: &Config,
     drains: bool,
     memory: Memory,
+    home: KnownHome,
     uri: watch::Receiver<UriSource>,
 ) -> ElectorOptions {
     ElectorOptions {
@@ -460,6 +464,7 @@ fn options(
             lease: config.lease.name.clone(),
             identity: config.identity.clone(),
             address: config.address.clone(),
+            home: Some(home),
         },
         tunables: tunables(config, drains),
         token_remembered: memory.token,

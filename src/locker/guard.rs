@@ -43,6 +43,7 @@ use crate::store::mongo::ConnectionOptions;
 ///     heartbeat: Duration::from_secs(10),
 ///     identity: Identity::new("host-1")?,
 ///     give_up_after: Timings::default().lease_duration(),
+///     home: None,
 /// };
 /// let lock = Lock::new(connection, LeaseName::new("nightly-report")?);
 /// let guard = lock.acquire_within(Duration::from_secs(60)).await?;

@@ -6,8 +6,10 @@
 //! everything that shared its lock with it. What ran under the claim without
 //! sharing it is in the record too, and its end is part of the proof.
 
+mod deployment;
 mod place;
 mod predecessor;
+mod refused;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -21,9 +23,10 @@ use rustix::fs::{Access, FlockOperation};
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::place::empty;
-pub use self::place::{closed_root, create_anew, exposure, make_directory, read_regular};
+pub use self::place::{closed_root, exposure, make_directory, read_regular, replace_file};
 pub use self::predecessor::Unproven;
-use super::occupant::{self, Occupant, named};
+pub use self::refused::DirectoryError;
+use super::occupant::{self, Occupant};
 use crate::clock;
 use crate::election::{Claim, Declared, LeaseName, Token};
 use crate::workload::claim_share::{PLACES_BEGIN, no_children};
@@ -35,6 +38,10 @@ pub const CLAIM_FILE: &str = "claim";
 /// The file that only a daemon locks. With it a second daemon is told from the
 /// guard of a dead one, which shares the lock of the claim until its workload is gone.
 pub const DAEMON_FILE: &str = "daemon";
+/// The file that holds the deployment which the candidate belongs to.
+pub const DEPLOYMENT_FILE: &str = "deployment";
+/// Made and removed at the start, to see whether that can be done.
+const PROBE_FILE: &str = ".probe";
 /// The length of the claim record: the longest one has 265 bytes (two UUIDs,
 /// three 20-digit numbers and an hour with their names), and the next power of two
 /// stays inside one page of the page cache, so that a kill cannot tear it.
@@ -84,65 +91,6 @@ pub struct Memory {
     pub unproven: Option<Unproven>,
 }
 
-/// A status directory that cannot be used: a configuration error (exit 78).
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DirectoryError {
-    /// The directory cannot be made.
-    #[error(
-        "cannot create status directory {}: {}. Set status.directory to a place where this user \
-         may write",
-        path.display(),
-        source.kind()
-    )]
-    Make {
-        /// The directory.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A file in the directory cannot be written.
-    #[error(
-        "cannot write in status directory {}: {}. This user must be able to create files there",
-        path.display(),
-        source.kind()
-    )]
-    Write {
-        /// The directory.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// Another process has the directory.
-    #[error(
-        "cannot lock {} in status directory {}: {} has locked it. Stop that process, or give each \
-         daemon a status.directory of its own",
-        file,
-        path.display(),
-        named(by)
-    )]
-    Locked {
-        /// The directory.
-        path: PathBuf,
-        /// The file in it.
-        file: &'static str,
-        /// Who has the file open, as far as that can be seen.
-        by: Vec<Occupant>,
-    },
-}
-
-impl From<DirectoryError> for io::Error {
-    fn from(error: DirectoryError) -> Self {
-        match error {
-            DirectoryError::Make { source, .. } | DirectoryError::Write { source, .. } => source,
-            DirectoryError::Locked { .. } => Self::new(
-                ErrorKind::ResourceBusy,
-                "another leasehold uses the directory",
-            ),
-        }
-    }
-}
-
 /// The record in the claim file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
@@ -182,17 +130,11 @@ impl StatusDirectory {
         patience: Duration,
         waiting: impl FnOnce(&[Occupant]),
     ) -> Result<(Self, Memory), DirectoryError> {
-        let write_error = |source| DirectoryError::Write {
-            path: path.to_owned(),
-            source,
-        };
-        make_directory(path, MODE).map_err(|source| DirectoryError::Make {
-            path: path.to_owned(),
-            source,
-        })?;
-        let daemon = lock(path, DAEMON_FILE).map_err(identified)?;
-        let claim = lock_after(path, patience, waiting).map_err(identified)?;
-        let metadata = claim.metadata().map_err(write_error)?;
+        make_directory(path, MODE).map_err(DirectoryError::making(path))?;
+        let daemon = lock(path, DAEMON_FILE).map_err(DirectoryError::identified)?;
+        let claim = lock_after(path, patience, waiting).map_err(DirectoryError::identified)?;
+        let write_error = DirectoryError::writing(path, CLAIM_FILE);
+        let metadata = claim.metadata().map_err(&write_error)?;
         let directory = Self {
             path: path.to_owned(),
             claim,
@@ -202,12 +144,12 @@ impl StatusDirectory {
             device: metadata.dev(),
             shares_lock: true,
         };
-        let mut memory = directory.read().map_err(write_error)?;
+        let mut memory = directory.read().map_err(&write_error)?;
         // A record that another user may have written proves nothing.
         memory.claim = memory.claim.filter(|_| place::is_ours(metadata.uid()));
         if memory.claim.is_some() && memory.unproven.is_none() {
             let unproven = predecessor::may_run(&directory.claim, path, patience);
-            memory.unproven = unproven.map_err(write_error)?;
+            memory.unproven = unproven.map_err(&write_error)?;
         }
         memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
         // A successor leads at once with another token. Where the files of the
@@ -218,9 +160,10 @@ impl StatusDirectory {
         // The proof is kept until the caller has used it.
         directory
             .record(memory.claim, memory.token, memory.lease_longest)
-            .map_err(write_error)?;
+            .map_err(&write_error)?;
         directory.forget_children().map_err(write_error)?;
-        directory.probe().map_err(write_error)?;
+        let probe_error = DirectoryError::writing(path, PROBE_FILE);
+        directory.probe().map_err(probe_error)?;
         Ok((directory, memory))
     }
 
@@ -246,27 +189,18 @@ impl StatusDirectory {
     /// # Errors
     /// [`DirectoryError`], as at the start.
     pub fn keep(&mut self) -> Result<bool, DirectoryError> {
-        let write_error = |source| DirectoryError::Write {
-            path: self.path.clone(),
-            source,
-        };
-        if !self
-            .has_name(&self.daemon, DAEMON_FILE)
-            .map_err(write_error)?
-        {
-            make_directory(&self.path, MODE).map_err(|source| DirectoryError::Make {
-                path: self.path.clone(),
-                source,
-            })?;
-            self.daemon = lock(&self.path, DAEMON_FILE)?;
+        let write_error = |file| DirectoryError::writing(&self.path, file);
+        let has_daemon = self.has_name(&self.daemon, DAEMON_FILE);
+        if !has_daemon.map_err(write_error(DAEMON_FILE))? {
+            make_directory(&self.path, MODE).map_err(DirectoryError::making(&self.path))?;
+            self.daemon = lock(&self.path, DAEMON_FILE).map_err(DirectoryError::identified)?;
         }
-        if self
-            .has_name(&self.claim, CLAIM_FILE)
-            .map_err(write_error)?
-        {
+        let write_error = DirectoryError::writing(&self.path, CLAIM_FILE);
+        let has_claim = self.has_name(&self.claim, CLAIM_FILE);
+        if has_claim.map_err(&write_error)? {
             return Ok(false);
         }
-        let claim = lock(&self.path, CLAIM_FILE)?;
+        let claim = lock(&self.path, CLAIM_FILE).map_err(DirectoryError::identified)?;
         let metadata = claim.metadata().map_err(write_error)?;
         self.claim = claim;
         (self.inode, self.device) = (metadata.ino(), metadata.dev());
@@ -374,8 +308,8 @@ impl StatusDirectory {
     /// Whether new files can be made: a directory that turned read-only around
     /// a writable claim file is a configuration error, a full disk is not.
     fn probe(&self) -> io::Result<()> {
-        let probe = self.path.join(".probe");
-        match create_anew(&probe, 0o600) {
+        let probe = self.path.join(PROBE_FILE);
+        match place::create_anew(&probe, 0o600) {
             Ok(_) => fs::remove_file(&probe),
             Err(error)
                 if matches!(
@@ -456,28 +390,13 @@ fn lock_after(
     }
 }
 
-/// With the processes that have locked the file.
-fn identified(error: DirectoryError) -> DirectoryError {
-    match error {
-        DirectoryError::Locked { path, file, by: _ } => DirectoryError::Locked {
-            by: occupant::of_file(&path.join(file)),
-            path,
-            file,
-        },
-        other => other,
-    }
-}
-
 fn lock(directory: &Path, name: &'static str) -> Result<File, DirectoryError> {
     let path = directory.join(name);
-    let error = |source: io::Error| DirectoryError::Write {
-        path: directory.to_owned(),
-        source,
-    };
+    let error = DirectoryError::writing(directory, name);
     for _ in 0..OPEN_ATTEMPTS_MAX {
         // The standard library sets O_CLOEXEC, so no hook or workload inherits
         // the lock and outlives us with it.
-        let file = place::open_or_create(&path).map_err(error)?;
+        let file = place::open_or_create(&path).map_err(&error)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -490,7 +409,7 @@ fn lock(directory: &Path, name: &'static str) -> Result<File, DirectoryError> {
             Err(errno) => return Err(error(errno.into())),
         }
         // A lock on a file that was deleted in between excludes nobody.
-        let locked = file.metadata().map_err(error)?;
+        let locked = file.metadata().map_err(&error)?;
         match fs::symlink_metadata(&path) {
             Ok(named) if (named.ino(), named.dev()) == (locked.ino(), locked.dev()) => {
                 return Ok(file);

@@ -27,6 +27,7 @@ use super::render::{Document, Identification, Moment, authority_at, same_words};
 use super::{StoreError, Surface, directory::CLAIM_FILE};
 use crate::clock::boot_now;
 use crate::election::{BootTime, Claim, Identity, LeaseName, Role, Status, Token};
+use crate::store::DeploymentId;
 
 /// The status for programs.
 pub const JSON_FILE: &str = "status.json";
@@ -60,6 +61,8 @@ pub struct FileOptions {
     pub refresh: Duration,
     /// Why the store does not answer.
     pub store_error: watch::Receiver<Option<StoreError>>,
+    /// What to keep in mind for the next process.
+    pub deployment: watch::Receiver<Option<DeploymentId>>,
 }
 
 /// The answer to [`StatusFileHandle::flush`].
@@ -120,6 +123,7 @@ impl StatusFile {
             boot_id,
             refresh,
             store_error,
+            deployment,
         } = options;
         let mut writer = Writer {
             files: Files::new(directory.path()),
@@ -135,6 +139,8 @@ impl StatusFile {
             refresh,
             metrics,
             store_error,
+            deployment,
+            deployment_written: None,
             progress: progress.clone(),
             shown: None,
             shown_error: None,
@@ -143,6 +149,7 @@ impl StatusFile {
             stopped: false,
             file_trouble: Trouble::of("status file"),
             record_trouble: Trouble::of("claim record"),
+            deployment_trouble: Trouble::of("deployment record"),
         };
         thread::Builder::new()
             .name("status-file".to_owned())
@@ -226,6 +233,8 @@ struct Writer {
     refresh: Duration,
     metrics: Metrics,
     store_error: watch::Receiver<Option<StoreError>>,
+    deployment: watch::Receiver<Option<DeploymentId>>,
+    deployment_written: Option<DeploymentId>,
     progress: Progress,
     /// What the files say; `None` if that is not known, as at the start.
     shown: Option<Status>,
@@ -239,6 +248,7 @@ struct Writer {
     stopped: bool,
     file_trouble: Trouble,
     record_trouble: Trouble,
+    deployment_trouble: Trouble,
 }
 
 impl Writer {
@@ -355,6 +365,7 @@ impl Writer {
     fn replace(&mut self, truth: &Status) -> io::Result<()> {
         if self.directory.keep()? {
             self.recorded = None;
+            self.deployment_written = None;
             self.record();
         }
         let (error, now) = (self.store_error.borrow().clone(), Moment::now());
@@ -368,7 +379,33 @@ impl Writer {
         self.files.replace(&document.to_json(), &document.to_env())
     }
 
+    /// Brings what the next process is to find up to date.
     fn record(&mut self) {
+        self.record_claim();
+        self.record_deployment();
+    }
+
+    fn record_deployment(&mut self) {
+        if *self.deployment.borrow() == self.deployment_written {
+            return;
+        }
+        let Some(deployment) = self.deployment.borrow().clone() else {
+            return;
+        };
+        let path = self.directory.deployment_file();
+        match self.directory.remember_deployment(&deployment) {
+            Ok(()) => {
+                self.deployment_written = Some(deployment);
+                self.deployment_trouble.over(&path);
+            }
+            Err(error) => {
+                self.metrics.publish_failed(Surface::File);
+                self.deployment_trouble.goes_on(&path, &error, boot_now());
+            }
+        }
+    }
+
+    fn record_claim(&mut self) {
         let newest = *self.remembered.borrow_and_update();
         let Some(remembered) = newest.filter(|_| newest != self.recorded) else {
             return;

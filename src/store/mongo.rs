@@ -30,7 +30,7 @@ pub use self::connection::{ConnectionOptions, UriSource};
 use self::connection::{Deployment, SendError};
 use self::follow::{Heard, Listener, Pace};
 use self::ignored_request::IgnoredRequest;
-use super::{Answer, News, Store, StoreInfo};
+use super::{Answer, DeploymentId, KnownHome, News, Store, StoreInfo};
 use crate::clock;
 use crate::election::{Found, Identity, LeaseName, Operation, Outcome, Watch};
 
@@ -59,6 +59,9 @@ pub struct MongoOptions {
     pub identity: Identity,
     /// Written into the document, for people.
     pub address: Option<String>,
+    /// Where the deployment is kept in mind beyond the life of this process, so
+    /// that a restart does not follow a connection string that leads to another one.
+    pub home: Option<KnownHome>,
 }
 
 impl MongoOptions {
@@ -72,6 +75,7 @@ impl MongoOptions {
             heartbeat: self.heartbeat,
             identity: self.identity.clone(),
             give_up_after: self.lease_duration,
+            home: self.home.clone(),
         }
     }
 }
@@ -112,6 +116,11 @@ impl MongoStore {
             shared: Arc::new(shared),
         };
         (store, info)
+    }
+
+    /// The deployment, once it is known, and whenever its members change.
+    pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
+        self.shared.deployment.found()
     }
 
     /// Follows the change stream for ever, from one failure to the next attempt.

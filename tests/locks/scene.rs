@@ -53,6 +53,7 @@ pub(crate) fn connection(stage: &Stage, identity: &str) -> ConnectionOptions {
         heartbeat: Duration::from_secs(10),
         identity: Identity::new(identity).expect("legal"),
         give_up_after: Duration::from_secs(24),
+        home: None,
     }
 }
 

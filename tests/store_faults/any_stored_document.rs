@@ -245,6 +245,7 @@ impl Target {
             lease: LeaseName::new(name).expect("legal"),
             identity: Identity::new("a").expect("legal"),
             address: None,
+            home: None,
         };
         let (store, _) = MongoStore::new(options, news_channel().0);
         Self { stored, store }

@@ -57,6 +57,7 @@ fn store(stage: &Stage) -> MongoStore {
         lease: LeaseName::new(NAME).expect("legal"),
         identity: identity(),
         address: None,
+        home: None,
     };
     MongoStore::new(options, news).0
 }

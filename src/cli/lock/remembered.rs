@@ -7,7 +7,7 @@
 //! which entry unchanged, on the boot clock, which goes on.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::clock;
 use crate::election::{BootTime, Claim, Declared, Identity, LeaseName, Revision, Token};
 use crate::lock::{EntryState, Sighting, Sightings};
 use crate::locker::Finished;
-use crate::publish::directory::{create_anew, make_directory, read_regular, roots};
+use crate::publish::directory::{make_directory, read_regular, replace_file, roots};
 
 /// Below the directory that has the status directories; no lease is called so,
 /// since its name could not begin with a point.
@@ -201,13 +201,7 @@ fn make(directory: &Path) -> io::Result<()> {
 /// Whole or not at all: jobs run beside each other.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension(std::process::id().to_string());
-    let replaced = create_anew(&temporary, 0o600)
-        .and_then(|mut file| file.write_all(text))
-        .and_then(|()| fs::rename(&temporary, path));
-    if replaced.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    replaced
+    replace_file(path, &temporary, 0o600, text)
 }
 
 #[cfg(test)]

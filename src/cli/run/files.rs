@@ -10,9 +10,10 @@ use crate::clock;
 use crate::election::LeaseName;
 use crate::log::Repeat;
 use crate::publish::Surface;
-use crate::publish::directory::{closed_root, exposure};
+use crate::publish::directory::{StatusDirectory, closed_root, exposure};
 use crate::publish::file::Progress;
 use crate::publish::kubernetes::SERVICE_HOST;
+use crate::store::KnownHome;
 
 /// Finer is not worth a wake-up of the processor.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -50,6 +51,19 @@ pub(super) fn tell_exposure(lease: &LeaseName, directory: &Path) {
              this user with mode 0755"
         );
     }
+}
+
+/// Where the candidate belongs, as far as an earlier process wrote that down.
+pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> KnownHome {
+    let file = directory.deployment_file();
+    let deployment = directory.deployment().unwrap_or_else(|error| {
+        warn!(
+            %lease, path = %file.display(), why = %error,
+            "the deployment record cannot be read: the connection string is followed wherever it leads"
+        );
+        None
+    });
+    KnownHome { file, deployment }
 }
 
 /// Reports writes of the status files that do not return, at growing

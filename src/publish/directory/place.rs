@@ -3,11 +3,12 @@
 //! to, and no umask decides who may read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// The mode of what is made above a directory that others may be meant to
@@ -71,12 +72,32 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Creates an empty file with this mode in the place of whatever has its name.
+/// Replaces a file as a whole, by way of `temporary` beside it, which a kill may
+/// leave. Nothing is synced.
+///
+/// # Errors
+/// What the file system says, with the name of the temporary file.
+pub fn replace_file(path: &Path, temporary: &Path, mode: u32, text: &[u8]) -> io::Result<()> {
+    let written = create_anew(temporary, mode).and_then(|mut file| file.write_all(text));
+    let replaced = written.and_then(|()| fs::rename(temporary, path));
+    replaced.map_err(|error| {
+        // Half a file would keep the room that the next attempt needs.
+        let _ = fs::remove_file(temporary);
+        let name = temporary.file_name().unwrap_or_default().display();
+        io::Error::new(error.kind(), format!("{name}: {error}"))
+    })
+}
+
+/// Creates an empty file with this mode in the place of whatever has its name,
+/// unless that is a directory.
 ///
 /// # Errors
 /// What the file system says.
-pub fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
+pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::IsADirectory => {
+            return Err(in_the_way("a directory"));
+        }
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
@@ -108,21 +129,33 @@ pub(in crate::publish) fn empty(path: &Path) -> io::Result<()> {
 }
 
 fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options
+    let opened = options
         .write(true)
         .custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK))
-        .open(path)?;
+        .open(path);
+    let file =
+        opened.map_err(
+            |error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::LOOP) => in_the_way("a symbolic link"),
+                Some(Errno::ISDIR) => in_the_way("a directory"),
+                // A FIFO without a reader, or a socket.
+                Some(Errno::NXIO) => in_the_way("no regular file"),
+                _ => error,
+            },
+        )?;
     let opened = file.metadata()?;
-    let name = path.file_name().unwrap_or_default().display();
     if !opened.is_file() {
-        return Err(io::Error::other(format!("{name} is not a regular file")));
+        return Err(in_the_way("no regular file"));
     }
     if opened.nlink() > 1 {
-        return Err(io::Error::other(format!(
-            "{name} has a second name (a hard link): remove it"
-        )));
+        return Err(in_the_way("a file with a second name (a hard link)"));
     }
     Ok(file)
+}
+
+/// Something else has the name of a file of ours.
+fn in_the_way(what: &str) -> io::Error {
+    io::Error::other(format!("it is {what}. Remove it"))
 }
 
 /// Why users other than this one and root could replace the files in a

@@ -235,13 +235,28 @@ fn a_claim_file_that_has_another_name_elsewhere_is_not_written() {
 }
 
 #[test]
-fn a_fifo_or_a_directory_as_the_claim_file_is_refused() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().to_owned();
-    fifo(&path.join(CLAIM_FILE));
-    let refused = returns(move || StatusDirectory::open(&path).map(drop)).unwrap_err();
-    let why = std::error::Error::source(&refused).unwrap().to_string();
-    assert!(why.contains("not a regular file"), "{why}");
+fn what_else_has_the_name_of_a_file_of_ours_is_refused_by_its_name() {
+    let link = |path: &Path| std::os::unix::fs::symlink("/nowhere", path).unwrap();
+    let directory = |path: &Path| fs::create_dir(path).unwrap();
+    let cases = [
+        (CLAIM_FILE, fifo as fn(&Path), "no regular file"),
+        (CLAIM_FILE, link, "a symbolic link"),
+        (CLAIM_FILE, directory, "a directory"),
+        (DAEMON_FILE, fifo, "no regular file"),
+        (DAEMON_FILE, directory, "a directory"),
+        (PROBE_FILE, directory, "a directory"),
+    ];
+    for (name, plant, what) in cases {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().to_owned();
+        plant(&path.join(name));
+        let refused = returns(move || StatusDirectory::open(&path).map(drop)).unwrap_err();
+        let path = place.path().display();
+        assert_eq!(
+            refused.to_string(),
+            format!("cannot write {name} in status directory {path}: it is {what}. Remove it")
+        );
+    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Replaces the two files as a whole. It does not know what they say.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::{ENV_FILE, JSON_FILE};
-use crate::publish::directory::{create_anew, empty};
+use crate::publish::directory::{empty, replace_file};
 
 /// World-readable: the workload that mounts the directory is another user.
 const MODE: u32 = 0o644;
@@ -53,22 +53,11 @@ impl Files {
 }
 
 impl Replaceable {
+    /// Without a sync: a reader that sees the file after a crash of the machine
+    /// finds another boot id. A sync would cost a disk flush at every renewal
+    /// and prevent nothing.
     fn replace(&self, text: &str) -> io::Result<()> {
-        let written = self.write_temporary(text.as_bytes());
-        let replaced = written.and_then(|()| fs::rename(&self.temporary, &self.path));
-        if replaced.is_err() {
-            // Half a file would keep the room that the next attempt needs.
-            let _ = fs::remove_file(&self.temporary);
-        }
-        replaced
-    }
-
-    /// Without fsync: the file speaks of this boot only, and a reader that
-    /// sees it after a crash of the machine finds another boot id. A sync would
-    /// cost a disk flush at every renewal and prevent nothing.
-    fn write_temporary(&self, text: &[u8]) -> io::Result<()> {
-        let mut file = create_anew(&self.temporary, MODE)?;
-        file.write_all(text)
+        replace_file(&self.path, &self.temporary, MODE, text.as_bytes())
     }
 
     fn remove(&self) -> io::Result<()> {

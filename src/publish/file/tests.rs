@@ -52,6 +52,7 @@ fn start_with(first: Status, refresh: Duration) -> Place {
         boot_id: clock::boot_id(),
         refresh,
         store_error: watch::channel(None).1,
+        deployment: watch::channel(None).1,
     };
     let who = Identification {
         lease: options.lease.clone(),

@@ -26,7 +26,7 @@ use super::home::Home;
 use super::servers::Servers;
 use super::{lock, outcome};
 use crate::election::{BootTime, Identity};
-use crate::store::{Answer, CallOutcome, Failure, Remedy, StoreInfo};
+use crate::store::{Answer, CallOutcome, DeploymentId, Failure, KnownHome, Remedy, StoreInfo};
 
 /// Where the connection string comes from. It is read again when the store
 /// cannot be used, so that a rotated secret works.
@@ -56,6 +56,8 @@ pub struct ConnectionOptions {
     /// A client that got no answer for so long is made anew: certificates are
     /// read from their files, and names are resolved, once in a client's life.
     pub give_up_after: Duration,
+    /// Where the deployment is kept in mind beyond the life of this process.
+    pub home: Option<KnownHome>,
 }
 
 /// A collection of a deployment, and the client that reaches it.
@@ -103,13 +105,13 @@ impl Deployment {
     ) -> (Arc<Self>, watch::Receiver<Option<StoreInfo>>) {
         let (info, info_receiver) = watch::channel(None);
         let deployment = Self {
+            home: Mutex::new(Home::new(options.home.clone())),
             options,
             primary_changed: Box::new(primary_changed),
             info,
             connection: tokio::sync::Mutex::new(None),
             servers: Servers::default(),
             clients: AtomicU64::new(0),
-            home: Mutex::default(),
             standalone: AtomicBool::new(false),
             unanswered_since: Mutex::new(None),
         };
@@ -231,6 +233,11 @@ impl Deployment {
     pub(super) fn trouble(&self) -> Option<Failure> {
         let failure = self.servers.no_primary();
         (!failure.detail.is_empty()).then_some(failure)
+    }
+
+    /// The deployment, once it is known, and whenever its members change.
+    pub(super) fn found(&self) -> watch::Receiver<Option<DeploymentId>> {
+        lock(&self.home).subscribe()
     }
 
     /// The bound of one operation.

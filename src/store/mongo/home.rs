@@ -1,72 +1,42 @@
-//! The deployment that this process began with, and what tells it apart from
-//! another one: two candidates of one lease on two deployments both lead.
-//!
-//! A replica set has an id that is only in its configuration, which takes more
-//! rights to read than a lease needs. Its name and its members do instead: a
-//! deployment is the same while the names agree and a member is left of those
-//! that were known last. A set that was moved to other hosts all at once looks
-//! like another one; then a restart is needed.
+//! The deployment that a candidate belongs to, and the connection strings that
+//! lead there and elsewhere.
 
 use std::collections::BTreeSet;
 
 use mongodb::bson::{Bson, Document};
+use tokio::sync::watch;
 
-/// What a server says of its deployment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Identity {
-    /// `None`: a standalone server, or routers of a sharded cluster.
-    set: Option<String>,
-    /// The members; without a set, the servers that the connection string names.
-    members: BTreeSet<String>,
+use crate::store::{DeploymentId, KnownHome};
+
+/// From the reply to `hello`; `None` unless the server takes writes.
+/// `seeds` are the servers that the connection string names.
+pub(super) fn identify(hello: &Document, seeds: &[String]) -> Option<DeploymentId> {
+    let says = |key| matches!(hello.get_bool(key), Ok(true));
+    if !says("isWritablePrimary") && !says("ismaster") {
+        return None;
+    }
+    let set = hello.get_str("setName").ok().map(str::to_owned);
+    let listed = |key| {
+        let list = hello.get_array(key).map(Vec::as_slice).unwrap_or_default();
+        list.iter().filter_map(Bson::as_str)
+    };
+    let members: BTreeSet<_> = match &set {
+        Some(_) => listed("hosts")
+            .chain(listed("passives"))
+            .map(str::to_lowercase)
+            .collect(),
+        None => seeds.iter().map(|seed| seed.to_lowercase()).collect(),
+    };
+    Some(DeploymentId { set, members })
 }
 
-impl Identity {
-    /// From the reply to `hello`; `None` unless the server takes writes.
-    /// `seeds` are the servers that the connection string names.
-    pub(super) fn of(hello: &Document, seeds: &[String]) -> Option<Self> {
-        let says = |key| matches!(hello.get_bool(key), Ok(true));
-        if !says("isWritablePrimary") && !says("ismaster") {
-            return None;
-        }
-        let set = hello.get_str("setName").ok().map(str::to_owned);
-        let listed = |key| {
-            let list = hello.get_array(key).map(Vec::as_slice).unwrap_or_default();
-            list.iter().filter_map(Bson::as_str)
-        };
-        let members: BTreeSet<_> = match &set {
-            Some(_) => listed("hosts")
-                .chain(listed("passives"))
-                .map(str::to_lowercase)
-                .collect(),
-            None => seeds.iter().map(|seed| seed.to_lowercase()).collect(),
-        };
-        Some(Self { set, members })
-    }
-
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let renamed = match (&self.set, &other.set) {
-            (Some(mine), Some(others)) => mine != others,
-            // A server alone may have become a replica set since.
-            (None, _) | (_, None) => false,
-        };
-        !renamed && !self.members.is_disjoint(&other.members)
-    }
-
-    /// For people.
-    pub(super) fn describe(&self) -> String {
-        let members: Vec<_> = self.members.iter().map(String::as_str).collect();
-        let members = members.join(",");
-        match &self.set {
-            Some(set) => format!("replica set {set} ({members})"),
-            None => members,
-        }
-    }
-}
-
-/// Where this process belongs.
-#[derive(Debug, Default)]
+/// Where this candidate belongs.
+#[derive(Debug)]
 pub(super) struct Home {
-    identity: Option<Identity>,
+    /// Told whenever it changes.
+    deployment: watch::Sender<Option<DeploymentId>>,
+    /// Where it is kept beyond the life of this process, and whether it came from there.
+    known: Option<KnownHome>,
     /// A connection string that leads there.
     uri: Option<String>,
     /// A connection string that leads elsewhere: it is not used.
@@ -74,44 +44,88 @@ pub(super) struct Home {
     /// Why, until a call has failed with it: who met the refusal may have been
     /// the change stream, which is opened anew without a word.
     untold: Option<String>,
-    /// The client that is known to lead there.
+    /// The client that is known to lead there; 0: none yet.
     client: u64,
 }
 
 impl Home {
+    /// The deployment that is known from before, if one is.
+    pub(super) fn new(known: Option<KnownHome>) -> Self {
+        let deployment = known.as_ref().and_then(|known| known.deployment.clone());
+        Self {
+            deployment: watch::Sender::new(deployment),
+            known,
+            uri: None,
+            refused: None,
+            untold: None,
+            client: 0,
+        }
+    }
+
+    /// The deployment, once it is known, and whenever its members change.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Option<DeploymentId>> {
+        self.deployment.subscribe()
+    }
+
     /// Whether a client is known to lead home.
     pub(super) fn has(&self, client: u64) -> bool {
-        self.identity.is_none() || self.client == client
+        self.deployment.borrow().is_none() || self.client == client
     }
 
     /// What the primary of a client that leads home says. Members come and go:
     /// the newest list counts.
-    pub(super) fn settle(&mut self, client: u64, uri: &str, identity: Identity) {
+    pub(super) fn settle(&mut self, client: u64, uri: &str, found: DeploymentId) {
         if self.uri.as_deref() != Some(uri) {
             self.uri = Some(uri.to_owned());
         }
-        self.identity = Some(identity);
+        self.deployment.send_if_modified(|deployment| {
+            let changed = deployment.as_ref() != Some(&found);
+            *deployment = Some(found);
+            changed
+        });
         self.client = client;
     }
 
-    /// A later client found a primary. Returns whether that belongs to the
-    /// deployment that this process began with.
-    pub(super) fn admit(&mut self, client: u64, uri: &str, identity: Identity) -> bool {
-        let same = self
-            .identity
-            .as_ref()
-            .is_none_or(|home| home.is_same(&identity));
-        if same {
-            self.settle(client, uri, identity);
-        } else {
-            self.refused = Some(uri.to_owned());
+    /// A client found a primary.
+    ///
+    /// # Errors
+    /// That it belongs to another deployment, for people: the string is not
+    /// used again, and the next call is to fail with this.
+    pub(super) fn admit(
+        &mut self,
+        client: u64,
+        uri: &str,
+        found: DeploymentId,
+    ) -> Result<(), String> {
+        let home = self.deployment.borrow().clone();
+        match home.filter(|home| !home.is_same(&found)) {
+            None => {
+                self.settle(client, uri, found);
+                Ok(())
+            }
+            Some(home) => {
+                let why = self.refusal(&home, &found);
+                self.refused = Some(uri.to_owned());
+                self.untold = Some(why.clone());
+                Err(why)
+            }
         }
-        same
     }
 
-    /// The next call is to fail with this.
-    pub(super) fn is_to_be_told(&mut self, why: String) {
-        self.untold = Some(why);
+    fn refusal(&self, home: &DeploymentId, found: &DeploymentId) -> String {
+        let (home, found) = (home.describe(), found.describe());
+        let belongs = match self.client {
+            0 => "this candidate belongs to",
+            _ => "this process began with",
+        };
+        let removal = match &self.known {
+            Some(known) => format!(", remove {} of each", known.file.display()),
+            None => String::new(),
+        };
+        format!(
+            "it leads to {found}, and {belongs} {home}: to move, stop all candidates of the \
+             lease{removal}, then start them with the new string"
+        )
     }
 
     pub(super) fn untold(&self) -> Option<String> {
@@ -133,14 +147,6 @@ impl Home {
     pub(super) fn is_refused(&self, uri: &str) -> bool {
         self.refused.as_deref() == Some(uri)
     }
-
-    /// The deployment that this process began with, for people.
-    pub(super) fn describe(&self) -> String {
-        self.identity
-            .as_ref()
-            .map(Identity::describe)
-            .unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
@@ -149,52 +155,77 @@ mod tests {
 
     use super::*;
 
-    fn set(name: &str, hosts: &[&str]) -> Identity {
+    fn set(name: &str, hosts: &[&str]) -> DeploymentId {
         let hello = doc! { "isWritablePrimary": true, "setName": name, "hosts": hosts };
-        Identity::of(&hello, &[]).expect("a primary")
+        identify(&hello, &[]).expect("a primary")
     }
 
-    fn alone(seeds: &[&str]) -> Identity {
-        let seeds: Vec<_> = seeds.iter().map(|&seed| seed.to_owned()).collect();
-        Identity::of(&doc! { "ismaster": true }, &seeds).expect("it takes writes")
-    }
-
-    #[test]
-    fn a_set_is_known_by_its_name_and_a_member_that_is_left() {
-        let home = set("rs0", &["a:1", "b:1", "c:1"]);
-        assert!(home.is_same(&set("rs0", &["C:1", "d:1", "e:1"])));
-        assert!(
-            !home.is_same(&set("rs0", &["d:1", "e:1", "f:1"])),
-            "no member is left"
-        );
-        assert!(!home.is_same(&set("rs1", &["a:1", "b:1", "c:1"])));
+    fn known(deployment: Option<DeploymentId>) -> Option<KnownHome> {
+        Some(KnownHome {
+            file: "/run/leasehold/orders/deployment".into(),
+            deployment,
+        })
     }
 
     #[test]
-    fn without_a_set_the_servers_of_the_connection_string_count() {
-        assert!(alone(&["a:1", "b:1"]).is_same(&alone(&["b:1", "c:1"])));
-        assert!(!alone(&["a:1"]).is_same(&alone(&["b:1"])));
-        assert!(
-            alone(&["a:1"]).is_same(&set("rs0", &["a:1"])),
-            "it became a set"
-        );
+    fn members_and_seeds_are_told_apart_by_no_capital_letter() {
+        assert_eq!(set("rs0", &["A:1"]), set("rs0", &["a:1"]));
+        let alone = identify(&doc! { "ismaster": true }, &["A:1".to_owned()]);
+        assert_eq!(alone.expect("it takes writes").describe(), "a:1");
     }
 
     #[test]
     fn a_server_that_takes_no_writes_says_nothing_of_its_deployment() {
         let hello = doc! { "isWritablePrimary": false, "setName": "rs0", "hosts": ["a:1"] };
-        assert_eq!(Identity::of(&hello, &[]), None);
+        assert_eq!(identify(&hello, &[]), None);
     }
 
     #[test]
     fn a_connection_string_that_leads_elsewhere_is_replaced_by_the_one_that_led_home() {
-        let mut home = Home::default();
-        assert!(home.admit(1, "first", set("rs0", &["a:1", "b:1"])));
-        assert!(home.admit(2, "second", set("rs0", &["b:1", "c:1"])));
-        assert!(!home.admit(3, "elsewhere", set("rs0", &["d:1"])));
+        let mut home = Home::new(None);
+        assert!(home.has(1), "the first client decides");
+        home.admit(1, "first", set("rs0", &["a:1", "b:1"])).unwrap();
+        home.admit(2, "second", set("rs0", &["b:1", "c:1"]))
+            .unwrap();
+        let why = home.admit(3, "elsewhere", set("rs0", &["d:1"]));
+        assert_eq!(
+            why.unwrap_err(),
+            "it leads to replica set rs0 (d:1), and this process began with replica set rs0 \
+             (b:1,c:1): to move, stop all candidates of the lease, then start them with the new \
+             string"
+        );
+        assert!(home.untold().is_some());
         assert_eq!(home.instead_of("elsewhere".to_owned()), "second");
         assert_eq!(home.instead_of("third".to_owned()), "third");
         assert!(home.has(2) && !home.has(3));
-        assert_eq!(home.describe(), "replica set rs0 (b:1,c:1)");
+    }
+
+    #[test]
+    fn what_an_earlier_process_knew_is_refused_from_the_first_client_on() {
+        let mut home = Home::new(known(Some(set("rs0", &["a:1"]))));
+        assert!(!home.has(1), "it has to be asked first");
+        let why = home.admit(1, "elsewhere", set("rs1", &["b:1"]));
+        assert_eq!(
+            why.unwrap_err(),
+            "it leads to replica set rs1 (b:1), and this candidate belongs to replica set rs0 \
+             (a:1): to move, stop all candidates of the lease, remove \
+             /run/leasehold/orders/deployment of each, then start them with the new string"
+        );
+        assert_eq!(home.instead_of("elsewhere".to_owned()), "elsewhere");
+        home.admit(2, "home", set("rs0", &["a:1", "b:1"])).unwrap();
+        assert!(home.has(2));
+    }
+
+    #[test]
+    fn a_deployment_is_told_when_it_is_found_and_when_its_members_change() {
+        let mut home = Home::new(known(None));
+        let mut told = home.subscribe();
+        assert!(!told.has_changed().unwrap());
+        home.settle(1, "first", set("rs0", &["a:1"]));
+        assert_eq!(*told.borrow_and_update(), Some(set("rs0", &["a:1"])));
+        home.settle(1, "first", set("rs0", &["a:1"]));
+        assert!(!told.has_changed().unwrap());
+        home.settle(1, "first", set("rs0", &["a:1", "b:1"]));
+        assert!(told.has_changed().unwrap());
     }
 }

@@ -84,9 +84,8 @@ impl Deployment {
         Ok(connection)
     }
 
-    /// Asks the primary that a later client found whether it belongs to the
-    /// deployment that this process began with; until then nothing else is
-    /// sent there.
+    /// Asks the primary that a client found whether it belongs to the deployment
+    /// that is known; until then nothing else is sent there.
     pub(super) async fn verify(self: &Arc<Self>, connection: &Connection) -> Result<(), SendError> {
         let Connection {
             client,
@@ -100,25 +99,12 @@ impl Deployment {
             .run_command(doc! { "hello": 1 })
             .selection_criteria(primary)
             .await?;
-        let Some(identity) = home::Identity::of(&hello, seeds) else {
+        let Some(found) = home::identify(&hello, seeds) else {
             return Err(SendError::NoPrimary);
         };
-        let there = identity.describe();
-        let (same, why) = {
-            let mut home = lock(&self.home);
-            let same = home.admit(*number, uri, identity);
-            let why = format!(
-                "it leads to {there}, and this process began with {}: to move, stop all \
-                 candidates of the lease, then start them with the new string",
-                home.describe()
-            );
-            if !same {
-                home.is_to_be_told(why.clone());
-            }
-            (same, why)
-        };
-        if same {
-            let set = hello.get_str("setName").ok().map(str::to_owned);
+        let set = found.set.clone();
+        let admitted = lock(&self.home).admit(*number, uri, found);
+        let Err(why) = admitted else {
             let kind = match &set {
                 Some(_) => ServerType::RsPrimary,
                 None if hello.contains_key("msg") => ServerType::Mongos,
@@ -126,7 +112,7 @@ impl Deployment {
             };
             self.found_primary(set, kind);
             return Ok(());
-        }
+        };
         let mut slot = self.connection.lock().await;
         if slot.as_ref().is_some_and(|c| c.number == *number)
             && let Some(connection) = slot.take()
@@ -217,10 +203,10 @@ impl Deployment {
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
                     let mut home = lock(&deployment.home);
-                    if let Some(identity) = home::Identity::of(&event.reply, &seeds)
+                    if let Some(found) = home::identify(&event.reply, &seeds)
                         && home.has(number)
                     {
-                        home.settle(number, &uri, identity);
+                        home.settle(number, &uri, found);
                     }
                 }
                 SdamEvent::ServerDescriptionChanged(event) => {

@@ -19,6 +19,7 @@ fn deployment() -> Arc<Deployment> {
         heartbeat: Duration::from_secs(10),
         identity: Identity::new("a").expect("legal"),
         give_up_after: Duration::from_secs(24),
+        home: None,
     };
     Deployment::new(options, || {}).0
 }

@@ -1,0 +1,109 @@
+//! The deployment that a candidate belongs to, kept beside the claim record: a
+//! restart that followed a changed connection string would lead on another
+//! replica set beside the leader on the first one.
+
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::place::{read_regular, replace_file};
+use super::{DEPLOYMENT_FILE, StatusDirectory};
+use crate::store::DeploymentId;
+
+/// Fifty members of a replica set with the longest host names take 13 KiB.
+const BYTES_MAX: u64 = 1 << 16;
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Record<T> {
+    schema: u32,
+    #[serde(flatten)]
+    deployment: T,
+}
+
+impl StatusDirectory {
+    /// Where the deployment is written down.
+    pub fn deployment_file(&self) -> PathBuf {
+        self.path().join(DEPLOYMENT_FILE)
+    }
+
+    /// The deployment that an earlier process of this directory used.
+    ///
+    /// # Errors
+    /// Where something else than that has the name of the file.
+    pub fn deployment(&self) -> io::Result<Option<DeploymentId>> {
+        let text = match read_regular(&self.deployment_file(), BYTES_MAX) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let record: Record<DeploymentId> = serde_json::from_slice(&text)?;
+        match record.schema {
+            SCHEMA => Ok(Some(record.deployment)),
+            other => Err(io::Error::other(format!("schema {other} is not known"))),
+        }
+    }
+
+    /// Writes the deployment down, in one step.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remember_deployment(&self, deployment: &DeploymentId) -> io::Result<()> {
+        let temporary = self.path().join(format!(".{DEPLOYMENT_FILE}.tmp"));
+        let text = serde_json::to_vec(&Record {
+            schema: SCHEMA,
+            deployment,
+        })?;
+        replace_file(&self.deployment_file(), &temporary, 0o600, &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn deployment() -> DeploymentId {
+        DeploymentId {
+            set: Some("rs0".to_owned()),
+            members: ["a:1", "b:1"].map(str::to_owned).into(),
+        }
+    }
+
+    #[test]
+    fn it_is_kept_for_the_next_process() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, _) = StatusDirectory::open(place.path()).unwrap();
+        assert_eq!(directory.deployment().unwrap(), None);
+        directory.remember_deployment(&deployment()).unwrap();
+        assert_eq!(directory.deployment().unwrap(), Some(deployment()));
+        let text = fs::read_to_string(directory.deployment_file()).unwrap();
+        assert_eq!(text, r#"{"schema":1,"set":"rs0","members":["a:1","b:1"]}"#);
+    }
+
+    #[test]
+    fn what_else_has_its_name_is_no_memory_and_holds_nobody_up() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, _) = StatusDirectory::open(place.path()).unwrap();
+        let file = directory.deployment_file();
+        for damaged in ["", "{", r#"{"schema":1}"#, r#"{"schema":2,"members":[]}"#] {
+            fs::write(&file, damaged).unwrap();
+            assert!(directory.deployment().is_err(), "{damaged}");
+        }
+        fs::remove_file(&file).unwrap();
+        let elsewhere = place.path().join("elsewhere");
+        fs::write(&elsewhere, "precious").unwrap();
+        symlink(&elsewhere, &file).unwrap();
+        assert!(directory.deployment().is_err());
+        fs::remove_file(&file).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&file).status();
+        assert!(made.unwrap().success());
+        assert!(directory.deployment().is_err());
+        directory.remember_deployment(&deployment()).unwrap();
+        assert_eq!(directory.deployment().unwrap(), Some(deployment()));
+        assert_eq!(fs::read_to_string(elsewhere).unwrap(), "precious");
+    }
+}

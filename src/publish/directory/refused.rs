@@ -1,0 +1,157 @@
+//! Why a status directory cannot be used, with what to do about it.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use crate::cause::cause;
+use crate::publish::occupant::{self, Occupant, named};
+
+/// A status directory that cannot be used: a configuration error (exit 78).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// The directory cannot be made.
+    #[error(
+        "cannot create status directory {}: {}. Set status.directory to a place where this user \
+         may write",
+        path.display(),
+        cause(source)
+    )]
+    Make {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file in the directory cannot be written.
+    #[error("cannot write {} in status directory {}: {}", file, path.display(), why_unwritten(source))]
+    Write {
+        /// The directory.
+        path: PathBuf,
+        /// The file in it.
+        file: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Another process has the directory.
+    #[error(
+        "cannot lock {} in status directory {}: {} has locked it. Stop that process, or give each \
+         daemon a status.directory of its own",
+        file,
+        path.display(),
+        named(by)
+    )]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+        /// The file in it.
+        file: &'static str,
+        /// Who has the file open, as far as that can be seen.
+        by: Vec<Occupant>,
+    },
+}
+
+impl DirectoryError {
+    /// What becomes of an error with a file of the directory.
+    pub(super) fn writing(directory: &Path, file: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Write {
+            path: directory.to_owned(),
+            file,
+            source,
+        }
+    }
+
+    /// What becomes of an error with the directory itself.
+    pub(super) fn making(directory: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Make {
+            path: directory.to_owned(),
+            source,
+        }
+    }
+
+    /// With the processes that have locked the file.
+    pub(super) fn identified(self) -> Self {
+        match self {
+            Self::Locked { path, file, by: _ } => Self::Locked {
+                by: occupant::of_file(&path.join(file)),
+                path,
+                file,
+            },
+            other => other,
+        }
+    }
+}
+
+impl From<DirectoryError> for io::Error {
+    fn from(error: DirectoryError) -> Self {
+        let kind = match &error {
+            DirectoryError::Make { source, .. } | DirectoryError::Write { source, .. } => {
+                source.kind()
+            }
+            DirectoryError::Locked { .. } => ErrorKind::ResourceBusy,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// The cause and the remedy.
+fn why_unwritten(source: &io::Error) -> String {
+    let cause = cause(source);
+    let remedy = match source.kind() {
+        // Words of ours, which say what to do.
+        _ if source.get_ref().is_some() => return cause,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Make room there",
+        ErrorKind::ReadOnlyFilesystem => "Set status.directory to a place that can be written",
+        _ => "This user must be able to create files there",
+    };
+    format!("{cause}. {remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_the_cause_and_the_remedy_are_named() {
+        let said = |source: io::Error| {
+            let error =
+                DirectoryError::writing(Path::new("/run/leasehold/orders"), "claim")(source);
+            error.to_string()
+        };
+        let cannot = "cannot write claim in status directory /run/leasehold/orders: ";
+        for (source, expected) in [
+            (
+                ErrorKind::PermissionDenied.into(),
+                "permission denied. This user must be able to create files there",
+            ),
+            (
+                ErrorKind::StorageFull.into(),
+                "no storage space. Make room there",
+            ),
+            (
+                ErrorKind::ReadOnlyFilesystem.into(),
+                "read-only filesystem or storage medium. Set status.directory to a place that can \
+                 be written",
+            ),
+            (
+                io::Error::other("it is a FIFO: remove it"),
+                "it is a FIFO: remove it",
+            ),
+        ] {
+            assert_eq!(said(source), format!("{cannot}{expected}"));
+        }
+    }
+
+    #[test]
+    fn who_has_the_directory_is_named_also_where_it_is_one_error_among_others() {
+        let error = DirectoryError::Locked {
+            path: "/run/leasehold/orders".into(),
+            file: "daemon",
+            by: Vec::new(),
+        };
+        let said = error.to_string();
+        let error = io::Error::from(error);
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+        assert_eq!(error.to_string(), said);
+    }
+}
