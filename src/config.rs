@@ -21,6 +21,7 @@ mod error;
 mod load;
 mod schema;
 mod secret;
+mod unused;
 mod validate;
 mod value;
 mod workload;

@@ -23,6 +23,7 @@ pub use program::Program;
 
 use self::program::Unkillable;
 
+use crate::cause::cause;
 use crate::clock;
 use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
 use crate::exit;
@@ -413,7 +414,10 @@ impl<W: Watched> Supervisor<W> {
         }
         match ended.end {
             End::NotExecuted(errno) | End::NotSpawned(errno) => {
-                error!(%lease, token, errno, "the workload cannot be executed");
+                let words = self.options.command.first();
+                let command = words.map(|word| word.display().to_string());
+                let why = cause(&io::Error::from_raw_os_error(errno));
+                error!(%lease, token, command, why, errno, "the workload cannot be executed");
             }
             End::Exited(_) | End::Signalled(_) => {
                 warn!(%lease, token, code, "workload ended by itself");

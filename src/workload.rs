@@ -232,8 +232,7 @@ pub enum End {
     Exited(u8),
     /// By this signal.
     Signalled(i32),
-    /// It cannot be executed: the error number of `exec`. The shim has said so
-    /// on standard error.
+    /// It cannot be executed: the error number of `exec`.
     NotExecuted(i32),
     /// No process could be made for it: the error number.
     NotSpawned(i32),
@@ -253,6 +252,16 @@ impl End {
             Self::Signalled(signal) => Some(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
             Self::NotExecuted(errno) => Some(shim::exit_code(errno)),
             Self::NotSpawned(_) | Self::Refused | Self::Unknown => None,
+        }
+    }
+
+    /// Why it never ran, where that lies in CMD or in the machine.
+    pub fn not_executed(self) -> Option<io::Error> {
+        match self {
+            Self::NotExecuted(errno) | Self::NotSpawned(errno) => {
+                Some(io::Error::from_raw_os_error(errno))
+            }
+            Self::Exited(_) | Self::Signalled(_) | Self::Refused | Self::Unknown => None,
         }
     }
 }

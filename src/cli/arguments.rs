@@ -368,6 +368,7 @@ fn flag(key: &'static Key) -> Arg {
         .value_name(key.kind.placeholder())
         .help(format!("{}{default}", key.help))
         .help_heading(format!("[{}]", key.section))
+        .allow_negative_numbers(true)
         .hide_short_help(!FIRST_KEYS.contains(&key.path().as_str()))
         .action(ArgAction::Set);
     let flag = match key.kind {

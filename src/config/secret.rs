@@ -142,6 +142,10 @@ pub enum UriProblem {
     NotText,
     /// It sets an option that the driver leaves to the caller.
     Timeout,
+    /// It sets what `mongodb.heartbeat` sets.
+    Heartbeat,
+    /// It asks for a deployment that hides its members.
+    LoadBalanced,
     /// The driver's parser refuses it.
     Malformed,
 }
@@ -164,6 +168,13 @@ impl fmt::Display for UriProblem {
             Self::Timeout => {
                 "sets socketTimeoutMS or timeoutMS, which the driver refuses: remove it, \
                  mongodb.operation_timeout does its work"
+            }
+            Self::Heartbeat => {
+                "sets heartbeatFrequencyMS: remove it, mongodb.heartbeat does its work"
+            }
+            Self::LoadBalanced => {
+                "sets loadBalanced=true: behind a load balancer no change of the primary can be \
+                 seen; name the members, or the mongos, without it"
             }
             Self::Malformed => {
                 "is refused by the driver (its text is not shown, since it may hold a password): \
@@ -197,17 +208,25 @@ pub fn check_uri(uri: &str) -> Result<(), UriProblem> {
         return Err(UriProblem::NotAscii);
     }
     let options = rest.split_once('?').map_or("", |(_, options)| options);
-    let refused = options
+    let mut options = options
         .split('&')
-        .filter_map(|option| option.split_once('='))
-        .any(|(name, _)| ["sockettimeoutms", "timeoutms"].contains(&&*name.to_lowercase()));
-    if refused {
-        return Err(UriProblem::Timeout);
+        .filter_map(|option| option.split_once('='));
+    if let Some(problem) = options.find_map(|(name, value)| refused_option(name, value)) {
+        return Err(problem);
     }
     match ConnectionString::parse(uri) {
         Ok(_) => Ok(()),
         // The error is dropped: it quotes the text.
         Err(_) => Err(UriProblem::Malformed),
+    }
+}
+
+fn refused_option(name: &str, value: &str) -> Option<UriProblem> {
+    match name.to_lowercase().as_str() {
+        "sockettimeoutms" | "timeoutms" => Some(UriProblem::Timeout),
+        "heartbeatfrequencyms" => Some(UriProblem::Heartbeat),
+        "loadbalanced" if value == "true" => Some(UriProblem::LoadBalanced),
+        _ => None,
     }
 }
 
@@ -369,6 +388,15 @@ mod tests {
             ("mongodb://h \n", Err(UriProblem::Whitespace)),
             ("mongodb://u:%ü@h", Err(UriProblem::NotAscii)),
             ("mongodb://h/?socketTimeoutMS=1", Err(UriProblem::Timeout)),
+            (
+                "mongodb://h/?tls=true&heartbeatFrequencyMS=1",
+                Err(UriProblem::Heartbeat),
+            ),
+            (
+                "mongodb://h/?loadBalanced=true",
+                Err(UriProblem::LoadBalanced),
+            ),
+            ("mongodb://h/?loadBalanced=false", Ok(())),
             ("mongodb://h/?w=1&TIMEOUTms=1", Err(UriProblem::Timeout)),
             ("mongodb://u:p/ss@h", Err(UriProblem::Malformed)),
             ("mongodb://u:p@ss@h", Err(UriProblem::Malformed)),

@@ -25,6 +25,7 @@ impl Loaded {
         let mut checked = Checked(self);
         let timings = checked.timings();
         checked.health();
+        checked.unused_flags();
         let name = checked.lease_name();
         let uri = checked.required_uri();
         let config = checked.assemble(timings, name, uri);
@@ -52,6 +53,7 @@ impl Loaded {
         let mut checked = Checked(self);
         let timings = checked.timings();
         checked.health();
+        checked.unused_flags();
         let uri = checked.required_uri();
         let config = checked.assemble_lock(timings, uri);
         match config {
@@ -69,6 +71,7 @@ impl Loaded {
         let mut checked = Checked(self);
         checked.timings();
         checked.health();
+        checked.unused_flags();
         checked.uri_source();
         if checked.0.problems.is_empty() {
             Ok(checked.0.settings)

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cause::cause;
 use crate::clock;
 use crate::election::{Identity, LeaseName, Token};
 use crate::workload::{Command, Ended, Progress, Terms, Workload};
@@ -83,6 +84,9 @@ impl Program {
 
 /// Whether a short command succeeded, or why not.
 pub(super) fn success(ended: Ended) -> Result<(), String> {
+    if let Some(error) = ended.end.not_executed() {
+        return Err(format!("it cannot be executed: {}", cause(&error)));
+    }
     match ended.end.exit_code() {
         Some(0) => Ok(()),
         Some(_) if ended.by_us => Err("it did not end in time and was killed".to_owned()),

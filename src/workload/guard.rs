@@ -37,7 +37,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
-    set_child_subreaper, setsid, wait, waitid,
+    set_child_subreaper, setsid, test_kill_process, wait, waitid,
 };
 use signal_hook::consts::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
@@ -46,7 +46,7 @@ use signal_hook::consts::{
 use super::children::Children;
 use super::claim_share::{Child, ClaimShare};
 use super::groups::{group_of, number};
-use super::judge::{Action, Input, Judge};
+use super::judge::{Action, Input, Judge, Terms};
 use super::survivors::ProcessId;
 use super::wire::{
     GuardBegin, GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard,
@@ -100,6 +100,27 @@ struct Errand {
     stdin: OwnedFd,
     /// The words of CMD and its environment.
     file: OwnedFd,
+}
+
+/// Goes through what ending CMD takes, on nobody: code that was never run may have
+/// to be read from the disk first.
+fn rehearse(children: &mut Children, alarm: &Alarm) {
+    let now = clock::boot_now();
+    let terms = Terms {
+        valid_until: now,
+        kill_at: now,
+    };
+    let mut judge = Judge::new(terms, Signal::TERM.as_raw());
+    judge.handle(now, Input::Closed);
+    judge.handle(now, Input::Time);
+    let _ = (judge.next_action(), judge.next_wakeup());
+    let _ = alarm.arm(None);
+    let _ = children.each(|child| {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let _ = (waitid(WaitId::Pid(child), look), group_of(child));
+        // Nobody gets it.
+        let _ = test_kill_process(child);
+    });
 }
 
 /// A shim that waits to be told what to become.
@@ -158,12 +179,13 @@ impl Guard {
         child_ended.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(SIGCHLD, handler)?;
         let alarm = Alarm::new()?;
-        let children = Children::new();
+        let mut children = Children::new();
         // Why there can be none is told when one is needed.
         let shim = Shim::new().ok();
         // What it has needed so far, and whatever it comes to need, stays in
         // memory: a disk that hangs is a reason to end CMD. Where the limit
         // (`ulimit -l`) forbids it, it is as well guarded as memory lasts.
+        rehearse(&mut children, &alarm);
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
             shim.into_iter().for_each(Shim::dismiss);

@@ -5,8 +5,8 @@
 //! CMD the default disposition of SIGPIPE and an empty signal mask; handlers
 //! are gone with the exec.
 
-use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::convert::Infallible;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -36,36 +36,43 @@ pub(super) fn exit_code(errno: i32) -> u8 {
 }
 
 /// Becomes the command that it is told of; returns only if that fails, or if it
-/// is not needed. The guard's socket is this process's standard input.
+/// is not needed. The guard's socket is this process's standard input; the guard
+/// is told why, and whoever asked for CMD tells people.
 pub(super) fn run() -> ExitCode {
-    match become_command() {
-        // Nobody is left to tell, or the guard knows.
-        Err(Failure::NoGuard | Failure::TooLate) => ExitCode::from(NOT_EXECUTABLE),
-        Err(Failure::System(word, error)) => {
-            say(&word, &error);
-            ExitCode::from(exit_code(error.raw_os_error().unwrap_or(0)))
+    // A copy that is closed by the exec; that is how the guard learns of it.
+    let Ok(guard) = io::stdin().as_fd().try_clone_to_owned() else {
+        return ExitCode::from(NOT_EXECUTABLE);
+    };
+    let Err(failure) = become_command(guard.as_fd());
+    let (errno, code) = match failure {
+        // Nobody is left to tell.
+        Failure::NoGuard => return ExitCode::from(NOT_EXECUTABLE),
+        Failure::TooLate => (0, NOT_EXECUTABLE),
+        Failure::System(error) => {
+            let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            (errno, exit_code(errno))
         }
-    }
+    };
+    // A guard that does not hear it sees CMD end with the same meaning.
+    let _ = post(guard.as_fd(), &ShimFailed { errno });
+    ExitCode::from(code)
 }
 
 enum Failure {
     NoGuard,
     TooLate,
-    /// While this was to be executed.
-    System(OsString, io::Error),
+    System(io::Error),
 }
 
 impl<E: Into<io::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::System(OsString::new(), error.into())
+        Self::System(error.into())
     }
 }
 
-fn become_command() -> Result<std::convert::Infallible, Failure> {
-    // A copy that is closed by the exec; that is how the guard learns of it.
-    let guard = io::stdin().as_fd().try_clone_to_owned()?;
+fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let Some((start, descriptors)) = wait_with::<ShimStart>(guard.as_fd())? else {
+    let Some((start, descriptors)) = wait_with::<ShimStart>(guard)? else {
         return Err(Failure::NoGuard);
     };
     // A guard that died before the signal was set sends none.
@@ -87,15 +94,9 @@ fn become_command() -> Result<std::convert::Infallible, Failure> {
     next.args(arguments).envs(environment);
     // Looked at here too: the guard may have slept after it had judged.
     if clock::boot_now() >= start.valid_until {
-        fail(guard.as_fd(), 0);
         return Err(Failure::TooLate);
     }
-    let error = next.exec();
-    fail(
-        guard.as_fd(),
-        error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
-    );
-    Err(Failure::System(program.clone(), error))
+    Err(next.exec().into())
 }
 
 /// Takes the foreground over from the daemon's group, unless a shell has taken
@@ -108,14 +109,4 @@ fn take_terminal(from: i32) {
     if holder == Some(from) && own_group() == number(getpid()) {
         terminal.give(getpid());
     }
-}
-
-fn fail(guard: BorrowedFd<'_>, errno: i32) {
-    // A guard that does not hear it sees CMD end with the same meaning.
-    let _ = post(guard, &ShimFailed { errno });
-}
-
-fn say(word: &OsStr, error: &io::Error) {
-    let text = format!("leasehold: execute {}: {error}\n", word.to_string_lossy());
-    let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -51,6 +51,10 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .exits(75)
             .says("held by holder-0 (exclusive)")
             .says("not acquired within 1s"),
+        asked("lock held, for less than an answer takes", "held")
+            .flag("--wait=1ms")
+            .exits(75)
+            .says("not acquired within 1ms: held by holder-0 (exclusive)"),
         asked("queue full", "full")
             .flag("--wait=1s")
             .exits(75)

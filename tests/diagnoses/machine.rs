@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -107,8 +107,40 @@ fn directories(parts: &Parts) -> Vec<Situation> {
             "sh",
             &disk,
         ])
-        .says("cannot write in status directory");
+        .says("cannot write ")
+        .says(&format!(
+            " in status directory {disk}: no storage space. Make room there"
+        ));
+    let planted = |name: &'static str, file: &'static str, plant: &dyn Fn(&Path), what: &str| {
+        let make = |path: &Path| {
+            fs::create_dir(path).unwrap();
+            plant(&path.join(file));
+        };
+        run(name, &make)
+            .says(&format!("cannot write {file} in status directory "))
+            .says(&format!(": it is {what}. Remove it"))
+    };
+    let link = |path: &Path| symlink("/dev/null", path).unwrap();
+    let subdirectory = |path: &Path| fs::create_dir(path).unwrap();
     vec![
+        planted(
+            "link in place of the claim",
+            "claim",
+            &link,
+            "a symbolic link",
+        ),
+        planted(
+            "directory in place of the lock",
+            "daemon",
+            &subdirectory,
+            "a directory",
+        ),
+        planted(
+            "directory in place of the probe",
+            ".probe",
+            &subdirectory,
+            "a directory",
+        ),
         run("file in place of the directory", &|path| {
             fs::write(path, "").unwrap()
         })

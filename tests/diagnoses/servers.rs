@@ -118,7 +118,12 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             "file of authorities missing",
             &over_tls(&tls.replace(&ours, "/nowhere/ca.pem")),
         )
-        .says("TLS configuration refused: check that the files named by tlsCAFile"),
+        .says("TLS configuration refused: cannot read /nowhere/ca.pem: no such file or directory; correct tlsCAFile"),
+        Situation::locks(
+            "file of the client certificate missing",
+            &over_tls(&tls.replace(&client, "/nowhere/client.pem")),
+        )
+        .says("TLS configuration refused: cannot read /nowhere/client.pem: no such file or directory; correct tlsCertificateKeyFile"),
     ]
 }
 

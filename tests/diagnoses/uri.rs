@@ -31,9 +31,27 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         Situation::run("unknown option", &with("nonsense=1"), "a")
             .exits(78)
             .says(refused),
+        Situation::run("flags without an effect", &parts.open.uri(), "a")
+            .flag("--http-ready-when=leader")
+            .flag("--hooks-timeout=3s")
+            .flag("--workload-health-period=3s")
+            .exits(78)
+            .says("http.ready_when = \"leader\" (flag --http-ready-when): it applies to the HTTP endpoints, which are off: set http.listen")
+            .says("hooks.timeout = \"3s\" (flag --hooks-timeout): it applies to a hook: set hooks.on_lead or hooks.on_step_down")
+            .says("workload.health.period = \"3s\" (flag --workload-health-period): it applies to a health check: set workload.health.url or workload.health.command"),
         Situation::run("socketTimeoutMS", &with("socketTimeoutMS=1"), "a")
             .exits(78)
             .says("sets socketTimeoutMS or timeoutMS, which the driver refuses: remove it"),
+        Situation::run("heartbeatFrequencyMS", &with("heartbeatFrequencyMS=1"), "a")
+            .exits(78)
+            .says("sets heartbeatFrequencyMS: remove it, mongodb.heartbeat does its work"),
+        Situation::run(
+            "loadBalanced",
+            "mongodb://127.0.0.1/?loadBalanced=true",
+            "a",
+        )
+        .exits(78)
+        .says("sets loadBalanced=true: behind a load balancer"),
         Situation::run(
             "bad percent-encoding",
             "mongodb://u:hunter2%zz@127.0.0.1/",

@@ -34,11 +34,15 @@ async fn what_cannot_be_executed_is_told_as_shells_tell_it() {
     let (contest, journal) = (Contest::new("not-executable").await, Journal::new());
     let daemon = contest.candidate("a").workload(["/nowhere/at-all"]).start();
     assert_eq!(daemon.wait_exit(LONG).await, 127);
-    assert!(
-        daemon.logs().contains("/nowhere/at-all"),
-        "{}",
-        daemon.logs()
-    );
+    // Every line of the log is JSON, also this one.
+    let records = daemon.log_records();
+    assert_eq!(records.len(), daemon.logs().lines().count());
+    let told = |r: &serde_json::Value| {
+        r["message"] == "the workload cannot be executed"
+            && r["command"] == "/nowhere/at-all"
+            && r["why"] == "no such file or directory"
+    };
+    assert!(records.iter().any(told), "{records:?}");
     let file = journal.path("plain");
     std::fs::write(&file, "text").unwrap();
     let daemon = contest

@@ -3,7 +3,7 @@
 
 use leasehold::clock::boot_now;
 use leasehold::workload::claim_share::Child;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Signal, geteuid, kill_process};
 
 use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, exists, is_alive, millis};
 use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_told_gone};
@@ -16,6 +16,9 @@ const FAMILY: &str = "trap '' TERM
     echo $! > near
     echo $$ > pid
     while :; do sleep 1; done";
+
+/// In bytes: a limit for locked memory above this is no obstacle.
+const PROGRAM_MAX: u64 = 1 << 30;
 
 fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -50,6 +53,31 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
     assert!(told.contains("guard_lost: true"), "{told}");
     assert!(told.contains("by_us: true"), "{told}");
     assert_eq!(recorded_child(&scene), Child::Gone, "the daemon saw it");
+}
+
+/// A disk that hangs is a reason to end the command, and must not hold that up.
+#[tokio::test]
+async fn what_a_guard_has_used_stays_in_memory() {
+    let scene = Scene::new();
+    let plan = Plan {
+        script: "echo $$ > pid; exec sleep 60",
+        valid: LONG,
+        grace: LONG,
+        renews: true,
+    };
+    let limit = rustix::process::getrlimit(Resource::Memlock).current;
+    if !geteuid().is_root() && limit.is_some_and(|bytes| bytes < PROGRAM_MAX) {
+        assert!(std::env::var_os("CI").is_none(), "`ulimit -l` is too low");
+        eprintln!("skipped: `ulimit -l` is too low to lock a guard in memory");
+        return;
+    }
+    let _daemon = plan.start(&scene);
+    scene.wait_pid("pid").await;
+    let guard = guard(&scene).await;
+    let status = std::fs::read_to_string(format!("/proc/{guard}/status")).unwrap();
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    let locked = locked.unwrap().trim().trim_end_matches(" kB");
+    assert!(locked.parse::<u64>().unwrap() > 0, "{status}");
 }
 
 #[tokio::test]

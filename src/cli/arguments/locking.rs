@@ -111,6 +111,7 @@ pub(super) fn lock_command() -> Command {
         Arg::new("slots")
             .long("slots")
             .value_name("N")
+            .allow_negative_numbers(true)
             .help("Be one of N holders at a time; all who use the lock give the same N"),
     )
     .arg(
@@ -119,6 +120,7 @@ pub(super) fn lock_command() -> Command {
             .short('w')
             .visible_alias("timeout")
             .value_name("DURATION")
+            .allow_negative_numbers(true)
             .help("Maximum wait, such as 30s or 1m30s; a bare number is in seconds [default: no limit]")
             .conflicts_with("no-wait"),
     )
@@ -134,6 +136,7 @@ pub(super) fn lock_command() -> Command {
         Arg::new("retries")
             .long("retries")
             .value_name("N")
+            .allow_negative_numbers(true)
             .help("Try so many more times, a retry_interval apart; with --wait or --no-wait"),
     )
     .arg(
@@ -141,12 +144,14 @@ pub(super) fn lock_command() -> Command {
             .long("conflict-exit-code")
             .short('E')
             .value_name("CODE")
+            .allow_negative_numbers(true)
             .help("The exit code if the lock is not acquired [default: 75]"),
     )
     .arg(
         Arg::new("lease-duration")
             .long("lease-duration")
             .value_name("DURATION")
+            .allow_negative_numbers(true)
             .help("How long others wait when this holder does not renew; the other durations are scaled"),
     )
     .arg(

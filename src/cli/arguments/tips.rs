@@ -27,6 +27,9 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
         if let Some(near) = near {
             error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
         }
+    } else if unexpected.starts_with('-') {
+        // A flag, or a value that begins with a dash: no command.
+        error.remove(ContextKind::Suggested);
     } else if subcommand.is_some_and(takes_command) {
         let tip = format!("to run a command, put '--' before it: -- {unexpected} …");
         let tips = ContextValue::StyledStrs(vec![tip.into()]);

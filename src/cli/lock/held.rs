@@ -206,6 +206,11 @@ impl Work<'_> {
         if was_lost && ended.by_us {
             return exit::LOCK_LOST;
         }
+        if let Some(error) = ended.end.not_executed() {
+            self.job
+                .voice
+                .cannot_execute(&self.job.args.command, &error);
+        }
         // A signal that comes right before the command starts: it never does.
         let not_run = stopped.map_or(exit::LOCK_LOST, Stop::exit_code);
         ended.end.exit_code().unwrap_or(not_run)
@@ -239,7 +244,7 @@ pub(super) fn run_within(
         .env("LEASEHOLD_TOKEN", held.token.to_string())
         .env("LEASEHOLD_LOCK_TOKEN", held.token.to_string())
         .exec();
-    voice.say(&format!("execute {}: {error}", program.display()));
+    voice.cannot_execute(command, &error);
     ExitCode::from(match error.kind() {
         io::ErrorKind::NotFound => exit::NOT_FOUND,
         _ => exit::CANNOT_EXECUTE,

@@ -35,6 +35,11 @@ impl StoreState {
             .filter(|failure| joining && failure.remedy == Remedy::Change)
     }
 
+    /// Whether the newest call failed.
+    pub(super) fn failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
     /// Why the newest call failed, for people.
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.as_ref().map(ToString::to_string)

@@ -1,9 +1,11 @@
 //! What `leasehold lock` says to whoever started it.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
 use tracing::error;
 
+use crate::cause::cause;
 use crate::election::LeaseName;
 
 /// Says what becomes of one lock, on standard error: as text, or in the log
@@ -29,6 +31,13 @@ impl Voice {
         } else {
             self.print(what);
         }
+    }
+
+    /// Why the command never ran.
+    pub(super) fn cannot_execute(&self, command: &[OsString], error: &io::Error) {
+        let program = command.first().map(|word| word.display().to_string());
+        let program = program.unwrap_or_default();
+        self.say(&format!("cannot execute {program}: {}", cause(error)));
     }
 
     /// On whom it waits, for a person at a terminal.

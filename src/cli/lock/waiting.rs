@@ -28,6 +28,9 @@ const LEAVE_MAX: Duration = Duration::from_secs(2);
 /// The same where the store does not answer: a join whose answer was lost may
 /// have left an entry, and the wait is over.
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
+/// How long the store's first answer is waited for, however short the wait for
+/// others is: whoever asks for less wants to know whether the lock is free now.
+const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
 /// How many lease durations a store that does not answer is waited for where
 /// nothing else bounds the wait: far longer than an election or a restart
 /// takes, and an end for jobs that are started again and again.
@@ -128,13 +131,8 @@ impl Watcher {
     ) -> Waited {
         let began = clock::boot_now();
         let (mut status, mut store) = (locker.status(), self.store.subscribe());
-        let limit = async {
-            match patience.limit() {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => pending().await,
-            }
-        };
-        tokio::pin!(limit);
+        let mut limit = patience.limit().map(|limit| began + limit);
+        let mut over = false;
         let mut said = String::new();
         loop {
             let now = status.borrow_and_update().clone();
@@ -146,14 +144,12 @@ impl Watcher {
                 let why = refusal.to_string();
                 return self.unanswered(locker, began, &why).await;
             }
+            if over && waits_for_others(&now) {
+                return self.give_up(locker, patience, &now, began).await;
+            }
             self.say_on_whom(&now, &mut said);
-            let silent = async {
-                let until = answers.silent_until(patience.silence);
-                match until.filter(|_| patience.limit().is_none()) {
-                    Some(until) => tokio::time::sleep(until.since(clock::boot_now())).await,
-                    None => pending().await,
-                }
-            };
+            let silent = answers.silent_until(patience.silence);
+            let silent = until(silent.filter(|_| limit.is_none()));
             tokio::select! {
                 biased;
                 stop = stops.next() => {
@@ -165,7 +161,13 @@ impl Watcher {
                     Ok(finished) => self.ended(&finished.end),
                     Err(error) => Waited::Broken(error),
                 },
-                () = &mut limit => return self.give_up(locker, patience, &now, began).await,
+                () = until(limit) => {
+                    let first_answer = began + FIRST_ANSWER_MIN;
+                    if now.store_reached || answers.failed() || clock::boot_now() >= first_answer {
+                        return self.give_up(locker, patience, &now, began).await;
+                    }
+                    (limit, over) = (Some(first_answer), true);
+                }
                 () = silent => {
                     let why = answers.failure().unwrap_or_default();
                     return self.unanswered(locker, began, &why).await;
@@ -273,6 +275,22 @@ impl Watcher {
         }
         *said = whom;
     }
+}
+
+/// Until then; for ever if there is no bound.
+async fn until(bound: Option<BootTime>) {
+    match bound {
+        Some(bound) => tokio::time::sleep(bound.since(clock::boot_now())).await,
+        None => pending().await,
+    }
+}
+
+/// The store has answered, and the lock is not to be had at once.
+fn waits_for_others(status: &Status) -> bool {
+    matches!(
+        status.standing,
+        Standing::Waiting { position, holding, .. } if position > 0 || holding > 0
+    )
 }
 
 /// On whom it waits, and behind how many.

@@ -121,19 +121,28 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
              (authMechanism, directConnection, compressors, TLS)",
         )
         .until(Remedy::Change),
-        ErrorKind::InvalidTlsConfig { .. } => Failure::new(
-            "TLS configuration refused",
-            "check that the files named by tlsCAFile and tlsCertificateKeyFile exist, can be read \
-             by this user, and hold PEM (the key in PKCS#8)",
-        )
-        .until(Remedy::Change),
+        ErrorKind::InvalidTlsConfig { .. } => {
+            Failure::new("TLS configuration refused", tls::unusable(&asked.files))
+                .until(Remedy::Change)
+        }
         ErrorKind::ConnectionPoolCleared { .. } => Failure::new(
             "connection lost before the call was sent",
             servers.no_primary().detail,
         )
         .until(Remedy::Reach),
         ErrorKind::Shutdown => Failure::new("the client was shut down", ""),
-        _ => match unreachable(error, &asked) {
+        // The driver opens the client's certificate when it is made.
+        ErrorKind::Io(error)
+            if !asked.files.is_empty()
+                && matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+                ) =>
+        {
+            Failure::new("TLS configuration refused", tls::unusable(&asked.files))
+                .until(Remedy::Change)
+        }
+        _ => match unreachable(error, &asked, servers.answered()) {
             Some(why) => Failure::new("connection failed", why).until(Remedy::Reach),
             None => Failure::new("the driver failed", ""),
         },
@@ -142,9 +151,14 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
 }
 
 /// Why a server cannot be talked to, if that is what the error says.
-pub(super) fn unreachable(error: &Error, asked: &Asked) -> Option<String> {
+///
+/// `answered`: some server has understood what it was sent, so that it is not
+/// the way of speaking that is wrong.
+pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Option<String> {
     Some(match error.kind.as_ref() {
-        ErrorKind::Io(error) => tls::refusal(error).unwrap_or_else(|| connection(error, asked)),
+        ErrorKind::Io(error) => {
+            tls::refusal(error).unwrap_or_else(|| connection(error, asked, answered))
+        }
         ErrorKind::DnsResolve { .. } => {
             "cannot resolve the host name: check the MongoDB URI and the name service".to_owned()
         }
@@ -160,7 +174,7 @@ pub(super) fn unreachable(error: &Error, asked: &Asked) -> Option<String> {
 }
 
 /// The text of the system's error is of this machine, not of the server.
-fn connection(error: &io::Error, asked: &Asked) -> String {
+fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
             "connection refused: check host and port in the MongoDB URI, and that mongod runs there"
@@ -168,6 +182,16 @@ fn connection(error: &io::Error, asked: &Asked) -> String {
         }
         io::ErrorKind::TimedOut => {
             "no answer in time: check the host, the network and the firewalls between".to_owned()
+        }
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+            if answered =>
+        {
+            "connection closed by the server: it was restarted, or something between cuts \
+             connections"
+                .to_owned()
         }
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset

@@ -6,6 +6,7 @@
 //! connection string; here it is kept, since it is the reason.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mongodb::ServerType;
@@ -31,6 +32,8 @@ pub(super) struct Asked {
     /// One server, whatever it is.
     pub(super) direct: bool,
     pub(super) hosts: Vec<String>,
+    /// The files of certificates, as options and paths.
+    pub(super) files: Vec<(&'static str, PathBuf)>,
 }
 
 /// How a client says who it is.
@@ -69,6 +72,8 @@ pub(super) struct Servers(Mutex<Known>);
 struct Known {
     asked: Asked,
     seen: BTreeMap<String, Seen>,
+    /// Some server has said what it is: it speaks as it is spoken to.
+    answered: bool,
 }
 
 impl Asked {
@@ -83,12 +88,26 @@ impl Asked {
                 source: credential.source.clone().unwrap_or("admin".to_owned()),
             },
         };
+        let tls = match &options.tls {
+            Some(Tls::Enabled(tls)) => Some(tls),
+            Some(Tls::Disabled) | None => None,
+        };
+        let named = tls.into_iter().flat_map(|tls| {
+            [
+                ("tlsCAFile", &tls.ca_file_path),
+                ("tlsCertificateKeyFile", &tls.cert_key_file_path),
+            ]
+        });
+        let files = named
+            .filter_map(|(option, path)| Some((option, path.clone()?)))
+            .collect();
         Self {
             login,
             set: options.repl_set_name.clone(),
-            tls: matches!(options.tls, Some(Tls::Enabled(_))),
+            tls: tls.is_some(),
             direct: options.direct_connection == Some(true),
             hosts: options.hosts.iter().map(ToString::to_string).collect(),
+            files,
         }
     }
 }
@@ -100,9 +119,15 @@ impl Servers {
         if known.asked != asked {
             *known = Known {
                 asked,
-                seen: BTreeMap::new(),
+                ..Known::default()
             };
         }
+    }
+
+    /// Whether a server has answered the newest client, or one that was made
+    /// for the same.
+    pub(super) fn answered(&self) -> bool {
+        self.known().answered
     }
 
     /// What the newest client was made for.
@@ -116,13 +141,14 @@ impl Servers {
         let (address, seen) = match event {
             SdamEvent::ServerHeartbeatSucceeded(event) => {
                 let seen = said(&event.reply, &known.asked);
+                known.answered = true;
                 (event.server_address.to_string(), seen)
             }
             SdamEvent::ServerDescriptionChanged(event) => {
                 let now = &event.new_description;
                 let Some(error) = now.error() else { return };
                 debug_assert_eq!(now.server_type(), ServerType::Unknown);
-                let Some(words) = outcome::unreachable(error, &known.asked) else {
+                let Some(words) = outcome::unreachable(error, &known.asked, known.answered) else {
                     return;
                 };
                 (now.address().to_string(), Seen::Unreachable(words))

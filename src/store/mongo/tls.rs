@@ -1,9 +1,33 @@
 //! Why a TLS connection to a server failed: from the library's errors to words
 //! with a remedy.
 
+use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+
+use crate::cause::cause;
+
+/// What is wrong with the files that the connection string names, as options and
+/// paths, when one of them cannot be used.
+pub(super) fn unusable(files: &[(&'static str, PathBuf)]) -> String {
+    let unreadable = files.iter().find_map(|(option, path)| {
+        let why = cause(&File::open(path).err()?);
+        let path = path.display();
+        Some(format!(
+            "cannot read {path}: {why}; correct {option}, or let this user read that file"
+        ))
+    });
+    unreadable.unwrap_or_else(|| {
+        let files: Vec<_> = files
+            .iter()
+            .map(|(option, path)| format!("{} ({option})", path.display()))
+            .collect();
+        let files = files.join(" and ");
+        format!("{files} must hold PEM: certificates, and the key in PKCS#8")
+    })
+}
 
 /// Words for an error of a connection, if TLS is what failed.
 pub(super) fn refusal(error: &io::Error) -> Option<String> {
