@@ -16,6 +16,8 @@ mod bad_input;
 mod brisk_traffic;
 #[path = "lock_command/exclusion.rs"]
 mod exclusion;
+#[path = "lock_command/hidden.rs"]
+mod hidden;
 #[path = "lock_command/inside.rs"]
 mod inside;
 #[path = "lock_command/job.rs"]

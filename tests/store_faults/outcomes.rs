@@ -57,7 +57,8 @@ async fn one_failure_is_unknown_and_ridden_out(how: Document) {
     one_failure_is_ridden_out_with(DaemonTimings::DEMO, how).await;
 }
 
-async fn one_failure_is_ridden_out_with(timings: DaemonTimings, how: Document) {
+/// Returns the candidate's log.
+async fn one_failure_is_ridden_out_with(timings: DaemonTimings, how: Document) -> String {
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(timings);
     let a = stage.candidate("a").start();
@@ -74,6 +75,7 @@ async fn one_failure_is_ridden_out_with(timings: DaemonTimings, how: Document) {
     assert_eq!(witness.leaders(), ["a"], "{}", a.logs());
     assert_eq!(token(&a), Some(1));
     failing.stop_failing().await;
+    a.logs()
 }
 
 #[test]
@@ -97,10 +99,11 @@ fn i7_a_write_concern_that_met_a_shutdown_makes_a_renewal_unknown() {
     // there, learns better only with the next heartbeat, after 10 s: what the
     // default timings have room for.
     let error = doc! { "code": 91, "errmsg": "planted" };
-    run(one_failure_is_ridden_out_with(
-        DaemonTimings::DEFAULT,
-        doc! { "writeConcernError": error },
-    ));
+    run(async {
+        let how = doc! { "writeConcernError": error };
+        let log = one_failure_is_ridden_out_with(DaemonTimings::DEFAULT, how).await;
+        assert!(log.contains("the server is shutting down"), "{log}");
+    });
 }
 
 #[test]
