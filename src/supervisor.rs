@@ -23,7 +23,7 @@ pub use program::Program;
 
 use self::program::Unkillable;
 
-use crate::cause::cause;
+use crate::cause::not_executable;
 use crate::clock;
 use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
 use crate::exit;
@@ -414,9 +414,9 @@ impl<W: Watched> Supervisor<W> {
         }
         match ended.end {
             End::NotExecuted(errno) | End::NotSpawned(errno) => {
-                let words = self.options.command.first();
-                let command = words.map(|word| word.display().to_string());
-                let why = cause(&io::Error::from_raw_os_error(errno));
+                let word = self.options.command.first().cloned().unwrap_or_default();
+                let why = not_executable(&word, &io::Error::from_raw_os_error(errno));
+                let command = word.display().to_string();
                 error!(%lease, token, command, why, errno, "the workload cannot be executed");
             }
             End::Exited(_) | End::Signalled(_) => {

@@ -39,6 +39,10 @@ const DEPENDENTS: [Dependent; 4] = [
     },
     Dependent {
         keys: &[
+            "kubernetes.pod_name",
+            "kubernetes.pod_namespace",
+            "kubernetes.pod_uid",
+            "kubernetes.credentials",
             "kubernetes.label_prefix",
             "kubernetes.label_wait",
             "kubernetes.demote_others",

@@ -17,30 +17,46 @@ use serde::{Deserialize, Serialize};
 pub struct DeploymentId {
     /// `None`: a standalone server, or routers of a sharded cluster.
     pub set: Option<String>,
-    /// The members in lower case; without a set, the servers that the
-    /// connection string names.
+    /// The members of the set in lower case; none without a set.
     pub members: BTreeSet<String>,
+    /// The servers that the connection string names, in lower case. They are
+    /// all that a deployment without a set is known by; for a set they would
+    /// be no proof, since a name can come to stand for another server.
+    pub seeds: BTreeSet<String>,
 }
 
 impl DeploymentId {
     /// Whether both are the same deployment.
     pub fn is_same(&self, other: &Self) -> bool {
-        let renamed = match (&self.set, &other.set) {
-            (Some(mine), Some(others)) => mine != others,
+        match (&self.set, &other.set) {
+            (Some(mine), Some(others)) => {
+                mine == others && !self.members.is_disjoint(&other.members)
+            }
             // A server alone may have become a replica set since.
-            (None, _) | (_, None) => false,
-        };
-        !renamed && !self.members.is_disjoint(&other.members)
+            (None, _) | (_, None) => self
+                .servers()
+                .any(|server| other.members.contains(server) || other.seeds.contains(server)),
+        }
     }
 
-    /// For people.
+    /// For people. The names are a server's, or a file's: nothing in them
+    /// reaches a terminal as it is.
     pub fn describe(&self) -> String {
-        let members: Vec<_> = self.members.iter().map(String::as_str).collect();
-        let members = members.join(",");
-        match &self.set {
-            Some(set) => format!("replica set {set} ({members})"),
-            None => members,
-        }
+        let servers = match &self.set {
+            Some(_) => &self.members,
+            None => &self.seeds,
+        };
+        let servers: Vec<_> = servers.iter().map(String::as_str).collect();
+        let servers = servers.join(",");
+        let text = match &self.set {
+            Some(set) => format!("replica set {set} ({servers})"),
+            None => servers,
+        };
+        text.escape_debug().to_string()
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &String> {
+        self.members.iter().chain(&self.seeds)
     }
 }
 
@@ -57,32 +73,53 @@ pub struct KnownHome {
 mod tests {
     use super::*;
 
-    fn id(set: Option<&str>, members: &[&str]) -> DeploymentId {
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn set(set: &str, members: &[&str]) -> DeploymentId {
         DeploymentId {
-            set: set.map(str::to_owned),
-            members: members.iter().map(|&member| member.to_owned()).collect(),
+            set: Some(set.to_owned()),
+            members: names(members),
+            seeds: names(&["seed:1"]),
+        }
+    }
+
+    fn alone(seeds: &[&str]) -> DeploymentId {
+        DeploymentId {
+            set: None,
+            members: names(&[]),
+            seeds: names(seeds),
         }
     }
 
     #[test]
     fn a_set_is_known_by_its_name_and_a_member_that_is_left() {
-        let home = id(Some("rs0"), &["a:1", "b:1", "c:1"]);
-        assert!(home.is_same(&id(Some("rs0"), &["c:1", "d:1", "e:1"])));
+        let home = set("rs0", &["a:1", "b:1", "c:1"]);
+        assert!(home.is_same(&set("rs0", &["c:1", "d:1", "e:1"])));
         assert!(
-            !home.is_same(&id(Some("rs0"), &["d:1", "e:1", "f:1"])),
-            "no member is left"
+            !home.is_same(&set("rs0", &["d:1", "e:1", "f:1"])),
+            "no member is left, though the string is the same"
         );
-        assert!(!home.is_same(&id(Some("rs1"), &["a:1", "b:1", "c:1"])));
+        assert!(!home.is_same(&set("rs1", &["a:1", "b:1", "c:1"])));
     }
 
     #[test]
     fn without_a_set_the_servers_of_the_connection_string_count() {
-        let home = id(None, &["a:1", "b:1"]);
-        assert!(home.is_same(&id(None, &["b:1", "c:1"])));
-        assert!(!home.is_same(&id(None, &["c:1"])));
+        let home = alone(&["a:1", "b:1"]);
+        assert!(home.is_same(&alone(&["b:1", "c:1"])));
+        assert!(!home.is_same(&alone(&["c:1"])));
         assert!(
-            home.is_same(&id(Some("rs0"), &["a:1"])),
+            alone(&["seed:1"]).is_same(&set("rs0", &["of-another-name:1"])),
             "it became a replica set"
         );
+        assert!(home.is_same(&set("rs0", &["a:1"])));
+        assert!(!home.is_same(&set("rs0", &["c:1"])));
+    }
+
+    #[test]
+    fn names_move_no_cursor() {
+        let text = set("e\u{1b}[31mvil\nERROR", &["a:1"]).describe();
+        assert_eq!(text, "replica set e\\u{1b}[31mvil\\nERROR (a:1)");
     }
 }

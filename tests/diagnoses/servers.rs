@@ -120,6 +120,11 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         )
         .says("TLS configuration refused: cannot read /nowhere/ca.pem: no such file or directory; correct tlsCAFile"),
         Situation::locks(
+            "something else in place of the file of authorities",
+            &over_tls(&tls.replace(&ours, "/dev/null")),
+        )
+        .says("TLS configuration refused: cannot read /dev/null: it is not a regular file; correct tlsCAFile"),
+        Situation::locks(
             "file of the client certificate missing",
             &over_tls(&tls.replace(&client, "/nowhere/client.pem")),
         )

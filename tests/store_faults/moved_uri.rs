@@ -4,12 +4,15 @@
 //! its calls fail, or is restarted on the directory in which it keeps in mind
 //! where it belongs.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use leasehold_testbed::{DaemonTimings, ReplicaSet, StoredLease, Witness, run};
 use mongodb::bson::doc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
-use crate::scene::{LONG, eventually, pair, renews, said, stage_on, token};
+use crate::scene::{LONG, eventually, follows, pair, renews, said, stage_on, token};
 
 #[test]
 fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
@@ -27,7 +30,7 @@ fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
         set.fail_command(0, doc! { "mode": "alwaysOn", "data": data })
             .await;
         eventually("it refuses the string", async || {
-            said(&b, "the MongoDB URI was changed and is refused") >= 1
+            said(&b, "MongoDB URI refused: it leads to ") >= 1
         })
         .await;
         set.clear_fail_point(0).await;
@@ -65,7 +68,7 @@ fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
         b.replace_uri(&elsewhere.uri());
         b.restart_same_directory();
         eventually("it refuses the string", async || {
-            said(&b, "the MongoDB URI was changed and is refused") >= 1
+            said(&b, "MongoDB URI refused: it leads to ") >= 1
         })
         .await;
         let detail = format!("remove {} of each", known.display());
@@ -94,5 +97,89 @@ fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
         b.restart_same_directory();
         b.wait_leads(LONG).await;
         assert_eq!(there.holder().await.as_deref(), Some("b"));
+    });
+}
+
+/// An address behind which servers come and go, as a name in DNS or a Service is:
+/// connections end when it comes to stand for another one.
+async fn address(target: watch::Receiver<u16>) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut target = target.clone();
+            tokio::spawn(async move {
+                let port = *target.borrow_and_update();
+                let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+                let Ok(mut server) = server else { return };
+                tokio::select! {
+                    _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                    _ = target.changed() => {}
+                }
+            });
+        }
+    });
+    port
+}
+
+fn port_of(set: &ReplicaSet) -> u16 {
+    let address = set.node(0).address();
+    let (_, port) = address.rsplit_once(':').expect("an address");
+    port.parse().expect("a port")
+}
+
+#[test]
+fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
+    run(async {
+        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
+        let elsewhere = ReplicaSet::builder().members(1).start().await;
+        let (name, target) = watch::channel(port_of(&set));
+        let port = address(target).await;
+        let stage = stage_on(&set);
+        let a = stage.candidate("a").start();
+        a.wait_leads(LONG).await;
+        let uri = format!("mongodb://127.0.0.1:{port}/?directConnection=true");
+        let b = stage.candidate("b").uri(&uri).start();
+        follows(&b, "a").await;
+        let witness = Witness::of([&a, &b]);
+        name.send_replace(port_of(&elsewhere));
+        eventually("it refuses what the name stands for", async || {
+            said(&b, "MongoDB URI refused: it leads to ") >= 1
+        })
+        .await;
+        let lease = DaemonTimings::SHORT.lease_duration;
+        let end = std::time::Instant::now() + lease * 3;
+        while std::time::Instant::now() < end {
+            renews(&a).await;
+        }
+        assert_eq!(witness.leaders(), ["a"]);
+        // Home again, it is a candidate as before.
+        name.send_replace(port_of(&set));
+        a.kill();
+        b.wait_leads(LONG).await;
+        assert_eq!(stage.stored().holder().await.as_deref(), Some("b"));
+    });
+}
+
+#[test]
+fn a_string_that_was_mistaken_from_the_start_can_be_corrected() {
+    run(async {
+        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
+        let elsewhere = ReplicaSet::builder().members(1).start().await;
+        let stage = stage_on(&set);
+        // The driver does not take that server for one of this set.
+        let mistaken = elsewhere.uri().replace("replicaSet=", "replicaSet=other-");
+        let mut a = stage.candidate("a").uri(&mistaken).start();
+        eventually("it says why", async || {
+            said(&a, "correct replicaSet or the hosts in the MongoDB URI") >= 1
+        })
+        .await;
+        assert!(!a.status_directory().join("deployment").exists());
+        a.replace_uri(&set.uri());
+        a.wait_leads(LONG).await;
+        a.restart_same_directory();
+        a.wait_leads(LONG).await;
     });
 }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use tracing::error;
 
-use crate::cause::cause;
+use crate::cause::not_executable;
 use crate::election::LeaseName;
 
 /// Says what becomes of one lock, on standard error: as text, or in the log
@@ -35,9 +35,9 @@ impl Voice {
 
     /// Why the command never ran.
     pub(super) fn cannot_execute(&self, command: &[OsString], error: &io::Error) {
-        let program = command.first().map(|word| word.display().to_string());
-        let program = program.unwrap_or_default();
-        self.say(&format!("cannot execute {program}: {}", cause(error)));
+        let program = command.first().cloned().unwrap_or_default();
+        let why = not_executable(&program, error);
+        self.say(&format!("cannot execute {}: {why}", program.display()));
     }
 
     /// On whom it waits, for a person at a terminal.

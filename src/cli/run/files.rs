@@ -63,7 +63,11 @@ pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> Know
         );
         None
     });
-    KnownHome { file, deployment }
+    KnownHome {
+        // Whoever reads its name may be somewhere else.
+        file: std::path::absolute(&file).unwrap_or(file),
+        deployment,
+    }
 }
 
 /// Reports writes of the status files that do not return, at growing

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::place::{read_regular, replace_file};
+use super::place::{read_ours, replace_file};
 use super::{DEPLOYMENT_FILE, StatusDirectory};
 use crate::store::DeploymentId;
 
@@ -33,7 +33,7 @@ impl StatusDirectory {
     /// # Errors
     /// Where something else than that has the name of the file.
     pub fn deployment(&self) -> io::Result<Option<DeploymentId>> {
-        let text = match read_regular(&self.deployment_file(), BYTES_MAX) {
+        let text = match read_ours(&self.deployment_file(), BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -70,6 +70,7 @@ mod tests {
         DeploymentId {
             set: Some("rs0".to_owned()),
             members: ["a:1", "b:1"].map(str::to_owned).into(),
+            seeds: ["a:1".to_owned()].into(),
         }
     }
 
@@ -81,7 +82,10 @@ mod tests {
         directory.remember_deployment(&deployment()).unwrap();
         assert_eq!(directory.deployment().unwrap(), Some(deployment()));
         let text = fs::read_to_string(directory.deployment_file()).unwrap();
-        assert_eq!(text, r#"{"schema":1,"set":"rs0","members":["a:1","b:1"]}"#);
+        assert_eq!(
+            text,
+            r#"{"schema":1,"set":"rs0","members":["a:1","b:1"],"seeds":["a:1"]}"#
+        );
     }
 
     #[test]
@@ -95,9 +99,15 @@ mod tests {
         }
         fs::remove_file(&file).unwrap();
         let elsewhere = place.path().join("elsewhere");
-        fs::write(&elsewhere, "precious").unwrap();
+        let text = serde_json::to_string(&Record {
+            schema: SCHEMA,
+            deployment: deployment(),
+        });
+        fs::write(&elsewhere, text.unwrap()).unwrap();
         symlink(&elsewhere, &file).unwrap();
-        assert!(directory.deployment().is_err());
+        let why = directory.deployment().unwrap_err().to_string();
+        assert_eq!(why, "it is a symbolic link. Remove it");
+        fs::write(&elsewhere, "precious").unwrap();
         fs::remove_file(&file).unwrap();
         let made = std::process::Command::new("mkfifo").arg(&file).status();
         assert!(made.unwrap().success());

@@ -60,10 +60,24 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
         .read(true)
         .custom_flags(flags(OFlags::NONBLOCK))
         .open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() {
+    if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
+    read_whole(file, bytes_max)
+}
+
+/// As [`read_regular`], of a file that only this user or root can have written
+/// where it stands: another one proves nothing.
+pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(OpenOptions::new().read(true), path)?;
+    if !is_ours(file.metadata()?.uid()) {
+        return Err(io::Error::other("it belongs to another user. Remove it"));
+    }
+    read_whole(file, bytes_max)
+}
+
+fn read_whole(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let found = file.metadata()?;
     if found.len() > bytes_max {
         return Err(io::Error::other(format!("longer than {bytes_max} bytes")));
     }
@@ -78,13 +92,23 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// What the file system says, with the name of the temporary file.
 pub fn replace_file(path: &Path, temporary: &Path, mode: u32, text: &[u8]) -> io::Result<()> {
+    let named = |path: &Path, error: io::Error| {
+        let name = path.file_name().unwrap_or_default().display();
+        io::Error::new(error.kind(), format!("{name}: {error}"))
+    };
     let written = create_anew(temporary, mode).and_then(|mut file| file.write_all(text));
-    let replaced = written.and_then(|()| fs::rename(temporary, path));
-    replaced.map_err(|error| {
+    let replaced = written
+        .map_err(|error| named(temporary, error))
+        .and_then(|()| {
+            let renamed = fs::rename(temporary, path);
+            renamed.map_err(|error| match error.kind() {
+                ErrorKind::IsADirectory => named(path, in_the_way("a directory")),
+                _ => named(path, error),
+            })
+        });
+    replaced.inspect_err(|_| {
         // Half a file would keep the room that the next attempt needs.
         let _ = fs::remove_file(temporary);
-        let name = temporary.file_name().unwrap_or_default().display();
-        io::Error::new(error.kind(), format!("{name}: {error}"))
     })
 }
 
@@ -119,18 +143,22 @@ pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
 /// a second name: then it may be anybody's.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).create(true).truncate(false).mode(0o600);
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
     open_regular(&mut options, path)
 }
 
 /// Empties a file that cannot be removed.
 pub(in crate::publish) fn empty(path: &Path) -> io::Result<()> {
-    open_regular(&mut OpenOptions::new(), path)?.set_len(0)
+    open_regular(OpenOptions::new().write(true), path)?.set_len(0)
 }
 
 fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let opened = options
-        .write(true)
         .custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK))
         .open(path);
     let file =

@@ -83,10 +83,14 @@ pub(super) struct Deployment {
 pub(super) enum SendError {
     /// There is no connection string: why, without secrets.
     Uri(String),
+    /// A file that the connection string names cannot be used: which, and why.
+    Files(String),
     /// The connection string leads to another deployment: to which, without secrets.
     Elsewhere(String),
     /// The primary has just stepped down.
     NoPrimary,
+    /// The server could not be asked who it is: nothing was sent.
+    Unverified(mongodb::error::Error),
     /// The driver's error.
     Driver(mongodb::error::Error),
 }
@@ -189,23 +193,29 @@ impl Deployment {
 
     /// What became of an operation. A client that cannot be used is given up.
     pub(super) async fn answer<O: CallOutcome>(&self, sent: Result<O, SendError>) -> Answer<O> {
-        let error = match sent {
+        let (error, was_sent) = match sent {
             Ok(outcome) => {
                 *lock(&self.unanswered_since) = None;
+                lock(&self.home).answered();
                 return Answer {
                     outcome,
                     failure: None,
                 };
             }
             Err(SendError::Uri(detail)) => return unsent(no_uri(detail)),
+            Err(SendError::Files(detail)) => return unsent(no_files(detail)),
             Err(SendError::Elsewhere(detail)) => {
                 lock(&self.home).was_told();
                 return unsent(elsewhere(detail));
             }
             Err(SendError::NoPrimary) => return unsent(no_primary()),
-            Err(SendError::Driver(error)) => error,
+            Err(SendError::Unverified(error)) => (error, false),
+            Err(SendError::Driver(error)) => (error, true),
         };
-        let answer = outcome::classify(&error, &self.servers);
+        let answer = match was_sent {
+            true => outcome::classify(&error, &self.servers),
+            false => unsent(self.describe(&error)),
+        };
         if answer.failure.is_some() {
             let refused = outcome::is_authentication(&error);
             let given_up = self.is_given_up(outcome::is_reply(&error));
@@ -218,9 +228,10 @@ impl Deployment {
     pub(super) fn failure(&self, error: SendError) -> Failure {
         match error {
             SendError::Uri(detail) => no_uri(detail),
+            SendError::Files(detail) => no_files(detail),
             SendError::Elsewhere(detail) => elsewhere(detail),
             SendError::NoPrimary => no_primary(),
-            SendError::Driver(error) => self.describe(&error),
+            SendError::Unverified(error) | SendError::Driver(error) => self.describe(&error),
         }
     }
 
@@ -277,7 +288,11 @@ fn unsent<O: CallOutcome>(failure: Failure) -> Answer<O> {
 }
 
 fn elsewhere(detail: String) -> Failure {
-    Failure::new("the MongoDB URI was changed and is refused", detail).until(Remedy::Change)
+    Failure::new("MongoDB URI refused", detail).until(Remedy::Change)
+}
+
+fn no_files(detail: String) -> Failure {
+    Failure::new("TLS configuration refused", detail).until(Remedy::Change)
 }
 
 fn no_uri(detail: String) -> Failure {

@@ -25,9 +25,14 @@ pub(super) fn identify(hello: &Document, seeds: &[String]) -> Option<DeploymentI
             .chain(listed("passives"))
             .map(str::to_lowercase)
             .collect(),
-        None => seeds.iter().map(|seed| seed.to_lowercase()).collect(),
+        None => BTreeSet::new(),
     };
-    Some(DeploymentId { set, members })
+    let seeds = seeds.iter().map(|seed| seed.to_lowercase()).collect();
+    Some(DeploymentId {
+        set,
+        members,
+        seeds,
+    })
 }
 
 /// Where this candidate belongs.
@@ -44,8 +49,21 @@ pub(super) struct Home {
     /// Why, until a call has failed with it: who met the refusal may have been
     /// the change stream, which is opened anew without a word.
     untold: Option<String>,
-    /// The client that is known to lead there; 0: none yet.
+    /// The client that is known to lead there; 0: none is, at this moment.
     client: u64,
+    /// What the newest client found, while the deployment is not known: it is
+    /// where this candidate belongs as soon as a call was answered there.
+    found: Option<Found>,
+    /// Whether this process has been there.
+    began: bool,
+}
+
+/// A primary, and how it was reached.
+#[derive(Debug)]
+struct Found {
+    client: u64,
+    uri: String,
+    deployment: DeploymentId,
 }
 
 impl Home {
@@ -59,6 +77,8 @@ impl Home {
             refused: None,
             untold: None,
             client: 0,
+            found: None,
+            began: false,
         }
     }
 
@@ -67,14 +87,49 @@ impl Home {
         self.deployment.subscribe()
     }
 
-    /// Whether a client is known to lead home.
+    /// Whether a call may be sent by a client: it is known to lead home, or
+    /// there is no home yet.
     pub(super) fn has(&self, client: u64) -> bool {
         self.deployment.borrow().is_none() || self.client == client
     }
 
-    /// What the primary of a client that leads home says. Members come and go:
-    /// the newest list counts.
-    pub(super) fn settle(&mut self, client: u64, uri: &str, found: DeploymentId) {
+    /// What a primary says of itself to a client's monitor. Members come and
+    /// go: of the client that leads home the newest list counts.
+    pub(super) fn hear(&mut self, client: u64, uri: &str, found: DeploymentId) {
+        let home = self.deployment.borrow().clone();
+        match home {
+            // It may be one that the driver does not accept, or that refuses us.
+            None => {
+                self.found = Some(Found {
+                    client,
+                    uri: uri.to_owned(),
+                    deployment: found,
+                });
+            }
+            Some(_) if self.client != client => {}
+            Some(home) if home.is_same(&found) => self.settle(client, uri, found),
+            // The name that the string has stands for another server now.
+            Some(_) => self.doubt(client),
+        }
+    }
+
+    /// A client lost its primary: what it finds next is to be asked who it is.
+    pub(super) fn doubt(&mut self, client: u64) {
+        if self.client == client {
+            self.client = 0;
+        }
+    }
+
+    /// A call was answered: if this candidate belonged nowhere, it belongs there.
+    pub(super) fn answered(&mut self) {
+        if let Some(found) = self.found.take() {
+            self.settle(found.client, &found.uri, found.deployment);
+        }
+    }
+
+    fn settle(&mut self, client: u64, uri: &str, found: DeploymentId) {
+        self.began = true;
+        self.found = None;
         if self.uri.as_deref() != Some(uri) {
             self.uri = Some(uri.to_owned());
         }
@@ -114,9 +169,9 @@ impl Home {
 
     fn refusal(&self, home: &DeploymentId, found: &DeploymentId) -> String {
         let (home, found) = (home.describe(), found.describe());
-        let belongs = match self.client {
-            0 => "this candidate belongs to",
-            _ => "this process began with",
+        let belongs = match self.began {
+            false => "this candidate belongs to",
+            true => "this process began with",
         };
         let removal = match &self.known {
             Some(known) => format!(", remove {} of each", known.file.display()),
@@ -220,12 +275,48 @@ mod tests {
     fn a_deployment_is_told_when_it_is_found_and_when_its_members_change() {
         let mut home = Home::new(known(None));
         let mut told = home.subscribe();
-        assert!(!told.has_changed().unwrap());
-        home.settle(1, "first", set("rs0", &["a:1"]));
+        home.hear(1, "first", set("rs0", &["a:1"]));
+        assert!(!told.has_changed().unwrap(), "it may refuse us");
+        home.answered();
         assert_eq!(*told.borrow_and_update(), Some(set("rs0", &["a:1"])));
-        home.settle(1, "first", set("rs0", &["a:1"]));
+        home.hear(1, "first", set("rs0", &["a:1"]));
         assert!(!told.has_changed().unwrap());
-        home.settle(1, "first", set("rs0", &["a:1", "b:1"]));
+        home.hear(1, "first", set("rs0", &["a:1", "b:1"]));
         assert!(told.has_changed().unwrap());
+    }
+
+    #[test]
+    fn a_name_that_comes_to_stand_for_another_server_leads_nowhere() {
+        let mut home = Home::new(None);
+        home.hear(1, "same", set("rs0", &["a:1"]));
+        home.answered();
+        assert!(home.has(1));
+        home.hear(1, "same", set("rs0", &["b:1"]));
+        assert!(!home.has(1), "it is to be asked");
+        home.admit(1, "same", set("rs0", &["b:1"])).unwrap_err();
+        assert!(!home.has(1));
+        home.admit(2, "same", set("rs0", &["a:1"])).unwrap();
+        assert!(home.has(2));
+    }
+
+    #[test]
+    fn who_lost_its_primary_is_asked_again() {
+        let mut home = Home::new(None);
+        home.admit(1, "first", set("rs0", &["a:1"])).unwrap();
+        home.doubt(2);
+        assert!(home.has(1));
+        home.doubt(1);
+        assert!(!home.has(1));
+        home.admit(1, "first", set("rs0", &["a:1"])).unwrap();
+        assert!(home.has(1));
+    }
+
+    #[test]
+    fn a_mistaken_string_that_never_answered_leaves_nothing_behind() {
+        let mut home = Home::new(None);
+        home.hear(1, "mistaken", set("rs9", &["b:1"]));
+        home.hear(2, "corrected", set("rs0", &["a:1"]));
+        home.answered();
+        assert_eq!(*home.subscribe().borrow(), Some(set("rs0", &["a:1"])));
     }
 }

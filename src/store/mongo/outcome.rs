@@ -131,17 +131,6 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
         )
         .until(Remedy::Reach),
         ErrorKind::Shutdown => Failure::new("the client was shut down", ""),
-        // The driver opens the client's certificate when it is made.
-        ErrorKind::Io(error)
-            if !asked.files.is_empty()
-                && matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
-                ) =>
-        {
-            Failure::new("TLS configuration refused", tls::unusable(&asked.files))
-                .until(Remedy::Change)
-        }
         _ => match unreachable(error, &asked, servers.answered()) {
             Some(why) => Failure::new("connection failed", why).until(Remedy::Reach),
             None => Failure::new("the driver failed", ""),

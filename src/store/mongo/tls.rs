@@ -1,7 +1,7 @@
 //! Why a TLS connection to a server failed: from the library's errors to words
 //! with a remedy.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
@@ -9,24 +9,30 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
 use crate::cause::cause;
 
-/// What is wrong with the files that the connection string names, as options and
-/// paths, when one of them cannot be used.
-pub(super) fn unusable(files: &[(&'static str, PathBuf)]) -> String {
-    let unreadable = files.iter().find_map(|(option, path)| {
-        let why = cause(&File::open(path).err()?);
+/// Why one of the files that the connection string names, as options and paths,
+/// cannot be read. What is no regular file is not opened: it could be waited for.
+pub(super) fn unreadable(files: &[(&'static str, PathBuf)]) -> Option<String> {
+    files.iter().find_map(|(option, path)| {
+        let why = match fs::metadata(path) {
+            Ok(found) if !found.is_file() => "it is not a regular file".to_owned(),
+            Ok(_) => cause(&File::open(path).err()?),
+            Err(error) => cause(&error),
+        };
         let path = path.display();
         Some(format!(
             "cannot read {path}: {why}; correct {option}, or let this user read that file"
         ))
-    });
-    unreadable.unwrap_or_else(|| {
-        let files: Vec<_> = files
-            .iter()
-            .map(|(option, path)| format!("{} ({option})", path.display()))
-            .collect();
-        let files = files.join(" and ");
-        format!("{files} must hold PEM: certificates, and the key in PKCS#8")
     })
+}
+
+/// What the files must be, where the driver cannot use them.
+pub(super) fn unusable(files: &[(&'static str, PathBuf)]) -> String {
+    let files: Vec<_> = files
+        .iter()
+        .map(|(option, path)| format!("{} ({option})", path.display()))
+        .collect();
+    let files = files.join(" and ");
+    format!("{files} must hold PEM: certificates, and the key in PKCS#8")
 }
 
 /// Words for an error of a connection, if TLS is what failed.

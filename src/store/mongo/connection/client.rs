@@ -12,7 +12,7 @@ use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria, ServerM
 use mongodb::{Client, ServerType};
 
 use super::super::servers::Asked;
-use super::super::{home, lock, lookalike, outcome};
+use super::super::{home, lock, lookalike, outcome, tls};
 use super::{Deployment, SendError};
 use crate::calls::CALLS_MAX;
 use crate::clock;
@@ -34,6 +34,23 @@ pub(super) struct Connection {
     uri: String,
     /// The servers that the connection string names.
     seeds: Arc<[String]>,
+}
+
+/// A client with these options. The driver reads the files that they name when
+/// it is made: not on the event loop, which a disk that hangs would hold up.
+async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError> {
+    if asked.files.is_empty() {
+        return Ok(Client::with_options(options)?);
+    }
+    let files = asked.files.clone();
+    #[allow(clippy::disallowed_methods, reason = "it ends with the client made")]
+    let made = tokio::task::spawn_blocking(move || {
+        if let Some(why) = tls::unreadable(&files) {
+            return Err(SendError::Files(why));
+        }
+        Ok(Client::with_options(options)?)
+    });
+    made.await.unwrap_or(Err(SendError::NoPrimary))
 }
 
 impl Deployment {
@@ -71,9 +88,10 @@ impl Deployment {
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let mut options = self.client_options(&uri).await?;
         let seeds: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
-        self.servers.ask(Asked::of(&options));
+        let asked = Asked::of(&options);
+        self.servers.ask(asked.clone());
         self.listen(&mut options, number, &uri, &seeds);
-        let client = Client::with_options(options)?;
+        let client = made(options, &asked).await?;
         let connection = Connection {
             client,
             number,
@@ -98,7 +116,8 @@ impl Deployment {
             .database("admin")
             .run_command(doc! { "hello": 1 })
             .selection_criteria(primary)
-            .await?;
+            .await
+            .map_err(SendError::Unverified)?;
         let Some(found) = home::identify(&hello, seeds) else {
             return Err(SendError::NoPrimary);
         };
@@ -110,7 +129,7 @@ impl Deployment {
                 None if hello.contains_key("msg") => ServerType::Mongos,
                 None => ServerType::Standalone,
             };
-            self.found_primary(set, kind);
+            self.note_primary(set, kind);
             return Ok(());
         };
         let mut slot = self.connection.lock().await;
@@ -202,16 +221,12 @@ impl Deployment {
             // Of a client that was not verified nothing else counts.
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
-                    let mut home = lock(&deployment.home);
-                    if let Some(found) = home::identify(&event.reply, &seeds)
-                        && home.has(number)
-                    {
-                        home.settle(number, &uri, found);
+                    if let Some(found) = home::identify(&event.reply, &seeds) {
+                        lock(&deployment.home).hear(number, &uri, found);
                     }
                 }
                 SdamEvent::ServerDescriptionChanged(event) => {
-                    let is_home = lock(&deployment.home).has(number);
-                    deployment.server_changed(&event, is_home);
+                    deployment.server_changed(&event, number);
                 }
                 _ => {}
             }
@@ -219,7 +234,7 @@ impl Deployment {
     }
 
     /// The driver's monitors learned something about a server.
-    fn server_changed(&self, event: &ServerDescriptionChangedEvent, is_home: bool) {
+    fn server_changed(&self, event: &ServerDescriptionChangedEvent, client: u64) {
         let (before, now) = (&event.previous_description, &event.new_description);
         let writable = |kind| {
             matches!(
@@ -227,13 +242,25 @@ impl Deployment {
                 ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos
             )
         };
-        if is_home && writable(now.server_type()) && !writable(before.server_type()) {
-            let set = now.replica_set_name().map(str::to_owned);
-            self.found_primary(set, now.server_type());
+        let (was, is) = (writable(before.server_type()), writable(now.server_type()));
+        let is_home = {
+            let mut home = lock(&self.home);
+            if was && !is {
+                home.doubt(client);
+            }
+            home.has(client)
+        };
+        if is && !was {
+            if is_home {
+                let set = now.replica_set_name().map(str::to_owned);
+                self.note_primary(set, now.server_type());
+            }
+            // The next call asks it who it is, where that is not known.
+            (self.primary_changed)();
         }
     }
 
-    pub(super) fn found_primary(&self, set: Option<String>, kind: ServerType) {
+    pub(super) fn note_primary(&self, set: Option<String>, kind: ServerType) {
         let standalone = kind == ServerType::Standalone;
         self.standalone.store(standalone, Ordering::Relaxed);
         let info = StoreInfo {
@@ -242,6 +269,5 @@ impl Deployment {
             collection: self.options.collection.clone(),
         };
         self.info.send_replace(Some(info));
-        (self.primary_changed)();
     }
 }

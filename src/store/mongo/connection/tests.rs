@@ -74,7 +74,7 @@ fn only_a_server_alone_is_asked_for_less_than_a_linearizable_read() {
         (None, ServerType::Standalone, ReadConcern::majority()),
     ] {
         let deployment = deployment();
-        deployment.found_primary(set.map(str::to_owned), kind);
+        deployment.note_primary(set.map(str::to_owned), kind);
         assert_eq!(deployment.read_concern(true), wanted, "{kind:?}");
         assert_eq!(deployment.read_concern(false), ReadConcern::majority());
     }
