@@ -14,22 +14,23 @@ WORKDIR /source
 # It puts the list of the crates into the binary, where scanners look for it.
 RUN cargo install cargo-auditable --version 0.7.7 --locked
 COPY Cargo.toml Cargo.lock ./
-COPY tests/model/Cargo.toml tests/model/
+COPY crates/core/Cargo.toml crates/core/
 COPY tests/testbed/Cargo.toml tests/testbed/
 # Cargo wants a source for each target that a manifest names. The empty program
 # is built for the sake of its dependencies and then forgotten: by their dates
 # the real sources would be older than it, and it would ship.
-RUN mkdir -p src benches tests/model/src tests/testbed/src \
-    && touch tests/model/src/lib.rs tests/testbed/src/lib.rs \
+RUN mkdir -p src benches crates/core/src tests/testbed/src \
+    && touch crates/core/src/lib.rs tests/testbed/src/lib.rs \
     && echo '//! Empty.' > src/lib.rs \
     && printf '//! Empty.\nfn main() {}\n' > src/main.rs \
     && echo 'fn main() {}' > benches/figures.rs \
     && cargo auditable build --release --locked --package leasehold --bin leasehold \
-    && cargo clean --release --package leasehold
+    && cargo clean --release --package leasehold --package leasehold-core
 
 FROM dependencies AS build
 COPY build.rs ./
 COPY config config
+COPY crates crates
 COPY src src
 # Declared here and not above: another revision leaves the dependencies cached.
 ARG LEASEHOLD_VERSION

@@ -5,9 +5,6 @@ TESTBED := tests/testbed
 # The tests that start no server.
 FAST_TESTS := configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships publication readme reading_status revision
 export RUSTDOCFLAGS := -D warnings
-# The simulation is twice as fast so; all other tests would take minutes longer
-# to compile.
-export OPTIMIZED := --workspace --config profile.test.package.leasehold.opt-level=3
 
 .DEFAULT_GOAL := help
 .PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench lint doc clean
@@ -26,7 +23,7 @@ build: ## the release binary: target/release/leasehold
 	$(CARGO) build --release --bin leasehold
 
 check: lint ## formatting, lints, docs and the tests that need no server, without the simulations (under 3 minutes)
-	$(CARGO) test --workspace --lib --bins $(addprefix --test ,$(FAST_TESTS)) -- --skip sim::run --skip sim::planted
+	$(CARGO) test --workspace --lib --bins $(addprefix --test ,$(FAST_TESTS)) -- --skip sim::run --skip sim::planted --skip model::
 	$(CARGO) test --doc
 
 lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
@@ -60,26 +57,25 @@ test-image: ## the Dockerfile, built by buildah on bases made by hand, and run (
 
 soak: ## SEEDS=N more simulated runs of ten minutes, and what they hit (FIRST=N: from that seed)
 	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \
-		$(CARGO) test $(OPTIMIZED) --lib sim::run::soak -- --exact --nocapture
+		$(CARGO) test --workspace --lib sim::run::soak -- --exact --nocapture
 
 replay: ## one simulated run, SEED=N, line by line (MUTATION=Name plants a bug)
 	RUST_BACKTRACE=0 REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
-		$(CARGO) test $(OPTIMIZED) --lib sim::run::replay -- --exact --nocapture
+		$(CARGO) test --workspace --lib sim::run::replay -- --exact --nocapture
 
 soak-locks: ## SEEDS=N more simulated runs of contenders for a lock (FIRST=N: from that seed)
 	LOCK_SEEDS=$(or $(SEEDS),100000) LOCK_SEED_FIRST=$(or $(FIRST),4294967296) \
-		$(CARGO) test $(OPTIMIZED) --lib lock_sim::run::all_invariants -- --nocapture
+		$(CARGO) test --workspace --lib lock_sim::run::all_invariants -- --nocapture
 
 replay-locks: ## one simulated run of a lock, SEED=N, line by line (MUTATION=Name plants a bug)
 	RUST_BACKTRACE=0 LOCK_REPLAY_SEED=$(SEED) $(if $(MUTATION),LOCK_REPLAY_MUTATION=$(MUTATION)) \
-		$(CARGO) test $(OPTIMIZED) --lib lock_sim::run::replay -- --exact --nocapture
+		$(CARGO) test --workspace --lib lock_sim::run::replay -- --exact --nocapture
 
 model: ## all explorations of the model, with their figures (about 10 minutes; ONLY=TEXT for some)
-	$(CARGO) run --quiet -p leasehold-model --bin explore -- "$(ONLY)"
+	MODEL_ONLY="$(ONLY)" $(CARGO) test --workspace --lib model::explore -- --exact model::explore::every_exploration --ignored --nocapture
 
-# The election needs nothing but std, so it is mutated as a package of its own:
-# seconds a mutant instead of a minute. The simulation is
-# left out: what only it catches deserves a test that names the rule.
+# The simulations are left out: what only they catch deserves a test that names
+# the rule.
 MUTANTS := target/mutants
 MUTANTS_VERSION := 27.1.0
 
@@ -87,7 +83,7 @@ MUTANTS_VERSION := 27.1.0
 define MUTANTS_SUMMARY
 FNR == 1 { outcome = FILENAME; sub(/[.]txt$$/, "", outcome) }
 {
-    file = $$0; sub(/:.*/, "", file); sub(/^src[/]/, "", file)
+    file = $$0; sub(/:.*/, "", file); sub(/^crates[/]core[/]src[/]/, "", file)
     if (!(file in mutants)) files[++count] = file
     mutants[file]++; found[file, outcome]++
 }
@@ -111,12 +107,10 @@ export MUTANTS_SUMMARY
 mutants: ## what the election's unit tests do not notice (about 40 minutes; FILE=lead.rs for one file)
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
 	  echo "make mutants needs cargo-mutants: $(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked" >&2; exit 1; }
-	@rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)/src
-	@cp -r src/election src/election.rs $(MUTANTS)/src/
-	@echo 'pub mod election;' > $(MUTANTS)/src/lib.rs
-	@printf '[package]\nname = "election-alone"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n' > $(MUTANTS)/Cargo.toml
-	@cd $(MUTANTS) && $(CARGO) mutants --timeout 20 --jobs 1 \
-	  --exclude src/election/mutation.rs --exclude src/election/reference.rs $(addprefix --file ,$(FILE)) -- -- --skip sim; \
+	@rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)
+	@$(CARGO) mutants --package leasehold-core --output $(MUTANTS) --timeout 20 --jobs 1 \
+	  --file 'crates/core/src/election/$(or $(FILE),**)' \
+	  --exclude '**/mutation.rs' --exclude '**/reference.rs' -- --lib -- election:: --skip sim; \
 	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
 	@cd $(MUTANTS)/mutants.out && awk "$$MUTANTS_SUMMARY" caught.txt unviable.txt timeout.txt missed.txt \
 	  && echo "survived:" && sed 's/^/  /' missed.txt
@@ -126,7 +120,7 @@ mutants: ## what the election's unit tests do not notice (about 40 minutes; FILE
 miri: ## the election's unit tests under Miri (needs a nightly toolchain with the component miri)
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "make miri needs a nightly toolchain with Miri: rustup toolchain install nightly --component miri" >&2; exit 1; }
-	$(CARGO) +nightly miri test --lib -- election:: --skip sim --skip table
+	$(CARGO) +nightly miri test --workspace --lib -- election:: --skip sim --skip table
 
 bench: ## the tables of docs/benchmarks.md (about 30 minutes; FIGURES="handoff memory" for some)
 	@$(TESTBED)/fetch-mongod >/dev/null

@@ -42,7 +42,6 @@ pub mod claim_share;
 mod errand;
 mod groups;
 mod guard;
-pub mod judge;
 mod keeper;
 mod orphans;
 mod shim;
@@ -64,15 +63,15 @@ use tokio::sync::watch;
 
 use self::claim_share::{ClaimShare, Place};
 use self::errand::Errand;
-use self::judge::{Order, Stop};
 use self::keeper::Keeper;
 use self::orphans::WaitedFor;
 use self::terminal::Terminal;
 use self::wire::{GuardBegin, GuardStart, ToGuard};
 use crate::clock::BootTimer;
 use crate::election::BootTime;
+use leasehold_core::judge::{Order, Stop};
 
-pub use judge::Terms;
+pub use leasehold_core::judge::Terms;
 pub use orphans::Orphans;
 
 /// This program, also after its file was replaced or deleted.

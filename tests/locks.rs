@@ -3,9 +3,6 @@
 // It observes from outside, so it has clocks of its own.
 #![allow(clippy::disallowed_methods)]
 
-// What the reference is included with.
-use leasehold::{election, lock};
-
 #[path = "locks/drawn.rs"]
 mod drawn;
 #[path = "locks/fenced_writes.rs"]
@@ -20,9 +17,6 @@ mod limits;
 mod newer_fields;
 #[path = "locks/operators.rs"]
 mod operators;
-#[path = "lock_sim/reference.rs"]
-#[allow(dead_code)]
-mod reference;
 #[path = "locks/scene.rs"]
 mod scene;
 #[path = "locks/unknown_outcomes.rs"]

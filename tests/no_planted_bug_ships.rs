@@ -5,7 +5,10 @@
 use std::fs;
 
 fn marker() -> String {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/election/mutation.rs");
+    let source = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/crates/core/src/election/mutation.rs"
+    );
     let text = fs::read_to_string(source).expect("the planted bugs");
     let (_, rest) = text
         .split_once("const MARKER: &str = \"")

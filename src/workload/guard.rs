@@ -46,7 +46,6 @@ use signal_hook::consts::{
 use super::children::Children;
 use super::claim_share::{Child, ClaimShare};
 use super::groups::{group_of, number};
-use super::judge::{Action, Input, Judge, Terms};
 use super::survivors::ProcessId;
 use super::wire::{
     GuardBegin, GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard,
@@ -54,6 +53,7 @@ use super::wire::{
 };
 use super::{EXECUTABLE, SHIM};
 use crate::clock::{self, Alarm};
+use leasehold_core::judge::{Action, Input, Judge, Terms};
 
 /// Signals that a guard outlives.
 const OUTLIVED: [i32; 10] = [

@@ -16,13 +16,13 @@ use tokio::net::UnixDatagram;
 use tokio::sync::watch;
 
 use super::claim_share::{Child, ClaimShare};
-use super::judge::Order;
 use super::orphans::{WaitedFor, each_adopted};
 use super::terminal::{Continued, Terminal};
 use super::wire::{GuardStart, LeaderEnd, Received, Report, Stage, ToGuard, post, post_with, take};
 use super::{End, Ended, Prepared, Progress};
 use crate::clock::{self, BootTimer};
 use crate::election::BootTime;
+use leasehold_core::judge::Order;
 
 /// How much later than the deadline a guard may say that it has killed CMD
 /// before it is killed itself, and CMD by us. A fifth of the 500 ms by which

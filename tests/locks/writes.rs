@@ -16,8 +16,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::drawn;
-use crate::reference::{self, By};
 use crate::scene::{NOW, document, shared_stage, store, stored, text, undated};
+use leasehold::lock::reference::{self, By};
 
 const CASES: u32 = 500;
 

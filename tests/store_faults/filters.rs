@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::{
-    Acquisition, Claim, Declared, Found, HistoryEntry, Holder, Identity, Lease, LeaseName,
-    Operation, Outcome, Reason, Reservation, Revision, Session, Token, WallMillis,
+    Acquisition, Claim, Declared, Found, HistoryEntry, Identity, Lease, LeaseName, Operation,
+    Outcome, Reason, Reservation, Revision, Session, Token, WallMillis, reference,
 };
 use leasehold::store::Store;
 use leasehold::store::mongo::{MongoOptions, MongoStore};
@@ -16,16 +16,6 @@ use mongodb::bson::{Bson, Document, Uuid, doc};
 use tokio::sync::mpsc;
 
 use crate::scene::shared_stage;
-
-/// No rule is broken here.
-macro_rules! planted {
-    ($name:ident) => {
-        false
-    };
-}
-#[path = "../../src/election/reference.rs"]
-#[allow(dead_code, unreachable_pub, clippy::nonminimal_bool)]
-mod reference;
 
 const NAME: &str = "orders";
 /// The news of a store that nobody watches.

@@ -5,7 +5,7 @@ use rustix::process::WaitIdStatus;
 use super::{Record, WORDS};
 use crate::election::BootTime;
 use crate::workload::claim_share::Place;
-use crate::workload::judge::{Order, Stop, Terms};
+use leasehold_core::judge::{Order, Stop, Terms};
 
 /// What the daemon sends: all that it wants now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

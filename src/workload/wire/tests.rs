@@ -2,10 +2,10 @@ use std::os::fd::AsFd;
 
 use proptest::prelude::*;
 
-use super::super::judge::{Order, Stop, Terms};
 use super::*;
 use crate::election::BootTime;
 use crate::workload::claim_share::Place;
+use leasehold_core::judge::{Order, Stop, Terms};
 
 fn any_time() -> impl Strategy<Value = BootTime> {
     any::<u64>().prop_map(BootTime::from_nanos)

@@ -1,0 +1,518 @@
+//! A candidate without a claim: what it may do about the lease it sees.
+//!
+//! Nothing here has authority. A follower writes only when the lease is free,
+//! expired as it observed it, its own ended claim's, or a proven dead
+//! process's (I8); each such write is a compare-and-set on the revision seen.
+
+use std::time::Duration;
+
+use super::decide::{Decision, Predecessor};
+use super::effect::{Acquisition, CallId, HistoryEntry, Notice, Operation};
+use super::input::{Found, Outcome};
+use super::lease::{Claim, Declared, Lease, Revision, Token};
+use super::status::Reason;
+use super::tenure::Tenure;
+use super::time::BootTime;
+use super::view::Plausible;
+use super::{
+    Attempt, Effect, Election, Ended, OPEN_CLAIMS_MAX, State, StayOut, Turn, earliest, push_bounded,
+};
+
+/// The spread after the first lost race and the widest one. Fifty candidates
+/// woken by one event send fifty writes of which one counts; those who lost
+/// spread out at the next release.
+const SPREAD_MIN: Duration = Duration::from_millis(5);
+const SPREAD_MAX: Duration = Duration::from_millis(40);
+
+/// A candidate without a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Contending {
+    doing: Doing,
+    /// A claim that was just rejected, until a read tells why.
+    pub(super) checking: Option<Checking>,
+}
+
+/// A claim that the store did not know any more.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Checking {
+    pub(super) claim: Claim,
+    pub(super) chain: Vec<Revision>,
+}
+
+/// The write that is under way: one at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) enum Doing {
+    #[default]
+    Nothing,
+    Creating {
+        call: CallId,
+        revision: Revision,
+        /// Another document was shown since: if the insert succeeds, it is gone.
+        overtaken: bool,
+    },
+    Acquiring {
+        attempt: Attempt,
+        from: Predecessor,
+    },
+    /// Renewing an acquisition whose outcome was unknown.
+    Adopting {
+        attempt: Attempt,
+        call: CallId,
+        revision: Revision,
+        sent: BootTime,
+    },
+    Releasing {
+        call: CallId,
+        claim: Claim,
+    },
+}
+
+impl Contending {
+    pub(super) fn checking(claim: Claim, chain: Vec<Revision>) -> Self {
+        Self {
+            doing: Doing::Nothing,
+            checking: Some(Checking { claim, chain }),
+        }
+    }
+}
+
+impl Election {
+    /// Does what is due; says when to come back.
+    pub(super) fn contend(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
+        if let Some(shutdown) = self.shutdown {
+            return self.finish(shutdown, turn);
+        }
+        if !self.is_busy() {
+            self.keep_looking(turn);
+        }
+        self.read_if_due(turn);
+        if self.is_busy() || self.view.behind || self.suspicious {
+            return self.next_read();
+        }
+        let mut wait = None;
+        match self.decide(turn.now) {
+            Decision::Wait(until) => wait = earliest([until, self.check_stream(turn)]),
+            Decision::Create => self.create(turn),
+            Decision::Acquire(lease, from) => self.acquire(&lease, None, from, turn),
+            Decision::TakeOver(lease, ended, from) => {
+                self.acquire(&lease, Some(ended), from, turn);
+            }
+            #[cfg(test)]
+            Decision::Adopt(attempt) if planted!(AdoptedWithoutRenewal) => {
+                self.lead_unrenewed(attempt, turn);
+            }
+            Decision::Adopt(attempt) => self.adopt(attempt, turn),
+            Decision::Release(ended) => {
+                // Its answer shows more than a read beside it, which could be
+                // answered from before the release.
+                self.read_due = self.read_due.filter(|due| *due > turn.now);
+                self.release(&ended, turn);
+            }
+        }
+        earliest([wait, self.next_read()])
+    }
+
+    pub(super) fn doing(&mut self) -> Option<&mut Doing> {
+        match &mut self.state {
+            State::Contending(contending) => Some(&mut contending.doing),
+            State::Leading(_) | State::Stopping(_) | State::Exited => None,
+        }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        match &self.state {
+            State::Contending(contending) => {
+                contending.doing != Doing::Nothing || contending.checking.is_some()
+            }
+            State::Leading(_) | State::Stopping(_) | State::Exited => false,
+        }
+    }
+
+    pub(super) fn start(&mut self, doing: Doing) {
+        if let State::Contending(contending) = &mut self.state {
+            contending.doing = doing;
+        }
+    }
+
+    fn acquire(
+        &mut self,
+        lease: &Lease,
+        ended: Option<HistoryEntry>,
+        from: Predecessor,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(token) = self.next_token(lease) else {
+            return;
+        };
+        let timings = self.tunables.timings;
+        let acquisition = Acquisition {
+            claim: Claim::random(turn.random),
+            revision: Revision::random(turn.random),
+            token,
+            expected: lease.revision,
+            session: self.session,
+            lease_duration: Declared::of(timings.lease_duration()),
+        };
+        let (claim, revision) = (acquisition.claim, acquisition.revision);
+        // The next process on this directory must find the claim that may be
+        // stored; its token only once it was seen there: it would take a
+        // store that never had it for one that went back.
+        self.record(Some(claim));
+        let holder = lease.holder.as_ref().map(|holder| holder.claim);
+        let call = self.call(match holder.zip(ended) {
+            Some((holder, ended)) => Operation::TakeOver {
+                acquisition,
+                holder,
+                ended,
+            },
+            None => Operation::Acquire(acquisition),
+        });
+        let attempt = Attempt {
+            call,
+            claim,
+            chain: vec![revision],
+            token,
+            sent: turn.now,
+            timings,
+        };
+        self.start(Doing::Acquiring { attempt, from });
+    }
+
+    fn adopt(&mut self, attempt: Attempt, turn: &mut Turn<'_>) {
+        let revision = Revision::random(turn.random);
+        let (claim, chain) = (attempt.claim, attempt.chain.clone());
+        let call = self.call(Operation::Renew {
+            claim,
+            revision,
+            chain,
+        });
+        self.start(Doing::Adopting {
+            attempt,
+            call,
+            revision,
+            sent: turn.now,
+        });
+    }
+
+    /// Sends a release; from now on the claim is ended (it already was, for all callers).
+    pub(super) fn release(&mut self, ended: &Ended, turn: &mut Turn<'_>) {
+        self.pending.retain(|p| p.claim != ended.claim);
+        if !self.ended.iter().any(|e| e.claim == ended.claim) {
+            push_bounded(&mut self.ended, ended.clone());
+        }
+        // A read under way may be answered from before the release.
+        self.reading = None;
+        let call = self.call(Operation::Release {
+            claim: ended.claim,
+            revision: Revision::random(turn.random),
+            chain: ended.chain.clone(),
+            ended: ended.entry.clone(),
+            reserved_for: ended.reserved_for.clone(),
+        });
+        self.start(Doing::Releasing {
+            call,
+            claim: ended.claim,
+        });
+    }
+
+    /// A write came back, or one of before that nobody waits for.
+    pub(super) fn contender_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+        let doing = self.doing().map(std::mem::take).unwrap_or_default();
+        match doing {
+            Doing::Creating {
+                call: id,
+                overtaken,
+                ..
+            } if id == call => self.created(outcome, overtaken, turn),
+            Doing::Acquiring { attempt, from } if attempt.call == call => {
+                self.acquire_reply(attempt, from, outcome, turn);
+            }
+            Doing::Adopting {
+                attempt,
+                call: id,
+                revision,
+                sent,
+            } if id == call => {
+                self.adopt_reply(attempt, revision, sent, outcome, turn);
+            }
+            Doing::Releasing { call: id, claim } if id == call => {
+                self.release_reply(claim, outcome, turn);
+            }
+            other @ (Doing::Nothing
+            | Doing::Creating { .. }
+            | Doing::Acquiring { .. }
+            | Doing::Adopting { .. }
+            | Doing::Releasing { .. }) => {
+                self.start(other);
+                self.late_reply(call, &outcome, turn);
+            }
+        }
+    }
+
+    /// The true outcome of a call that had been given up as unknown: no
+    /// authority comes from it, only the hint to look.
+    fn late_reply(&mut self, call: CallId, outcome: &Outcome, turn: &mut Turn<'_>) {
+        match outcome {
+            Outcome::Rejected | Outcome::Failed => self.pending.retain(|p| p.call != call),
+            Outcome::Applied(_) if self.pending.iter().any(|p| p.call == call) => {
+                self.fall_behind(turn.now);
+            }
+            // The answer to an old read. The filters keep what is foreign from
+            // being written to, but the next write should know of it.
+            Outcome::Applied(Found::Foreign(_)) => self.fall_behind(turn.now),
+            Outcome::Applied(_) | Outcome::Unknown => {}
+        }
+    }
+
+    fn acquire_reply(
+        &mut self,
+        attempt: Attempt,
+        from: Predecessor,
+        outcome: Outcome,
+        turn: &mut Turn<'_>,
+    ) {
+        match outcome {
+            Outcome::Applied(Found::Lease(lease)) if attempt.holds(&lease) => {
+                let (revision, mut sent) = (attempt.chain[0], attempt.sent);
+                if planted!(AcquisitionFromReply) {
+                    sent = turn.now;
+                }
+                self.begin(attempt, revision, sent, lease, from, turn);
+            }
+            Outcome::Rejected => {
+                match from {
+                    Predecessor::Nobody => {
+                        self.spread = (self.spread * 2).clamp(SPREAD_MIN, SPREAD_MAX);
+                    }
+                    // The holder renewed, or another candidate was faster: the
+                    // stream reported neither.
+                    Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
+                        if !planted!(DeafStreamKept) {
+                            self.reopen_stream();
+                        }
+                    }
+                    Predecessor::Myself => {}
+                }
+                self.fall_behind(turn.now);
+            }
+            Outcome::Failed => self.retry_later(turn),
+            Outcome::Applied(_) | Outcome::Unknown => {
+                push_bounded(&mut self.pending, attempt);
+                self.retry_later(turn);
+            }
+        }
+    }
+
+    fn adopt_reply(
+        &mut self,
+        mut attempt: Attempt,
+        revision: Revision,
+        sent: BootTime,
+        outcome: Outcome,
+        turn: &mut Turn<'_>,
+    ) {
+        match outcome {
+            Outcome::Applied(Found::Lease(lease)) if attempt.holds(&lease) => {
+                // Authority counts from the renewal; the acquisition's own
+                // reply never came.
+                attempt.chain.push(revision);
+                self.begin(attempt, revision, sent, lease, Predecessor::Nobody, turn);
+            }
+            Outcome::Rejected => {
+                self.pending.retain(|p| p.claim != attempt.claim);
+                self.fall_behind(turn.now);
+            }
+            Outcome::Failed => self.retry_later(turn),
+            Outcome::Applied(_) | Outcome::Unknown => {
+                if let Some(p) = self.pending.iter_mut().find(|p| p.claim == attempt.claim)
+                    && p.chain.len() < OPEN_CLAIMS_MAX
+                {
+                    p.chain.push(revision);
+                }
+                self.retry_later(turn);
+            }
+        }
+    }
+
+    /// The reply may be older than what an event showed meanwhile, or the
+    /// store went back: only a linearizable read tells which.
+    fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
+        if self.view.judge(&found) == Plausible::Yes {
+            self.looked_at = turn.now;
+            self.observe(found, turn);
+        } else {
+            self.suspicious = true;
+            self.fall_behind(turn.now);
+        }
+    }
+
+    fn release_reply(&mut self, claim: Claim, outcome: Outcome, turn: &mut Turn<'_>) {
+        match outcome {
+            Outcome::Applied(found) => {
+                self.ended.retain(|e| e.claim != claim);
+                self.observe_written(found, turn);
+            }
+            Outcome::Rejected => {
+                self.ended.retain(|e| e.claim != claim);
+                self.fall_behind(turn.now);
+            }
+            Outcome::Failed | Outcome::Unknown => {
+                self.ended
+                    .retain(|e| e.claim != claim || !planted!(ReleaseNotRepeated));
+                self.retry_later(turn);
+            }
+        }
+    }
+
+    /// A claim begins, by an acknowledged write that was sent at `sent`.
+    pub(super) fn begin(
+        &mut self,
+        attempt: Attempt,
+        revision: Revision,
+        sent: BootTime,
+        lease: Lease,
+        from: Predecessor,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(holder) = lease.holder.clone() else {
+            return;
+        };
+        let tenure = Tenure::begin(
+            attempt.claim,
+            attempt.token,
+            revision,
+            holder.acquired_at,
+            sent,
+            attempt.timings,
+        );
+        // Whatever else was pending waited for a revision that is gone now,
+        // and so does every ended claim.
+        self.pending.clear();
+        self.ended.clear();
+        if lease.token < attempt.token {
+            // Somebody lowered the token since: others do not know this one,
+            // and would use it again.
+            self.token_highest = self.token_highest.max(attempt.token);
+            self.store_went_back(attempt.token, Some(lease.token), turn);
+            self.observe(Found::Lease(lease), turn);
+            return;
+        }
+        self.observe(Found::Lease(lease), turn);
+        let unwanted = self.unhealthy && !planted!(UnhealthyLeads);
+        if self.shutdown.is_some() || unwanted || tenure.valid_until() <= turn.now {
+            let asked = self.shutdown.map(|_| Reason::Shutdown);
+            let asked = asked.or(unwanted.then_some(Reason::Unhealthy));
+            let reason = asked.unwrap_or(Reason::Deadline);
+            let ended = self.end(&tenure, reason, None);
+            push_bounded(&mut self.ended, ended);
+            return;
+        }
+        let (reason, notice) = match from {
+            Predecessor::Nobody => (Reason::Acquired, None),
+            Predecessor::Myself => (Reason::TookOver, None),
+            Predecessor::Dead { token } => (Reason::TookOver, Some(Notice::Succeeded { token })),
+            Predecessor::Expired {
+                identity,
+                token,
+                seen,
+            } => {
+                let silent = turn.now.since(seen);
+                (
+                    Reason::TookOver,
+                    Some(Notice::Overtook {
+                        identity,
+                        token,
+                        silent,
+                    }),
+                )
+            }
+        };
+        self.spread = if self.spread > SPREAD_MIN {
+            self.spread / 2
+        } else {
+            Duration::ZERO
+        };
+        self.effects.extend(notice.map(Effect::Notice));
+        self.claim_of_the_dead = None;
+        self.stay_out = None;
+        self.quarantine = None;
+        self.unnoticed = None;
+        self.request_reported = None;
+        // A read under way is older than the claim, and the reply that gave it
+        // showed the document.
+        self.view.behind = false;
+        self.reading = None;
+        self.suspicious = false;
+        self.read_due = None;
+        self.reason = Some(reason);
+        self.state = State::Leading(tenure);
+        self.start_workload(turn.now);
+        // An acquisition does not match a paused lease; an adoption can.
+        if let Some(lease) = self.view.lease().cloned() {
+            self.obey(&lease, turn);
+        }
+    }
+
+    /// The view is older than the store: read before the next write. A read
+    /// under way may have been answered before, so it does not count.
+    pub(super) fn fall_behind(&mut self, now: BootTime) {
+        self.view.behind = true;
+        self.reading = None;
+        self.read_soon(now);
+    }
+
+    /// The store did not do it, or did not say: read again after a while.
+    pub(super) fn retry_later(&mut self, turn: &mut Turn<'_>) {
+        let at = turn.now + turn.jittered(self.tunables.timings.retry_interval());
+        self.view.behind = true;
+        self.read_soon(at);
+    }
+
+    /// A new revision: spread out what the candidates do about it.
+    pub(super) fn new_revision_seen(&mut self, turn: &mut Turn<'_>) {
+        self.eager_at = turn.now + turn.up_to(self.spread);
+        let exhausted = self
+            .view
+            .lease()
+            .is_some_and(|lease| !self.token_can_grow(lease));
+        if exhausted {
+            self.notice(Notice::TokensExhausted);
+        }
+    }
+
+    /// What is left of a tenure that ends.
+    pub(super) fn end(
+        &self,
+        tenure: &Tenure,
+        reason: Reason,
+        reserved_for: Option<super::Reservation>,
+    ) -> Ended {
+        Ended {
+            claim: tenure.claim,
+            chain: tenure.chain(),
+            entry: HistoryEntry {
+                token: tenure.token,
+                identity: self.identity.clone(),
+                acquired_at: tenure.acquired_at,
+                reason,
+            },
+            reserved_for,
+        }
+    }
+
+    /// Leaves the lease to others for one lease duration, or until one of them led.
+    pub(super) fn stay_out(&mut self, token: Token, now: BootTime) {
+        let until = now + self.tunables.timings.lease_duration();
+        self.stay_out = Some(StayOut {
+            until,
+            token,
+            session: self.session,
+        });
+    }
+}
+
+impl Attempt {
+    fn holds(&self, lease: &Lease) -> bool {
+        lease.holder.as_ref().is_some_and(|h| h.claim == self.claim)
+    }
+}

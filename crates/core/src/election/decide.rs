@@ -1,0 +1,209 @@
+//! What a candidate without a claim should do about the document it sees.
+//!
+//! Nothing here changes anything. This is where I8 is kept: every write of a
+//! follower begins with one of these decisions.
+
+use super::effect::HistoryEntry;
+use super::lease::{Holder, Identity, Lease, RESERVATION_MAX, Token};
+use super::status::Reason;
+use super::time::BootTime;
+use super::view::Document;
+use super::{Attempt, Election, Ended};
+
+/// From whom the lease is acquired.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Predecessor {
+    Nobody,
+    Myself,
+    Dead {
+        token: Token,
+    },
+    Expired {
+        identity: Identity,
+        token: Token,
+        seen: BootTime,
+    },
+}
+
+/// What to do about the document as seen.
+pub(super) enum Decision {
+    Wait(Option<BootTime>),
+    Create,
+    Acquire(Lease, Predecessor),
+    TakeOver(Lease, HistoryEntry, Predecessor),
+    Adopt(Attempt),
+    Release(Ended),
+}
+
+impl Election {
+    /// Before this instant the candidate leaves the lease to others.
+    fn gate(&self) -> BootTime {
+        let stay_out = self.stay_out.map(|out| out.until);
+        let stay_out = stay_out.filter(|_| !planted!(NoStayOut));
+        let quarantine = self.quarantine.filter(|_| !planted!(NoQuarantine));
+        stay_out.max(quarantine).unwrap_or_default()
+    }
+
+    /// Whether the lease is left to others however long that takes: the
+    /// workload here could do nothing with it.
+    fn abstains(&self) -> bool {
+        self.unhealthy && !planted!(UnhealthyContends)
+    }
+
+    pub(super) fn decide(&self, now: BootTime) -> Decision {
+        if self.workload.runs() && !planted!(ReleaseBeforeChild) {
+            return Decision::Wait(None);
+        }
+        match &self.view.document {
+            Document::Foreign(_) if planted!(ForeignOverwritten) => Decision::Create,
+            Document::NotRead | Document::Foreign(_) => Decision::Wait(None),
+            Document::Missing if self.abstains() => Decision::Wait(None),
+            Document::Missing if self.gate() > now => Decision::Wait(Some(self.gate())),
+            Document::Missing => Decision::Create,
+            Document::Lease(lease) => match &lease.holder {
+                Some(holder) => self.decide_held(lease, holder, now),
+                None => self.decide_free(lease, now),
+            },
+        }
+    }
+
+    fn decide_free(&self, lease: &Lease, now: BootTime) -> Decision {
+        if lease.paused || self.abstains() || !self.token_can_grow(lease) {
+            return Decision::Wait(None);
+        }
+        let reserved = lease
+            .reserved_for
+            .as_ref()
+            .filter(|r| r.identity != self.identity && !planted!(ReservationIgnored));
+        let reserved_until = reserved
+            .map(|r| self.view.seen + r.duration.min(RESERVATION_MAX))
+            .unwrap_or_default();
+        let at = self.gate().max(reserved_until).max(self.eager_at);
+        if at > now {
+            Decision::Wait(Some(at))
+        } else {
+            Decision::Acquire(lease.clone(), Predecessor::Nobody)
+        }
+    }
+
+    fn decide_held(&self, lease: &Lease, holder: &Holder, now: BootTime) -> Decision {
+        let barred = lease.paused || self.abstains() || !self.token_can_grow(lease);
+        let closed = barred || self.gate() > now;
+        let entry = |reason| HistoryEntry {
+            token: lease.token,
+            identity: holder.identity.clone(),
+            acquired_at: holder.acquired_at,
+            reason,
+        };
+        // Mine only with a revision of mine: otherwise a forked machine's
+        // twin renews it, and it is waited out like a stranger's.
+        let pending = self.pending.iter().find(|p| p.claim == holder.claim);
+        if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
+            return if closed {
+                self.release_of(attempt.end(entry(Reason::Requested)), now)
+            } else {
+                Decision::Adopt(attempt.clone())
+            };
+        }
+        let ended = self.ended.iter().find(|e| e.claim == holder.claim);
+        if let Some(ended) = ended.filter(|e| e.chain.contains(&lease.revision)) {
+            #[cfg(test)]
+            if planted!(RenewedAfterRelease) {
+                return Decision::Adopt(self.revived(ended));
+            }
+            return if closed {
+                self.release_of(ended.clone(), now)
+            } else {
+                Decision::TakeOver(lease.clone(), ended.entry.clone(), Predecessor::Myself)
+            };
+        }
+        #[cfg(test)]
+        if planted!(SessionAdopted) && holder.session == self.session {
+            let stranger = self.stranger(lease, holder);
+            return Decision::Adopt(stranger);
+        }
+        if barred && !(planted!(PauseIgnored) && lease.paused) {
+            return Decision::Wait(None);
+        }
+        let namesake = planted!(IdentityIsProof) && holder.identity == self.identity;
+        let dead = self.claim_of_the_dead == Some(holder.claim) || namesake;
+        let expires = if dead {
+            BootTime::default()
+        } else {
+            // The holder's own declared duration, from when this candidate
+            // first saw the revision on its own clock.
+            let mine = planted!(OwnDuration).then(|| self.tunables.timings.lease_duration());
+            self.view.seen + mine.unwrap_or(holder.lease_duration.duration())
+        };
+        let at = expires.max(self.gate());
+        if at > now {
+            return Decision::Wait(Some(at));
+        }
+        let from = if dead {
+            Predecessor::Dead { token: lease.token }
+        } else {
+            Predecessor::Expired {
+                identity: holder.identity.clone(),
+                token: lease.token,
+                seen: self.view.seen,
+            }
+        };
+        Decision::TakeOver(lease.clone(), entry(Reason::TookOver), from)
+    }
+
+    /// A claim of one's own that is left to others, once the workload has
+    /// noticed that leadership was lost (I6).
+    fn release_of(&self, ended: Ended, now: BootTime) -> Decision {
+        let from = self.release_from();
+        if from <= now {
+            return Decision::Release(ended);
+        }
+        let opens = Some(self.gate()).filter(|gate| *gate > now);
+        Decision::Wait(opens.into_iter().chain([from]).min())
+    }
+
+    pub(super) fn next_token(&self, lease: &Lease) -> Option<Token> {
+        let highest = if planted!(HighestTokenForgotten) {
+            Token::ZERO
+        } else {
+            self.token_highest
+        };
+        if planted!(TokenFromMemory) {
+            return self.remembered.token.next();
+        }
+        lease.token.max(highest).next()
+    }
+
+    pub(super) fn token_can_grow(&self, lease: &Lease) -> bool {
+        self.next_token(lease).is_some()
+    }
+
+    /// An ended or pending claim of mine that is stored, as far as was seen.
+    pub(super) fn mine_stored(&self) -> Option<Ended> {
+        let lease = self.view.lease()?;
+        let holder = lease.holder.as_ref()?;
+        let ended = self.ended.iter().find(|e| e.claim == holder.claim).cloned();
+        let pending = || {
+            let attempt = self.pending.iter().find(|p| p.claim == holder.claim)?;
+            Some(attempt.end(HistoryEntry {
+                token: lease.token,
+                identity: self.identity.clone(),
+                acquired_at: holder.acquired_at,
+                reason: Reason::Shutdown,
+            }))
+        };
+        ended.or_else(pending)
+    }
+}
+
+impl Attempt {
+    /// An acquisition that shall not lead.
+    fn end(&self, entry: HistoryEntry) -> Ended {
+        Ended {
+            claim: self.claim,
+            chain: self.chain.clone(),
+            entry,
+            reserved_for: None,
+        }
+    }
+}

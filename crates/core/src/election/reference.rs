@@ -1,0 +1,158 @@
+//! What the writes mean: each operation's filter and update, on the
+//! election's own words. It decides nothing and keeps nothing.
+//!
+//! Compiled for tests only. The simulator, the model and the election's unit
+//! tests all keep their lease by it, so it must be what MongoDB makes of the
+//! filters that ship: `store/mongo/any_bson.rs` compares the two on random
+//! documents, `tests/store_faults/filters.rs` on a real server.
+
+#![allow(
+    clippy::nonminimal_bool,
+    reason = "a planted bug is the constant `false` outside of tests"
+)]
+
+use super::{
+    Acquisition, Claim, Found, HistoryEntry, Holder, Identity, Lease, Operation, Outcome, Revision,
+    Token, WallMillis,
+};
+
+/// Performs a write, sent at `at` by the sender's wall clock; tells whether
+/// its filter matched. A read matches nothing.
+pub fn write(
+    stored: &mut Option<Lease>,
+    by: &Identity,
+    at: WallMillis,
+    operation: &Operation,
+) -> bool {
+    match operation {
+        Operation::Read { confirm: _ } => false,
+        Operation::Create { revision, token } => {
+            let absent = stored.is_none();
+            if absent {
+                *stored = Some(free(*revision, *token));
+            }
+            absent
+        }
+        Operation::Acquire(new) => acquire(stored, by, at, new, None),
+        Operation::TakeOver {
+            acquisition,
+            holder,
+            ended: _,
+        } => acquire(stored, by, at, acquisition, Some(*holder)),
+        Operation::Renew {
+            claim,
+            revision,
+            chain,
+        } => change_mine(stored, *claim, chain, |lease| lease.revision = *revision),
+        Operation::Release {
+            claim,
+            revision,
+            chain,
+            ended: _,
+            reserved_for,
+        } => change_mine(stored, *claim, chain, |lease| {
+            lease.revision = *revision;
+            lease.holder = None;
+            lease.reserved_for.clone_from(reserved_for);
+        }),
+    }
+}
+
+/// What a write adds to the history where it matches.
+pub fn ends(operation: &Operation) -> Option<&HistoryEntry> {
+    match operation {
+        Operation::TakeOver { ended, .. } | Operation::Release { ended, .. } => Some(ended),
+        Operation::Read { .. }
+        | Operation::Create { .. }
+        | Operation::Acquire(_)
+        | Operation::Renew { .. } => None,
+    }
+}
+
+/// The outcome of a write that was acknowledged.
+pub fn outcome(matched: bool, stored: Option<&Lease>) -> Outcome {
+    if matched {
+        Outcome::Applied(found(stored))
+    } else {
+        Outcome::Rejected
+    }
+}
+
+/// What a read shows.
+pub fn found(stored: Option<&Lease>) -> Found {
+    stored.map_or(Found::Missing, |lease| Found::Lease(lease.clone()))
+}
+
+/// A lease that was just created.
+pub fn free(revision: Revision, token: Token) -> Lease {
+    Lease {
+        token,
+        revision,
+        holder: None,
+        paused: false,
+        request: None,
+        reserved_for: None,
+    }
+}
+
+fn acquire(
+    stored: &mut Option<Lease>,
+    by: &Identity,
+    at: WallMillis,
+    new: &Acquisition,
+    from: Option<Claim>,
+) -> bool {
+    let Acquisition {
+        claim,
+        revision,
+        token,
+        expected,
+        session,
+        lease_duration,
+    } = new;
+    if planted!(FollowerUpserts) && stored.is_none() && from.is_none() {
+        *stored = Some(free(*expected, Token::ZERO));
+    }
+    let matching = |lease: &&mut Lease| {
+        (lease.revision == *expected || planted!(NoCompareAndSet))
+            && (!lease.paused || planted!(PauseIgnored))
+            && (lease.token < *token || planted!(TokenNotCompared) || planted!(TokenFromMemory))
+            && lease.holder.as_ref().map(|h| h.claim) == from
+    };
+    let Some(lease) = stored.as_mut().filter(matching) else {
+        return false;
+    };
+    *lease = Lease {
+        token: *token,
+        revision: *revision,
+        holder: Some(Holder {
+            identity: by.clone(),
+            session: *session,
+            claim: *claim,
+            acquired_at: at,
+            lease_duration: *lease_duration,
+        }),
+        paused: lease.paused,
+        request: lease.request.take().filter(|_| planted!(RequestKept)),
+        reserved_for: lease.reserved_for.take().filter(|_| planted!(RequestKept)),
+    };
+    true
+}
+
+/// The filter of a renewal and a release.
+fn change_mine(
+    stored: &mut Option<Lease>,
+    claim: Claim,
+    chain: &[Revision],
+    change: impl FnOnce(&mut Lease),
+) -> bool {
+    let matching = |lease: &&mut Lease| {
+        let mine = lease.holder.as_ref().is_some_and(|h| h.claim == claim);
+        mine && (chain.contains(&lease.revision) || planted!(NoRevisionChain))
+    };
+    let Some(lease) = stored.as_mut().filter(matching) else {
+        return false;
+    };
+    change(lease);
+    true
+}

@@ -1,0 +1,269 @@
+//! What the operations of a lock mean: each one's filter and update, on the
+//! protocol's own words. It decides nothing and keeps nothing.
+//!
+//! The simulator keeps its document by it, so it must be what MongoDB makes of
+//! the filters and pipelines that ship; the tests of the store compare the two.
+
+use super::{
+    Ending, Entry, Found, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome, QUEUE_MAX,
+    Seen, Writer,
+};
+use crate::election::{Claim, Identity, Revision, Token, WallMillis};
+
+/// Who performs an operation.
+#[derive(Debug, Clone, Copy)]
+pub struct By<'a> {
+    /// Its name, written into its entry.
+    pub identity: &'a Identity,
+    /// Its wall clock when it sent the operation.
+    pub at: WallMillis,
+}
+
+/// What an operation did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Performed {
+    /// What its sender is told.
+    pub outcome: Outcome,
+    /// Whom it granted besides its sender, in order: the new `granted`, which
+    /// is left alone if there are none.
+    pub granted: Vec<Claim>,
+    /// What it adds to the history, oldest first.
+    pub ended: Vec<Ended>,
+}
+
+/// An entry of the history: a claim that had a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// As it stood in the document.
+    pub entry: Entry,
+    /// Why it ended.
+    pub ending: Ending,
+}
+
+/// Performs an operation on what is stored.
+pub fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+    let mut written = Written::default();
+    let matched = match (operation, &mut *stored) {
+        (Operation::Read { confirm: _ }, _) => true,
+        (Operation::Create { seen }, Found::Missing) => {
+            *stored = Found::Lock(LockDocument {
+                token: *seen,
+                ..LockDocument::default()
+            });
+            true
+        }
+        (_, Found::Missing | Found::Foreign(_)) | (Operation::Create { .. }, _) => false,
+        (write, Found::Lock(lock)) => written.write(lock, by, write),
+    };
+    let Written { granted, ended } = written;
+    Performed {
+        outcome: if matched {
+            Outcome::Applied(stored.clone())
+        } else {
+            Outcome::Rejected
+        },
+        granted,
+        ended,
+    }
+}
+
+/// `next` of the document: the claim at the head of the queue.
+pub fn next(lock: &LockDocument) -> Option<Claim> {
+    lock.queue.first().map(|entry| entry.claim)
+}
+
+/// How many of the queue's head may hold.
+pub fn grantable(lock: &LockDocument) -> usize {
+    let places = |most: usize| most.saturating_sub(lock.holders.len());
+    if lock.slots > 0 {
+        let slots = usize::try_from(lock.slots).expect("a machine of 32 bits or more");
+        return places(slots).min(lock.queue.len());
+    }
+    match lock.queue.first().map(|head| head.mode) {
+        None => 0,
+        Some(Mode::Shared) if held_alone(lock) => 0,
+        Some(Mode::Shared) => {
+            let readers = lock.queue.iter().take_while(|e| e.mode == Mode::Shared);
+            readers.count().min(places(HOLDERS_MAX))
+        }
+        Some(Mode::Exclusive | Mode::Slot) => usize::from(lock.holders.is_empty()),
+    }
+}
+
+/// The token after `token` and `seen`. At the end of the range there is none:
+/// such a grant stays without token, and so without authority.
+fn next_token(token: Token, seen: Token) -> Option<Token> {
+    token.max(seen).next()
+}
+
+fn held_alone(lock: &LockDocument) -> bool {
+    lock.holders.iter().any(|e| e.mode != Mode::Shared)
+}
+
+fn is_empty(lock: &LockDocument) -> bool {
+    lock.holders.is_empty() && lock.queue.is_empty()
+}
+
+#[derive(Default)]
+struct Written {
+    granted: Vec<Claim>,
+    ended: Vec<Ended>,
+}
+
+impl Written {
+    /// Performs a write on a lock; tells whether its filter matched.
+    fn write(&mut self, lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> bool {
+        match operation {
+            Operation::Read { .. } | Operation::Create { .. } => false,
+            Operation::Join {
+                entry,
+                seen,
+                at_once,
+            } => self.join(lock, by, entry, *seen, *at_once),
+            Operation::Renew {
+                claim,
+                revision,
+                mine,
+                seen,
+            } => renew(lock, by, (*claim, *revision), mine, *seen),
+            Operation::Leave { claim, seen } => {
+                let mine = |entry: &Entry| entry.claim == *claim;
+                self.take_out(lock, by, mine, (Ending::Released, None, *seen))
+            }
+            Operation::Sweep {
+                entries,
+                me,
+                ending,
+                seen,
+            } => {
+                let unchanged = |entry: &Entry| {
+                    entries.contains(&Seen {
+                        claim: entry.claim,
+                        revision: entry.revision,
+                    })
+                };
+                self.take_out(lock, by, unchanged, (*ending, *me, *seen))
+            }
+            Operation::Break { claims, seen } => {
+                let shown = |entry: &Entry| claims.contains(&entry.claim);
+                self.take_out(lock, by, shown, (Ending::Broken, None, *seen))
+            }
+        }
+    }
+
+    fn join(
+        &mut self,
+        lock: &mut LockDocument,
+        by: By<'_>,
+        joining: &Joining,
+        seen: Token,
+        at_once: bool,
+    ) -> bool {
+        let known = |entry: &Entry| entry.claim == joining.claim;
+        let fits = lock.slots == joining.slots || is_empty(lock);
+        let full = lock.queue.len() >= QUEUE_MAX;
+        let place_free = match joining.mode {
+            _ if !lock.queue.is_empty() => false,
+            Mode::Exclusive => lock.holders.is_empty(),
+            Mode::Shared => !held_alone(lock) && lock.holders.len() < HOLDERS_MAX,
+            Mode::Slot => lock.holders.len() < joining.slots as usize,
+        };
+        if lock.holders.iter().chain(&lock.queue).any(known)
+            || full
+            || !fits
+            || (at_once && !place_free)
+        {
+            return false;
+        }
+        lock.slots = joining.slots;
+        lock.token = lock.token.max(seen);
+        lock.queue.push(Entry {
+            claim: joining.claim,
+            identity: by.identity.clone(),
+            session: joining.session,
+            mode: joining.mode,
+            revision: joining.revision,
+            lease_duration: joining.lease_duration,
+            token: None,
+            acquired_at: by.at,
+            renewed_at: by.at,
+        });
+        let me = Writer {
+            claim: joining.claim,
+            revision: joining.revision,
+        };
+        self.grant(lock, by, Some(me), seen);
+        true
+    }
+
+    /// Removes the entries that `goes` picks, if there are any, and grants.
+    fn take_out(
+        &mut self,
+        lock: &mut LockDocument,
+        by: By<'_>,
+        goes: impl Fn(&Entry) -> bool,
+        (ending, me, seen): (Ending, Option<Writer>, Token),
+    ) -> bool {
+        let gone: Vec<Entry> = lock.holders.extract_if(.., |e| goes(e)).collect();
+        let waited = lock.queue.len();
+        lock.queue.retain(|entry| !goes(entry));
+        if gone.is_empty() && waited == lock.queue.len() {
+            return false;
+        }
+        let held = gone.into_iter().filter(|entry| entry.token.is_some());
+        self.ended.extend(held.map(|entry| Ended { entry, ending }));
+        lock.token = lock.token.max(seen);
+        self.grant(lock, by, me, seen);
+        true
+    }
+
+    /// G(me): whoever may hold moves to the holders, in order.
+    fn grant(&mut self, lock: &mut LockDocument, by: By<'_>, me: Option<Writer>, seen: Token) {
+        let count = grantable(lock);
+        let mut moving: Vec<Entry> = lock.queue.drain(..count).collect();
+        for entry in &mut moving {
+            match me.filter(|me| me.claim == entry.claim) {
+                // Its own write is its confirmation.
+                Some(me) => {
+                    confirm(lock, entry, seen);
+                    entry.revision = me.revision;
+                    entry.renewed_at = by.at;
+                }
+                None => self.granted.push(entry.claim),
+            }
+        }
+        lock.holders.append(&mut moving);
+    }
+}
+
+/// Gives an entry its token.
+fn confirm(lock: &mut LockDocument, entry: &mut Entry, seen: Token) {
+    entry.token = next_token(lock.token, seen);
+    lock.token = entry.token.unwrap_or(lock.token.max(seen));
+}
+
+fn renew(
+    lock: &mut LockDocument,
+    by: By<'_>,
+    (claim, revision): (Claim, Revision),
+    mine: &[Revision],
+    seen: Token,
+) -> bool {
+    let is_mine = |entry: &Entry| entry.claim == claim && mine.contains(&entry.revision);
+    if let Some(place) = lock.holders.iter().position(is_mine) {
+        let mut entry = lock.holders[place].clone();
+        if entry.token.is_none() {
+            confirm(lock, &mut entry, seen);
+        }
+        entry.revision = revision;
+        entry.renewed_at = by.at;
+        lock.holders[place] = entry;
+        return true;
+    }
+    if let Some(entry) = lock.queue.iter_mut().find(|e| is_mine(e)) {
+        entry.revision = revision;
+        entry.renewed_at = by.at;
+        return true;
+    }
+    false
+}

@@ -1,0 +1,287 @@
+//! Contenders around one document, without a network: a call is performed, or
+//! answered by hand, when the test says so.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::election::{BootTime, CallId, Identity, Randomness, Timings, Token, WallMillis};
+use crate::lock::reference::{self, By};
+use crate::lock::{
+    Effect, End, Found, Hint, Input, LockContender, LockDocument, Notice, Operation, Options,
+    Outcome, Sightings, Slots, Standing, Want,
+};
+
+/// Numbers instead of chance.
+struct Counter(u128);
+
+impl Randomness for Counter {
+    fn bits(&mut self) -> u128 {
+        self.0 += 1;
+        // Different in the low bits, which jitter is made of.
+        self.0 << 80 | self.0
+    }
+}
+
+pub(super) struct One {
+    pub(super) contender: LockContender,
+    identity: Identity,
+    /// Calls that nobody has answered.
+    pub(super) pending: VecDeque<(CallId, Operation)>,
+    /// Everything else that it asked for.
+    pub(super) asked: Vec<Effect>,
+    /// Words of all calls that it ever sent.
+    pub(super) sent: Vec<&'static str>,
+}
+
+pub(super) struct Scene {
+    pub(super) stored: Found,
+    pub(super) now: BootTime,
+    pub(super) ones: Vec<One>,
+    /// Whether grants and the head of the queue are told at once.
+    pub(super) streams: bool,
+    random: Counter,
+}
+
+pub(super) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(super) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(super) fn slots(number: u32) -> Want {
+    Want::Slot(Slots::new(number).expect("legal"))
+}
+
+pub(super) fn options(name: &str, want: Want) -> Options {
+    Options {
+        identity: Identity::new(name).expect("legal"),
+        want,
+        timings: Timings::default(),
+        at_once: false,
+        watch_first: false,
+        token_remembered: Token::ZERO,
+        sightings: Sightings::default(),
+    }
+}
+
+impl Scene {
+    /// No document, and nobody.
+    pub(super) fn new() -> Self {
+        Self {
+            stored: Found::Missing,
+            now: BootTime::from_nanos(1_000_000_000_000),
+            ones: Vec::new(),
+            streams: true,
+            random: Counter(0),
+        }
+    }
+
+    /// An empty lock.
+    pub(super) fn empty() -> Self {
+        Self {
+            stored: Found::Lock(LockDocument::default()),
+            ..Self::new()
+        }
+    }
+
+    /// Somebody begins to contend; its first call is not performed yet.
+    pub(super) fn enter(&mut self, options: Options) -> usize {
+        let identity = options.identity.clone();
+        let contender = LockContender::new(options, self.now, &mut self.random);
+        self.ones.push(One {
+            contender,
+            identity,
+            pending: VecDeque::new(),
+            asked: Vec::new(),
+            sent: Vec::new(),
+        });
+        let one = self.ones.len() - 1;
+        self.input(one, Input::Tick);
+        one
+    }
+
+    /// Somebody comes, and all that it asks for is done.
+    pub(super) fn come(&mut self, name: &str, want: Want) -> usize {
+        let one = self.enter(options(name, want));
+        self.settle();
+        one
+    }
+
+    pub(super) fn input(&mut self, one: usize, input: Input) {
+        let One {
+            contender,
+            pending,
+            asked,
+            sent,
+            ..
+        } = &mut self.ones[one];
+        contender.handle(self.now, input, &mut self.random);
+        while let Some(effect) = contender.next_effect() {
+            match effect {
+                Effect::Call { id, operation } => {
+                    sent.push(operation.as_str());
+                    pending.push_back((id, operation));
+                }
+                other => asked.push(other),
+            }
+        }
+    }
+
+    /// Takes the oldest call that nobody has answered, unperformed.
+    pub(super) fn take(&mut self, one: usize) -> (CallId, Operation) {
+        self.ones[one].pending.pop_front().expect("a call")
+    }
+
+    /// Performs a call, without an answer.
+    pub(super) fn land(&mut self, one: usize, operation: &Operation) -> Outcome {
+        let identity = self.ones[one].identity.clone();
+        let by = By {
+            identity: &identity,
+            at: WallMillis(0),
+        };
+        let next = |found: &Found| match found {
+            Found::Lock(lock) => reference::next(lock),
+            Found::Missing | Found::Foreign(_) => None,
+        };
+        let before = next(&self.stored);
+        let performed = reference::apply(&mut self.stored, by, operation);
+        let after = next(&self.stored).filter(|claim| Some(*claim) != before);
+        if self.streams {
+            for one in 0..self.ones.len() {
+                let claim = self.ones[one].contender.status().claim;
+                if performed.granted.contains(&claim) {
+                    self.input(one, Input::Hint(Hint::Granted));
+                }
+                if after == Some(claim) {
+                    self.input(one, Input::Hint(Hint::Next));
+                }
+            }
+        }
+        performed.outcome
+    }
+
+    pub(super) fn reply(&mut self, one: usize, call: CallId, outcome: Outcome) {
+        self.input(one, Input::Reply { call, outcome });
+    }
+
+    /// Performs the oldest call and answers it.
+    pub(super) fn perform(&mut self, one: usize) -> &'static str {
+        let (call, operation) = self.take(one);
+        let outcome = self.land(one, &operation);
+        self.reply(one, call, outcome);
+        operation.as_str()
+    }
+
+    /// The oldest call gets this answer and is not performed.
+    pub(super) fn answer(&mut self, one: usize, outcome: Outcome) -> Operation {
+        let (call, operation) = self.take(one);
+        self.reply(one, call, outcome);
+        operation
+    }
+
+    /// Performs all calls of one contender.
+    pub(super) fn settle_one(&mut self, one: usize) {
+        while !self.ones[one].pending.is_empty() {
+            self.perform(one);
+        }
+    }
+
+    /// Performs all calls of everybody.
+    pub(super) fn settle(&mut self) {
+        while let Some(one) = (0..self.ones.len()).find(|one| !self.ones[*one].pending.is_empty()) {
+            self.perform(one);
+        }
+    }
+
+    /// Time passes; these contenders run, the others are frozen.
+    pub(super) fn pass_for(&mut self, duration: Duration, running: &[usize]) {
+        let until = self.now + duration;
+        loop {
+            let wakes = |one: &usize| {
+                let at = self.ones[*one].contender.next_wakeup()?;
+                Some((at, *one))
+            };
+            let next = running.iter().filter_map(wakes).min();
+            match next.filter(|(at, _)| *at <= until) {
+                Some((at, one)) => {
+                    self.now = self.now.max(at);
+                    self.input(one, Input::Tick);
+                    self.settle_one(one);
+                }
+                None => break,
+            }
+        }
+        self.now = until;
+    }
+
+    /// Time passes for everybody.
+    pub(super) fn pass(&mut self, duration: Duration) {
+        let all: Vec<_> = (0..self.ones.len()).collect();
+        self.pass_for(duration, &all);
+    }
+
+    pub(super) fn standing(&self, one: usize) -> Standing {
+        let status = self.ones[one].contender.status();
+        status.at(self.now).standing
+    }
+
+    pub(super) fn token(&self, one: usize) -> Option<i64> {
+        let authority = self.ones[one].contender.authority_at(self.now);
+        authority.map(|a| a.token.get())
+    }
+
+    pub(super) fn valid_until(&self, one: usize) -> Option<BootTime> {
+        let authority = self.ones[one].contender.authority_at(self.now);
+        authority.map(|a| a.valid_until)
+    }
+
+    pub(super) fn position(&self, one: usize) -> Option<usize> {
+        match self.standing(one) {
+            Standing::Waiting { position, .. } => Some(position),
+            _ => None,
+        }
+    }
+
+    pub(super) fn end(&self, one: usize) -> Option<End> {
+        match self.standing(one) {
+            Standing::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    pub(super) fn notices(&self, one: usize) -> Vec<&Notice> {
+        fn notice(effect: &Effect) -> Option<&Notice> {
+            match effect {
+                Effect::Notice(notice) => Some(notice),
+                _ => None,
+            }
+        }
+        self.ones[one].asked.iter().filter_map(notice).collect()
+    }
+
+    /// How often it asked for a stream.
+    pub(super) fn watches(&self, one: usize) -> usize {
+        let watch = |effect: &&Effect| matches!(effect, Effect::Watch(Some(_)));
+        self.ones[one].asked.iter().filter(watch).count()
+    }
+
+    pub(super) fn document_mut(&mut self) -> &mut LockDocument {
+        match &mut self.stored {
+            Found::Lock(lock) => lock,
+            other => panic!("{other:?} is no lock"),
+        }
+    }
+
+    pub(super) fn document(&self) -> &LockDocument {
+        match &self.stored {
+            Found::Lock(lock) => lock,
+            other => panic!("{other:?} is no lock"),
+        }
+    }
+
+    pub(super) fn claim(&self, one: usize) -> crate::election::Claim {
+        self.ones[one].contender.status().claim
+    }
+}

@@ -1,0 +1,375 @@
+//! The reference itself: whom each write grants, and what its filter refuses.
+
+use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
+use crate::lock::reference::{By, Performed, apply, grantable, next};
+use crate::lock::{
+    Ending, Entry, Found, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome, QUEUE_MAX,
+    Seen, Writer,
+};
+
+fn id(number: u8) -> [u8; 16] {
+    [number; 16]
+}
+
+fn claim(number: u8) -> Claim {
+    Claim::from_bytes(id(number))
+}
+
+fn revision(number: u8) -> Revision {
+    Revision::from_bytes(id(number))
+}
+
+fn token(number: i64) -> Token {
+    Token::new(number).expect("not negative")
+}
+
+/// An entry whose first revision has its claim's number.
+fn entry(number: u8, mode: Mode) -> Entry {
+    Entry {
+        claim: claim(number),
+        identity: Identity::new("a").expect("legal"),
+        session: Session::from_bytes(id(0)),
+        mode,
+        revision: revision(number),
+        lease_duration: Declared { millis: 24_000 },
+        token: None,
+        acquired_at: WallMillis(0),
+        renewed_at: WallMillis(0),
+    }
+}
+
+fn held(number: u8, mode: Mode, with: i64) -> Entry {
+    Entry {
+        token: Some(token(with)),
+        ..entry(number, mode)
+    }
+}
+
+fn lock(slots: u32, holders: Vec<Entry>, queue: Vec<Entry>) -> Found {
+    Found::Lock(LockDocument {
+        token: token(7),
+        slots,
+        holders,
+        queue,
+    })
+}
+
+fn perform(stored: &mut Found, operation: &Operation) -> Performed {
+    let identity = Identity::new("a").expect("legal");
+    let by = By {
+        identity: &identity,
+        at: WallMillis(1),
+    };
+    apply(stored, by, operation)
+}
+
+fn join(number: u8, mode: Mode, slots: u32) -> Operation {
+    Operation::Join {
+        entry: Joining {
+            claim: claim(number),
+            session: Session::from_bytes(id(0)),
+            mode,
+            revision: revision(number),
+            slots,
+            lease_duration: Declared { millis: 24_000 },
+        },
+        seen: Token::ZERO,
+        at_once: false,
+    }
+}
+
+fn at_once(operation: Operation) -> Operation {
+    match operation {
+        Operation::Join { entry, seen, .. } => Operation::Join {
+            entry,
+            seen,
+            at_once: true,
+        },
+        other => panic!("{other:?} does not join"),
+    }
+}
+
+fn leave(number: u8) -> Operation {
+    Operation::Leave {
+        claim: claim(number),
+        seen: Token::ZERO,
+    }
+}
+
+fn document(stored: &Found) -> &LockDocument {
+    match stored {
+        Found::Lock(lock) => lock,
+        other => panic!("{other:?} is no lock"),
+    }
+}
+
+/// The numbers and tokens of the holders, and the numbers of those who wait.
+fn places(stored: &Found) -> (Vec<(u8, Option<i64>)>, Vec<u8>) {
+    let number = |e: &Entry| e.claim.bytes()[0];
+    let lock = document(stored);
+    let holders = lock.holders.iter();
+    (
+        holders
+            .map(|e| (number(e), e.token.map(Token::get)))
+            .collect(),
+        lock.queue.iter().map(number).collect(),
+    )
+}
+
+const X: Mode = Mode::Exclusive;
+const S: Mode = Mode::Shared;
+
+#[test]
+fn a_join_of_a_free_lock_is_its_own_confirmation() {
+    let mut stored = lock(0, vec![], vec![]);
+    let performed = perform(&mut stored, &join(1, X, 0));
+    assert_eq!(performed.outcome, Outcome::Applied(stored.clone()));
+    assert_eq!(performed.granted, []);
+    assert_eq!(places(&stored), (vec![(1, Some(8))], vec![]));
+    assert_eq!(document(&stored).token, token(8));
+}
+
+#[test]
+fn a_leave_grants_in_order_without_a_token() {
+    let readers = vec![entry(2, S), entry(3, S), entry(4, X), entry(5, S)];
+    let mut stored = lock(0, vec![held(1, X, 7)], readers);
+    let performed = perform(&mut stored, &leave(1));
+    assert_eq!(performed.granted, [claim(2), claim(3)]);
+    assert_eq!(places(&stored), (vec![(2, None), (3, None)], vec![4, 5]));
+    assert_eq!(next(document(&stored)), Some(claim(4)));
+    assert_eq!(performed.ended.len(), 1);
+    assert_eq!(performed.ended[0].ending, Ending::Released);
+}
+
+#[test]
+fn a_grantee_that_leaves_makes_no_history() {
+    let mut stored = lock(0, vec![entry(1, X)], vec![entry(2, X)]);
+    let performed = perform(&mut stored, &leave(1));
+    assert_eq!(performed.ended, []);
+    assert_eq!(places(&stored), (vec![(2, None)], vec![]));
+}
+
+#[test]
+fn a_waiting_writer_lets_no_reader_past() {
+    let mut stored = lock(0, vec![held(1, S, 7)], vec![entry(2, X)]);
+    assert!(matches!(
+        perform(&mut stored, &join(3, S, 0)).outcome,
+        Outcome::Applied(_)
+    ));
+    assert_eq!(places(&stored), (vec![(1, Some(7))], vec![2, 3]));
+}
+
+#[test]
+fn slots_are_filled_up_to_their_number() {
+    let slot = |n| entry(n, Mode::Slot);
+    let mut stored = lock(
+        2,
+        vec![held(1, Mode::Slot, 6), held(2, Mode::Slot, 7)],
+        vec![slot(3), slot(4)],
+    );
+    perform(&mut stored, &leave(2));
+    assert_eq!(places(&stored), (vec![(1, Some(6)), (3, None)], vec![4]));
+}
+
+#[test]
+fn the_number_of_slots_changes_only_while_the_lock_is_empty() {
+    let mut stored = lock(2, vec![held(1, Mode::Slot, 7)], vec![]);
+    for other in [join(2, Mode::Slot, 3), join(2, X, 0)] {
+        assert_eq!(perform(&mut stored, &other).outcome, Outcome::Rejected);
+    }
+    perform(&mut stored, &leave(1));
+    perform(&mut stored, &join(2, X, 0));
+    assert_eq!(document(&stored).slots, 0);
+    assert_eq!(places(&stored), (vec![(2, Some(8))], vec![]));
+}
+
+#[test]
+fn a_claim_joins_once() {
+    let mut stored = lock(0, vec![held(1, X, 7)], vec![entry(2, X)]);
+    for known in [1, 2] {
+        let performed = perform(&mut stored, &join(known, X, 0));
+        assert_eq!(performed.outcome, Outcome::Rejected);
+    }
+}
+
+#[test]
+fn a_try_joins_only_where_it_is_granted() {
+    let full = (0..=255).map(|n| held(n, S, 7)).collect::<Vec<_>>();
+    assert_eq!(full.len(), HOLDERS_MAX);
+    let stranger = Operation::Join {
+        entry: Joining {
+            claim: Claim::from_bytes([1; 16].map(|b| b ^ 0x80)),
+            session: Session::from_bytes(id(0)),
+            mode: S,
+            revision: revision(0),
+            slots: 0,
+            lease_duration: Declared { millis: 24_000 },
+        },
+        seen: Token::ZERO,
+        at_once: true,
+    };
+    let fewer = full[..127].to_vec();
+    let slots = |n: u8| (1..=n).map(|n| held(n, Mode::Slot, 7)).collect::<Vec<_>>();
+    for (stored, operation, granted) in [
+        (lock(0, vec![], vec![]), join(9, X, 0), true),
+        (lock(0, vec![held(1, S, 7)], vec![]), join(9, X, 0), false),
+        (lock(0, vec![held(1, S, 7)], vec![]), join(9, S, 0), true),
+        (lock(0, vec![held(1, X, 7)], vec![]), join(9, S, 0), false),
+        (
+            lock(0, vec![held(1, S, 7)], vec![entry(2, X)]),
+            join(9, S, 0),
+            false,
+        ),
+        (lock(3, slots(2), vec![]), join(9, Mode::Slot, 3), true),
+        (lock(3, slots(3), vec![]), join(9, Mode::Slot, 3), false),
+        (lock(0, fewer, vec![]), stranger.clone(), true),
+        (lock(0, full, vec![]), stranger, false),
+    ] {
+        let mut after = stored.clone();
+        let performed = perform(&mut after, &at_once(operation.clone()));
+        let applied = matches!(performed.outcome, Outcome::Applied(_));
+        assert_eq!(applied, granted, "{operation:?} of {stored:?}");
+        assert_eq!(after != stored, granted);
+        let queued = |found: &Found| document(found).queue.len();
+        assert_eq!(queued(&after), queued(&stored));
+    }
+}
+
+#[test]
+fn the_queue_and_the_holders_are_bounded() {
+    let waiting = |n: usize| {
+        let number = u128::try_from(n).expect("small") + 1;
+        Entry {
+            claim: Claim::from_bytes((number << 64).to_be_bytes()),
+            ..entry(0, S)
+        }
+    };
+    let queue = |n: usize| (0..n).map(waiting).collect::<Vec<_>>();
+    let mut stored = lock(0, vec![held(1, X, 7)], queue(QUEUE_MAX - 1));
+    assert!(matches!(
+        perform(&mut stored, &join(2, X, 0)).outcome,
+        Outcome::Applied(_)
+    ));
+    assert_eq!(
+        perform(&mut stored, &join(3, X, 0)).outcome,
+        Outcome::Rejected
+    );
+    perform(&mut stored, &leave(1));
+    let after = document(&stored);
+    assert_eq!(after.holders.len(), HOLDERS_MAX);
+    assert_eq!(after.queue.len(), QUEUE_MAX - HOLDERS_MAX);
+    assert_eq!(grantable(after), 0);
+}
+
+#[test]
+fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
+    let renew = |mine: &[u8]| Operation::Renew {
+        claim: claim(1),
+        revision: revision(9),
+        mine: mine.iter().copied().map(revision).collect(),
+        seen: token(20),
+    };
+    let mut stored = lock(0, vec![held(2, X, 7)], vec![entry(1, X)]);
+    assert_eq!(
+        perform(&mut stored, &renew(&[8])).outcome,
+        Outcome::Rejected
+    );
+    perform(&mut stored, &renew(&[8, 1]));
+    let waiting = document(&stored);
+    assert_eq!((waiting.token, waiting.queue[0].token), (token(7), None));
+    assert_eq!(waiting.queue[0].revision, revision(9));
+
+    perform(&mut stored, &leave(2));
+    perform(&mut stored, &renew(&[9]));
+    assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
+    // A hold that is renewed keeps its token.
+    perform(&mut stored, &renew(&[9]));
+    assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
+}
+
+#[test]
+fn a_sweep_takes_what_is_unchanged_and_confirms_its_writer() {
+    let sweep = |pairs: &[(u8, u8)], me: Option<u8>| Operation::Sweep {
+        entries: pairs
+            .iter()
+            .map(|(c, r)| Seen {
+                claim: claim(*c),
+                revision: revision(*r),
+            })
+            .collect(),
+        me: me.map(|number| Writer {
+            claim: claim(number),
+            revision: revision(99),
+        }),
+        ending: Ending::Expired,
+        seen: Token::ZERO,
+    };
+    let before = lock(
+        0,
+        vec![held(1, S, 6), held(2, S, 7)],
+        vec![entry(3, X), entry(4, X)],
+    );
+    let mut stored = before.clone();
+    let performed = perform(&mut stored, &sweep(&[(1, 5), (3, 5)], Some(4)));
+    assert_eq!(
+        (performed.outcome, stored == before),
+        (Outcome::Rejected, true)
+    );
+
+    perform(&mut stored, &sweep(&[(1, 1), (2, 2), (3, 5)], Some(3)));
+    assert_eq!(places(&stored), (vec![(3, Some(8))], vec![4]));
+    assert_eq!(document(&stored).holders[0].revision, revision(99));
+
+    let mut stored = before;
+    let performed = perform(&mut stored, &sweep(&[(1, 1), (2, 2), (3, 3), (9, 9)], None));
+    assert_eq!(places(&stored), (vec![(4, None)], vec![]));
+    assert_eq!(performed.ended.len(), 2);
+}
+
+#[test]
+fn a_break_looks_at_no_revision() {
+    let mut stored = lock(0, vec![held(1, X, 7)], vec![entry(2, X)]);
+    let operation = Operation::Break {
+        claims: vec![claim(1), claim(8)],
+        seen: token(30),
+    };
+    perform(&mut stored, &operation);
+    assert_eq!(places(&stored), (vec![(2, None)], vec![]));
+    assert_eq!(document(&stored).token, token(30));
+    assert_eq!(perform(&mut stored, &operation).outcome, Outcome::Rejected);
+}
+
+#[test]
+fn at_the_end_of_the_tokens_nobody_is_confirmed() {
+    let mut stored = lock(0, vec![], vec![]);
+    if let Found::Lock(lock) = &mut stored {
+        lock.token = Token::MAX;
+    }
+    perform(&mut stored, &join(1, X, 0));
+    assert_eq!(places(&stored), (vec![(1, None)], vec![]));
+    assert_eq!(document(&stored).token, Token::MAX);
+}
+
+#[test]
+fn only_a_create_makes_a_document_and_nothing_touches_a_foreign_one() {
+    let create = Operation::Create { seen: token(5) };
+    for operation in [join(1, X, 0), leave(1)] {
+        let mut stored = Found::Missing;
+        assert_eq!(perform(&mut stored, &operation).outcome, Outcome::Rejected);
+        assert_eq!(stored, Found::Missing);
+    }
+    let mut stored = Found::Missing;
+    perform(&mut stored, &create);
+    assert_eq!(document(&stored).token, token(5));
+    assert_eq!(perform(&mut stored, &create).outcome, Outcome::Rejected);
+    let mut foreign = Found::Foreign("a lease".to_owned());
+    for operation in [create, join(1, X, 0), leave(1)] {
+        let performed = perform(&mut foreign, &operation);
+        assert_eq!(performed.outcome, Outcome::Rejected);
+    }
+    let read = Operation::Read { confirm: false };
+    assert_eq!(
+        perform(&mut foreign, &read).outcome,
+        Outcome::Applied(Found::Foreign("a lease".to_owned()))
+    );
+}

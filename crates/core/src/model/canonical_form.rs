@@ -1,0 +1,86 @@
+//! Goal: merging states with the same canonical form loses no behaviour.
+//! Method: explore without merging; states that share a form must have
+//! successors that share forms. A difference shows what the form leaves out.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use crate::model::bounds::{Bounds, Kinds, Pace, Requests};
+use crate::model::properties::Exploration;
+use crate::model::world::World;
+use stateright::Model;
+
+/// Enough for thousands of forms that are met several times.
+const STATES: usize = 150_000;
+
+fn forms_of_successors(exploration: &Exploration, world: &World) -> BTreeSet<u64> {
+    let successors = exploration.next_states(world);
+    successors.iter().map(World::canonical).collect()
+}
+
+/// Forms that were met more than once.
+fn merged(streams: bool, requests: u8, requested: Requests) -> usize {
+    let exploration = Exploration {
+        bounds: Bounds {
+            candidates: vec![Pace::of(750), Pace::of(1000)],
+            faults: 1,
+            kinds: Kinds::ALL,
+            requests,
+            requested,
+            streams,
+            quiet_ticks_max: 9,
+        },
+        milestones: Vec::new(),
+        planted: None,
+    };
+    let mut successors: HashMap<u64, BTreeSet<u64>> = HashMap::new();
+    let mut merged = 0;
+    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut queue = VecDeque::from(exploration.init_states());
+    for _ in 0..STATES {
+        let Some(world) = queue.pop_front() else {
+            break;
+        };
+        let forms = forms_of_successors(&exploration, &world);
+        if let Some(known) = successors.get(&world.canonical()) {
+            merged += 1;
+            assert_eq!(*known, forms, "not the same after all: {world:#?}");
+        } else {
+            successors.insert(world.canonical(), forms);
+        }
+        // Long runs by different ways to the same form: a few successors of
+        // each state, and of each form again and again.
+        let mut next = exploration.next_states(&world);
+        for _ in 0..2 {
+            if !next.is_empty() {
+                dice = dice
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695);
+                let index = usize::try_from(dice >> 33).unwrap_or(0) % next.len();
+                queue.push_back(next.swap_remove(index));
+            }
+        }
+    }
+    merged
+}
+
+#[test]
+fn states_of_one_form_have_successors_of_the_same_forms() {
+    let signals = Requests {
+        signals: true,
+        ..Requests::NONE
+    };
+    let operators = Requests {
+        pauses: true,
+        transfers: true,
+        ..Requests::NONE
+    };
+    for (streams, requests, requested) in [
+        (false, 0, Requests::NONE),
+        (false, 1, signals),
+        (false, 1, operators),
+        (true, 0, Requests::NONE),
+    ] {
+        let merged = merged(streams, requests, requested);
+        assert!(merged > STATES / 10, "only {merged} were compared");
+    }
+}

@@ -1,0 +1,218 @@
+//! The explorations of `make test` and the larger ones of `make model`.
+
+use crate::model::bounds::{Bounds, Kinds, Pace, Requests};
+use crate::model::exploration::{Figures, explore};
+use crate::model::monitor::Milestone::{self, *};
+use crate::model::properties::Exploration;
+
+/// A named exploration.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    /// What it covers.
+    pub(crate) name: &'static str,
+    /// Its bounds.
+    pub(crate) bounds: Bounds,
+    /// What some run must reach.
+    pub(crate) milestones: &'static [Milestone],
+    /// What was counted when it was last changed: a model that does less than
+    /// it seems to is noticed by this.
+    pub(crate) states_min: usize,
+}
+
+/// The holder's clock at the slow end of the ratio, the contender's at the other.
+pub(crate) const APART: [Pace; 2] = [Pace::of(750), Pace::of(1000)];
+/// One clock is slower than the others.
+pub(crate) const THREE: [Pace; 3] = [Pace::of(750), Pace::of(1000), Pace::of(1000)];
+/// No exploration that is meant to end reaches more.
+pub(crate) const REACHED_MAX: usize = 400_000_000;
+
+pub(crate) const DELETIONS: Kinds = Kinds {
+    delays: true,
+    crashes: true,
+    deletions: true,
+    ..Kinds::NONE
+};
+
+pub(crate) const PAUSE: Requests = Requests {
+    pauses: true,
+    ..Requests::NONE
+};
+pub(crate) const TRANSFER: Requests = Requests {
+    transfers: true,
+    ..Requests::NONE
+};
+
+const UNKNOWN: &[Milestone] = &[
+    HandOver,
+    TakeOver,
+    Adoption,
+    RollBack,
+    DeadlinePassed,
+    Succession,
+    LateExtension,
+];
+
+/// Each declares another duration, and the clocks are as far apart as these
+/// allow: a's authority lasts 4 of its seconds and b waits 5.
+pub(crate) const DECLARED_APART: [Pace; 2] = [
+    Pace {
+        milliseconds_per_tick: 800,
+        lease_seconds: 5,
+    },
+    Pace::of(1000),
+];
+
+/// Faults of any kind, signals, polling.
+pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
+    Bounds {
+        candidates: candidates.to_vec(),
+        faults,
+        kinds: Kinds::ALL,
+        requests,
+        requested: Requests {
+            signals: true,
+            ..Requests::NONE
+        },
+        streams: false,
+        quiet_ticks_max: 9,
+    }
+}
+
+/// Two to three minutes on one core.
+pub(crate) fn short() -> Vec<Case> {
+    vec![
+        Case {
+            name: "two candidates, one fault of any kind, one request",
+            bounds: bounds(&APART, 1, 1),
+            milestones: UNKNOWN,
+            states_min: 1_424_000,
+        },
+        Case {
+            name: "two candidates on change streams, one fault of any kind",
+            bounds: Bounds {
+                streams: true,
+                ..bounds(&APART, 1, 0)
+            },
+            milestones: UNKNOWN,
+            states_min: 55_100,
+        },
+        Case {
+            name: "two candidates, a deletion and a delay or a crash, or two deletions",
+            bounds: Bounds {
+                kinds: DELETIONS,
+                quiet_ticks_max: 12,
+                ..bounds(&APART, 2, 0)
+            },
+            milestones: &[StoreWentBack, RenewalRejected, TakeOver],
+            states_min: 1_658_000,
+        },
+        Case {
+            name: "three candidates, one fault of any kind",
+            bounds: bounds(&THREE, 1, 0),
+            milestones: UNKNOWN,
+            states_min: 1_433_000,
+        },
+        Case {
+            name: "two candidates that declare different durations, one fault of any kind",
+            bounds: bounds(&DECLARED_APART, 1, 0),
+            milestones: UNKNOWN,
+            states_min: 43_500,
+        },
+        Case {
+            name: "two candidates, one fault of any kind, one pause",
+            bounds: Bounds {
+                requested: PAUSE,
+                ..bounds(&APART, 1, 1)
+            },
+            milestones: &[Paused, TakeOver, HandOver, RollBack],
+            states_min: 1_606_000,
+        },
+        Case {
+            name: "two candidates, one fault of any kind, one transfer",
+            bounds: Bounds {
+                requested: TRANSFER,
+                ..bounds(&APART, 1, 1)
+            },
+            milestones: &[Transferred, TakeOver, HandOver, RollBack],
+            states_min: 324_000,
+        },
+        Case {
+            name: "two candidates on change streams, no fault, one pause",
+            bounds: Bounds {
+                streams: true,
+                requested: PAUSE,
+                ..bounds(&APART, 0, 1)
+            },
+            milestones: &[Paused, HandOver],
+            states_min: 36_500,
+        },
+        Case {
+            name: "three candidates, no fault, one transfer",
+            bounds: Bounds {
+                requested: TRANSFER,
+                ..bounds(&THREE, 0, 1)
+            },
+            milestones: &[Transferred],
+            states_min: 45_200,
+        },
+    ]
+}
+
+/// What `make model` adds.
+pub(crate) fn long() -> Vec<Case> {
+    vec![
+        Case {
+            name: "two candidates, two faults of any kind",
+            bounds: bounds(&APART, 2, 0),
+            milestones: UNKNOWN,
+            states_min: 6_287_000,
+        },
+        Case {
+            name: "two candidates on change streams, one fault of any kind, one request",
+            bounds: Bounds {
+                streams: true,
+                ..bounds(&APART, 1, 1)
+            },
+            milestones: UNKNOWN,
+            states_min: 2_494_000,
+        },
+        Case {
+            name: "two candidates on change streams, one fault of any kind, one transfer",
+            bounds: Bounds {
+                streams: true,
+                requested: TRANSFER,
+                ..bounds(&APART, 1, 1)
+            },
+            milestones: &[Transferred, TakeOver, HandOver, RollBack],
+            states_min: 1_127_000,
+        },
+    ]
+}
+
+impl Case {
+    /// Explores all of it.
+    pub(crate) fn explore(&self) -> Figures {
+        let exploration = Exploration {
+            bounds: self.bounds.clone(),
+            milestones: self.milestones.to_vec(),
+            planted: None,
+        };
+        explore(exploration, REACHED_MAX)
+    }
+
+    /// Why the figures are not what they must be; `None` if they are.
+    pub(crate) fn complaint(&self, figures: &Figures) -> Option<String> {
+        let good = figures.complete && figures.missed.is_empty();
+        (!good || figures.unique < self.states_min).then(|| format!("{}: {figures}", self.name))
+    }
+}
+
+/// Two leaders must be found where the clocks' rates are `rates` apart.
+pub(crate) fn beyond_the_ratio(rates: [u64; 2]) -> Figures {
+    let exploration = Exploration {
+        bounds: bounds(&rates.map(Pace::of), 1, 0),
+        milestones: Vec::new(),
+        planted: None,
+    };
+    explore(exploration, REACHED_MAX)
+}

@@ -1,0 +1,81 @@
+//! Rules that are broken on purpose, each with an exploration that notices.
+
+use crate::election::mutation::Mutation;
+use crate::model::bounds::Bounds;
+use crate::model::cases::{
+    APART, DECLARED_APART, DELETIONS, PAUSE, REACHED_MAX, THREE, TRANSFER, bounds,
+};
+use crate::model::exploration::{Figures, explore};
+use crate::model::properties::Exploration;
+
+/// A rule that is broken, and where that is looked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Planted {
+    /// The rule.
+    pub(crate) mutation: Mutation,
+    /// Names the bounds.
+    pub(crate) among: &'static str,
+    bounds: Bounds,
+}
+
+impl Planted {
+    /// Explores until something is broken.
+    pub(crate) fn explore(&self) -> Figures {
+        let exploration = Exploration {
+            bounds: self.bounds.clone(),
+            milestones: Vec::new(),
+            planted: Some(self.mutation),
+        };
+        explore(exploration, REACHED_MAX)
+    }
+}
+
+/// Every planted bug that can be seen in the model, in explorations that hold
+/// without it: each is one of the cases, or has fewer faults or requests.
+pub(crate) fn planted() -> Vec<Planted> {
+    let streams = Bounds {
+        streams: true,
+        ..bounds(&APART, 1, 0)
+    };
+    let polls = bounds(&APART, 1, 0);
+    let signals = bounds(&APART, 1, 1);
+    let declared = bounds(&DECLARED_APART, 1, 0);
+    let deletions = Bounds {
+        kinds: DELETIONS,
+        quiet_ticks_max: 12,
+        ..bounds(&APART, 2, 0)
+    };
+    let pause = Bounds {
+        requested: PAUSE,
+        ..bounds(&APART, 1, 1)
+    };
+    let transfer = Bounds {
+        requested: TRANSFER,
+        ..bounds(&THREE, 0, 1)
+    };
+    let one = |mutation, among, bounds: &Bounds| Planted {
+        mutation,
+        among,
+        bounds: bounds.clone(),
+    };
+    use Mutation::*;
+    let faulty = "one fault, streams";
+    vec![
+        one(AcquisitionFromReply, faulty, &streams),
+        one(RenewalFromReply, faulty, &streams),
+        one(UnknownAsApplied, faulty, &streams),
+        one(AdoptedWithoutRenewal, faulty, &streams),
+        one(TokenCompared, faulty, &streams),
+        one(RevisionKept, faulty, &streams),
+        one(SeenNotReset, faulty, &streams),
+        one(EventAsAuthority, faulty, &streams),
+        one(NoRevisionChain, "one fault, polls", &polls),
+        one(OwnDuration, "one fault, different durations", &declared),
+        one(RenewedAfterRelease, "one fault, a signal", &signals),
+        one(ReservationIgnored, "a transfer, three", &transfer),
+        one(PauseIgnored, "one fault, a pause", &pause),
+        one(HighestTokenForgotten, "two deletions", &deletions),
+        one(TokenFromMemory, "two deletions", &deletions),
+        one(NoQuarantine, "two deletions", &deletions),
+    ]
+}

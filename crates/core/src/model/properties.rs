@@ -1,0 +1,248 @@
+//! The model for the checker: which steps there are, and what must hold.
+
+use stateright::{Model, Property};
+
+use crate::election::Operation;
+use crate::election::mutation::{self, Mutation};
+use crate::model::action::Action;
+use crate::model::bounds::Bounds;
+use crate::model::machine::{Call, Machine, Place};
+use crate::model::monitor::{Broken, Milestone};
+use crate::model::world::World;
+
+/// An exploration.
+#[derive(Debug, Clone)]
+pub(crate) struct Exploration {
+    /// Its bounds.
+    pub(crate) bounds: Bounds,
+    /// What some run must reach.
+    pub(crate) milestones: Vec<Milestone>,
+    /// A rule that is broken on purpose.
+    pub(crate) planted: Option<Mutation>,
+}
+
+impl Model for Exploration {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        mutation::with(self.planted, || vec![World::start(&self.bounds)])
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if world.settled() {
+            actions.push(Action::Tick);
+        }
+        if world.store.lags() {
+            actions.extend([Action::Commit, Action::RollBack]);
+        }
+        for (index, machine) in world.machines.iter().enumerate() {
+            self.of_machine(world, index, machine, actions);
+            for call in &machine.calls {
+                self.of_call(world, index, machine, call, actions);
+            }
+        }
+        self.of_operators(world, actions);
+        if self.bounds.kinds.deletions && world.faults_left > 0 && everybody_knows(world) {
+            actions.push(Action::Delete);
+        }
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        mutation::with(self.planted, || world.after(action, &self.bounds))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always("I1: at most one leads", |_, world: &World| {
+                let leads = |machine: &&_| Machine::leads(machine, world.ticks);
+                world
+                    .machines
+                    .iter()
+                    .map(AsRef::as_ref)
+                    .filter(leads)
+                    .count()
+                    <= 1
+            }),
+            Property::always("I3: tokens grow, a claim leads once", |_, world: &World| {
+                world.broken != Some(Broken::I3)
+            }),
+            Property::always(
+                "I7: only acknowledged writes, from when they were sent",
+                |_, world: &World| world.broken != Some(Broken::I7),
+            ),
+            Property::always(
+                "I8: only what is free, expired or one's own is taken",
+                |_, world: &World| world.broken != Some(Broken::I8),
+            ),
+            Property::always(
+                "I10: somebody leads in time, and nobody while it is paused",
+                |model: &Self, world: &World| world.quiet_ticks <= model.bounds.quiet_ticks_max,
+            ),
+        ];
+        properties.extend(self.milestones.iter().map(|milestone| reached(*milestone)));
+        properties
+    }
+}
+
+impl Exploration {
+    fn of_machine(&self, world: &World, index: usize, machine: &Machine, into: &mut Vec<Action>) {
+        let kinds = self.bounds.kinds;
+        let fault = world.faults_left > 0;
+        if machine.due(world.ticks) {
+            into.push(Action::Wake(index));
+        }
+        if machine.runs() {
+            if !machine.events.is_empty() {
+                into.push(Action::Event(index));
+                if fault && kinds.delays {
+                    into.push(Action::DelayEvent(index));
+                }
+            }
+            if !machine.late_events.is_empty() {
+                into.push(Action::LateEvent(index));
+            }
+            if fault && kinds.freezes {
+                into.push(Action::Freeze(index));
+            }
+            if world.requests_left > 0 && self.bounds.requested.signals {
+                into.push(Action::Shutdown(index));
+                if machine.leads(world.ticks) {
+                    into.push(Action::StepDown(index));
+                }
+            }
+        }
+        if machine.frozen {
+            into.push(Action::Thaw(index));
+        }
+        if machine.election.is_none() {
+            for remembers in [true, false] {
+                // A fresh process cannot know what was deleted.
+                if remembers || !kinds.deletions {
+                    into.push(Action::Restart {
+                        candidate: index,
+                        remembers,
+                    });
+                }
+            }
+        } else if fault && kinds.crashes {
+            into.push(Action::Crash(index));
+        }
+    }
+
+    /// Operators write while nothing lags.
+    fn of_operators(&self, world: &World, into: &mut Vec<Action>) {
+        let Some(lease) = &world.store.primary else {
+            return;
+        };
+        if world.store.lags() {
+            return;
+        }
+        if lease.paused {
+            into.push(Action::Resume);
+        }
+        if world.requests_left == 0 {
+            return;
+        }
+        if self.bounds.requested.pauses && !lease.paused {
+            into.push(Action::Pause);
+        }
+        if let (true, Some(holder), None) = (
+            self.bounds.requested.transfers,
+            &lease.holder,
+            &lease.request,
+        ) {
+            let others = world.machines.iter().enumerate();
+            let others = others.filter(|(_, machine)| machine.identity != holder.identity);
+            into.extend(others.map(|(to, _)| Action::Transfer(to)));
+        }
+    }
+
+    fn of_call(
+        &self,
+        world: &World,
+        index: usize,
+        machine: &Machine,
+        call: &Call,
+        into: &mut Vec<Action>,
+    ) {
+        let kinds = self.bounds.kinds;
+        let fault = world.faults_left > 0;
+        let number = call.number;
+        match call.place {
+            Place::Sent => {
+                into.push(Action::Serve(index, number));
+                if !fault {
+                    return;
+                }
+                let read = matches!(call.operation, Operation::Read { .. });
+                if kinds.delays {
+                    into.push(Action::Delay(index, number));
+                    into.push(Action::DelayAnswer(index, number));
+                }
+                if kinds.duplicates && !read {
+                    into.push(Action::Duplicate(index, number));
+                }
+                if kinds.rollbacks && !read {
+                    into.push(Action::Lag(index, number));
+                }
+                if kinds.refusals {
+                    into.push(Action::Refuse(index, number));
+                }
+                let plain = matches!(call.operation, Operation::Read { confirm: false });
+                if kinds.stale_reads && plain && world.store.previous.is_some() {
+                    into.push(Action::ReadStale(index, number));
+                }
+                return;
+            }
+            Place::Delayed => into.push(Action::Land(index, number)),
+            Place::Answered(_) if machine.runs() => into.push(Action::Answer(index, number)),
+            Place::Answered(_) | Place::Lagging(_) | Place::Lost => {}
+        }
+        if call.waiting && machine.runs() {
+            into.push(Action::GiveUp(index, number));
+        }
+    }
+}
+
+/// Whether every candidate, or its status directory, has seen the token that is stored.
+fn everybody_knows(world: &World) -> bool {
+    let Some(lease) = world
+        .store
+        .committed
+        .as_ref()
+        .filter(|_| !world.store.lags())
+    else {
+        return false;
+    };
+    world
+        .machines
+        .iter()
+        .all(|machine| match &machine.election {
+            Some(election) => election.status().token_highest >= lease.token,
+            None => machine.directory.token >= lease.token,
+        })
+}
+
+fn reached(milestone: Milestone) -> Property<Exploration> {
+    macro_rules! sometimes {
+        ($name:literal, $milestone:ident) => {
+            Property::sometimes($name, |_, world: &World| {
+                world.milestone == Some(Milestone::$milestone)
+            })
+        };
+    }
+    match milestone {
+        Milestone::HandOver => sometimes!("a lease is handed over", HandOver),
+        Milestone::TakeOver => sometimes!("a lease is taken over", TakeOver),
+        Milestone::Adoption => sometimes!("an unknown acquisition is adopted", Adoption),
+        Milestone::RollBack => sometimes!("a write is rolled back", RollBack),
+        Milestone::DeadlinePassed => sometimes!("a deadline passes", DeadlinePassed),
+        Milestone::RenewalRejected => sometimes!("a renewal is rejected", RenewalRejected),
+        Milestone::StoreWentBack => sometimes!("the store is seen to go back", StoreWentBack),
+        Milestone::Succession => sometimes!("a proven dead process is succeeded", Succession),
+        Milestone::Transferred => sometimes!("a transfer reaches its candidate", Transferred),
+        Milestone::Paused => sometimes!("a pause is obeyed", Paused),
+        Milestone::LateExtension => sometimes!("a late answer extends authority", LateExtension),
+    }
+}

@@ -1,0 +1,82 @@
+//! What a write does to the store's members, and who hears of it. Nothing
+//! reaches a candidate here.
+
+use super::World;
+use crate::election::{Operation, Outcome};
+use crate::model::bounds::Bounds;
+use crate::model::machine::{Call, Place};
+use crate::model::monitor::{Broken, Milestone};
+
+/// Events that wait for one candidate.
+const EVENTS_MAX: usize = 2;
+
+impl World {
+    /// The call reaches the primary.
+    pub(super) fn land(&mut self, candidate: usize, number: u64) -> Outcome {
+        let operation = self.call(candidate, number).operation;
+        let identity = self.machines[candidate].identity.clone();
+        let before = self.store.primary.clone();
+        let outcome = self.store.perform(&identity, &operation);
+        if let (
+            Operation::Acquire(_) | Operation::TakeOver { .. },
+            Outcome::Applied(_),
+            Some(before),
+        ) = (&operation, &outcome, before)
+        {
+            if before.paused {
+                self.broken = Some(Broken::I8);
+            }
+            let kept = before.reserved_for.filter(|_| before.holder.is_none());
+            if kept.is_some_and(|kept| kept.identity == identity) {
+                self.milestone = Some(Milestone::Transferred);
+            }
+        }
+        outcome
+    }
+
+    /// A majority gets everything that the primary has: what lagged is
+    /// acknowledged, and the change streams tell.
+    pub(super) fn replicate(&mut self, bounds: &Bounds) {
+        if !self.store.lags() {
+            return;
+        }
+        let remember = bounds.kinds.stale_reads && self.faults_left > 0;
+        self.store.commit(remember);
+        let committed = self.store.committed.clone();
+        for candidate in 0..self.machines.len() {
+            let lagging = |call: &Call| matches!(call.place, Place::Lagging(_));
+            let streams = bounds.streams && self.machines[candidate].election.is_some();
+            if !streams && !self.machines[candidate].calls.iter().any(lagging) {
+                continue;
+            }
+            let machine = self.machine(candidate);
+            for call in &mut machine.calls {
+                if let Place::Lagging(outcome) = &call.place {
+                    call.place = Place::Answered(outcome.clone());
+                }
+            }
+            if let (true, Some(lease)) = (streams, &committed) {
+                // A process that does not run gets the oldest and the newest:
+                // each alone can mislead it, and more would never end.
+                machine.events.truncate(EVENTS_MAX - 1);
+                machine.events.push(lease.clone());
+            }
+            machine.tidy();
+        }
+    }
+
+    pub(super) fn roll_back(&mut self) {
+        self.disturb();
+        self.store.primary = self.store.committed.clone();
+        self.milestone = Some(Milestone::RollBack);
+        for candidate in 0..self.machines.len() {
+            let machine = self.machine(candidate);
+            for call in &mut machine.calls {
+                if matches!(call.place, Place::Lagging(_)) {
+                    call.place = Place::Lost;
+                }
+            }
+            machine.tidy();
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! The supervised workload beside its daemon: what `supervisor.rs` and
+//! `workload/keeper.rs` want of it, the guard, and its child.
+//!
+//! What a guard decides is decided by the `Judge` that ships. Modelled is
+//! around it what `workload/guard.rs` does: read all that has arrived, look at
+//! the child, judge, act; the claim lock is let go when the child is gone, which
+//! is the end of the guard too.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::MS;
+use super::child::{Child, Life};
+use super::cluster::{Event, World};
+use super::coverage::{Hit, Path};
+use super::faults::Fault;
+use super::invariants::children_start_with_authority as starts;
+use super::invariants::one_child_a_token;
+use super::process::Class;
+use crate::election::mutation::planted;
+use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
+use crate::judge;
+
+/// As in `workload/keeper.rs`.
+pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
+/// A record or a report is under way for less than this.
+const LATENCY_MAX: u64 = 20 * MS;
+/// Who goes on after a sleep or a stop acts within this: the scheduler's part,
+/// which nobody here can shorten.
+pub(super) const WAKE_MAX: u64 = 10 * MS;
+const SIGTERM: i32 = 15;
+
+/// What the daemon wants of a workload, as in `supervisor.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Run,
+    Stop,
+    Lost { kill_at: BootTime },
+}
+
+/// One claim's workload.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) daemon: usize,
+    pub(super) machine: usize,
+    pub(super) directory: usize,
+    pub(super) token: Token,
+    pub(super) claim: Claim,
+    pub(super) judge: judge::Judge,
+    pub(super) alive: bool,
+    /// It does not run before this; it may not have begun.
+    pub(super) frozen_until: u64,
+    pub(super) child: Child,
+    /// Records on their way, in order.
+    pipe: VecDeque<(u64, judge::Order)>,
+    /// Nothing arrives before this.
+    pub(super) held_until: u64,
+    /// The newest record that was read.
+    pub(super) read: judge::Order,
+    /// The newest record that was sent.
+    wanted: judge::Order,
+    pub(super) phase: Phase,
+    terms: judge::Terms,
+    /// When the daemon first asked it to end.
+    asked_at: Option<BootTime>,
+    /// The daemon knows that nothing of it runs any more.
+    pub(super) heard: bool,
+    told_leader_ended: bool,
+    /// The newest deadline that was read had passed when the guard looked:
+    /// whatever comes, the child is gone by this.
+    pub(super) passed: Option<BootTime>,
+    /// As it was then: how long a renewal was known that carries it on.
+    pub(super) renewed_for: Option<Duration>,
+    /// Its child was told to end, and to die: as far as that was looked at.
+    pub(super) ends: (bool, bool),
+    /// When its daemon died.
+    pub(super) orphaned_at: Option<u64>,
+}
+
+impl Guard {
+    pub(super) fn child_runs(&self) -> bool {
+        matches!(self.child, Child::Runs(_))
+    }
+
+    pub(super) fn leader_ended(&self) -> bool {
+        matches!(
+            self.child,
+            Child::Runs(Life {
+                leader_ended: true,
+                ..
+            })
+        )
+    }
+
+    /// What is under way to it arrives then, and nothing before.
+    pub(super) fn hold_records_until(&mut self, until: u64) {
+        self.held_until = until;
+        self.pipe.iter_mut().for_each(|(at, _)| *at = until);
+    }
+
+    /// Nothing more will come of it.
+    fn is_over(&self, daemon_lives: bool) -> bool {
+        let ended = !self.alive && !self.child_runs();
+        ended && (self.heard || !daemon_lives)
+    }
+}
+
+fn judged(terms: Terms) -> judge::Terms {
+    let Terms {
+        valid_until,
+        kill_at,
+    } = terms;
+    judge::Terms {
+        valid_until,
+        kill_at,
+    }
+}
+
+impl World {
+    /// The daemon carries out an order of its election.
+    pub(super) fn order(&mut self, process: usize, order: Order) {
+        self.note(|| {
+            format!(
+                "p{process} orders {:?} for token {}",
+                order.kind, order.token
+            )
+        });
+        let Order { token, kind } = order;
+        if let OrderKind::Start(terms) = kind {
+            return self.start_guard(process, token, judged(terms));
+        }
+        let served = |g: &usize| {
+            let guard = &self.guards[*g];
+            guard.daemon == process && guard.token == token && !guard.heard
+        };
+        let Some(g) = self.guarding.iter().copied().find(served) else {
+            return;
+        };
+        let guard = &mut self.guards[g];
+        match kind {
+            OrderKind::Start(_) => {}
+            OrderKind::Extend(terms) => guard.terms = judged(terms),
+            OrderKind::Stop => {
+                if guard.phase == Phase::Run {
+                    guard.phase = Phase::Stop;
+                }
+            }
+            OrderKind::Lost { kill_at } => guard.phase = Phase::Lost { kill_at },
+        }
+        self.obey(g);
+    }
+
+    fn start_guard(&mut self, process: usize, token: Token, terms: judge::Terms) {
+        let p = &self.processes[process];
+        let claim = p.facts.of_token(token).expect("it leads").claim;
+        let (machine, directory) = (p.machine, p.directory);
+        let slow = self.guard_dice.one_in(6) && self.troubles(Fault::GuardFrozen);
+        let begins = match slow {
+            true => self.guard_dice.between(1_000, 30_000) * MS,
+            false => self.guard_dice.between(1, 20) * MS,
+        };
+        let order = judge::Order {
+            terms,
+            stop: None,
+            kill: false,
+        };
+        self.guards.push(Guard {
+            daemon: process,
+            machine,
+            directory,
+            token,
+            claim,
+            judge: judge::Judge::new(terms, SIGTERM),
+            alive: true,
+            frozen_until: self.now + begins,
+            child: Child::Unborn,
+            pipe: VecDeque::new(),
+            held_until: 0,
+            read: order,
+            wanted: order,
+            phase: Phase::Run,
+            terms,
+            asked_at: None,
+            heard: false,
+            told_leader_ended: false,
+            passed: None,
+            renewed_for: None,
+            ends: (false, false),
+            orphaned_at: None,
+        });
+        self.guarding.push(self.guards.len() - 1);
+    }
+
+    /// Whether a fault that is drawn where it may come comes at all.
+    pub(super) fn troubles(&self, fault: Fault) -> bool {
+        !self.calm && self.faults.has(fault)
+    }
+
+    /// As the supervisor's `obey`: the newest record goes on its way.
+    fn obey(&mut self, g: usize) {
+        let now = self.machine_clock(self.guards[g].machine, true);
+        let latency = self.guard_dice.below(LATENCY_MAX);
+        let guard = &mut self.guards[g];
+        let grace = self.machines[guard.machine].stop_grace;
+        match guard.phase {
+            Phase::Run => guard.wanted.terms = guard.terms,
+            Phase::Stop => {
+                let since = *guard.asked_at.get_or_insert(now);
+                guard.wanted.terms = guard.terms;
+                guard.wanted = guard.wanted.stopped(judge::Stop {
+                    signal: SIGTERM,
+                    kill_at: since + grace,
+                });
+            }
+            Phase::Lost { kill_at } => {
+                guard.asked_at.get_or_insert(now);
+                guard.wanted = guard.wanted.stopped(judge::Stop {
+                    signal: SIGTERM,
+                    kill_at,
+                });
+            }
+        }
+        let last = guard.pipe.back().map_or(0, |(at, _)| *at);
+        let last = last.max(guard.held_until);
+        guard
+            .pipe
+            .push_back(((self.now + latency).max(last), guard.wanted));
+    }
+
+    /// When the guard runs again.
+    pub(super) fn guard_thaws_at(&self, g: usize) -> u64 {
+        let guard = &self.guards[g];
+        let asleep = self.machines[guard.machine].asleep_until;
+        let woken = match asleep > 0 {
+            true => asleep + WAKE_MAX / 2,
+            false => 0,
+        };
+        guard.frozen_until.max(woken)
+    }
+
+    /// The next instant at which something becomes of a workload.
+    pub(super) fn next_of_guards(&self) -> Option<u64> {
+        let each = self.guarding.iter().filter_map(|g| {
+            let guard = &self.guards[*g];
+            let thaws = self.guard_thaws_at(*g);
+            let (machine, clock) = (guard.machine, self.machine_clock(guard.machine, true));
+            let on_time = |at| self.true_time(machine, clock, at);
+            let of_guard = guard.alive.then(|| {
+                let woken = (thaws > self.now).then_some(thaws);
+                let record = guard.pipe.front().map(|(at, _)| *at);
+                let due = guard.judge.next_wakeup().map(on_time);
+                let all = [woken, record, due].into_iter().flatten();
+                all.min().map(|at| at.max(thaws))
+            });
+            let of_child = match guard.child {
+                Child::Runs(life) => {
+                    let at = match life.leader_ended {
+                        true => life.rest,
+                        false => life.leader,
+                    };
+                    Some(at.max(self.machines[machine].asleep_until))
+                }
+                Child::Unborn | Child::Gone => None,
+            };
+            let of_keeper = self.guard_due(*g).map(|due| {
+                let at = on_time(due);
+                at.max(self.thaws_at(guard.daemon))
+            });
+            let all = [of_guard.flatten(), of_child, of_keeper];
+            all.into_iter().flatten().min()
+        });
+        each.min()
+    }
+
+    /// As in `workload/keeper.rs`: when the guard must have killed its child.
+    fn guard_due(&self, g: usize) -> Option<BootTime> {
+        let guard = &self.guards[g];
+        let daemon = &self.processes[guard.daemon];
+        let done = !guard.alive || guard.judge.killed() || !daemon.alive;
+        let judge::Order { terms, stop, .. } = guard.wanted;
+        let stop = stop.map(|stop| stop.kill_at);
+        let due = stop.into_iter().fold(terms.kill_at, BootTime::min);
+        (!done).then(|| due + GUARD_LATE_MAX)
+    }
+
+    /// All workloads, as far as they come now.
+    pub(super) fn pump_guards(&mut self) {
+        for index in 0..self.guarding.len() {
+            let g = self.guarding[index];
+            self.keep(g);
+            for _ in 0..100 {
+                if !self.attend(g) {
+                    break;
+                }
+            }
+        }
+        let (guards, processes) = (&self.guards, &self.processes);
+        let over = |g: &usize| guards[*g].is_over(processes[guards[*g].daemon].alive);
+        self.guarding.retain(|g| !over(g));
+    }
+
+    /// The daemon kills a guard that is late.
+    fn keep(&mut self, g: usize) {
+        let Guard {
+            daemon, machine, ..
+        } = self.guards[g];
+        let now = self.machine_clock(machine, true);
+        if self.is_frozen(daemon) || self.guard_due(g).is_none_or(|due| now < due) {
+            return;
+        }
+        self.coverage.hit(Hit::Path(Path::GuardLate));
+        self.note(|| format!("p{daemon} kills its guard g{g}, which is late"));
+        self.kill_guard(g);
+    }
+
+    /// One round of a guard; true if there may be more to do.
+    fn attend(&mut self, g: usize) -> bool {
+        self.child_lives(g);
+        if !self.guards[g].alive || self.guard_thaws_at(g) > self.now {
+            return false;
+        }
+        let now = self.machine_clock(self.guards[g].machine, true);
+        let closed = !self.processes[self.guards[g].daemon].alive;
+        let guard = &mut self.guards[g];
+        let mut records = 0;
+        while let Some((at, record)) = guard.pipe.front().copied()
+            && (at <= self.now || closed)
+        {
+            guard.pipe.pop_front();
+            guard.judge.handle(now, judge::Input::Order(record));
+            guard.read = record;
+            records += 1;
+        }
+        if closed {
+            guard.judge.handle(now, judge::Input::Closed);
+        }
+        if guard.leader_ended() && !std::mem::replace(&mut guard.told_leader_ended, true) {
+            guard.judge.handle(now, judge::Input::LeaderEnded);
+        }
+        if matches!(guard.child, Child::Gone) {
+            guard.judge.handle(now, judge::Input::Gone);
+        }
+        if now >= guard.read.terms.valid_until && guard.passed.is_none() {
+            guard.passed = Some(guard.read.terms.kill_at);
+            let renewed_for = self.renewed_for(g, now);
+            self.guards[g].renewed_for = renewed_for;
+        }
+        let guard = &mut self.guards[g];
+        let revived = guard
+            .passed
+            .is_some_and(|passed| passed < guard.read.terms.kill_at);
+        guard.judge.handle(now, judge::Input::Time);
+        let action = guard.judge.next_action();
+        let many = records > 1;
+        let late = revived && records > 0;
+        for (hit, path) in [(many, Path::ManyRecords), (late, Path::RecordTooLate)] {
+            if hit {
+                self.coverage.hit(Hit::Path(path));
+            }
+        }
+        self.check_end_of_child(g, now);
+        if let Some(action) = action {
+            self.act(g, now, action);
+        }
+        if matches!(self.guards[g].child, Child::Gone) {
+            self.guards[g].judge.handle(now, judge::Input::Gone);
+            self.record_end_of_child(g);
+            self.guards[g].alive = false;
+            self.report(g, true);
+        }
+        action.is_some()
+    }
+
+    fn act(&mut self, g: usize, now: BootTime, action: judge::Action) {
+        self.note(|| format!("g{g} {action:?}"));
+        match action {
+            judge::Action::Start => {
+                let guard = &self.guards[g];
+                let facts = self.processes[guard.daemon].facts.claim(guard.claim);
+                let until = facts.and_then(|facts| facts.until);
+                self.found(starts::check(starts::Start { now, until }));
+                self.coverage.hit(Hit::Path(Path::ChildStarted));
+                self.check_started(g);
+                let life = self.drawn_life();
+                // In the record before it runs.
+                self.directories[self.guards[g].directory].child = Some(g);
+                self.guards[g].child = Child::Runs(life);
+            }
+            judge::Action::Refuse => {
+                self.coverage.hit(Hit::Path(Path::ChildRefused));
+                self.guards[g].child = Child::Gone;
+            }
+            judge::Action::Signal(_) => {
+                let at = self.now;
+                if let Child::Runs(life) = &mut self.guards[g].child
+                    && let Some(obeys) = life.obeys
+                {
+                    life.leader = life.leader.min(at + obeys);
+                    life.rest = life.rest.min(at + obeys);
+                }
+            }
+            judge::Action::Kill => {
+                self.coverage.hit(Hit::Path(Path::ChildKilled));
+                self.guards[g].child = Child::Gone;
+            }
+        }
+    }
+
+    /// A child is started: with a token that no other one had.
+    fn check_started(&mut self, g: usize) {
+        let Guard { claim, token, .. } = self.guards[g];
+        let started = one_child_a_token::Started { claim, token };
+        // Who damages the document may bring tokens back; a forked machine's
+        // guards are two for one claim.
+        let damaged = !self.damages.is_empty() || !self.forks.is_empty();
+        if !damaged {
+            self.found(one_child_a_token::check(&self.children, started));
+        }
+        self.children.push(started);
+    }
+
+    /// The daemon hears of it, once both have run.
+    pub(super) fn report(&mut self, g: usize, gone: bool) {
+        let latency = self.guard_dice.between(1, LATENCY_MAX);
+        let at = self.now.max(self.guard_thaws_at(g)) + latency;
+        self.at(at, Event::Reported { guard: g, gone });
+    }
+
+    /// As the supervisor and the keeper hear it.
+    pub(super) fn reported(&mut self, g: usize, gone: bool) {
+        let Guard { daemon, token, .. } = self.guards[g];
+        if !self.processes[daemon].alive || self.guards[g].heard {
+            return;
+        }
+        if self.is_frozen(daemon) {
+            let at = self.thaws_at(daemon);
+            return self.at(at, Event::Reported { guard: g, gone });
+        }
+        if self.guards[g].asked_at.is_none() {
+            self.input(daemon, Class::Machine, Input::WorkloadEnded { token });
+        }
+        if gone {
+            // What a guard left behind that was killed is ended here.
+            self.guards[g].child = Child::Gone;
+            self.record_end_of_child(g);
+            self.guards[g].heard = true;
+            self.input(daemon, Class::Machine, Input::WorkloadGone { token });
+        }
+    }
+
+    /// Whether a guard has the lock of this directory's claim.
+    pub(super) fn is_guarded(&self, directory: usize) -> bool {
+        let holds = |g: &usize| self.guards[*g].directory == directory && self.guards[*g].alive;
+        self.guarding.iter().any(holds) && !planted!(GuardWithoutLock)
+    }
+}
