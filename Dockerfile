@@ -14,18 +14,23 @@ WORKDIR /source
 # It puts the list of the crates into the binary, where scanners look for it.
 RUN cargo install cargo-auditable --version 0.7.7 --locked
 COPY Cargo.toml Cargo.lock ./
+COPY crates/clock/Cargo.toml crates/clock/
 COPY crates/core/Cargo.toml crates/core/
+COPY crates/guard/Cargo.toml crates/guard/
+COPY crates/mongodb/Cargo.toml crates/mongodb/
 COPY tests/testbed/Cargo.toml tests/testbed/
 # Cargo wants a source for each target that a manifest names. The empty program
 # is built for the sake of its dependencies and then forgotten: by their dates
 # the real sources would be older than it, and it would ship.
-RUN mkdir -p src benches crates/core/src tests/testbed/src \
-    && touch crates/core/src/lib.rs tests/testbed/src/lib.rs \
+RUN mkdir -p src benches crates/clock/src crates/core/src crates/guard/src crates/mongodb/src \
+        tests/testbed/src \
+    && touch crates/clock/src/lib.rs crates/core/src/lib.rs crates/guard/src/lib.rs \
+        crates/mongodb/src/lib.rs tests/testbed/src/lib.rs \
     && echo '//! Empty.' > src/lib.rs \
     && printf '//! Empty.\nfn main() {}\n' > src/main.rs \
     && echo 'fn main() {}' > benches/figures.rs \
     && cargo auditable build --release --locked --package leasehold --bin leasehold \
-    && cargo clean --release --package leasehold --package leasehold-core
+    && cargo clean --release --workspace
 
 FROM dependencies AS build
 COPY build.rs ./

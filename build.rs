@@ -24,7 +24,7 @@ fn checked_out() -> Option<String> {
     }
     let directory = env::var_os("CARGO_MANIFEST_DIR")?;
     let directory = Path::new(&directory);
-    for path in ["src", "config", "Cargo.toml", "Cargo.lock"] {
+    for path in ["src", "crates", "config", "Cargo.toml", "Cargo.lock"] {
         println!("cargo:rerun-if-changed={path}");
     }
     for name in ["HEAD", "logs/HEAD"] {

@@ -23,21 +23,16 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-pub mod calls;
 mod cause;
 pub mod cli;
-pub mod clock;
 pub mod config;
-pub mod elector;
 pub mod exit;
-pub mod fenced;
-pub mod locker;
 pub mod log;
 pub mod publish;
-pub mod runner;
 pub mod signals;
-pub mod store;
 pub mod supervisor;
-pub mod workload;
 
+pub use leasehold_clock as clock;
 pub use leasehold_core::{election, lock};
+pub use leasehold_guard as workload;
+pub use leasehold_mongodb::{calls, elector, fenced, locker, runner, store};

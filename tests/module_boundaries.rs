@@ -30,12 +30,8 @@ const RULES: &[Rule] = &[
         why: "the core is told time and outcomes, and nothing else",
     },
     Rule {
-        part: &["src/store.rs", "src/store"],
+        part: &["crates/mongodb/src/store.rs", "crates/mongodb/src/store"],
         forbidden: &[
-            "crate::publish",
-            "crate::admin",
-            "crate::config",
-            "crate::cli",
             "crate::runner",
             "crate::elector",
             "crate::locker",
@@ -45,32 +41,12 @@ const RULES: &[Rule] = &[
         why: "a store decides nothing and knows nobody",
     },
     Rule {
-        part: &["src/calls.rs"],
-        forbidden: &["mongo", "tracing", "crate::runner", "crate::locker"],
-        why: "how a call is waited for does not depend on what it does",
-    },
-    Rule {
-        part: &["src/locker.rs", "src/locker"],
-        forbidden: &[
-            "crate::publish",
-            "crate::admin",
-            "crate::config",
-            "crate::cli",
-            "tracing",
+        part: &[
+            "crates/mongodb/src/calls.rs",
+            "crates/mongodb/src/runner.rs",
         ],
-        why: "a lock can be embedded without the daemon",
-    },
-    Rule {
-        part: &["src/runner.rs"],
-        forbidden: &[
-            "mongo",
-            "crate::publish",
-            "crate::admin",
-            "crate::config",
-            "crate::cli",
-            "tracing",
-        ],
-        why: "the runner joins contracts, not adapters",
+        forbidden: &["mongo", "tracing", "crate::locker"],
+        why: "calls and the runner join contracts, not adapters",
     },
     Rule {
         part: &["src/publish.rs", "src/publish", "src/admin.rs", "src/admin"],
@@ -85,20 +61,9 @@ const RULES: &[Rule] = &[
         why: "a surface shows a status and does not know how it comes about",
     },
     Rule {
-        part: &["src/workload.rs", "src/workload"],
-        forbidden: &[
-            "crate::store",
-            "crate::publish",
-            "crate::admin",
-            "crate::config",
-            "crate::cli",
-            "crate::runner",
-            "crate::elector",
-            "mongodb",
-            "tracing",
-            "Election",
-        ],
-        why: "a workload is told deadlines and does not know where they come from",
+        part: &["crates/guard/src"],
+        forbidden: &["Election", "LockContender"],
+        why: "a guard is told deadlines and does not know where they come from",
     },
     Rule {
         part: &["src/supervisor.rs", "src/supervisor"],

@@ -1,0 +1,170 @@
+//! The one place that reads clocks.
+//!
+//! Decisions use [`boot_now`]. [`wall_now`] is for display only: no decision
+//! depends on it (I9).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::SystemTime;
+
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+
+use leasehold_core::election::BootTime;
+
+/// Now on CLOCK_BOOTTIME, which counts on while the machine is suspended.
+pub fn boot_now() -> BootTime {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
+    BootTime::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+/// Now on the wall clock, for people.
+#[allow(clippy::disallowed_methods)] // This is the clock module.
+pub fn wall_now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// The wall-clock date of `instant`, as far as it can be told at `now`.
+pub fn wall_at(instant: BootTime, now: BootTime) -> SystemTime {
+    if instant >= now {
+        wall_now() + instant.since(now)
+    } else {
+        wall_now() - now.since(instant)
+    }
+}
+
+/// The id of the running boot; `None` where it cannot be read.
+pub fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
+}
+
+/// The inode of the time namespace of this process, in which CLOCK_BOOTTIME may
+/// differ from that of others in the same boot; `None` where the kernel has no
+/// such namespaces, or it cannot be read.
+pub fn time_namespace() -> Option<u64> {
+    let found = std::fs::metadata("/proc/self/ns/time").ok()?;
+    Some(found.ino())
+}
+
+/// Which clock [`boot_now`] reads, for instants that outlive this process: a boot,
+/// and a time namespace in it.
+pub fn boot_clock() -> Option<String> {
+    let boot = boot_id()?;
+    Some(match time_namespace() {
+        Some(namespace) => format!("{boot} {namespace}"),
+        None => boot,
+    })
+}
+
+/// A timer on CLOCK_BOOTTIME as a descriptor to be polled: readable from its
+/// instant on, until it is armed again. For what has no event loop.
+#[derive(Debug)]
+pub struct Alarm(OwnedFd);
+
+impl Alarm {
+    /// An alarm that is not armed.
+    ///
+    /// # Errors
+    /// When the kernel gives no timer (no descriptors left).
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
+    }
+
+    /// Arms it for `at`, or disarms it.
+    ///
+    /// # Errors
+    /// When the kernel refuses the instant.
+    pub fn arm(&self, at: Option<BootTime>) -> io::Result<()> {
+        // All zero would disarm: an instant in the past fires at once.
+        let nanos = at.map_or(0, |at| at.as_nanos().max(1));
+        let setting = Itimerspec {
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            it_value: Timespec {
+                tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or(0),
+            },
+        };
+        timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &setting)?;
+        Ok(())
+    }
+}
+
+impl AsRawFd for Alarm {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A timer on CLOCK_BOOTTIME: it fires at its instant also if the machine was
+/// suspended in between, when tokio's own timers would come late.
+pub struct BootTimer {
+    fd: AsyncFd<Alarm>,
+    armed: Option<BootTime>,
+}
+
+impl BootTimer {
+    /// A timer that is not armed.
+    ///
+    /// # Errors
+    /// When the kernel gives no timer (no descriptors left).
+    pub fn new() -> io::Result<Self> {
+        // Deprecated for types whose descriptor may change; an `OwnedFd` has
+        // one for its life. What replaces it is unsafe, which this crate forbids.
+        #[allow(deprecated)]
+        let fd = AsyncFd::new(Alarm::new()?)?;
+        Ok(Self { fd, armed: None })
+    }
+
+    /// Arms the timer for `at`, or disarms it.
+    ///
+    /// # Errors
+    /// When the kernel refuses the instant.
+    pub fn arm(&mut self, at: Option<BootTime>) -> io::Result<()> {
+        if self.armed == at {
+            return Ok(());
+        }
+        self.fd.get_ref().arm(at)?;
+        self.armed = at;
+        Ok(())
+    }
+
+    /// Waits until the timer fires; for ever if it is not armed.
+    ///
+    /// # Errors
+    /// When the event loop is gone.
+    pub async fn fired(&mut self) -> io::Result<()> {
+        let mut guard = self.fd.readable().await?;
+        let mut expirations = [0; 8];
+        match rustix::io::read(guard.get_inner(), &mut expirations) {
+            Ok(_) => self.armed = None,
+            Err(error) if error == rustix::io::Errno::AGAIN => guard.clear_ready(),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for BootTimer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BootTimer")
+            .field("armed", &self.armed)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,484 @@
+//! The guard: CMD's parent, which ends it in time also when the daemon cannot.
+//!
+//! It is this binary, started again: one thread, no runtime. It is started
+//! before there is authority, with the shim that will be CMD, since that takes
+//! milliseconds; until it is told to start it has nothing to guard.
+//!
+//! Then it holds the deadlines that it was last sent, and the claim lock, so
+//! that a new daemon finds the lock free only when CMD is gone, or this guard
+//! killed: then the claim file names the process that became CMD. After CMD was
+//! started it allocates nothing: it must work when memory is gone. The kernel
+//! may choose it as the victim for that all the same; then PDEATHSIG ends CMD's
+//! leader, and the daemon, a subreaper like the guard, ends the rest.
+//!
+//! **Sessions.** Without a terminal the guard has a session of its own. If the
+//! daemon has a controlling terminal the guard stays in that session, since
+//! CMD inherits the session from it and needs the terminal: in a session of
+//! its own CMD could be sent no Ctrl-C, and as an orphaned process group it
+//! would not stop for Ctrl-Z. The guard is then a process group of its own,
+//! which never gets the foreground, so no key of the terminal reaches it.
+//!
+//! **Signals.** Those that end or stop a process by default have a handler
+//! that does nothing: a service manager that signals every process of a unit
+//! must not take the guard away from CMD. Handlers, unlike ignored signals,
+//! are not inherited through an exec.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, kill_process_group,
+    set_child_subreaper, setsid, test_kill_process, wait, waitid,
+};
+use signal_hook::consts::{
+    SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
+};
+
+use super::children::Children;
+use super::claim_share::{Child, ClaimShare};
+use super::groups::{group_of, number};
+use super::survivors::ProcessId;
+use super::wire::{
+    GuardBegin, GuardStart, LeaderEnd, Received, Report, ShimFailed, ShimStart, Stage, ToGuard,
+    pair, post, post_with, take, wait_with,
+};
+use super::{EXECUTABLE, SHIM};
+use leasehold_clock::Alarm;
+use leasehold_core::judge::{Action, Input, Judge, Terms};
+
+/// Signals that a guard outlives.
+const OUTLIVED: [i32; 10] = [
+    SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
+];
+
+/// How often what is still there is killed again. Each end of a child wakes
+/// the guard anyway; this is for one that was forked while we looked.
+const KILL_ROUND: Duration = Duration::from_millis(10);
+
+/// Guards a command. The daemon's socket is this process's standard input.
+pub(super) fn run() -> ExitCode {
+    match Guard::begin().and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The daemon sees that the guard is gone, and CMD was never started:
+        // after that nothing here fails.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+struct Guard {
+    judge: Judge,
+    /// The group from which CMD takes the terminal over; 0: it does not.
+    foreground: i32,
+    errand: Option<Errand>,
+    daemon: OwnedFd,
+    daemon_gone: bool,
+    child_ended: UnixStream,
+    alarm: Alarm,
+    shim: Option<OwnedFd>,
+    leader: Option<Leader>,
+    children: Children,
+    relays: u32,
+    report: Report,
+    reported: Option<Report>,
+    /// Its lock is held, and let go when CMD is gone, or by this process's end.
+    claim: Option<ClaimShare>,
+}
+
+/// What it takes to start CMD. It is let go by that.
+struct Errand {
+    /// The shim that waits; `None`: there is none, and one is made when needed.
+    shim: Option<Shim>,
+    stdin: OwnedFd,
+    /// The words of CMD and its environment.
+    file: OwnedFd,
+}
+
+/// Goes through what ending CMD takes, on nobody: code that was never run may have
+/// to be read from the disk first.
+fn rehearse(children: &mut Children, alarm: &Alarm) {
+    let now = leasehold_clock::boot_now();
+    let terms = Terms {
+        valid_until: now,
+        kill_at: now,
+    };
+    let mut judge = Judge::new(terms, Signal::TERM.as_raw());
+    judge.handle(now, Input::Closed);
+    judge.handle(now, Input::Time);
+    let _ = (judge.next_action(), judge.next_wakeup());
+    let _ = alarm.arm(None);
+    let _ = children.each(|child| {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let _ = (waitid(WaitId::Pid(child), look), group_of(child));
+        // Nobody gets it.
+        let _ = test_kill_process(child);
+    });
+}
+
+/// A shim that waits to be told what to become.
+struct Shim {
+    socket: OwnedFd,
+    pid: Pid,
+}
+
+impl Shim {
+    fn new() -> io::Result<Self> {
+        let (socket, theirs) = pair()?;
+        // CMD leads a process group from its first instruction on.
+        let child = Command::new(EXECUTABLE)
+            .arg0("leasehold")
+            .arg(SHIM)
+            .stdin(Stdio::from(theirs))
+            .process_group(0)
+            .spawn()?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(io::ErrorKind::Other)?;
+        Ok(Self { socket, pid })
+    }
+
+    /// It is not needed, or was ended by somebody while it waited.
+    fn dismiss(self) {
+        let _ = kill_process(self.pid, Signal::KILL);
+        let _ = retry_on_intr(|| waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED));
+    }
+}
+
+struct Leader {
+    pid: Pid,
+    /// It was waited for: its process group is no longer ours to signal.
+    reaped: bool,
+}
+
+impl Guard {
+    /// Waits until there is something to guard; `None`: there never was.
+    fn begin() -> io::Result<Option<Self>> {
+        let outlived = Arc::new(AtomicBool::new(false));
+        for signal in OUTLIVED {
+            signal_hook::flag::register(signal, Arc::clone(&outlived))?;
+        }
+        let daemon = io::stdin().as_fd().try_clone_to_owned()?;
+        let Some((begin, descriptors)) = wait_with::<GuardBegin>(daemon.as_fd())? else {
+            return Ok(None);
+        };
+        let [Some(stdin), None] = descriptors else {
+            return Err(Errno::PROTO.into());
+        };
+        if !begin.on_terminal {
+            setsid()?;
+        }
+        set_child_subreaper(Some(getpid()))?;
+        let (child_ended, handler) = UnixStream::pair()?;
+        child_ended.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(SIGCHLD, handler)?;
+        let alarm = Alarm::new()?;
+        let mut children = Children::new();
+        // Why there can be none is told when one is needed.
+        let shim = Shim::new().ok();
+        // What it has needed so far, and whatever it comes to need, stays in
+        // memory: a disk that hangs is a reason to end CMD. Where the limit
+        // (`ulimit -l`) forbids it, it is as well guarded as memory lasts.
+        rehearse(&mut children, &alarm);
+        let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
+        let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
+            shim.into_iter().for_each(Shim::dismiss);
+            return Ok(None);
+        };
+        let [Some(file), lock] = descriptors else {
+            return Err(Errno::PROTO.into());
+        };
+        Ok(Some(Self {
+            judge: Judge::new(start.terms, start.stop_signal),
+            foreground: start.foreground,
+            errand: Some(Errand { shim, stdin, file }),
+            daemon,
+            daemon_gone: false,
+            child_ended,
+            alarm,
+            shim: None,
+            leader: None,
+            children,
+            relays: 0,
+            report: Report {
+                stage: Stage::Starting,
+                leader: 0,
+                end: LeaderEnd::Unknown,
+                by_us: false,
+                expired: false,
+                killed: false,
+                stopped: 0,
+            },
+            reported: None,
+            claim: lock.map(|file| ClaimShare::new(file, start.place)),
+        }))
+    }
+
+    /// Sees CMD through to its end.
+    fn attend(mut self) -> io::Result<()> {
+        loop {
+            self.hear_daemon();
+            self.hear_shim();
+            self.look_at_children();
+            self.judge.handle(leasehold_clock::boot_now(), Input::Time);
+            if let Some(action) = self.judge.next_action() {
+                self.act(action);
+            }
+            if self.judge.killed() && self.report.stage != Stage::Gone {
+                self.kill_round();
+            }
+            self.tell_daemon();
+            let told = self.daemon_gone || self.reported == Some(self.report);
+            if self.report.stage == Stage::Gone && told {
+                return Ok(());
+            }
+            self.sleep(told)?;
+        }
+    }
+
+    /// Reads everything that was sent, so that only the newest is judged.
+    fn hear_daemon(&mut self) {
+        while !self.daemon_gone {
+            match take::<ToGuard>(self.daemon.as_fd()) {
+                Received::Record(record) => {
+                    self.judge
+                        .handle(leasehold_clock::boot_now(), Input::Order(record.order));
+                    if record.relays != self.relays {
+                        self.relays = record.relays;
+                        if let Some(signal) = Signal::from_named_raw(record.relay) {
+                            self.signal(signal);
+                        }
+                    }
+                }
+                Received::Nothing => return,
+                Received::Closed => {
+                    self.daemon_gone = true;
+                    self.judge
+                        .handle(leasehold_clock::boot_now(), Input::Closed);
+                }
+            }
+        }
+    }
+
+    /// Learns whether the shim became CMD: its socket is closed then.
+    fn hear_shim(&mut self) {
+        let Some(shim) = &self.shim else { return };
+        match take::<ShimFailed>(shim.as_fd()) {
+            Received::Nothing => return,
+            Received::Record(ShimFailed { errno: 0 }) => self.report.end = LeaderEnd::Refused,
+            Received::Record(ShimFailed { errno }) => {
+                self.report.end = LeaderEnd::NotExecuted(errno);
+            }
+            Received::Closed => self.report.stage = self.report.stage.max(Stage::Running),
+        }
+        self.shim = None;
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Start => {
+                if let Err(error) = self.start() {
+                    let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+                    self.never_started(LeaderEnd::NotSpawned(errno));
+                }
+            }
+            Action::Refuse => self.never_started(LeaderEnd::Refused),
+            Action::Signal(signal) => {
+                if let Some(signal) = Signal::from_named_raw(signal) {
+                    self.signal(signal);
+                    // One that is stopped hears it only when it goes on.
+                    self.signal(Signal::CONT);
+                }
+            }
+            // Done by the round that follows, and repeated.
+            Action::Kill => {}
+        }
+    }
+
+    fn never_started(&mut self, end: LeaderEnd) {
+        let shim = self.errand.take().and_then(|errand| errand.shim);
+        shim.into_iter().for_each(Shim::dismiss);
+        self.report.end = end;
+        self.gone();
+    }
+
+    /// Nothing of CMD is left: the claim is nobody's, before anybody hears of it.
+    fn gone(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            // Else the next daemon looks for it, and does not find it.
+            let _ = claim.write(Child::Gone);
+        }
+        self.report.stage = Stage::Gone;
+        self.judge.handle(leasehold_clock::boot_now(), Input::Gone);
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        let Some(Errand { shim, stdin, file }) = self.errand.take() else {
+            return Err(Errno::INVAL.into());
+        };
+        let start = ShimStart {
+            guard: number(getpid()),
+            valid_until: self.judge.valid_until(),
+            foreground: self.foreground,
+        };
+        let claim = self.claim.as_ref();
+        let tell = |shim: &Shim| {
+            // Before it can become CMD: whoever finds the claim's lock free
+            // while it runs must find it named.
+            if let Some(claim) = claim {
+                claim.write(Child::Running(ProcessId::of(number(shim.pid))))?;
+            }
+            let with = [stdin.as_fd(), file.as_fd()];
+            post_with(shim.socket.as_fd(), &start, &with)
+        };
+        let shim = match shim {
+            Some(shim) if tell(&shim).is_ok() => shim,
+            lost => {
+                lost.into_iter().for_each(Shim::dismiss);
+                let shim = Shim::new()?;
+                if let Err(error) = tell(&shim) {
+                    shim.dismiss();
+                    return Err(error);
+                }
+                shim
+            }
+        };
+        // It waited for long, and somebody may have stopped it meanwhile.
+        let _ = kill_process(shim.pid, Signal::CONT);
+        self.report.leader = number(shim.pid);
+        self.leader = Some(Leader {
+            pid: shim.pid,
+            reaped: false,
+        });
+        self.shim = Some(shim.socket);
+        Ok(())
+    }
+
+    /// Signals CMD's group and those descendants outside of it that have no
+    /// parent of their own any more.
+    fn signal(&mut self, signal: Signal) {
+        let Some(leader) = &self.leader else { return };
+        let group = (!leader.reaped).then_some(leader.pid);
+        if let Some(group) = group {
+            // It fails if everybody in there has ended.
+            let _ = kill_process_group(group, signal);
+        }
+        let _ = self.children.each(|child| {
+            if group.is_none() || group_of(child) != group.map(number) {
+                let _ = kill_process(child, signal);
+            }
+        });
+    }
+
+    fn kill_round(&mut self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Waits for what has ended, for CMD's leader last.
+    fn look_at_children(&mut self) {
+        // One byte or many: it is the children that tell.
+        let _ = self.child_ended.read(&mut [0; 64]);
+        if self.report.stage == Stage::Gone {
+            return;
+        }
+        let Some(leader) = self.leader.as_ref().map(|leader| leader.pid) else {
+            return;
+        };
+        self.look_at_leader(leader);
+        let mut others = 0;
+        let looked = self.children.each(|child| {
+            if child != leader {
+                let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+                let alive = matches!(waitid(WaitId::Pid(child), ended), Ok(None));
+                others += u32::from(alive);
+            }
+        });
+        if looked.is_ok() && others == 0 && self.report.stage == Stage::LeaderEnded {
+            self.look_at_the_last(leader);
+        }
+    }
+
+    fn look_at_leader(&mut self, leader: Pid) {
+        if self.report.stage >= Stage::LeaderEnded {
+            return;
+        }
+        let look = |options| waitid(WaitId::Pid(leader), options | WaitIdOptions::NOHANG);
+        if let Ok(Some(end)) = look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            // Why the shim failed stands in its socket.
+            self.hear_shim();
+            if self.report.end == LeaderEnd::Unknown {
+                self.report.end = LeaderEnd::of(&end);
+            }
+            self.report.by_us = self.judge.told_to_end();
+            self.report.stopped = 0;
+            self.report.stage = Stage::LeaderEnded;
+            self.judge
+                .handle(leasehold_clock::boot_now(), Input::LeaderEnded);
+        } else if let Ok(Some(change)) = look(WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED) {
+            self.report.stopped = change.stopping_signal().unwrap_or(0);
+        }
+    }
+
+    /// No child but the leader was seen: the kernel has the last word.
+    fn look_at_the_last(&mut self, leader: Pid) {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let _ = waitid(WaitId::Pid(leader), ended);
+        if let Some(leader) = &mut self.leader {
+            leader.reaped = true;
+        }
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                // One was forked while we looked.
+                Ok(None) => return,
+                Err(_) => break,
+            }
+        }
+        self.gone();
+    }
+
+    fn tell_daemon(&mut self) {
+        self.report.expired = self.judge.expired();
+        self.report.killed = self.judge.killed();
+        if self.daemon_gone || self.reported == Some(self.report) {
+            return;
+        }
+        match post(self.daemon.as_fd(), &self.report) {
+            Ok(true) => self.reported = Some(self.report),
+            // No room: again when there is some.
+            Ok(false) => {}
+            // The orders say so too, once they have been read to the end.
+            Err(_) => {}
+        }
+    }
+
+    /// Sleeps until something happens or is due.
+    fn sleep(&mut self, told: bool) -> io::Result<()> {
+        let killing = self.judge.killed() && self.report.stage != Stage::Gone;
+        let round = killing.then(|| leasehold_clock::boot_now() + KILL_ROUND);
+        let due = self.judge.next_wakeup().into_iter().chain(round).min();
+        self.alarm.arm(due)?;
+        let mut wanted = PollFlags::IN;
+        wanted.set(PollFlags::OUT, !told);
+        // A socket whose other end is gone would always be ready. A timer
+        // that nothing is asked of never is.
+        let idle = || PollFd::new(&self.alarm, PollFlags::empty());
+        let daemon = Some(&self.daemon).filter(|_| !self.daemon_gone);
+        let mut places = [
+            PollFd::new(&self.child_ended, PollFlags::IN),
+            PollFd::new(&self.alarm, PollFlags::IN),
+            daemon.map_or_else(idle, |daemon| PollFd::new(daemon, wanted)),
+            (self.shim.as_ref()).map_or_else(idle, |shim| PollFd::new(shim, PollFlags::IN)),
+        ];
+        match poll(&mut places, None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+use std::os::fd::AsFd;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::claim_share::Place;
+use leasehold_core::election::BootTime;
+use leasehold_core::judge::{Order, Stop, Terms};
+
+fn any_time() -> impl Strategy<Value = BootTime> {
+    any::<u64>().prop_map(BootTime::from_nanos)
+}
+
+proptest! {
+    #[test]
+    fn an_order_arrives_as_it_was_sent(
+        times in [any_time(), any_time(), any_time()],
+        stop in proptest::option::of(1..=64_i32),
+        kill: bool,
+        relay: i32,
+        relays: u32,
+    ) {
+        let [valid_until, kill_at, stop_at] = times;
+        let stop = stop.map(|signal| Stop { signal, kill_at: stop_at });
+        let order = Order { terms: Terms { valid_until, kill_at }, stop, kill };
+        let record = ToGuard { order, relay, relays };
+        prop_assert_eq!(decode::<ToGuard>(encode(&record)), record);
+    }
+
+    #[test]
+    fn a_report_arrives_as_it_was_sent(
+        stage in 0..4_usize,
+        end in 0..6_usize,
+        value: i32,
+        leader: i32,
+        flags: [bool; 3],
+        stopped in 0..=64_i32,
+    ) {
+        let [by_us, expired, killed] = flags;
+        let record = Report {
+            stage: [Stage::Starting, Stage::Running, Stage::LeaderEnded, Stage::Gone][stage],
+            leader,
+            end: [
+                LeaderEnd::Unknown,
+                LeaderEnd::Exited(value),
+                LeaderEnd::Signalled(value),
+                LeaderEnd::NotExecuted(value),
+                LeaderEnd::NotSpawned(value),
+                LeaderEnd::Refused,
+            ][end],
+            by_us,
+            expired,
+            killed,
+            stopped,
+        };
+        prop_assert_eq!(decode::<Report>(encode(&record)), record);
+    }
+}
+
+#[test]
+fn what_starts_something_arrives_with_its_descriptors() {
+    let (ours, theirs) = pair().unwrap();
+    let terms = Terms {
+        valid_until: BootTime::from_nanos(7),
+        kill_at: BootTime::from_nanos(u64::MAX),
+    };
+    let start = GuardStart {
+        terms,
+        stop_signal: 15,
+        foreground: 4711,
+        place: Place::OnStepDown,
+    };
+    let (one, two) = rustix::pipe::pipe().unwrap();
+    post_with(ours.as_fd(), &start, &[one.as_fd(), two.as_fd()]).unwrap();
+    let shim = ShimStart {
+        guard: 12,
+        valid_until: BootTime::from_nanos(9),
+        foreground: 0,
+    };
+    post_with(ours.as_fd(), &shim, &[]).unwrap();
+    let begin = GuardBegin { on_terminal: true };
+    post_with(ours.as_fd(), &begin, &[]).unwrap();
+
+    let (told, [reader, writer]) = wait_with::<GuardStart>(theirs.as_fd()).unwrap().unwrap();
+    assert_eq!(told, start);
+    let (reader, writer) = (reader.unwrap(), writer.unwrap());
+    for descriptor in [&reader, &writer] {
+        let flags = rustix::io::fcntl_getfd(descriptor).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "inherited");
+    }
+    rustix::io::write(&writer, b"x").unwrap();
+    assert_eq!(rustix::io::read(&reader, &mut [0; 2]).unwrap(), 1);
+    let (told, [none, _]) = wait_with::<ShimStart>(theirs.as_fd()).unwrap().unwrap();
+    assert_eq!((told, none.is_none()), (shim, true));
+    let (told, _) = wait_with::<GuardBegin>(theirs.as_fd()).unwrap().unwrap();
+    assert_eq!(told, begin);
+    drop(ours);
+    assert_eq!(take::<ToGuard>(theirs.as_fd()), Received::Closed);
+    assert!(wait_with::<GuardBegin>(theirs.as_fd()).unwrap().is_none());
+}
+
+#[test]
+fn a_full_socket_is_no_error_and_what_was_sent_can_be_read_after_the_end() {
+    let (ours, theirs) = pair().unwrap();
+    let mut sent = 0;
+    while post(ours.as_fd(), &ShimFailed { errno: sent }).unwrap() {
+        sent += 1;
+    }
+    assert!(sent > 10, "{sent}");
+    // Closed with a record of the other side unread: an error comes first.
+    post(theirs.as_fd(), &ShimFailed { errno: 1 }).unwrap();
+    drop(ours);
+    for expected in 0..sent {
+        let record = Received::Record(ShimFailed { errno: expected });
+        assert_eq!(take::<ShimFailed>(theirs.as_fd()), record);
+    }
+    assert_eq!(take::<ShimFailed>(theirs.as_fd()), Received::Closed);
+}

@@ -1,0 +1,281 @@
+//! A candidate as a value: for the daemon, and for programs that embed one.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::runner::{KernelRandomness, NoSurfaces, Runner, Surfaces, news_channel};
+use crate::store::mongo::{MongoOptions, MongoStore};
+use crate::store::{DeploymentId, News, StoreInfo};
+use leasehold_core::election::{
+    Authority, Candidate, Claim, Election, Input, Status, Token, Tunables,
+};
+
+/// Signals and confirmations of the workload that wait for the event loop:
+/// people and one workload do not send more in one turn of it.
+const INPUTS_MAX: usize = 16;
+
+/// How a candidate contends.
+#[derive(Clone)]
+pub struct ElectorOptions {
+    /// The store and the names.
+    pub mongo: MongoOptions,
+    /// The durations.
+    pub tunables: Tunables,
+    /// The highest token that this machine remembers; [`Token::ZERO`] if none.
+    pub token_remembered: Token,
+    /// The longest lease duration that was seen up to that token; `None` if
+    /// nothing remembers it.
+    pub lease_longest_remembered: Option<Duration>,
+    /// The claim of a process that is proven dead; `None` without a proof.
+    pub claim_of_the_dead: Option<Claim>,
+}
+
+/// A candidate that has not begun: its channels can be handed out.
+pub struct Prepared {
+    election: Election,
+    store: MongoStore,
+    news: mpsc::Receiver<News>,
+    status: watch::Sender<Status>,
+    store_info: watch::Receiver<Option<StoreInfo>>,
+    inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
+    operation_timeout: Duration,
+}
+
+/// A running candidate for one lease.
+///
+/// It contends until it is stopped. Whether it leads is a question about an
+/// instant: ask [`Elector::authority`] right before each effect on the
+/// outside, and send the token along where the outside can compare it.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use leasehold::election::{Identity, LeaseName, Timings, Token, Tunables};
+/// use leasehold::elector::{Elector, ElectorOptions};
+/// use leasehold::store::mongo::MongoOptions;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let timings = Timings::default();
+/// let elector = Elector::start(ElectorOptions {
+///     mongo: MongoOptions {
+///         uri: Arc::new(|| Ok("mongodb://localhost/?replicaSet=rs0".to_owned())),
+///         database: "leasehold".to_owned(),
+///         collection: "leases".to_owned(),
+///         operation_timeout: timings.operation_timeout(),
+///         heartbeat: Duration::from_secs(10),
+///         retry_interval: timings.retry_interval(),
+///         lease_duration: timings.lease_duration(),
+///         lease: LeaseName::new("orders-scheduler")?,
+///         identity: Identity::new("host-1")?,
+///         address: None,
+///         home: None,
+///     },
+///     tunables: Tunables {
+///         timings,
+///         handoff_delay: Duration::ZERO,
+///         workload_ends_first: false,
+///     },
+///     token_remembered: Token::ZERO,
+///     lease_longest_remembered: None,
+///     claim_of_the_dead: None,
+/// });
+/// let mut status = elector.status();
+/// while elector.authority().is_none() {
+///     status.changed().await?;
+/// }
+/// if let Some(authority) = elector.authority() {
+///     println!("leading with token {}", authority.token);
+/// }
+/// elector.stop().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Elector {
+    status: watch::Receiver<Status>,
+    inputs: mpsc::Sender<Input>,
+    store: MongoStore,
+    /// Taken when it has ended.
+    runner: Option<JoinHandle<io::Result<()>>>,
+    watcher: JoinHandle<()>,
+}
+
+impl Prepared {
+    /// Makes a candidate that has not begun.
+    pub fn new(options: ElectorOptions) -> Self {
+        Self::with(options, false)
+    }
+
+    /// Makes a candidate whose surfaces run its workload: they carry out
+    /// [`Surfaces::workload`] and answer with [`Input::WorkloadGone`].
+    pub fn supervising(options: ElectorOptions) -> Self {
+        Self::with(options, true)
+    }
+
+    fn with(options: ElectorOptions, supervises: bool) -> Self {
+        let ElectorOptions {
+            mongo,
+            tunables,
+            token_remembered,
+            lease_longest_remembered,
+            claim_of_the_dead,
+        } = options;
+        let candidate = Candidate {
+            identity: mongo.identity.clone(),
+            tunables,
+            token_remembered,
+            lease_longest_remembered,
+            supervises,
+            claim_of_the_dead,
+        };
+        let operation_timeout = mongo.operation_timeout;
+        let election = Election::new(
+            candidate,
+            leasehold_clock::boot_now(),
+            &mut KernelRandomness,
+        );
+        let (news_sender, news) = news_channel();
+        let (store, store_info) = MongoStore::new(mongo, news_sender);
+        let (status, _) = watch::channel(election.status().clone());
+        let inputs = mpsc::channel(INPUTS_MAX);
+        Self {
+            election,
+            store,
+            news,
+            status,
+            store_info,
+            inputs,
+            operation_timeout,
+        }
+    }
+
+    /// What the candidate will say of itself.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    /// Which deployment keeps the lease, once that is known.
+    pub fn store_info(&self) -> watch::Receiver<Option<StoreInfo>> {
+        self.store_info.clone()
+    }
+
+    /// The deployment itself, once it is known, and whenever its members change.
+    pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
+        self.store.deployment()
+    }
+
+    /// Where the machine's inputs go: signals, confirmations of the workload.
+    pub fn inputs(&self) -> mpsc::Sender<Input> {
+        self.inputs.0.clone()
+    }
+
+    /// Begins to contend. To be called inside a tokio runtime.
+    pub fn start(self, surfaces: impl Surfaces + 'static) -> Elector {
+        let receiver = self.status.subscribe();
+        let (sender, inputs) = self.inputs;
+        let watcher = tokio::spawn(self.store.clone().watch());
+        let runner = Runner::new(
+            self.election,
+            Arc::new(self.store.clone()),
+            surfaces,
+            self.status,
+            inputs,
+            self.news,
+            self.operation_timeout,
+        );
+        Elector {
+            status: receiver,
+            inputs: sender,
+            store: self.store,
+            runner: Some(tokio::spawn(runner.run())),
+            watcher,
+        }
+    }
+}
+
+impl Elector {
+    /// Begins to contend, with no surfaces but this handle. To be called
+    /// inside a tokio runtime.
+    pub fn start(options: ElectorOptions) -> Self {
+        Prepared::new(options).start(NoSurfaces)
+    }
+
+    /// What the candidate says of itself. Ask [`Status::at`] of what it holds.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.status.clone()
+    }
+
+    /// The authority at this instant; `None` if another may lead.
+    pub fn authority(&self) -> Option<Authority> {
+        self.status
+            .borrow()
+            .at(leasehold_clock::boot_now())
+            .authority
+    }
+
+    /// Steps down if leading, and leaves the lease to others for a while.
+    pub async fn step_down(&self) {
+        // A runner that has ended has stepped down.
+        let _ = self.inputs.send(Input::StepDown).await;
+    }
+
+    /// Says whether the workload can do its work. While it cannot, this
+    /// candidate steps down and leaves the lease to others.
+    pub async fn set_healthy(&self, healthy: bool) {
+        let _ = self.inputs.send(Input::Health { healthy }).await;
+    }
+
+    /// Confirms that the workload stopped what it did under `token`.
+    pub async fn workload_done(&self, token: Token) {
+        let _ = self.inputs.send(Input::WorkloadDone { token }).await;
+    }
+
+    /// Steps down, releases the lease, ends.
+    ///
+    /// # Errors
+    /// As [`Elector::wait`].
+    pub async fn stop(mut self) -> io::Result<()> {
+        let _ = self.inputs.send(Input::Shutdown).await;
+        let ended = self.wait().await;
+        self.close().await;
+        ended
+    }
+
+    /// Waits until the candidate has ended; may be given up and called again.
+    ///
+    /// # Errors
+    /// When it ended by a fault: the kernel gave no timer, or a task panicked.
+    pub async fn wait(&mut self) -> io::Result<()> {
+        let Some(runner) = &mut self.runner else {
+            return Ok(());
+        };
+        let ended = runner.await;
+        self.runner = None;
+        match ended {
+            Ok(result) => result,
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// Closes the connections of a candidate that has ended.
+    pub async fn close(self) {
+        self.store.shut_down().await;
+    }
+}
+
+impl Drop for Elector {
+    /// A candidate that nobody holds any more steps down and releases the
+    /// lease, as far as its runtime still turns.
+    fn drop(&mut self) {
+        self.watcher.abort();
+        if self.runner.is_some() {
+            // A full queue has a request in it already, or its runner is stuck
+            // and loses the lease by its deadline.
+            let _ = self.inputs.try_send(Input::Shutdown);
+        }
+    }
+}

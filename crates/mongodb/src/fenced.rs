@@ -1,0 +1,179 @@
+//! Writes that a paused ex-holder cannot do: the token of the lock goes along,
+//! and a document that a newer token has written is left alone.
+//!
+//! A lock alone does not stop an effect that is under way when it is lost. The
+//! receiver can, and where the receiver is a MongoDB collection, it is this: a
+//! document carries the newest token that wrote it, and a write matches only
+//! while that is not newer than its own. For exclusive locks and for leases:
+//! the tokens of readers and of slots say nothing about each other.
+
+use std::fmt;
+
+use mongodb::Collection;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{
+    Acknowledgment, ReadConcern, ReadPreference, SelectionCriteria, UpdateModifications,
+    WriteConcern,
+};
+
+use leasehold_core::election::Token;
+
+/// Where a document keeps the newest token that wrote it.
+pub const FENCE: &str = "fence.token";
+
+/// Why a fenced write was not done.
+#[derive(Debug)]
+pub enum FencedError {
+    /// A newer holder has written the document; `None`: what stands there is no
+    /// token. Whoever is told this is not the holder any more.
+    Refused {
+        /// The token of the newer holder.
+        newest: Option<Token>,
+    },
+    /// No document matched the filter.
+    NoDocument,
+    /// The lock is not held at this instant, so that nothing was sent.
+    NotHeld,
+    /// The lock is shared or has slots: its tokens fence nobody.
+    NotExclusive,
+    /// The driver's error: it may have been written all the same.
+    Driver(mongodb::error::Error),
+}
+
+impl fmt::Display for FencedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused {
+                newest: Some(newest),
+            } => {
+                write!(f, "fenced write: token {newest} has written since")
+            }
+            Self::Refused { newest: None } => {
+                write!(f, "fenced write: {FENCE} of the document is no token")
+            }
+            Self::NoDocument => f.write_str("fenced write: no document matches"),
+            Self::NotHeld => f.write_str("fenced write: the lock is not held"),
+            Self::NotExclusive => f.write_str("fenced write: the lock is not exclusive"),
+            Self::Driver(_) => f.write_str("fenced write: the driver failed"),
+        }
+    }
+}
+
+impl std::error::Error for FencedError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Driver(error) => Some(error),
+            Self::Refused { .. } | Self::NoDocument | Self::NotHeld | Self::NotExclusive => None,
+        }
+    }
+}
+
+impl From<mongodb::error::Error> for FencedError {
+    fn from(error: mongodb::error::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+/// A filter that also asks that no newer token has written the document.
+pub fn filter(filter: Document, token: Token) -> Document {
+    let fence = doc! { "$or": [
+        { FENCE: { "$exists": false } },
+        { FENCE: { "$lte": token.get() } },
+    ] };
+    doc! { "$and": [filter, fence] }
+}
+
+/// An update, of operators or as a pipeline, that also leaves the token.
+pub fn update(update: impl Into<UpdateModifications>, token: Token) -> UpdateModifications {
+    match update.into() {
+        UpdateModifications::Document(mut operators) => {
+            match operators.get_mut("$set") {
+                Some(Bson::Document(fields)) => drop(fields.insert(FENCE, token.get())),
+                Some(_) | None => drop(operators.insert("$set", doc! { FENCE: token.get() })),
+            }
+            UpdateModifications::Document(operators)
+        }
+        UpdateModifications::Pipeline(mut stages) => {
+            stages.push(doc! { "$set": { FENCE: token.get() } });
+            UpdateModifications::Pipeline(stages)
+        }
+        other => other,
+    }
+}
+
+/// Updates one document that no newer token has written, and leaves the token
+/// in it. Acknowledged by a majority: a fence that is rolled back fences nobody.
+///
+/// # Errors
+/// When it was refused, matched nothing, or is not known to be done.
+pub async fn update_one<T: Send + Sync>(
+    collection: &Collection<T>,
+    matching: Document,
+    change: impl Into<UpdateModifications>,
+    token: Token,
+) -> Result<(), FencedError> {
+    let majority = WriteConcern::builder()
+        .w(Acknowledgment::Majority)
+        .journal(true)
+        .build();
+    let updated = collection
+        .update_one(filter(matching.clone(), token), update(change, token))
+        .write_concern(majority)
+        .await?;
+    if updated.matched_count > 0 {
+        return Ok(());
+    }
+    let found = collection
+        .clone_with_type::<Document>()
+        .find_one(matching)
+        .projection(doc! { "_id": 0, FENCE: 1 })
+        .read_concern(ReadConcern::majority())
+        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+        .await?;
+    let Some(found) = found else {
+        return Err(FencedError::NoDocument);
+    };
+    let fence = found.get_document("fence").ok();
+    let newest = match fence.and_then(|fence| fence.get("token")) {
+        Some(Bson::Int64(token)) => Token::new(*token),
+        Some(Bson::Int32(token)) => Token::new(i64::from(*token)),
+        Some(_) | None => None,
+    };
+    match newest {
+        // It began to match between the write and the look.
+        Some(newest) if newest <= token => Err(FencedError::NoDocument),
+        newest => Err(FencedError::Refused { newest }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token() -> Token {
+        Token::new(7).expect("not negative")
+    }
+
+    #[test]
+    fn the_token_joins_whatever_the_update_is() {
+        let operators = |operators: Document| match update(operators, token()) {
+            UpdateModifications::Document(update) => update,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            operators(doc! { "$inc": { "n": 1 } }),
+            doc! { "$inc": { "n": 1 }, "$set": { FENCE: 7_i64 } }
+        );
+        assert_eq!(
+            operators(doc! { "$set": { "a": 1 } }),
+            doc! { "$set": { "a": 1, FENCE: 7_i64 } }
+        );
+        let stages = vec![doc! { "$set": { "a": "$b" } }];
+        match update(stages, token()) {
+            UpdateModifications::Pipeline(stages) => {
+                assert_eq!(stages.last(), Some(&doc! { "$set": { FENCE: 7_i64 } }));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

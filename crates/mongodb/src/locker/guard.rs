@@ -1,0 +1,355 @@
+//! A lock as programs use it: acquire, work, release.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mongodb::Collection;
+use mongodb::bson::Document;
+use mongodb::options::UpdateModifications;
+use tokio::sync::watch;
+
+use super::{Finished, LockSurfaces, Locker, LockerOptions};
+use crate::calls::Answered;
+use crate::fenced::{self, FencedError};
+use crate::store::Failure;
+use crate::store::mongo::ConnectionOptions;
+use leasehold_core::election::{Authority, BootTime, LeaseName, Timings, Token};
+use leasehold_core::lock::{
+    Ahead, End, Loss, Notice, Options, Sightings, Slots, Standing, Status, Want,
+};
+
+/// A lock that this program may want to hold: exclusively unless it says
+/// otherwise.
+///
+/// Its guard is no proof. Authority has a deadline, and ends by itself when it
+/// cannot be renewed: ask [`LockGuard::authority`] right before each effect on
+/// the outside, and send the token along where the outside can compare it.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use leasehold::election::{Identity, LeaseName, Timings};
+/// use leasehold::locker::Lock;
+/// use leasehold::store::mongo::ConnectionOptions;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let connection = ConnectionOptions {
+///     uri: Arc::new(|| Ok("mongodb://localhost/?replicaSet=rs0".to_owned())),
+///     database: "leasehold".to_owned(),
+///     collection: "leases".to_owned(),
+///     operation_timeout: Timings::default().operation_timeout(),
+///     heartbeat: Duration::from_secs(10),
+///     identity: Identity::new("host-1")?,
+///     give_up_after: Timings::default().lease_duration(),
+///     home: None,
+/// };
+/// let lock = Lock::new(connection, LeaseName::new("nightly-report")?);
+/// let guard = lock.acquire_within(Duration::from_secs(60)).await?;
+/// for page in 0..3 {
+///     let Some(authority) = guard.authority() else {
+///         break; // It was lost: another may work on it by now.
+///     };
+///     println!("page {page} with token {}", authority.token);
+/// }
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A value and its clones remember what they saw of other holders, so that one
+/// that was killed is evicted although each acquisition is short: keep it,
+/// instead of making a new one each time.
+#[derive(Clone)]
+pub struct Lock {
+    options: LockerOptions,
+    remembered: Arc<Mutex<Remembered>>,
+}
+
+/// What contenders of one program saw, for the next one.
+#[derive(Debug, Default)]
+struct Remembered {
+    token_highest: Token,
+    sightings: Sightings,
+}
+
+/// Keeps what a contender saw when it ends, however that comes about.
+struct Remembering(Arc<Mutex<Remembered>>);
+
+impl LockSurfaces for Remembering {
+    fn acquired(&mut self, _: Token, _: BootTime, _: Duration) {}
+    fn lost(&mut self, _: Loss) {}
+    fn notice(&mut self, _: &Notice) {}
+    fn answered(&mut self, _: &Answered) {}
+    fn watching(&mut self, _: Option<&Failure>) {}
+
+    fn finished(&mut self, finished: &Finished) {
+        // Each of its states is whole.
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *remembered = Remembered {
+            token_highest: finished.token_highest,
+            sightings: finished.sightings.clone(),
+        };
+    }
+}
+
+/// Why a lock is not held, or was not to the end.
+#[derive(Debug)]
+pub enum LockError {
+    /// Others held it for as long as was waited.
+    TimedOut,
+    /// The store did not answer for as long as was waited.
+    Unreachable,
+    /// It would have had to be waited for.
+    Busy {
+        /// Who holds or waits.
+        ahead: Vec<Ahead>,
+    },
+    /// The lock is taken with another number of slots; 0: exclusive and shared.
+    WrongSlots {
+        /// How many it has.
+        has: u32,
+    },
+    /// The document of this name is no lock of this schema.
+    Foreign {
+        /// Why, for people.
+        why: String,
+    },
+    /// The document's token cannot grow any more.
+    TokensExhausted,
+    /// It was held and lost.
+    Lost(Loss),
+    /// The contender ended by a fault.
+    Fault(io::Error),
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut => f.write_str("acquire lock: others held it all the time"),
+            Self::Unreachable => f.write_str("acquire lock: the store does not answer"),
+            Self::Busy { .. } => f.write_str("acquire lock: others hold it"),
+            Self::WrongSlots { has: 0 } => f.write_str("acquire lock: it has no slots"),
+            Self::WrongSlots { has } => write!(f, "acquire lock: it has {has} slots"),
+            Self::Foreign { why } => write!(f, "acquire lock: {why}"),
+            Self::TokensExhausted => f.write_str("acquire lock: its token cannot grow any more"),
+            Self::Lost(loss) => write!(f, "hold lock: lost: {}", loss.as_str()),
+            Self::Fault(_) => f.write_str("hold lock: the contender failed"),
+        }
+    }
+}
+
+impl std::error::Error for LockError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Fault(error) => Some(error),
+            Self::TimedOut
+            | Self::Unreachable
+            | Self::Busy { .. }
+            | Self::WrongSlots { .. }
+            | Self::Foreign { .. }
+            | Self::TokensExhausted
+            | Self::Lost(_) => None,
+        }
+    }
+}
+
+impl Lock {
+    /// The exclusive lock of this name, with the default timings.
+    pub fn new(connection: ConnectionOptions, name: LeaseName) -> Self {
+        let contender = Options {
+            identity: connection.identity.clone(),
+            want: Want::Exclusive,
+            timings: Timings::default(),
+            at_once: false,
+            watch_first: false,
+            token_remembered: Token::ZERO,
+            sightings: Sightings::default(),
+        };
+        let options = LockerOptions {
+            connection,
+            name,
+            contender,
+        };
+        Self {
+            options,
+            remembered: Arc::default(),
+        }
+    }
+
+    /// To be held beside other readers.
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.options.contender.want = Want::Shared;
+        self
+    }
+
+    /// To be held by so many at a time; all who use it name the same number.
+    #[must_use]
+    pub fn slots(mut self, slots: Slots) -> Self {
+        self.options.contender.want = Want::Slot(slots);
+        self
+    }
+
+    /// With other timings.
+    #[must_use]
+    pub fn timings(mut self, timings: Timings) -> Self {
+        self.options.contender.timings = timings;
+        self
+    }
+
+    /// Waits for its turn, however long that takes. Dropped, it leaves the queue.
+    ///
+    /// # Errors
+    /// When waiting would not help.
+    pub async fn acquire(&self) -> Result<LockGuard, LockError> {
+        let mut waiting = self.start(false);
+        waiting.held().await?;
+        Ok(waiting)
+    }
+
+    /// Waits for its turn for at most `wait`.
+    ///
+    /// # Errors
+    /// [`LockError::TimedOut`] or [`LockError::Unreachable`], or when waiting
+    /// would not help.
+    pub async fn acquire_within(&self, wait: Duration) -> Result<LockGuard, LockError> {
+        self.within(wait, false).await
+    }
+
+    /// Acquires it if that needs no waiting for others. A store that does not
+    /// answer is waited for up to the lease duration.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`], or as [`Lock::acquire_within`].
+    pub async fn try_acquire(&self) -> Result<LockGuard, LockError> {
+        let patience = self.options.contender.timings.lease_duration();
+        self.within(patience, true).await
+    }
+
+    async fn within(&self, wait: Duration, at_once: bool) -> Result<LockGuard, LockError> {
+        let mut waiting = self.start(at_once);
+        match tokio::time::timeout(wait, waiting.held()).await {
+            Ok(held) => held.map(|()| waiting),
+            // It may have been granted at this very moment.
+            Err(_) if waiting.authority().is_some() => Ok(waiting),
+            Err(_) if waiting.status.borrow().store_reached => Err(LockError::TimedOut),
+            Err(_) => Err(LockError::Unreachable),
+        }
+    }
+
+    fn start(&self, at_once: bool) -> LockGuard {
+        let mut options = self.options.clone();
+        options.contender.at_once = at_once;
+        {
+            let remembered = self.remembered.lock();
+            let remembered = remembered.unwrap_or_else(PoisonError::into_inner);
+            options.contender.token_remembered = remembered.token_highest;
+            options.contender.sightings = remembered.sightings.clone();
+        }
+        let want = options.contender.want;
+        let locker = Locker::start(options, Remembering(Arc::clone(&self.remembered)));
+        let status = locker.status();
+        LockGuard {
+            locker,
+            status,
+            want,
+        }
+    }
+}
+
+/// A lock that was acquired. Dropped, it is given back in the background, as far
+/// as the runtime still turns; [`LockGuard::release`] is the orderly way.
+pub struct LockGuard {
+    locker: Locker,
+    status: watch::Receiver<Status>,
+    want: Want,
+}
+
+impl LockGuard {
+    /// The authority at this instant: `None` if the lock was lost.
+    pub fn authority(&self) -> Option<Authority> {
+        self.locker.authority()
+    }
+
+    /// How it stands, with a deadline.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.locker.status()
+    }
+
+    /// Waits until the lock is lost.
+    pub async fn lost(&mut self) -> Loss {
+        let lost = |status: &Status| match status.standing {
+            Standing::Lost(loss) | Standing::Ended(End::Lost(loss)) => Some(loss),
+            _ => None,
+        };
+        let found = self.status.wait_for(|status| lost(status).is_some()).await;
+        // A contender that fails has no authority after its deadline.
+        found
+            .ok()
+            .and_then(|status| lost(&status))
+            .unwrap_or(Loss::Deadline)
+    }
+
+    /// Updates one document of a collection of one's own, unless a newer holder
+    /// of this exclusive lock has written it: see [`fenced`].
+    ///
+    /// # Errors
+    /// When the lock is not held at this instant, or the write was refused,
+    /// matched nothing, or is not known to be done.
+    pub async fn update_one<T: Send + Sync>(
+        &self,
+        collection: &Collection<T>,
+        matching: Document,
+        change: impl Into<UpdateModifications>,
+    ) -> Result<(), FencedError> {
+        if self.want != Want::Exclusive {
+            return Err(FencedError::NotExclusive);
+        }
+        let authority = self.authority().ok_or(FencedError::NotHeld)?;
+        fenced::update_one(collection, matching, change, authority.token).await
+    }
+
+    /// Gives the lock back: the work under it is over. Returns when that is
+    /// acknowledged.
+    ///
+    /// # Errors
+    /// When it was lost before, or the contender failed.
+    pub async fn release(mut self) -> Result<(), LockError> {
+        self.locker.release().await;
+        match self.finished().await?.end {
+            End::Lost(loss) => Err(LockError::Lost(loss)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn finished(&mut self) -> Result<Finished, LockError> {
+        self.locker.wait().await.map_err(LockError::Fault)
+    }
+
+    /// Waits until the lock is held.
+    async fn held(&mut self) -> Result<(), LockError> {
+        let decided = self.status.wait_for(|status| match status.standing {
+            Standing::Held(_) => status.authority_at(leasehold_clock::boot_now()).is_some(),
+            Standing::Lost(_) | Standing::Ended(_) => true,
+            Standing::Joining | Standing::Waiting { .. } | Standing::Leaving => false,
+        });
+        let end = match decided.await.map(|status| status.standing.clone()) {
+            Ok(Standing::Held(_)) => return Ok(()),
+            Ok(Standing::Lost(loss)) => return Err(LockError::Lost(loss)),
+            Ok(Standing::Ended(end)) => end,
+            // It failed, or ended in between: its task says how.
+            Ok(_) | Err(_) => self.finished().await?.end,
+        };
+        Err(match end {
+            End::Busy { ahead, .. } => LockError::Busy { ahead },
+            End::WrongSlots { has } => LockError::WrongSlots { has },
+            End::Foreign { why } => LockError::Foreign { why },
+            End::TokensExhausted => LockError::TokensExhausted,
+            End::Lost(loss) => LockError::Lost(loss),
+            End::Released | End::GaveUp => LockError::TimedOut,
+        })
+    }
+}

@@ -1,0 +1,281 @@
+//! Leases and locks in a MongoDB collection.
+//!
+//! How the collection is reached, with the options that the protocols rest on,
+//! is in `connection.rs`; here is the lease.
+
+#[cfg(test)]
+mod any_bson;
+#[cfg(test)]
+mod any_event;
+mod change_stream;
+mod connection;
+mod document;
+mod follow;
+mod home;
+mod ignored_request;
+pub mod lock;
+mod lookalike;
+mod outcome;
+mod servers;
+mod tls;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mongodb::bson::{DateTime, Document};
+use tokio::sync::{Notify, mpsc, watch};
+
+pub use self::connection::{ConnectionOptions, UriSource};
+
+use self::connection::{Deployment, SendError};
+use self::follow::{Heard, Listener, Pace};
+use self::ignored_request::IgnoredRequest;
+use super::{Answer, DeploymentId, KnownHome, News, Store, StoreInfo};
+use leasehold_core::election::{Found, Identity, LeaseName, Operation, Outcome, Watch};
+
+/// How to reach the store and what to write there.
+#[derive(Clone)]
+pub struct MongoOptions {
+    /// The connection string.
+    pub uri: UriSource,
+    /// The database.
+    pub database: String,
+    /// The collection.
+    pub collection: String,
+    /// Bounds server selection, connecting, and the server's own work.
+    pub operation_timeout: Duration,
+    /// How often the driver checks each server. Elections are told at once
+    /// whatever this is; a frozen primary is found by it.
+    pub heartbeat: Duration,
+    /// From a failed change stream to the next attempt.
+    pub retry_interval: Duration,
+    /// The change stream gives a sign of life three times in this, since a
+    /// store that says nothing for so long counts as not read.
+    pub lease_duration: Duration,
+    /// The lease.
+    pub lease: LeaseName,
+    /// Written into the document, for people.
+    pub identity: Identity,
+    /// Written into the document, for people.
+    pub address: Option<String>,
+    /// Where the deployment is kept in mind beyond the life of this process, so
+    /// that a restart does not follow a connection string that leads to another one.
+    pub home: Option<KnownHome>,
+}
+
+impl MongoOptions {
+    /// The part that says how to reach the collection.
+    pub fn connection(&self) -> ConnectionOptions {
+        ConnectionOptions {
+            uri: Arc::clone(&self.uri),
+            database: self.database.clone(),
+            collection: self.collection.clone(),
+            operation_timeout: self.operation_timeout,
+            heartbeat: self.heartbeat,
+            identity: self.identity.clone(),
+            give_up_after: self.lease_duration,
+            home: self.home.clone(),
+        }
+    }
+}
+
+/// A lease in a MongoDB collection.
+#[derive(Clone)]
+pub struct MongoStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: MongoOptions,
+    deployment: Arc<Deployment>,
+    news: mpsc::Sender<News>,
+    /// Another change stream is wanted.
+    reopen: Notify,
+    /// The newest document known, for change events to be applied to.
+    newest: Mutex<Option<Document>>,
+    ignored_request: Mutex<IgnoredRequest>,
+}
+
+impl MongoStore {
+    /// A store that connects at its first use. Its news go into `news`.
+    pub fn new(
+        options: MongoOptions,
+        news: mpsc::Sender<News>,
+    ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
+        let (deployment, info) = Deployment::new(options.connection(), primary_changed(&news));
+        let shared = Shared {
+            options,
+            deployment,
+            news,
+            reopen: Notify::new(),
+            newest: Mutex::new(None),
+            ignored_request: Mutex::default(),
+        };
+        let store = Self {
+            shared: Arc::new(shared),
+        };
+        (store, info)
+    }
+
+    /// The deployment, once it is known, and whenever its members change.
+    pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
+        self.shared.deployment.found()
+    }
+
+    /// Follows the change stream for ever, from one failure to the next attempt.
+    pub async fn watch(self) {
+        let shared = Arc::clone(&self.shared);
+        let recognize = async {
+            if let Some(product) = shared.deployment.lookalike().await {
+                let _ = shared.news.send(News::Lookalike(product)).await;
+            }
+        };
+        tokio::join!(recognize, follow::watch(self, &shared.reopen));
+    }
+
+    /// Ends the client; what hangs is given up after a moment.
+    pub async fn shut_down(&self) {
+        self.shared.deployment.shut_down().await;
+    }
+
+    async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
+        let shared = &self.shared;
+        let name = shared.options.lease.as_str();
+        let (identity, address) = (&shared.options.identity, shared.options.address.as_deref());
+        let now = DateTime::from_system_time(leasehold_clock::wall_now());
+        let (filter, update) = match &operation {
+            Operation::Read { confirm } => {
+                let read = shared
+                    .deployment
+                    .read(name, document::projection(), *confirm);
+                return Ok(Outcome::Applied(shared.found(read.await?)));
+            }
+            Operation::Create { revision, token } => {
+                let document = document::create(name, *revision, *token);
+                shared.deployment.insert(&document).await?;
+                return Ok(Outcome::Applied(shared.found(Some(document))));
+            }
+            Operation::Acquire(acquisition) => (
+                document::acquisition_filter(name, acquisition, None),
+                document::acquisition_update(acquisition, None, identity, address, now),
+            ),
+            Operation::TakeOver {
+                acquisition,
+                holder,
+                ended,
+            } => (
+                document::acquisition_filter(name, acquisition, Some(*holder)),
+                document::acquisition_update(acquisition, Some(ended), identity, address, now),
+            ),
+            Operation::Renew {
+                claim,
+                revision,
+                chain,
+            } => (
+                document::mine_filter(name, *claim, chain),
+                document::renewal_update(*revision, now),
+            ),
+            Operation::Release {
+                claim,
+                revision,
+                chain,
+                ended,
+                reserved_for,
+            } => (
+                document::mine_filter(name, *claim, chain),
+                document::release_update(*revision, ended, reserved_for.as_ref(), now),
+            ),
+        };
+        let updated = shared
+            .deployment
+            .update(filter, update, document::projection());
+        Ok(match updated.await? {
+            Some(document) => Outcome::Applied(shared.found(Some(document))),
+            None => Outcome::Rejected,
+        })
+    }
+}
+
+impl Store for MongoStore {
+    async fn perform(&self, operation: Operation) -> Answer {
+        let sent = self.send(operation).await;
+        self.shared.deployment.answer(sent).await
+    }
+
+    fn reopen_stream(&self) {
+        self.shared.reopen.notify_one();
+    }
+}
+
+impl Listener for MongoStore {
+    type Hint = Watch;
+
+    fn deployment(&self) -> &Arc<Deployment> {
+        &self.shared.deployment
+    }
+
+    fn pipeline(&self) -> Vec<Document> {
+        change_stream::pipeline(self.shared.options.lease.as_str()).into()
+    }
+
+    fn pace(&self) -> Pace {
+        Pace {
+            retry_interval: self.shared.options.retry_interval,
+            lease_duration: self.shared.options.lease_duration,
+        }
+    }
+
+    fn hint(&self, heard: Heard) -> Watch {
+        match heard {
+            Heard::Opened => {
+                // What changed before is not told: no event may be applied to
+                // what was known then.
+                *self.shared.newest() = None;
+                Watch::Opened
+            }
+            Heard::Change(event) => change_stream::hint(*event, &mut self.shared.newest()),
+            Heard::Alive => Watch::Alive,
+            Heard::Lost => Watch::Lost,
+        }
+    }
+
+    fn news(&self) -> &mpsc::Sender<News> {
+        &self.shared.news
+    }
+}
+
+impl Shared {
+    /// Keeps a document for the change stream and reads it.
+    fn found(&self, document: Option<Document>) -> Found {
+        let found = document.as_ref().map_or(Found::Missing, document::read);
+        if let (Found::Lease(_), Some(lease)) = (&found, &document)
+            && let Some(why) = lock(&self.ignored_request).look(lease)
+        {
+            // For people only: a full queue has more important news in it.
+            let _ = self.news.try_send(News::RequestIgnored(why));
+        }
+        *self.newest() = document;
+        found
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Option<Document>> {
+        lock(&self.newest)
+    }
+}
+
+/// Tells of a new primary, unless the queue is full: then it has news enough
+/// in it to wake who reads them.
+fn primary_changed<W: Send + 'static>(
+    news: &mpsc::Sender<News<W>>,
+) -> impl Fn() + Send + Sync + 'static {
+    let news = news.clone();
+    move || {
+        let _ = news.try_send(News::PrimaryChanged);
+    }
+}
+
+/// The values behind these locks are whole at every instant, so a panic
+/// elsewhere does not spoil them.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

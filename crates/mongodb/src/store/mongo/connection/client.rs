@@ -1,0 +1,272 @@
+//! One client of a deployment: how it is made and with which options, whether
+//! it leads where the process belongs, and when it is given up for another.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongodb::event::EventHandler;
+use mongodb::event::sdam::{SdamEvent, ServerDescriptionChangedEvent};
+use mongodb::options::{ClientOptions, ReadPreference, SelectionCriteria, ServerMonitoringMode};
+use mongodb::{Client, ServerType};
+
+use super::super::servers::Asked;
+use super::super::{home, lock, lookalike, outcome, tls};
+use super::{Deployment, SendError};
+use crate::calls::CALLS_MAX;
+use crate::store::StoreInfo;
+
+/// The longest application name that a server accepts, in bytes.
+const APP_NAME_MAX: usize = 128;
+/// How long until a server that could not be asked what it is is asked again.
+const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
+/// Connections to one server at most, whatever the connection string says:
+/// every call that may be under way, the change stream, and the end of the one
+/// before. So no renewal ever waits until another call gives its connection back.
+pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
+
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) client: Client,
+    pub(super) number: u64,
+    uri: String,
+    /// The servers that the connection string names.
+    seeds: Arc<[String]>,
+}
+
+/// A client with these options. The driver reads the files that they name when
+/// it is made: not on the event loop, which a disk that hangs would hold up.
+async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError> {
+    if asked.files.is_empty() {
+        return Ok(Client::with_options(options)?);
+    }
+    let files = asked.files.clone();
+    #[allow(clippy::disallowed_methods, reason = "it ends with the client made")]
+    let made = tokio::task::spawn_blocking(move || {
+        if let Some(why) = tls::unreadable(&files) {
+            return Err(SendError::Files(why));
+        }
+        Ok(Client::with_options(options)?)
+    });
+    made.await.unwrap_or(Err(SendError::NoPrimary))
+}
+
+impl Deployment {
+    /// The product that is not MongoDB, if the server says that it is one.
+    pub(in crate::store::mongo) async fn lookalike(self: &Arc<Self>) -> Option<&'static str> {
+        loop {
+            if let Some(found) = self.recognize().await {
+                return found;
+            }
+            tokio::time::sleep(RECOGNIZE_RETRY).await;
+        }
+    }
+
+    /// `None`: no server has answered.
+    async fn recognize(self: &Arc<Self>) -> Option<Option<&'static str>> {
+        let connection = self.connect().await.ok()?;
+        let by_host = lookalike::by_host(connection.seeds.iter().map(String::as_str));
+        if by_host.is_some() {
+            return Some(by_host);
+        }
+        let admin = connection.client.database("admin");
+        match admin.run_command(doc! { "buildInfo": 1 }).await {
+            Ok(info) => Some(lookalike::by_build(&info)),
+            Err(error) => outcome::is_reply(&error).then_some(None),
+        }
+    }
+
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, SendError> {
+        let mut slot = self.connection.lock().await;
+        if let Some(connection) = &*slot {
+            return Ok(connection.clone());
+        }
+        let uri = (self.options.uri)().map_err(SendError::Uri)?;
+        let uri = lock(&self.home).instead_of(uri);
+        let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut options = self.client_options(&uri).await?;
+        let seeds: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
+        let asked = Asked::of(&options);
+        self.servers.ask(asked.clone());
+        self.listen(&mut options, number, &uri, &seeds);
+        let client = made(options, &asked).await?;
+        let connection = Connection {
+            client,
+            number,
+            uri,
+            seeds,
+        };
+        *slot = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Asks the primary that a client found whether it belongs to the deployment
+    /// that is known; until then nothing else is sent there.
+    pub(super) async fn verify(self: &Arc<Self>, connection: &Connection) -> Result<(), SendError> {
+        let Connection {
+            client,
+            number,
+            uri,
+            seeds,
+        } = connection;
+        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+        let hello = client
+            .database("admin")
+            .run_command(doc! { "hello": 1 })
+            .selection_criteria(primary)
+            .await
+            .map_err(SendError::Unverified)?;
+        let Some(found) = home::identify(&hello, seeds) else {
+            return Err(SendError::NoPrimary);
+        };
+        let set = found.set.clone();
+        let admitted = lock(&self.home).admit(*number, uri, found);
+        let Err(why) = admitted else {
+            let kind = match &set {
+                Some(_) => ServerType::RsPrimary,
+                None if hello.contains_key("msg") => ServerType::Mongos,
+                None => ServerType::Standalone,
+            };
+            self.note_primary(set, kind);
+            return Ok(());
+        };
+        let mut slot = self.connection.lock().await;
+        if slot.as_ref().is_some_and(|c| c.number == *number)
+            && let Some(connection) = slot.take()
+        {
+            tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
+        }
+        Err(SendError::Elsewhere(why))
+    }
+
+    /// Notes whether a server answered a call; true when none did for too long.
+    pub(super) fn is_given_up(&self, answered: bool) -> bool {
+        let mut since = lock(&self.unanswered_since);
+        if answered {
+            *since = None;
+            return false;
+        }
+        let now = leasehold_clock::boot_now();
+        let given_up = now.since(*since.get_or_insert(now)) >= self.options.give_up_after;
+        if given_up {
+            *since = None;
+        }
+        given_up
+    }
+
+    /// Gives up a connection that cannot be used if the connection string is
+    /// another one now, or if it is `useless`: certificates and addresses
+    /// change behind an unchanged string.
+    pub(super) async fn renew_connection(&self, useless: bool) {
+        let mut slot = self.connection.lock().await;
+        let Some(connection) = &*slot else { return };
+        let changed = (self.options.uri)()
+            .is_ok_and(|uri| uri != connection.uri && !lock(&self.home).is_refused(&uri));
+        if (changed || useless)
+            && let Some(connection) = slot.take()
+        {
+            tokio::spawn(async move { connection.client.shutdown().immediate(true).await });
+        }
+    }
+
+    pub(super) async fn client_options(
+        self: &Arc<Self>,
+        uri: &str,
+    ) -> Result<ClientOptions, mongodb::error::Error> {
+        let mut options = ClientOptions::parse(uri).await?;
+        let timeout = self.options.operation_timeout;
+        if options.app_name.is_none() {
+            let mut name = format!("leasehold/{}", self.options.identity);
+            name.truncate(name.floor_char_boundary(APP_NAME_MAX));
+            options.app_name = Some(name);
+        }
+        // Every write names its own; one that asks for no acknowledgement would
+        // make the driver refuse the change streams.
+        options.write_concern = None;
+        // A write that the driver repeats by itself would be sent later than
+        // the election believes.
+        options.retry_writes = Some(false);
+        options.retry_reads = Some(false);
+        options.max_adaptive_retries = Some(0);
+        // Sooner than the caller's own time-out: then an outage is known as
+        // "never sent" instead of "unknown".
+        options.server_selection_timeout = Some(timeout * 9 / 10);
+        options.connect_timeout = Some(timeout);
+        options.heartbeat_freq = Some(self.options.heartbeat);
+        // Otherwise elections are noticed a heartbeat later wherever the
+        // environment looks like that of a function (`K_SERVICE`, …).
+        options.server_monitoring_mode = Some(ServerMonitoringMode::Stream);
+        let at_least = |number: Option<u32>| Some(number.unwrap_or(0).max(CONNECTIONS_MAX));
+        options.max_pool_size = at_least(options.max_pool_size);
+        options.max_connecting = at_least(options.max_connecting);
+        Ok(options)
+    }
+
+    /// Lets a client's monitors report here.
+    fn listen(
+        self: &Arc<Self>,
+        options: &mut ClientOptions,
+        number: u64,
+        uri: &str,
+        seeds: &Arc<[String]>,
+    ) {
+        let (deployment, uri, seeds) = (Arc::downgrade(self), uri.to_owned(), Arc::clone(seeds));
+        options.sdam_event_handler = Some(EventHandler::callback(move |event| {
+            let Some(deployment) = deployment.upgrade() else {
+                return;
+            };
+            deployment.servers.heed(&event);
+            // Of a client that was not verified nothing else counts.
+            match event {
+                SdamEvent::ServerHeartbeatSucceeded(event) => {
+                    if let Some(found) = home::identify(&event.reply, &seeds) {
+                        lock(&deployment.home).hear(number, &uri, found);
+                    }
+                }
+                SdamEvent::ServerDescriptionChanged(event) => {
+                    deployment.server_changed(&event, number);
+                }
+                _ => {}
+            }
+        }));
+    }
+
+    /// The driver's monitors learned something about a server.
+    fn server_changed(&self, event: &ServerDescriptionChangedEvent, client: u64) {
+        let (before, now) = (&event.previous_description, &event.new_description);
+        let writable = |kind| {
+            matches!(
+                kind,
+                ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos
+            )
+        };
+        let (was, is) = (writable(before.server_type()), writable(now.server_type()));
+        let is_home = {
+            let mut home = lock(&self.home);
+            if was && !is {
+                home.doubt(client);
+            }
+            home.has(client)
+        };
+        if is && !was {
+            if is_home {
+                let set = now.replica_set_name().map(str::to_owned);
+                self.note_primary(set, now.server_type());
+            }
+            // The next call asks it who it is, where that is not known.
+            (self.primary_changed)();
+        }
+    }
+
+    pub(super) fn note_primary(&self, set: Option<String>, kind: ServerType) {
+        let standalone = kind == ServerType::Standalone;
+        self.standalone.store(standalone, Ordering::Relaxed);
+        let info = StoreInfo {
+            set,
+            database: self.options.database.clone(),
+            collection: self.options.collection.clone(),
+        };
+        self.info.send_replace(Some(info));
+    }
+}

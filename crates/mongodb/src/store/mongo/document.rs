@@ -1,0 +1,448 @@
+//! The lease document, between BSON and the election's [`Lease`].
+//!
+//! Anything in BSON is read without a panic. What is not a lease of this
+//! schema is foreign and is never written to (I11).
+
+use std::time::Duration;
+
+use mongodb::bson::spec::BinarySubtype;
+use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
+
+use leasehold_core::election::{
+    Acquisition, Claim, Declared, Found, HistoryEntry, Holder, Identity, Lease,
+    RESERVATION_DEFAULT, RESERVATION_MAX, Request, RequestKind, Reservation, Revision, Session,
+    Token, WallMillis,
+};
+
+/// The schema that this version reads and writes.
+pub(super) const SCHEMA: i32 = 1;
+/// What tells a lease from a lock.
+pub(super) const KIND: &str = "lease";
+/// What tells a lock from a lease.
+pub(super) const LOCK_KIND: &str = "lock";
+/// Entries kept in the history.
+const HISTORY_MAX: i32 = 20;
+
+/// What is asked for of a document: the history's type, but not its entries.
+pub(super) fn projection() -> Document {
+    doc! {
+        "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
+        "request": 1, "reserved_for": 1, "history": { "$slice": 0 },
+    }
+}
+
+/// Reads a document.
+pub(super) fn read(document: &Document) -> Found {
+    match lease(document) {
+        Ok(lease) => Found::Lease(lease),
+        Err(why) => Found::Foreign(why),
+    }
+}
+
+fn lease(document: &Document) -> Result<Lease, String> {
+    belongs(document, KIND)?;
+    // Nothing is read of it, but what is no list cannot be appended to, and
+    // then no holder could be taken over or release.
+    match document.get("history") {
+        Some(Bson::Array(_)) | None => {}
+        Some(_) => return Err("its history is not a list".to_owned()),
+    }
+    let token = document.get("token").and_then(integer).and_then(Token::new);
+    Ok(Lease {
+        token: token.ok_or("its token is not an integer from 0 on")?,
+        revision: Revision::from_bytes(id(document, "revision")?),
+        holder: holder(document)?,
+        paused: match document.get("paused") {
+            Some(Bson::Boolean(paused)) => *paused,
+            Some(Bson::Null) | None => false,
+            Some(_) => return Err("its field paused is not a boolean".to_owned()),
+        },
+        // Written by people and their scripts: what cannot be understood asks
+        // for nothing, and must not cost the leadership.
+        request: request(document).unwrap_or(None),
+        reserved_for: document
+            .get_document("reserved_for")
+            .ok()
+            .and_then(reservation),
+    })
+}
+
+/// Whether a document is of our schema and of this kind, or why not.
+pub(super) fn belongs(document: &Document, wanted: &str) -> Result<(), String> {
+    match document.get("schema").map(integer) {
+        Some(Some(schema)) if schema == i64::from(SCHEMA) => {}
+        Some(Some(schema)) if schema > i64::from(SCHEMA) => {
+            return Err(format!("its schema {schema} is newer than {SCHEMA}"));
+        }
+        Some(_) => return Err(format!("its schema is not {SCHEMA}")),
+        None => return Err("it has no schema".to_owned()),
+    }
+    match document.get("kind") {
+        Some(Bson::String(kind)) if kind == wanted => Ok(()),
+        Some(Bson::String(kind)) if [KIND, LOCK_KIND].contains(&kind.as_str()) => {
+            Err(format!("a {kind} has this name, not a {wanted}"))
+        }
+        Some(_) | None => Err(format!("its kind is not {wanted:?}")),
+    }
+}
+
+fn holder(document: &Document) -> Result<Option<Holder>, String> {
+    let holder = match document.get("holder") {
+        Some(Bson::Document(holder)) => holder,
+        Some(Bson::Null) | None => return Ok(None),
+        Some(_) => return Err("its holder is not a document".to_owned()),
+    };
+    let identity = holder
+        .get_str("identity")
+        .ok()
+        .and_then(|i| Identity::new(i).ok());
+    Ok(Some(Holder {
+        identity: identity.ok_or("its holder has no identity")?,
+        session: Session::from_bytes(id(holder, "session")?),
+        claim: Claim::from_bytes(id(holder, "claim")?),
+        acquired_at: date(holder.get("acquired_at")),
+        // Absurd or absent counts as the longest: see `Declared`.
+        lease_duration: Declared {
+            millis: holder
+                .get("lease_duration_ms")
+                .and_then(integer)
+                .unwrap_or(-1),
+        },
+    }))
+}
+
+/// The request in a lease document, or why it cannot be understood.
+pub(super) fn request(document: &Document) -> Result<Option<Request>, &'static str> {
+    let document = match document.get("request") {
+        Some(Bson::Document(request)) => request,
+        Some(Bson::Null) | None => return Ok(None),
+        Some(_) => return Err("it is not a document"),
+    };
+    let token = document.get("token").and_then(integer).and_then(Token::new);
+    let token = token.ok_or("its token is not an integer from 0 on")?;
+    let kind = match document.get_str("kind") {
+        Ok("step_down") => RequestKind::StepDown,
+        Ok("transfer") => {
+            let to = document.get_str("to").ok();
+            let identity = to.and_then(|to| Identity::new(to).ok());
+            RequestKind::Transfer(Reservation {
+                identity: identity.ok_or("its field to is not an identity")?,
+                duration: milliseconds(document.get("reserve_ms"), RESERVATION_DEFAULT),
+            })
+        }
+        Ok(_) | Err(_) => return Err("its kind is neither step_down nor transfer"),
+    };
+    Ok(Some(Request { kind, token }))
+}
+
+fn reservation(document: &Document) -> Option<Reservation> {
+    let identity = Identity::new(document.get_str("identity").ok()?).ok()?;
+    let duration = milliseconds(document.get("for_ms"), RESERVATION_DEFAULT);
+    Some(Reservation { identity, duration })
+}
+
+fn milliseconds(value: Option<&Bson>, default: Duration) -> Duration {
+    let millis = value
+        .and_then(integer)
+        .and_then(|ms| u64::try_from(ms).ok());
+    millis
+        .map_or(default, Duration::from_millis)
+        .min(RESERVATION_MAX)
+}
+
+/// An int64, or an int32 as some shells write it; a double is foreign.
+pub(super) fn integer(value: &Bson) -> Option<i64> {
+    match value {
+        Bson::Int64(n) => Some(*n),
+        Bson::Int32(n) => Some(i64::from(*n)),
+        _ => None,
+    }
+}
+
+pub(super) fn date(value: Option<&Bson>) -> WallMillis {
+    match value {
+        Some(Bson::DateTime(date)) => WallMillis(date.timestamp_millis()),
+        Some(_) | None => WallMillis(0),
+    }
+}
+
+pub(super) fn id(document: &Document, key: &str) -> Result<[u8; 16], String> {
+    match document.get(key) {
+        Some(Bson::Binary(Binary {
+            subtype: BinarySubtype::Uuid,
+            bytes,
+        })) => bytes
+            .as_slice()
+            .try_into()
+            .map_err(|_| format!("its {key} is not 16 bytes")),
+        Some(_) | None => Err(format!("its {key} is not a UUID")),
+    }
+}
+
+/// A UUID as BSON.
+pub(super) fn uuid(bytes: [u8; 16]) -> Bson {
+    Bson::Binary(Binary {
+        subtype: BinarySubtype::Uuid,
+        bytes: bytes.to_vec(),
+    })
+}
+
+pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
+    revisions
+        .iter()
+        .map(|revision| uuid(revision.bytes()))
+        .collect()
+}
+
+/// Matches only what [`read`] takes for a lease, under this name: what counts
+/// as foreign is not written to. It looks at types too, since an equality also
+/// matches an array that has the value, and a double. It cannot tell what a
+/// candidate may be called; a holder with an impossible name and a revision
+/// that was read with a possible one is made by hand, between the two.
+pub(super) fn ours(name: &str) -> Document {
+    let is = |path: &str, types: &[&str]| {
+        let types = Bson::from(types);
+        Bson::Document(doc! { "$in": [{ "$type": format!("${path}") }, types] })
+    };
+    // Of one length and subtype, ids are ordered by their bytes.
+    let is_uuid = |path: &str| {
+        let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
+        let path = format!("${path}");
+        Bson::Document(doc! { "$and": [{ "$gte": [&path, least] }, { "$lte": [&path, most] }] })
+    };
+    let free = is("holder", &["missing", "null"]);
+    let held = doc! { "$and": [
+        is("holder", &["object"]),
+        is("holder.identity", &["string"]),
+        { "$ne": ["$holder.identity", ""] },
+        is_uuid("holder.session"),
+        is_uuid("holder.claim"),
+    ] };
+    let shape = doc! { "$and": [
+        is("schema", &["int", "long"]),
+        is("kind", &["string"]),
+        is("token", &["int", "long"]),
+        { "$gte": ["$token", 0] },
+        is_uuid("revision"),
+        { "$or": [free, held] },
+        is("paused", &["missing", "null", "bool"]),
+        is("history", &["missing", "array"]),
+    ] };
+    doc! { "_id": name, "schema": SCHEMA, "kind": KIND, "$expr": shape }
+}
+
+/// The document of a lease that never existed, or was deleted.
+pub(super) fn create(name: &str, revision: Revision, token: Token) -> Document {
+    doc! {
+        "_id": name, "schema": SCHEMA, "kind": KIND,
+        "token": token.get(), "revision": uuid(revision.bytes()),
+        "holder": null, "paused": false, "request": null, "reserved_for": null, "history": [],
+    }
+}
+
+/// The filter of an acquire, or of a take-over from `holder`. What was seen may
+/// be put together from a document and events that do not follow it: therefore
+/// the token, which must grow (I3), and the holder, whose time was waited for.
+pub(super) fn acquisition_filter(
+    name: &str,
+    acquisition: &Acquisition,
+    holder: Option<Claim>,
+) -> Document {
+    let mut filter = ours(name);
+    filter.insert("revision", uuid(acquisition.expected.bytes()));
+    filter.insert("paused", doc! { "$ne": true });
+    filter.insert("token", doc! { "$lt": acquisition.token.get() });
+    match holder {
+        Some(holder) => filter.insert("holder.claim", uuid(holder.bytes())),
+        None => filter.insert("holder", Bson::Null),
+    };
+    filter
+}
+
+/// The update of an acquire, or of a take-over from `ended`.
+pub(super) fn acquisition_update(
+    acquisition: &Acquisition,
+    ended: Option<&HistoryEntry>,
+    identity: &Identity,
+    address: Option<&str>,
+    now: DateTime,
+) -> Document {
+    let mut holder = doc! {
+        "identity": identity.as_str(),
+        "session": uuid(acquisition.session.bytes()),
+        "claim": uuid(acquisition.claim.bytes()),
+        "acquired_at": now,
+        "renewed_at": now,
+        "lease_duration_ms": acquisition.lease_duration.millis,
+    };
+    if let Some(address) = address {
+        holder.insert("address", address);
+    }
+    let mut update = doc! { "$set": {
+        "token": acquisition.token.get(),
+        "revision": uuid(acquisition.revision.bytes()),
+        "holder": holder,
+        "request": null,
+        "reserved_for": null,
+    } };
+    if let Some(ended) = ended {
+        update.insert("$push", history(ended, now));
+    }
+    update
+}
+
+/// The filter of a renewal or a release: my claim, and a revision that I sent.
+pub(super) fn mine_filter(name: &str, claim: Claim, chain: &[Revision]) -> Document {
+    let mut filter = ours(name);
+    filter.insert("holder.claim", uuid(claim.bytes()));
+    filter.insert("revision", doc! { "$in": uuids(chain) });
+    filter
+}
+
+pub(super) fn renewal_update(revision: Revision, now: DateTime) -> Document {
+    doc! { "$set": { "revision": uuid(revision.bytes()), "holder.renewed_at": now } }
+}
+
+pub(super) fn release_update(
+    revision: Revision,
+    ended: &HistoryEntry,
+    reserved_for: Option<&Reservation>,
+    now: DateTime,
+) -> Document {
+    let reserved_for = reserved_for.map_or(Bson::Null, |reservation| {
+        let millis = i64::try_from(reservation.duration.as_millis()).unwrap_or(i64::MAX);
+        Bson::Document(doc! { "identity": reservation.identity.as_str(), "for_ms": millis })
+    });
+    doc! {
+        "$set": { "holder": null, "revision": uuid(revision.bytes()), "reserved_for": reserved_for },
+        "$push": history(ended, now),
+    }
+}
+
+fn history(ended: &HistoryEntry, now: DateTime) -> Document {
+    let HistoryEntry {
+        token,
+        identity,
+        acquired_at,
+        reason,
+    } = ended;
+    doc! { "history": {
+        "$each": [{
+            "token": token.get(),
+            "identity": identity.as_str(),
+            "acquired_at": DateTime::from_millis(acquired_at.0),
+            "ended_at": now,
+            "reason": reason.as_str(),
+        }],
+        "$slice": -HISTORY_MAX,
+    } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored() -> Document {
+        let mut document = create("orders", Revision::from_bytes([1; 16]), Token::ZERO);
+        document.insert(
+            "holder",
+            doc! {
+                "identity": "a", "session": uuid([2; 16]), "claim": uuid([3; 16]),
+                "acquired_at": DateTime::from_millis(5), "renewed_at": DateTime::from_millis(6),
+                "lease_duration_ms": 24_000_i64,
+            },
+        );
+        document
+    }
+
+    fn why_foreign(document: &Document) -> String {
+        match read(document) {
+            Found::Foreign(why) => why,
+            other @ (Found::Lease(_) | Found::Missing) => panic!("accepted: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_created_document_is_read_as_a_free_lease() {
+        let document = create("orders", Revision::from_bytes([1; 16]), Token::ZERO);
+        let lease = lease(&document).expect("ours");
+        assert_eq!(
+            (lease.token, lease.holder, lease.paused),
+            (Token::ZERO, None, false)
+        );
+    }
+
+    #[test]
+    fn a_held_lease_is_read_with_its_declared_duration() {
+        let holder = lease(&stored()).expect("ours").holder.expect("held");
+        assert_eq!(holder.claim, Claim::from_bytes([3; 16]));
+        assert_eq!(holder.lease_duration.duration(), Duration::from_secs(24));
+        assert_eq!(holder.acquired_at, WallMillis(5));
+    }
+
+    #[test]
+    fn i11_other_shapes_kinds_and_schemas_are_foreign() {
+        for (key, value, why) in [
+            ("schema", Bson::Int32(2), "newer"),
+            ("schema", Bson::Int32(0), "not 1"),
+            ("schema", Bson::String("1".to_owned()), "not 1"),
+            ("kind", Bson::String("lock".to_owned()), "a lock"),
+            ("kind", Bson::Int32(1), "kind"),
+            ("token", Bson::Double(7.0), "token"),
+            ("token", Bson::Int64(-1), "token"),
+            ("revision", Bson::String("x".to_owned()), "revision"),
+            ("revision", uuid([0; 16]), ""),
+            ("holder", Bson::Int32(1), "holder"),
+            ("holder", Bson::Document(doc! {}), "identity"),
+            ("paused", Bson::Int32(1), "paused"),
+            ("history", Bson::Null, "history"),
+            ("history", Bson::Document(doc! {}), "history"),
+        ] {
+            let mut document = stored();
+            document.insert(key, value);
+            if !why.is_empty() {
+                let text = why_foreign(&document);
+                assert!(text.contains(why), "{key}: {text}");
+            }
+        }
+        assert!(why_foreign(&doc! { "_id": "orders", "hello": 1 }).contains("schema"));
+    }
+
+    #[test]
+    fn an_int32_token_is_read() {
+        let mut document = stored();
+        document.insert("token", 7_i32);
+        assert_eq!(lease(&document).expect("ours").token.get(), 7);
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_understood_asks_for_nothing() {
+        for request in [
+            Bson::Int32(1),
+            Bson::Document(doc! { "kind": "dance", "token": 1_i64 }),
+            Bson::Document(doc! { "kind": "transfer", "token": 1_i64 }),
+            Bson::Document(doc! { "kind": "step_down", "token": 1.5 }),
+        ] {
+            let mut document = stored();
+            document.insert("request", request);
+            assert_eq!(lease(&document).expect("ours").request, None);
+        }
+    }
+
+    #[test]
+    fn reservations_are_bounded() {
+        let mut document = stored();
+        document.insert("reserved_for", doc! { "identity": "b", "for_ms": i64::MAX });
+        let reserved = lease(&document)
+            .expect("ours")
+            .reserved_for
+            .expect("reserved");
+        assert_eq!(reserved.duration, RESERVATION_MAX);
+        document.insert("reserved_for", doc! { "identity": "b", "for_ms": -1_i64 });
+        let reserved = lease(&document)
+            .expect("ours")
+            .reserved_for
+            .expect("reserved");
+        assert_eq!(reserved.duration, RESERVATION_DEFAULT);
+    }
+}

@@ -1,0 +1,305 @@
+//! One lock in a MongoDB collection, and the locks of a collection for people.
+
+mod document;
+mod update;
+mod wake;
+
+#[cfg(test)]
+mod any_bson;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::options::{ReadPreference, SelectionCriteria};
+use tokio::sync::{Notify, mpsc, watch};
+
+pub use self::document::Ended;
+
+use super::connection::{ConnectionOptions, Deployment, SendError};
+use super::document::LOCK_KIND;
+use super::follow::{self, Heard, Listener, Pace};
+use crate::store::{Answer, Failure, News, Store, StoreInfo};
+use leasehold_core::election::{Claim, LeaseName};
+use leasehold_core::lock::{Found, Hint, Operation, Outcome};
+
+/// Locks that a listing shows: beyond it people filter in the database.
+const LISTED_MAX: usize = 10_000;
+
+/// How to reach a lock.
+#[derive(Clone)]
+pub struct MongoLockOptions {
+    /// The collection; its identity is also written into the entries.
+    pub connection: ConnectionOptions,
+    /// The lock's name: what leases may be called, too.
+    pub name: LeaseName,
+    /// From a failed change stream to the next attempt.
+    pub retry_interval: Duration,
+    /// The change stream gives a sign of life three times in this.
+    pub lease_duration: Duration,
+}
+
+/// A lock in a MongoDB collection.
+#[derive(Clone)]
+pub struct MongoLockStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: MongoLockOptions,
+    deployment: Arc<Deployment>,
+    news: mpsc::Sender<News<Told>>,
+    /// Set by the first join that changed them.
+    slots_before: OnceLock<u32>,
+}
+
+/// What a change stream means to the claim that it was opened for. Another may
+/// be watched by the time that this is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// Whom it concerns.
+    pub claim: Claim,
+    /// What it means.
+    pub hint: Hint,
+}
+
+impl MongoLockStore {
+    /// A store that connects at its first use. Its news go into `news`.
+    pub fn new(
+        options: MongoLockOptions,
+        news: mpsc::Sender<News<Told>>,
+    ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
+        let connection = options.connection.clone();
+        let (deployment, info) = Deployment::new(connection, super::primary_changed(&news));
+        let shared = Shared {
+            options,
+            deployment,
+            news,
+            slots_before: OnceLock::new(),
+        };
+        let store = Self {
+            shared: Arc::new(shared),
+        };
+        (store, info)
+    }
+
+    /// Follows the change stream of one claim, from one failure to the next
+    /// attempt, until it is dropped.
+    pub async fn watch(self, claim: Claim) {
+        let store = self;
+        // Asked to follow again, the runner drops this and begins another one.
+        let never = Notify::new();
+        follow::watch(Follower { store, claim }, &never).await;
+    }
+
+    /// Takes everything but the token out of an empty lock: rejected where
+    /// somebody holds or waits.
+    pub async fn prune(&self) -> Answer<Outcome> {
+        let sent = self.write(update::prune(self.name())).await;
+        self.shared.deployment.answer(sent).await
+    }
+
+    /// The newest ends of holders, oldest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn history(&self) -> Result<Vec<Ended>, Failure> {
+        let deployment = &self.shared.deployment;
+        let read = deployment.read(self.name(), doc! {}, false).await;
+        let document = read.map_err(|error| deployment.failure(error))?;
+        Ok(document.as_ref().map(document::history).unwrap_or_default())
+    }
+
+    /// Why no server can be used, as far as that is known before a call fails.
+    pub fn trouble(&self) -> Option<Failure> {
+        self.shared.deployment.trouble()
+    }
+
+    /// The slots that the unused lock had before a join of this store gave it
+    /// others; 0: exclusive and shared.
+    pub fn slots_before(&self) -> Option<u32> {
+        self.shared.slots_before.get().copied()
+    }
+
+    /// Ends the client; what hangs is given up after a moment.
+    pub async fn shut_down(&self) {
+        self.shared.deployment.shut_down().await;
+    }
+
+    fn name(&self) -> &str {
+        self.shared.options.name.as_str()
+    }
+
+    async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
+        let (name, deployment) = (self.name(), &self.shared.deployment);
+        let identity = &self.shared.options.connection.identity;
+        let now = DateTime::from_system_time(leasehold_clock::wall_now());
+        let write = match &operation {
+            Operation::Read { confirm } => {
+                let read = deployment.read(name, document::projection(), *confirm);
+                return Ok(Outcome::Applied(found(read.await?.as_ref())));
+            }
+            Operation::Create { seen } => {
+                let document = document::create(name, *seen);
+                deployment.insert(&document).await?;
+                return Ok(Outcome::Applied(found(Some(&document))));
+            }
+            Operation::Join {
+                entry,
+                seen,
+                at_once,
+            } => {
+                let join = update::join(name, entry, *seen, *at_once, identity, now);
+                let joined = self.written(join).await?;
+                if let Some(before) = joined.as_ref().and_then(document::slots_before) {
+                    // An earlier join has told already.
+                    let _ = self.shared.slots_before.set(before);
+                }
+                return Ok(outcome(joined.as_ref()));
+            }
+            Operation::Renew {
+                claim,
+                revision,
+                mine,
+                seen,
+            } => update::renew(name, (*claim, *revision), mine, *seen, now),
+            Operation::Leave { claim, seen } => update::leave(name, *claim, *seen, now),
+            Operation::Sweep {
+                entries,
+                me,
+                ending,
+                seen,
+            } => update::sweep(name, entries, (*ending, *me), *seen, now),
+            Operation::Break { claims, seen } => update::break_up(name, claims, *seen, now),
+        };
+        self.write(write).await
+    }
+
+    async fn write(&self, write: update::Write) -> Result<Outcome, SendError> {
+        Ok(outcome(self.written(write).await?.as_ref()))
+    }
+
+    async fn written(
+        &self,
+        (filter, update): update::Write,
+    ) -> Result<Option<Document>, SendError> {
+        let deployment = &self.shared.deployment;
+        let projection = document::projection();
+        deployment.update(filter, update, projection).await
+    }
+}
+
+/// What a write left behind, if its filter matched.
+fn outcome(document: Option<&Document>) -> Outcome {
+    document.map_or(Outcome::Rejected, |document| {
+        Outcome::Applied(document::read(document))
+    })
+}
+
+fn found(document: Option<&Document>) -> Found {
+    document.map_or(Found::Missing, document::read)
+}
+
+impl Store<Operation, Outcome> for MongoLockStore {
+    async fn perform(&self, operation: Operation) -> Answer<Outcome> {
+        let sent = self.send(operation).await;
+        self.shared.deployment.answer(sent).await
+    }
+}
+
+/// Who is woken by the change stream.
+#[derive(Clone)]
+struct Follower {
+    store: MongoLockStore,
+    claim: Claim,
+}
+
+impl Listener for Follower {
+    type Hint = Told;
+
+    fn deployment(&self) -> &Arc<Deployment> {
+        &self.store.shared.deployment
+    }
+
+    fn pipeline(&self) -> Vec<Document> {
+        wake::pipeline(self.store.name(), self.claim)
+    }
+
+    fn pace(&self) -> Pace {
+        Pace {
+            retry_interval: self.store.shared.options.retry_interval,
+            lease_duration: self.store.shared.options.lease_duration,
+        }
+    }
+
+    fn hint(&self, heard: Heard) -> Told {
+        let claim = self.claim;
+        let hint = match heard {
+            Heard::Opened => Hint::Opened,
+            Heard::Change(event) => wake::hint(&event, claim),
+            Heard::Alive => Hint::Alive,
+            Heard::Lost => Hint::Lost,
+        };
+        Told { claim, hint }
+    }
+
+    fn news(&self) -> &mpsc::Sender<News<Told>> {
+        &self.store.shared.news
+    }
+}
+
+/// The locks of one collection, for people.
+pub struct MongoLocks {
+    deployment: Arc<Deployment>,
+}
+
+/// A lock in a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name, without what a terminal would act on.
+    pub name: String,
+    /// Who holds and who waits.
+    pub found: Found,
+}
+
+impl MongoLocks {
+    /// Those of a collection. Connects at its first use.
+    pub fn new(connection: ConnectionOptions) -> Self {
+        let (deployment, _) = Deployment::new(connection, || {});
+        Self { deployment }
+    }
+
+    /// Who holds and who waits, by name; at most 10,000 locks.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn list(&self) -> Result<Vec<Listed>, Failure> {
+        let listed = self.find().await;
+        listed.map_err(|error| self.deployment.failure(error))
+    }
+
+    /// Ends the client; what hangs is given up after a moment.
+    pub async fn shut_down(&self) {
+        self.deployment.shut_down().await;
+    }
+
+    async fn find(&self) -> Result<Vec<Listed>, SendError> {
+        let collection = self.deployment.collection().await?;
+        let mut locks = collection
+            .find(doc! { "kind": LOCK_KIND, "_id": { "$type": "string" } })
+            .sort(doc! { "_id": 1 })
+            .projection(document::projection())
+            .limit(i64::try_from(LISTED_MAX).unwrap_or(i64::MAX))
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .max_time(self.deployment.operation_timeout())
+            .await?;
+        let mut listed = Vec::new();
+        while let Some(document) = locks.try_next().await? {
+            let name = document::shown(document.get_str("_id").unwrap_or_default());
+            let found = document::read(&document);
+            listed.push(Listed { name, found });
+        }
+        Ok(listed)
+    }
+}

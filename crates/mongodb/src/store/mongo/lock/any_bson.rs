@@ -1,0 +1,97 @@
+//! Goal: no document panics, and only what is a lock of this schema is read as
+//! one. Method: random BSON, alone and in a lock's fields and entries.
+
+use mongodb::bson::{Bson, DateTime, Document};
+use proptest::prelude::*;
+
+use super::super::any_bson::{fields, value};
+use super::document;
+use leasehold_core::election::{Claim, Declared, Identity, Revision, Session, Token};
+use leasehold_core::lock::{Found, Joining, Mode, SLOTS_MAX};
+
+fn entry() -> Document {
+    let joining = Joining {
+        claim: Claim::from_bytes([1; 16]),
+        session: Session::from_bytes([2; 16]),
+        mode: Mode::Shared,
+        revision: Revision::from_bytes([3; 16]),
+        slots: 0,
+        lease_duration: Declared { millis: 24_000 },
+    };
+    let identity = Identity::new("a").expect("legal");
+    document::joining(&joining, &identity, DateTime::from_millis(5))
+}
+
+/// A lock, one field of it, or one field of an entry is anything.
+fn stored() -> impl Strategy<Value = Document> {
+    let field = prop::sample::select(vec![
+        "schema", "kind", "token", "slots", "holders", "queue", "history",
+    ]);
+    let inner = prop::sample::select(vec![
+        "claim",
+        "identity",
+        "session",
+        "mode",
+        "revision",
+        "lease_duration_ms",
+        "token",
+        "acquired_at",
+        "renewed_at",
+        "wake",
+    ]);
+    let of_entry = (prop::bool::ANY, inner, value()).prop_map(|(holds, key, value)| {
+        let mut entry = entry();
+        entry.insert(key, value);
+        let list = if holds { "holders" } else { "queue" };
+        (list, Bson::Array(vec![entry.into()]))
+    });
+    let change = prop_oneof![(field, value()), of_entry];
+    (prop::bool::ANY, fields(), change).prop_map(|(ours, fields, (key, value))| {
+        if !ours {
+            return fields;
+        }
+        let mut document = document::create("a", Token::ZERO);
+        document.insert(key, value);
+        document
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 2_000, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn i11_any_document_is_a_lock_of_this_schema_or_foreign(stored in stored()) {
+        document::history(&stored);
+        if let Found::Lock(lock) = document::read(&stored) {
+            let schema = stored.get_i32("schema").map(i64::from).or_else(|_| stored.get_i64("schema"));
+            prop_assert_eq!(schema.ok(), Some(1));
+            prop_assert_eq!(stored.get_str("kind").ok(), Some("lock"));
+            prop_assert!(lock.token >= Token::ZERO && lock.slots <= SLOTS_MAX);
+        }
+    }
+}
+
+#[test]
+fn a_lock_is_told_from_a_lease() {
+    let mut stored = document::create("a", Token::ZERO);
+    assert!(matches!(document::read(&stored), Found::Lock(_)));
+    stored.insert("kind", "lease");
+    let foreign = Found::Foreign("a lease has this name, not a lock".to_owned());
+    assert_eq!(document::read(&stored), foreign);
+}
+
+#[test]
+fn an_impossible_name_of_one_entry_does_not_make_the_lock_foreign() {
+    for (name, shown) in [("", "?"), ("a\nb", "a?b"), ("ü", "ü")] {
+        let mut entry = entry();
+        entry.insert("identity", name);
+        let mut stored = document::create("a", Token::ZERO);
+        stored.insert("queue", vec![entry]);
+        match document::read(&stored) {
+            Found::Lock(lock) => assert_eq!(lock.queue[0].identity.as_str(), shown),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The lock document, between BSON and the protocol's [`LockDocument`].
+//!
+//! Anything in BSON is read without a panic. What is not a lock of this schema
+//! is foreign and is never written to (I11); [`ours`] matches exactly what
+//! [`read`] takes for a lock.
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::super::document::{LOCK_KIND, SCHEMA, belongs, date, id, integer, uuid};
+use leasehold_core::election::{
+    Claim, Declared, IDENTITY_LENGTH_MAX, Identity, Revision, Session, Token, WallMillis,
+};
+use leasehold_core::lock::{Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX};
+
+/// What is asked for of a document: the history's type, but not its entries.
+pub(super) fn projection() -> Document {
+    doc! {
+        "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
+        "history": { "$slice": 0 }, "slots_before": 1,
+    }
+}
+
+/// Reads a document.
+pub(super) fn read(document: &Document) -> Found {
+    match lock(document) {
+        Ok(lock) => Found::Lock(lock),
+        Err(why) => Found::Foreign(why),
+    }
+}
+
+fn lock(document: &Document) -> Result<LockDocument, String> {
+    belongs(document, LOCK_KIND)?;
+    // Nothing is read of it, but what is no list cannot be appended to.
+    list(document, "history")?;
+    let token = document.get("token").and_then(integer).and_then(Token::new);
+    Ok(LockDocument {
+        token: token.ok_or("its token is not an integer from 0 on")?,
+        slots: slots(document)?,
+        holders: entries(document, "holders")?,
+        queue: entries(document, "queue")?,
+    })
+}
+
+fn slots(document: &Document) -> Result<u32, String> {
+    let number = match document.get("slots") {
+        Some(Bson::Null) | None => Some(0),
+        Some(value) => integer(value).and_then(|n| u32::try_from(n).ok()),
+    };
+    let legal = number.filter(|slots| *slots <= SLOTS_MAX);
+    legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
+}
+
+/// The slots that the newest join has changed; `None`: it changed none. For
+/// people: whatever else stands there is nothing.
+pub(super) fn slots_before(document: &Document) -> Option<u32> {
+    let before = document.get("slots_before").and_then(integer)?;
+    u32::try_from(before).ok()
+}
+
+fn entries(document: &Document, key: &str) -> Result<Vec<Entry>, String> {
+    let list = list(document, key)?.unwrap_or_default();
+    let read = list.iter().map(|value| match value {
+        Bson::Document(fields) => entry(fields).map_err(|why| format!("in its {key}: {why}")),
+        _ => Err(format!("its {key} are not all documents")),
+    });
+    read.collect()
+}
+
+fn list<'a>(document: &'a Document, key: &str) -> Result<Option<&'a [Bson]>, String> {
+    match document.get(key) {
+        Some(Bson::Array(values)) => Ok(Some(values)),
+        Some(Bson::Null) | None => Ok(None),
+        Some(_) => Err(format!("its {key} is not a list")),
+    }
+}
+
+fn entry(fields: &Document) -> Result<Entry, String> {
+    let identity = fields.get_str("identity");
+    let mode = fields.get_str("mode").ok().and_then(mode);
+    let token = match fields.get("token") {
+        Some(Bson::Null) | None => None,
+        Some(value) => {
+            let token = integer(value).and_then(Token::new);
+            Some(token.ok_or("its token is not an integer from 0 on")?)
+        }
+    };
+    Ok(Entry {
+        claim: Claim::from_bytes(id(fields, "claim")?),
+        identity: named(identity.map_err(|_| "its identity is not a string")?),
+        session: Session::from_bytes(id(fields, "session")?),
+        mode: mode.ok_or("its mode is not known")?,
+        revision: Revision::from_bytes(id(fields, "revision")?),
+        // Absurd or absent counts as the longest: see `Declared`.
+        lease_duration: Declared {
+            millis: fields
+                .get("lease_duration_ms")
+                .and_then(integer)
+                .unwrap_or(-1),
+        },
+        token,
+        acquired_at: date(fields.get("acquired_at")),
+        renewed_at: date(fields.get("renewed_at")),
+    })
+}
+
+fn mode(word: &str) -> Option<Mode> {
+    let modes = [Mode::Exclusive, Mode::Shared, Mode::Slot];
+    modes.into_iter().find(|mode| mode.as_str() == word)
+}
+
+/// An entry's name is for people only: an impossible one must not make the
+/// lock foreign for everybody, so it is shown as far as it can be.
+fn named(text: &str) -> Identity {
+    Identity::new(shown(text))
+        .or_else(|_| Identity::new("?"))
+        .expect("a question mark is a legal identity")
+}
+
+/// A text that anybody may have stored, as it can be shown on a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown = text.replace(char::is_control, "?");
+    shown.truncate(shown.floor_char_boundary(IDENTITY_LENGTH_MAX));
+    shown
+}
+
+/// Matches only what [`read`] takes for a lock, under this name, and of that
+/// only what `condition` holds for: an expression that may rely on the shape.
+pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
+    let lists = all(["holders", "queue", "history"].map(|list| {
+        let path = format!("${list}");
+        is(&path, &["missing", "null", "array"])
+    }));
+    let token = all([
+        is("$token", &["int", "long"]),
+        doc! { "$gte": ["$token", 0] }.into(),
+    ]);
+    let slots = all([
+        is("$slots", &["missing", "null", "int", "long"]),
+        doc! { "$gte": [{ "$ifNull": ["$slots", 0] }, 0] }.into(),
+        doc! { "$lte": [{ "$ifNull": ["$slots", 0] }, i64::from(SLOTS_MAX)] }.into(),
+    ]);
+    let plain = all([
+        is("$schema", &["int", "long"]),
+        is("$kind", &["string"]),
+        lists,
+        token,
+        slots,
+    ]);
+    // What looks into the lists must not be asked before they are lists.
+    let shape = only_if(plain, every_entry(is_entry()));
+    let condition = only_if(shape, condition.into());
+    doc! { "_id": name, "schema": SCHEMA, "kind": LOCK_KIND, "$expr": condition }
+}
+
+/// The list of holders, which may be absent.
+pub(super) fn holders() -> Bson {
+    doc! { "$ifNull": ["$holders", []] }.into()
+}
+
+/// The queue, which may be absent.
+pub(super) fn queue() -> Bson {
+    doc! { "$ifNull": ["$queue", []] }.into()
+}
+
+/// Whether `condition` holds for some entry of `lists`, as `$$entry`.
+pub(super) fn some_entry(lists: impl Into<Bson>, condition: Bson) -> Bson {
+    let each = doc! { "$map": { "input": lists.into(), "as": "entry", "in": condition } };
+    doc! { "$anyElementTrue": [each] }.into()
+}
+
+/// Everybody, holding or waiting.
+pub(super) fn everybody() -> Bson {
+    doc! { "$concatArrays": [holders(), queue()] }.into()
+}
+
+/// All of them hold.
+pub(super) fn all(conditions: impl IntoIterator<Item = Bson>) -> Bson {
+    doc! { "$and": conditions.into_iter().collect::<Vec<_>>() }.into()
+}
+
+fn only_if(condition: Bson, then: Bson) -> Bson {
+    doc! { "$cond": [condition, then, false] }.into()
+}
+
+fn every_entry(condition: Bson) -> Bson {
+    let each = doc! { "$map": { "input": everybody(), "as": "entry", "in": condition } };
+    doc! { "$allElementsTrue": [each] }.into()
+}
+
+/// It looks at types too, since an equality also matches an array that has
+/// the value, and a double.
+fn is(path: &str, types: &[&str]) -> Bson {
+    doc! { "$in": [{ "$type": path }, Bson::from(types)] }.into()
+}
+
+fn is_entry() -> Bson {
+    // Of one length and subtype, ids are ordered by their bytes.
+    let is_uuid = |path: &str| {
+        let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
+        let bounds = doc! { "$and": [{ "$gte": [path, least] }, { "$lte": [path, most] }] };
+        Bson::from(bounds)
+    };
+    let modes = [Mode::Exclusive, Mode::Shared, Mode::Slot].map(Mode::as_str);
+    all([
+        is("$$entry", &["object"]),
+        is_uuid("$$entry.claim"),
+        is_uuid("$$entry.session"),
+        is_uuid("$$entry.revision"),
+        is("$$entry.identity", &["string"]),
+        doc! { "$in": ["$$entry.mode", modes.to_vec()] }.into(),
+        is("$$entry.token", &["missing", "null", "int", "long"]),
+        doc! { "$gte": [{ "$ifNull": ["$$entry.token", 0] }, 0] }.into(),
+    ])
+}
+
+/// The document of a lock that never existed, or was deleted.
+pub(super) fn create(name: &str, seen: Token) -> Document {
+    doc! { "_id": name, "schema": SCHEMA, "kind": LOCK_KIND, "token": seen.get() }
+}
+
+/// What a join appends.
+pub(super) fn joining(joining: &Joining, identity: &Identity, now: DateTime) -> Document {
+    let Joining {
+        claim,
+        session,
+        mode,
+        revision,
+        slots: _,
+        lease_duration,
+    } = joining;
+    doc! {
+        "claim": uuid(claim.bytes()),
+        "identity": identity.as_str(),
+        "session": uuid(session.bytes()),
+        "mode": mode.as_str(),
+        "revision": uuid(revision.bytes()),
+        "lease_duration_ms": lease_duration.millis,
+        "token": null,
+        "acquired_at": now,
+        "renewed_at": now,
+        "wake": claim.to_string(),
+    }
+}
+
+/// One end of the history, for people; what cannot be read of it is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The token it had.
+    pub token: Option<Token>,
+    /// Whose it was.
+    pub identity: Option<Identity>,
+    /// When it joined.
+    pub acquired_at: WallMillis,
+    /// When it ended.
+    pub ended_at: WallMillis,
+    /// Why: `released`, `expired`, `broken`.
+    pub reason: Option<String>,
+}
+
+/// The history, oldest first.
+pub(super) fn history(document: &Document) -> Vec<Ended> {
+    let ends = list(document, "history").ok().flatten().unwrap_or_default();
+    let ends = ends.iter().filter_map(Bson::as_document);
+    ends.map(|end| Ended {
+        token: end.get("token").and_then(integer).and_then(Token::new),
+        identity: end.get_str("identity").ok().map(named),
+        acquired_at: date(end.get("acquired_at")),
+        ended_at: date(end.get("ended_at")),
+        reason: end.get_str("reason").ok().map(str::to_owned),
+    })
+    .collect()
+}

@@ -1,0 +1,321 @@
+//! What each write of a lock matches and changes, as filters and pipelines.
+//!
+//! A pipeline sets named fields only, so that fields of a newer version
+//! survive. Each write that changes who holds or waits also grants, in the
+//! same update: see [`grant`].
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::super::document::{uuid, uuids};
+use super::document::{all, everybody, holders, joining, ours, queue, some_entry};
+use leasehold_core::election::{Claim, Identity, Revision, Token};
+use leasehold_core::lock::{Ending, HOLDERS_MAX, Joining, Mode, QUEUE_MAX, Seen, Writer};
+
+/// Entries kept in the history.
+const HISTORY_MAX: i32 = 20;
+/// Longer than any queue.
+const REST: i32 = i32::MAX;
+
+/// A filter, and the stages of its update.
+pub(super) type Write = (Document, Vec<Document>);
+
+/// Appends an entry, and grants; with `at_once` only where that holds at once.
+pub(super) fn join(
+    name: &str,
+    entry: &Joining,
+    seen: Token,
+    at_once: bool,
+    identity: &Identity,
+    now: DateTime,
+) -> Write {
+    let slots = i64::from(entry.slots);
+    let mine = is_claim(entry.claim);
+    let mut conditions = vec![
+        not(some_entry(everybody(), mine)),
+        below(queue(), count(QUEUE_MAX)),
+        any([
+            doc! { "$eq": [{ "$ifNull": ["$slots", 0] }, slots] }.into(),
+            is_empty(everybody()),
+        ]),
+    ];
+    if at_once {
+        conditions.push(is_empty(queue()));
+        conditions.push(match entry.mode {
+            Mode::Exclusive => is_empty(holders()),
+            Mode::Shared => all([not(held_alone()), below(holders(), count(HOLDERS_MAX))]),
+            Mode::Slot => below(holders(), slots),
+        });
+    }
+    // A name may begin with a dollar sign.
+    let appended = doc! { "$literal": joining(entry, identity, now) };
+    // Of a lock that was never used, or was pruned, nothing is known.
+    let as_before = doc! { "$eq": [{ "$ifNull": ["$slots", slots] }, slots] };
+    let append = doc! { "$set": {
+        "slots": slots,
+        "slots_before": { "$cond": [as_before, null, "$slots"] },
+        "token": highest(seen),
+        "queue": { "$concatArrays": [queue(), [appended]] },
+    } };
+    let me = Writer {
+        claim: entry.claim,
+        revision: entry.revision,
+    };
+    (
+        ours(name, all(conditions)),
+        [vec![append], grant(Some(me), now)].concat(),
+    )
+}
+
+/// Prolongs an entry whose revision is one of `mine`; gives it its token if it
+/// was granted without one.
+pub(super) fn renew(
+    name: &str,
+    (claim, revision): (Claim, Revision),
+    mine: &[Revision],
+    seen: Token,
+    now: DateTime,
+) -> Write {
+    let is_mine = all([
+        is_claim(claim),
+        doc! { "$in": ["$$entry.revision", uuids(mine)] }.into(),
+    ]);
+    let unconfirmed = all([is_mine.clone(), not(has_token("$$entry"))]);
+    let renewed = doc! { "revision": uuid(revision.bytes()), "renewed_at": now };
+    let mut confirmed = renewed.clone();
+    let token = doc! { "$ifNull": ["$$entry.token", next_token(highest(seen))] };
+    confirmed.insert("token", token);
+    let change = |list: Bson, fields: Document| {
+        let changed = doc! { "$mergeObjects": ["$$entry", fields] };
+        let entry = doc! { "$cond": [is_mine.clone(), changed, "$$entry"] };
+        doc! { "$map": { "input": list, "as": "entry", "in": entry } }
+    };
+    let raised = doc! { "$ifNull": [next_token(highest(seen)), highest(seen)] };
+    let update = doc! { "$set": {
+        "token": { "$cond": [some_entry(holders(), unconfirmed), raised, "$token"] },
+        "holders": change(holders(), confirmed),
+        "queue": change(queue(), renewed),
+    } };
+    (ours(name, some_entry(everybody(), is_mine)), vec![update])
+}
+
+/// Takes a claim out, and grants.
+pub(super) fn leave(name: &str, claim: Claim, seen: Token, now: DateTime) -> Write {
+    let goes = is_claim(claim);
+    take_out(name, goes, (Ending::Released, None), seen, now)
+}
+
+/// Takes out what is unchanged since it was seen, and grants.
+pub(super) fn sweep(
+    name: &str,
+    entries: &[Seen],
+    (ending, me): (Ending, Option<Writer>),
+    seen: Token,
+    now: DateTime,
+) -> Write {
+    let pair = |seen: &Seen| {
+        let Seen { claim, revision } = seen;
+        Bson::from(doc! { "claim": uuid(claim.bytes()), "revision": uuid(revision.bytes()) })
+    };
+    let pairs: Vec<_> = entries.iter().map(pair).collect();
+    let entry = doc! { "claim": "$$entry.claim", "revision": "$$entry.revision" };
+    let goes = doc! { "$in": [entry, { "$literal": pairs }] };
+    take_out(name, goes.into(), (ending, me), seen, now)
+}
+
+/// Takes claims out whatever their revision, and grants.
+pub(super) fn break_up(name: &str, claims: &[Claim], seen: Token, now: DateTime) -> Write {
+    let claims: Vec<_> = claims.iter().map(|claim| uuid(claim.bytes())).collect();
+    let goes = doc! { "$in": ["$$entry.claim", claims] };
+    take_out(name, goes.into(), (Ending::Broken, None), seen, now)
+}
+
+/// Makes an empty lock as small as it can be; its token stays.
+pub(super) fn prune(name: &str) -> Write {
+    let fields = [
+        "slots",
+        "slots_before",
+        "holders",
+        "queue",
+        "granted",
+        "next",
+        "history",
+    ];
+    let update = doc! { "$unset": fields.to_vec() };
+    (ours(name, is_empty(everybody())), vec![update])
+}
+
+fn take_out(
+    name: &str,
+    goes: Bson,
+    (ending, me): (Ending, Option<Writer>),
+    seen: Token,
+    now: DateTime,
+) -> Write {
+    let without = |list: Bson| {
+        doc! { "$filter": { "input": list, "as": "entry", "cond": not(goes.clone()) } }
+    };
+    let held = all([goes.clone(), has_token("$$entry")]);
+    let held = doc! { "$filter": { "input": holders(), "as": "entry", "cond": held } };
+    let end = doc! {
+        "token": "$$entry.token",
+        "identity": "$$entry.identity",
+        "acquired_at": "$$entry.acquired_at",
+        "ended_at": now,
+        "reason": ending.as_str(),
+    };
+    let ended = doc! { "$map": { "input": held, "as": "entry", "in": end } };
+    let history = doc! { "$concatArrays": [{ "$ifNull": ["$history", []] }, ended] };
+    let update = doc! { "$set": {
+        "token": highest(seen),
+        "holders": without(holders()),
+        "queue": without(queue()),
+        "history": { "$slice": [history, -HISTORY_MAX] },
+    } };
+    (
+        ours(name, some_entry(everybody(), goes)),
+        [vec![update], grant(me, now)].concat(),
+    )
+}
+
+/// Whoever may hold moves from the queue's head to the holders, in order.
+/// `me` gets a token, since its own write is its confirmation; the others'
+/// claims become the text `granted`, by which their change streams wake them.
+/// The stage before has set `token` to the highest known.
+fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
+    let (to_go, to_stay) = (
+        doc! { "$slice": [queue(), "$$grantable"] },
+        doc! { "$slice": [queue(), "$$grantable", REST] },
+    );
+    // Both parts at once, so that who may hold is counted once; the next stage
+    // takes them apart.
+    let split = doc! { "$set": { "queue": { "$let": {
+        "vars": { "grantable": grantable() },
+        "in": [to_go, to_stay],
+    } } } };
+    let going = doc! { "$arrayElemAt": ["$queue", 0] };
+    let staying = doc! { "$arrayElemAt": ["$queue", 1] };
+    let (moved, token, others) = match me {
+        None => (going.clone(), "$token".into(), going),
+        Some(me) => {
+            let mine = is_claim(me.claim);
+            let confirmed = doc! { "$mergeObjects": ["$$entry", {
+                "token": next_token("$token".into()),
+                "revision": uuid(me.revision.bytes()),
+                "renewed_at": now,
+            }] };
+            let entry = doc! { "$cond": [mine.clone(), confirmed, "$$entry"] };
+            let raised = doc! { "$ifNull": [next_token("$token".into()), "$token"] };
+            let token = doc! { "$cond": [
+                some_entry(going.clone(), mine.clone()), raised, "$token",
+            ] };
+            (
+                doc! { "$map": { "input": going.clone(), "as": "entry", "in": entry } },
+                Bson::from(token),
+                doc! { "$filter": { "input": going, "as": "entry", "cond": not(mine) } },
+            )
+        }
+    };
+    let granted = doc! { "$cond": [
+        is_empty(others.clone().into()), "$granted", { "$reduce": {
+            "input": others,
+            "initialValue": "",
+            "in": { "$concat": [
+                "$$value", { "$cond": [{ "$eq": ["$$value", ""] }, "", " "] }, wake("$$this.wake"),
+            ] },
+        } },
+    ] };
+    let head = doc! { "$arrayElemAt": [staying.clone(), 0] };
+    let next = doc! { "$let": { "vars": { "head": head }, "in": wake("$$head.wake") } };
+    let move_on = doc! { "$set": {
+        "token": token,
+        "holders": { "$concatArrays": [holders(), moved] },
+        "queue": staying,
+        "granted": granted,
+        "next": next,
+    } };
+    vec![split, move_on]
+}
+
+/// How many of the queue's head may hold.
+fn grantable() -> Bson {
+    let (waiting, holding) = (doc! { "$size": queue() }, doc! { "$size": holders() });
+    let slots = doc! { "$ifNull": ["$slots", 0] };
+    let places = |most: Bson| doc! { "$max": [0, { "$subtract": [most, holding.clone()] }] };
+    let head = doc! { "$arrayElemAt": [queue(), 0] };
+    let is_reader = doc! { "$map": {
+        "input": queue(), "as": "entry", "in": { "$eq": ["$$entry.mode", Mode::Shared.as_str()] },
+    } };
+    // Up to the first who is none, or all.
+    let readers = doc! { "$let": {
+        "vars": { "first": { "$indexOfArray": [is_reader, false] } },
+        "in": { "$cond": [{ "$eq": ["$$first", -1] }, waiting.clone(), "$$first"] },
+    } };
+    let free_places = doc! { "$min": [readers, places(count(HOLDERS_MAX).into())] };
+    let shared = doc! { "$cond": [held_alone(), 0, free_places] };
+    let alone = doc! { "$cond": [is_empty(holders()), 1, 0] };
+    let head_mode = doc! { "$let": { "vars": { "head": head }, "in": "$$head.mode" } };
+    doc! { "$switch": {
+        "branches": [
+            { "case": is_empty(queue()), "then": 0 },
+            { "case": { "$gt": [slots.clone(), 0] }, "then": {
+                "$min": [waiting, places(slots.into())],
+            } },
+            { "case": { "$eq": [head_mode, Mode::Shared.as_str()] }, "then": shared },
+        ],
+        "default": alone,
+    } }
+    .into()
+}
+
+fn is_claim(claim: Claim) -> Bson {
+    doc! { "$eq": ["$$entry.claim", uuid(claim.bytes())] }.into()
+}
+
+/// Whether somebody holds who is no reader.
+fn held_alone() -> Bson {
+    let other = doc! { "$ne": ["$$entry.mode", Mode::Shared.as_str()] };
+    some_entry(holders(), other.into())
+}
+
+fn has_token(entry: &str) -> Bson {
+    // Null and what is absent come before every number.
+    doc! { "$gt": [format!("{entry}.token"), null] }.into()
+}
+
+/// The highest token known, as an int64 whatever was stored.
+fn highest(seen: Token) -> Bson {
+    doc! { "$toLong": { "$max": ["$token", seen.get()] } }.into()
+}
+
+/// The token after this one. At the end of the range there is none: such a
+/// grant stays without token, and so without authority.
+fn next_token(token: Bson) -> Bson {
+    let next = doc! { "$add": [token.clone(), 1_i64] };
+    doc! { "$cond": [{ "$lt": [token, Token::MAX.get()] }, next, null] }.into()
+}
+
+/// A claim as text, which its entry carries: a pipeline cannot make it of the
+/// bytes. What another version wrote without it is not woken, and polls.
+fn wake(path: &str) -> Bson {
+    doc! { "$cond": [{ "$eq": [{ "$type": path }, "string"] }, path, ""] }.into()
+}
+
+fn is_empty(list: Bson) -> Bson {
+    doc! { "$eq": [{ "$size": list }, 0] }.into()
+}
+
+fn below(list: Bson, most: i64) -> Bson {
+    doc! { "$lt": [{ "$size": list }, most] }.into()
+}
+
+fn not(condition: Bson) -> Bson {
+    doc! { "$not": [condition] }.into()
+}
+
+fn any(conditions: impl IntoIterator<Item = Bson>) -> Bson {
+    doc! { "$or": conditions.into_iter().collect::<Vec<_>>() }.into()
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).expect("a bound of the protocol")
+}

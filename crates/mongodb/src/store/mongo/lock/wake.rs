@@ -1,0 +1,91 @@
+//! The change stream of one claim: what wakes it.
+//!
+//! Events are hints. The lists of the document cannot be matched (a shift shows
+//! up as `queue.0.claim`, `queue.1.claim`, …), so the texts `granted` and `next`
+//! are, and the renewals of others wake nobody.
+
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
+
+use leasehold_core::election::Claim;
+use leasehold_core::lock::Hint;
+
+/// What concerns `claim`, and what ends the stream itself; of each event only
+/// the two texts, since the lists may be long.
+pub(super) fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
+    let claim = claim.to_string();
+    let mine = doc! { "documentKey._id": name, "$or": [
+        { "operationType": { "$ne": "update" } },
+        { "updateDescription.updatedFields.granted": { "$regex": &claim } },
+        { "updateDescription.updatedFields.next": &claim },
+    ] };
+    vec![
+        doc! { "$match": { "$or": [
+            mine,
+            { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } },
+        ] } },
+        doc! { "$project": {
+            "operationType": 1,
+            "updateDescription.removedFields": 1,
+            "updateDescription.updatedFields.granted": 1,
+            "updateDescription.updatedFields.next": 1,
+        } },
+    ]
+}
+
+/// What an event means to `claim`.
+pub(super) fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
+    let claim = claim.to_string();
+    let fields = match (&event.operation_type, &event.update_description) {
+        (OperationType::Update, Some(change)) => &change.updated_fields,
+        _ => return Hint::Changed,
+    };
+    let text = |key| fields.get(key).and_then(Bson::as_str).unwrap_or_default();
+    if text("granted").split(' ').any(|granted| granted == claim) {
+        Hint::Granted
+    } else if text("next") == claim {
+        Hint::Next
+    } else {
+        Hint::Changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &str, updated: Document) -> ChangeStreamEvent<Document> {
+        mongodb::bson::deserialize_from_document(doc! {
+            "_id": { "_data": "1" },
+            "operationType": kind,
+            "updateDescription": { "updatedFields": updated, "removedFields": [] },
+        })
+        .expect("an event")
+    }
+
+    #[test]
+    fn an_event_is_understood_by_its_texts() {
+        let [me, other] = [1, 2].map(|id| Claim::from_bytes([id; 16]));
+        for (fields, hint) in [
+            (doc! { "granted": me.to_string() }, Hint::Granted),
+            (
+                doc! { "granted": format!("{other} {me}"), "next": "" },
+                Hint::Granted,
+            ),
+            (doc! { "next": me.to_string() }, Hint::Next),
+            (
+                doc! { "granted": other.to_string(), "next": me.to_string() },
+                Hint::Next,
+            ),
+            (doc! { "granted": other.to_string() }, Hint::Changed),
+            (
+                doc! { "granted": 1, "next": [me.to_string()] },
+                Hint::Changed,
+            ),
+        ] {
+            assert_eq!(super::hint(&event("update", fields), me), hint);
+        }
+        let fields = doc! { "granted": me.to_string() };
+        assert_eq!(super::hint(&event("replace", fields), me), Hint::Changed);
+    }
+}
