@@ -22,13 +22,13 @@ COPY tests/testbed/Cargo.toml tests/testbed/
 # Cargo wants a source for each target that a manifest names. The empty program
 # is built for the sake of its dependencies and then forgotten: by their dates
 # the real sources would be older than it, and it would ship.
-RUN mkdir -p src benches crates/clock/src crates/core/src crates/guard/src crates/mongodb/src \
+RUN mkdir -p src benches/figures crates/clock/src crates/core/src crates/guard/src crates/mongodb/src \
         tests/testbed/src \
     && touch crates/clock/src/lib.rs crates/core/src/lib.rs crates/guard/src/lib.rs \
         crates/mongodb/src/lib.rs tests/testbed/src/lib.rs \
     && echo '//! Empty.' > src/lib.rs \
     && printf '//! Empty.\nfn main() {}\n' > src/main.rs \
-    && echo 'fn main() {}' > benches/figures.rs \
+    && echo 'fn main() {}' > benches/figures/main.rs \
     && cargo auditable build --release --locked --package leasehold --bin leasehold \
     && cargo clean --release --workspace
 

@@ -141,7 +141,12 @@ fn code(line: &str) -> &str {
 fn no_module_knows_what_it_must_not() {
     let mut broken = Vec::new();
     for rule in RULES {
-        for (file, text) in sources(rule.part) {
+        // A test may read a file of expected results.
+        let shipped = sources(rule.part).into_iter().filter(|(file, _)| {
+            let parts = file.components().any(|part| part.as_os_str() == "tests");
+            !parts && !file.ends_with("tests.rs")
+        });
+        for (file, text) in shipped {
             for (number, line) in text.lines().enumerate() {
                 for word in rule
                     .forbidden

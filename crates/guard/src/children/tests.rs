@@ -12,7 +12,7 @@ fn runs_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
     }
-    let test = format!("workload::children::tests::{test}");
+    let test = format!("children::tests::{test}");
     let run = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &test])
         .env(ALONE, "yes")

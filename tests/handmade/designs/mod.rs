@@ -4,17 +4,11 @@
 //! clock is what all of them have in common, since a TTL index, and a filter
 //! such as `expireAt: {$lt: now}`, need a date.
 
-#[path = "designs/counter.rs"]
 mod counter;
-#[path = "designs/find_and_modify.rs"]
 mod find_and_modify;
-#[path = "designs/locked_at.rs"]
 mod locked_at;
-#[path = "designs/pessimistic.rs"]
 mod pessimistic;
-#[path = "designs/ttl_index.rs"]
 mod ttl_index;
-#[path = "designs/version_check.rs"]
 mod version_check;
 
 use std::time::Duration;

@@ -12,21 +12,13 @@
 )]
 #![allow(clippy::print_stderr, reason = "the table says how many it tried")]
 
-#[path = "diagnoses/api.rs"]
 mod api;
-#[path = "diagnoses/credentials.rs"]
 mod credentials;
-#[path = "diagnoses/lock.rs"]
 mod lock;
-#[path = "diagnoses/machine.rs"]
 mod machine;
-#[path = "diagnoses/parts.rs"]
 mod parts;
-#[path = "diagnoses/servers.rs"]
 mod servers;
-#[path = "diagnoses/situation.rs"]
 mod situation;
-#[path = "diagnoses/uri.rs"]
 mod uri;
 
 use futures_util::{StreamExt, stream};

@@ -9,52 +9,36 @@
 // The fixtures fail by panics with a reason; a figure is caught as a whole.
 #![allow(clippy::expect_used)]
 
-#[path = "../tests/handmade/client.rs"]
+// What the hand-made locks are compared by is measured here too.
+#[path = "../../tests/handmade/client.rs"]
 #[allow(
     clippy::disallowed_methods,
     dead_code,
     reason = "shared with the tests of hand-made locks, whose part it is too"
 )]
 mod client;
-#[path = "figures/contender.rs"]
 mod contender;
-#[path = "../tests/handmade/designs.rs"]
+#[path = "../../tests/handmade/designs/mod.rs"]
 #[allow(
     clippy::disallowed_methods,
     reason = "hand-made locks read wall clocks"
 )]
 mod designs;
-#[path = "figures/frozen_primary.rs"]
 mod frozen_primary;
-#[path = "figures/handoff.rs"]
 mod handoff;
-#[path = "figures/kubernetes.rs"]
 mod kubernetes;
-#[path = "figures/launch.rs"]
 mod launch;
-#[path = "figures/locks.rs"]
 mod locks;
-#[path = "figures/machine.rs"]
 mod machine;
-#[path = "figures/observer.rs"]
 mod observer;
-#[path = "figures/overlap.rs"]
 mod overlap;
-#[path = "figures/profile.rs"]
 mod profile;
-#[path = "figures/report.rs"]
 mod report;
-#[path = "figures/size.rs"]
 mod size;
-#[path = "figures/starts.rs"]
 mod starts;
-#[path = "figures/steady.rs"]
 mod steady;
-#[path = "figures/supervision.rs"]
 mod supervision;
-#[path = "figures/takeover.rs"]
 mod takeover;
-#[path = "figures/usage.rs"]
 mod usage;
 
 use std::io::Write;

@@ -1,0 +1,25 @@
+//! The Helm charts, judged by what people run on them: helm, kubeconform,
+//! promtool, and the API server.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+
+mod alerts;
+mod cluster;
+mod configuration;
+mod dashboard;
+mod documented;
+mod end_to_end;
+mod event_policy;
+mod helm;
+mod injection;
+mod mistakes;
+mod names;
+mod policy;
+mod published;
+mod release;
+mod renders;
+mod supervisor;
+mod templates;

@@ -1,0 +1,31 @@
+//! The daemon from end to end: real processes on a real three-node replica
+//! set, observed as workloads and operators observe them.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+
+mod bad_input;
+mod bounded_exit;
+mod command;
+mod confirmation;
+mod contest;
+mod credentials;
+mod footprint;
+mod frozen_leader;
+mod hand_over;
+mod log_lines;
+mod lookout;
+mod one_leader;
+mod proof_of_death;
+mod reload;
+mod signals;
+mod start_refused;
+mod status_command;
+mod status_directory;
+mod store_unreachable;
+mod systemd;
+mod takeover;
+mod unread_log;
+mod unwritable_status;
