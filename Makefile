@@ -7,7 +7,7 @@ FAST_TESTS := configuration dockerfile docs_match_config http install metrics_pa
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench lint doc clean
+.PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench lint deny doc clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,13 @@ check: lint ## formatting, lints, docs and the tests that need no server, withou
 lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+DENY_VERSION := 0.19.0
+
+deny: ## licences, bans and sources of the crates that are shipped (needs cargo-deny)
+	@$(CARGO) deny --version >/dev/null 2>&1 || { \
+	  echo "make deny needs cargo-deny: $(CARGO) install cargo-deny --version $(DENY_VERSION) --locked" >&2; exit 1; }
+	$(CARGO) deny check licenses bans sources
 
 doc: ## the API documentation, every public item and every link checked
 	$(CARGO) doc --workspace --no-deps

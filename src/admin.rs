@@ -177,7 +177,7 @@ impl Bound {
                 biased;
                 Some(ended) = places.ended() => {
                     if let Err(error) = ended {
-                        warn!(%error, "http connection ended unexpectedly");
+                        warn!(%error, "HTTP connection failed");
                         state.metrics.publish_failed(Surface::Http);
                     }
                 }
@@ -191,7 +191,7 @@ impl Bound {
                         });
                         if evicted {
                             state.metrics.http_connection_evicted();
-                            debug!(%peer, "an idle http connection gave way to a new one");
+                            debug!(%peer, "evicted an idle HTTP connection");
                         }
                         // Requests that have arrived are answered before the next
                         // connection takes a place: a flood evicts only itself.
@@ -200,7 +200,7 @@ impl Bound {
                     Err(error) => {
                         state.metrics.publish_failed(Surface::Http);
                         if !failing {
-                            warn!(kind = %error.kind(), errno = error.raw_os_error(), "http cannot accept, will retry");
+                            warn!(kind = %error.kind(), errno = error.raw_os_error(), "failed to accept an HTTP connection, retrying");
                         }
                         failing = true;
                         tokio::time::sleep(ACCEPT_PAUSE).await;

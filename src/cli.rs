@@ -62,7 +62,7 @@ pub struct StatusArgs {
     pub lease: Option<String>,
     /// JSON instead of text.
     pub json: bool,
-    /// Go on and print each change.
+    /// Watch and print changes.
     pub watch: bool,
 }
 

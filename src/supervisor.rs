@@ -265,7 +265,7 @@ impl<W: Watched> Supervisor<W> {
     /// What goes wrong with a hook is for people only.
     fn unstartable<T>(&self, hook: &'static str, error: &io::Error) -> Option<T> {
         let lease = &self.options.program.lease;
-        error!(%lease, hook, kind = %error.kind(), "a hook cannot be started");
+        error!(%lease, hook, kind = %error.kind(), "failed to start a hook");
         None
     }
 
@@ -280,7 +280,7 @@ impl<W: Watched> Supervisor<W> {
             Err(error) => {
                 error!(
                     lease = %self.options.program.lease, token = token.get(), kind = %error.kind(),
-                    errno = error.raw_os_error(), "no process can be made for the workload"
+                    errno = error.raw_os_error(), "failed to spawn the workload"
                 );
                 return self.ended(token, exit::CANNOT_EXECUTE, false).await;
             }
@@ -403,7 +403,7 @@ impl<W: Watched> Supervisor<W> {
         let lease = &self.options.program.lease;
         let (token, code) = (token.get(), ended.end.exit_code());
         if ended.guard_lost {
-            error!(%lease, token, "the guard of the workload was lost: it was killed for that");
+            error!(%lease, token, "lost the guard of the workload; killed the workload");
         }
         if let Some(at) = asked_at {
             let took = clock::boot_now().since(at);
@@ -417,13 +417,13 @@ impl<W: Watched> Supervisor<W> {
                 let word = self.options.command.first().cloned().unwrap_or_default();
                 let why = not_executable(&word, &io::Error::from_raw_os_error(errno));
                 let command = word.display().to_string();
-                error!(%lease, token, command, why, errno, "the workload cannot be executed");
+                error!(%lease, token, command, why, errno, "failed to execute the workload");
             }
             End::Exited(_) | End::Signalled(_) => {
-                warn!(%lease, token, code, "workload ended by itself");
+                warn!(%lease, token, code, "workload exited by itself");
             }
             End::Refused | End::Unknown => {
-                warn!(%lease, token, "the workload was ended by its guard");
+                warn!(%lease, token, "workload stopped by its guard");
             }
         }
     }

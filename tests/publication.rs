@@ -244,14 +244,14 @@ fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
     eventually("retries at each refresh", || {
         published.metrics.publish_failures(Surface::File) >= failures + 5
     });
-    assert_eq!(log.count(&path, "status file cannot be written"), 1);
+    assert_eq!(log.count(&path, "failed to write the status file"), 1);
     let record = fs::read_to_string(path.join("claim")).unwrap();
     assert!(record.contains(&claim.to_string()), "{record}");
 
     disk.empty();
     eventually("recovered by itself", || verdict(&path) == Verdict::Leader);
     eventually("told", || {
-        log.count(&path, "status file is written again") == 1
+        log.count(&path, "status file written again") == 1
     });
     assert_eq!(
         log.count(&path, "failures="),

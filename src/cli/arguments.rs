@@ -184,7 +184,7 @@ Examples:
   leasehold config --config /etc/leasehold.toml
                              the effective configuration, and where each value came from
 
-Exit codes: 0 done, 1 no (not leader), 2 cannot tell, 64 usage, 69 store unreachable, 75 lock not \
+Exit codes: 0 done, 1 no (not leader), 2 cannot tell, 64 usage, 69 MongoDB unreachable, 75 lock not \
 acquired, 76 lock lost, 78 configuration, 126/127 the command cannot be executed / found; else the command's own.";
 
 const LAYERS: &str = "\
@@ -210,7 +210,7 @@ fn run_command() -> Command {
                  once, without a release. HUP reads the configuration again, USR1 steps down, USR2 logs the status."
             )),
     )
-    .arg(command_words("A command that runs exactly while this replica leads"))
+    .arg(command_words("Command to run while this replica leads"))
 }
 
 /// `-- CMD ARG…`.
@@ -225,7 +225,7 @@ fn command_words(help: &'static str) -> Arg {
 
 fn status_command() -> Command {
     Command::new("status")
-        .about("Ask the daemon on this host whether it leads: exit 0 yes, 1 no, 2 cannot tell")
+        .about("Query the local daemon: exit 0 if it leads, 1 if not, 2 if unknown")
         .after_help(
             "Examples:\n  leasehold status orders\n  leasehold status --directory \
              /run/leasehold/orders --output json\n  leasehold status --lease orders --watch",
@@ -234,7 +234,7 @@ fn status_command() -> Command {
             Arg::new("directory")
                 .long("directory")
                 .value_name("DIR")
-                .help("The status directory of the daemon")
+                .help("Status directory of the daemon")
                 .value_hint(ValueHint::DirPath)
                 .value_parser(value_parser!(PathBuf))
                 .conflicts_with("lease"),
@@ -243,19 +243,19 @@ fn status_command() -> Command {
             Arg::new("lease")
                 .long("lease")
                 .value_name("NAME")
-                .help("The lease, whose default status directory is read"),
+                .help("Lease whose default status directory is read"),
         )
         .arg(
             Arg::new("name")
                 .value_name("NAME")
-                .help("The same as --lease NAME")
+                .help("Same as --lease NAME")
                 .conflicts_with_all(["lease", "directory"]),
         )
         .arg(output("text"))
         .arg(
             Arg::new("watch")
                 .long("watch")
-                .help("Go on and print each change")
+                .help("Watch and print changes")
                 .action(ArgAction::SetTrue),
         )
 }
@@ -303,7 +303,7 @@ fn completions_command() -> Command {
 
 fn install_command() -> Command {
     Command::new("install")
-        .about("Copy this program into a directory, for a container of another image to run")
+        .about("Copy this program into a directory, to be run by a container of another image")
         .after_help(
             "The copy is DIR/leasehold, mode 0755, replaced as a whole; its path is printed. It \
              needs what this program needs: on the image, see docs/image.md.\n\nExamples:\n  \
@@ -326,7 +326,7 @@ fn output(first: &'static str) -> Arg {
         .short('o')
         .long("output")
         .value_name("FORM")
-        .help("The form of the answer")
+        .help("Output format")
         .value_parser([first, "json"])
         .default_value(first)
 }
@@ -358,6 +358,21 @@ const FIRST_KEYS: [&str; 9] = [
 
 /// The flag of a key. Values are taken as they are: they are checked with all
 /// other values, so that everything wrong is reported at once.
+/// The heading above the flags of a section.
+fn heading(section: &str) -> String {
+    let words = match section {
+        "http" => "HTTP".to_owned(),
+        "log" => "Logging".to_owned(),
+        "mongodb" => "MongoDB".to_owned(),
+        "workload.health" => "Health check".to_owned(),
+        section => {
+            let (first, rest) = section.split_at(1);
+            first.to_uppercase() + rest
+        }
+    };
+    words + " options"
+}
+
 fn flag(key: &'static Key) -> Arg {
     let default = match key.default() {
         "" => String::new(),
@@ -367,7 +382,7 @@ fn flag(key: &'static Key) -> Arg {
         .long(key.flag())
         .value_name(key.kind.placeholder())
         .help(format!("{}{default}", key.help))
-        .help_heading(format!("[{}]", key.section))
+        .help_heading(heading(key.section))
         .allow_negative_numbers(true)
         .hide_short_help(!FIRST_KEYS.contains(&key.path().as_str()))
         .action(ArgAction::Set);
@@ -397,7 +412,7 @@ fn with_keys(command: Command, wanted: impl Fn(&Key) -> bool) -> Command {
     let config = Arg::new("config")
         .long("config")
         .value_name("FILE")
-        .help("A configuration file: TOML, or YAML where it is called .yaml or .yml; repeatable")
+        .help("Configuration file: TOML, or YAML if named .yaml or .yml; repeatable")
         .action(ArgAction::Append)
         .value_hint(ValueHint::FilePath)
         .value_parser(value_parser!(PathBuf));

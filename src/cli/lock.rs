@@ -211,7 +211,7 @@ fn warn_of_slots(args: &LockArgs, before: u32) {
     };
     warn!(
         %lock, slots, slots_before = before,
-        "lock was last used {shown}: all who use it have to agree on that, or are refused while others hold it"
+        "lock was last used {shown}: all users must pass the same value"
     );
 }
 

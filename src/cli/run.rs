@@ -332,7 +332,7 @@ impl Daemon {
                     let request = (signal == Signal::Stop).then(|| stops.arrived());
                     match request {
                         Some(StopRequest::Second) => {
-                            tracing::warn!(lease = %self.who.lease, "second stop signal: exiting now; the lease is not released and expires");
+                            tracing::warn!(lease = %self.who.lease, "second stop signal, exiting now; lease not released, it expires");
                             self.demoted().await;
                             self.flush().await;
                             return Ok(ExitCode::from(exit::NEGATIVE));
@@ -365,7 +365,7 @@ impl Daemon {
                 // gauge of the label says that it is not kept any more.
                 (task, error) = published => tracing::error!(
                     lease = %self.who.lease, task, %error,
-                    "a task that publishes on the pod has ended: going on without it"
+                    "pod publishing task ended unexpectedly; continuing without it"
                 ),
                 reaped = self.orphans.reap() => {
                     let Err(error) = reaped;
@@ -393,7 +393,7 @@ impl Daemon {
         match signal {
             Signal::Stop => {
                 self.systemd.stopping();
-                tracing::info!(lease = %self.who.lease, "stopping; another stop signal after 1 s or more exits at once");
+                tracing::info!(lease = %self.who.lease, "stop signal received, stepping down; another one after 1 s or more exits at once");
                 self.send(Input::Shutdown).await;
             }
             Signal::Reload => {
@@ -431,7 +431,7 @@ impl Daemon {
         if !matches!(flushed, Ok(Ok(Flushed::Shown))) {
             tracing::warn!(
                 lease = %self.who.lease,
-                "the status files could not be rewritten: readers must go by the deadline in them"
+                "failed to rewrite the status files; readers must rely on the deadline in them"
             );
         }
     }

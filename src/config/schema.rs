@@ -115,7 +115,13 @@ impl Key {
 
     /// The flag without its dashes, such as `lease-renew-deadline`.
     pub fn flag(&self) -> String {
-        format!("{}-{}", self.section, self.name).replace(['_', '.'], "-")
+        // No word twice: `--lease-duration`.
+        let named = self.name.strip_prefix(self.section);
+        let flag = match named.is_some_and(|rest| rest.starts_with('_')) {
+            true => self.name.to_owned(),
+            false => format!("{}-{}", self.section, self.name),
+        };
+        flag.replace(['_', '.'], "-")
     }
 
     /// The environment variable, such as `LEASEHOLD_LEASE__RENEW_DEADLINE`.
@@ -249,7 +255,7 @@ pub static KEYS: &[Key] = &[
     },
     Key {
         reload: Reload::NextClaim,
-        help: "How long others wait before they take over from a silent holder",
+        help: "Time without a renewal after which others may take over",
         ..key(
             "lease",
             "lease_duration",
@@ -258,53 +264,53 @@ pub static KEYS: &[Key] = &[
     },
     Key {
         reload: Reload::NextClaim,
-        help: "How long authority lasts from the send of the last acknowledged renewal",
+        help: "Validity of leadership, measured from the send of the last acknowledged renewal",
         ..key("lease", "renew_deadline", between(INTERVAL_MIN, LONGEST))
     },
     Key {
         reload: Reload::NextClaim,
-        help: "From the send of one renewal to the next",
+        help: "Interval between renewals, measured from send to send",
         ..key("lease", "renew_interval", between(INTERVAL_MIN, LONGEST))
     },
     Key {
         reload: Reload::NextClaim,
-        help: "From a failed call to the next attempt, and between polls",
+        help: "Interval between retries, and between polls without a change stream",
         ..key("lease", "retry_interval", between(INTERVAL_MIN, LONGEST))
     },
     Key {
         reload: Reload::Now,
-        help: "How long a graceful step-down waits for the workload; 0s: not at all",
+        help: "Time given to the workload at a graceful step-down; 0s: none",
         ..key("lease", "handoff_delay", between(Duration::ZERO, LONGEST))
     },
     Key {
-        help: "The name of this candidate; not set: POD_NAME, else <host name>-<process id>",
+        help: "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>",
         ..key("identity", "name", Kind::Identity)
     },
     Key {
-        help: "Where people find this candidate; published in the lease document",
+        help: "Address of this candidate, published in the lease document (informational)",
         ..key("identity", "address", Kind::Line)
     },
     Key {
         secret: true,
         reload: Reload::Now,
-        help: "The connection string; prefer --mongodb-uri-file, since flags are seen by others",
+        help: "Connection string; prefer --mongodb-uri-file, since other users can see flags",
         ..key("mongodb", "uri", Kind::Uri)
     },
     Key {
         reload: Reload::Now,
-        help: "A file with the connection string, read again at each reconnect",
+        help: "File with the connection string, read again at each reconnect",
         ..key("mongodb", "uri_file", Kind::Path)
     },
     Key {
-        help: "The database with the collection of leases",
+        help: "Database of the lease collection",
         ..key("mongodb", "database", Kind::Database)
     },
     Key {
-        help: "The collection with one document for each lease",
+        help: "Collection with one document per lease or lock",
         ..key("mongodb", "collection", Kind::Collection)
     },
     Key {
-        help: "After this long without an answer the outcome of a call counts as unknown",
+        help: "Timeout of a MongoDB call, after which its outcome is unknown",
         ..key(
             "mongodb",
             "operation_timeout",
@@ -312,24 +318,24 @@ pub static KEYS: &[Key] = &[
         )
     },
     Key {
-        help: "How often the driver asks each member of the set how it is",
+        help: "Heartbeat interval of the MongoDB driver",
         ..key("mongodb", "heartbeat", between(HEARTBEAT_MIN, LONGEST))
     },
     Key {
-        help: "The status directory; not set: /run/leasehold/<lease> or below $XDG_RUNTIME_DIR",
+        help: "Status directory; if unset: /run/leasehold/<lease>, else below $XDG_RUNTIME_DIR",
         ..key("status", "directory", Kind::Path)
     },
     Key {
-        help: "Where HTTP and metrics are served; empty: nowhere",
+        help: "Listen address of the HTTP endpoints and metrics; empty: disabled",
         ..key("http", "listen", Kind::Listen)
     },
     Key {
         reload: Reload::Now,
-        help: "When /readyz says ready: connected or leader",
+        help: "Readiness condition of /readyz: connected or leader",
         ..key("http", "ready_when", Kind::OneOf(ReadyWhen::WORDS))
     },
     Key {
-        help: "Whether the pod gets a label and Events: auto, on or off",
+        help: "Publish a label and Events on the pod: auto, on or off",
         ..key(
             "kubernetes",
             "enabled",
@@ -337,27 +343,27 @@ pub static KEYS: &[Key] = &[
         )
     },
     Key {
-        help: "The name of this pod; not set: POD_NAME",
+        help: "Name of this pod; if unset: POD_NAME",
         ..key("kubernetes", "pod_name", Kind::Line)
     },
     Key {
-        help: "The namespace of this pod; not set: POD_NAMESPACE, else that of the credentials",
+        help: "Namespace of this pod; if unset: POD_NAMESPACE, else that of the credentials",
         ..key("kubernetes", "pod_namespace", Kind::Line)
     },
     Key {
-        help: "The uid of this pod; not set: POD_UID",
+        help: "UID of this pod; if unset: POD_UID",
         ..key("kubernetes", "pod_uid", Kind::Line)
     },
     Key {
-        help: "The directory with the files token and ca.crt of a service account",
+        help: "Directory with token and ca.crt of the service account",
         ..key("kubernetes", "credentials", Kind::Path)
     },
     Key {
-        help: "The label is <label_prefix>/<lease>",
+        help: "Prefix of the pod label <label_prefix>/<lease>",
         ..key("kubernetes", "label_prefix", Kind::LabelPrefix)
     },
     Key {
-        help: "How long a step-down waits for the label at most; 0s: not at all",
+        help: "Maximum time that a step-down waits for the label update; 0s: none",
         ..key(
             "kubernetes",
             "label_wait",
@@ -365,19 +371,19 @@ pub static KEYS: &[Key] = &[
         )
     },
     Key {
-        help: "A new leader takes the label leader from other pods; needs the right to list pods",
+        help: "Remove stale leader labels from other pods on takeover (requires permission to list pods)",
         ..key("kubernetes", "demote_others", Kind::Flag)
     },
     Key {
-        help: "Whether Events are reported on the pod",
+        help: "Report Events on the pod",
         ..key("kubernetes", "events", Kind::Flag)
     },
     Key {
-        help: "The signal that asks a supervised workload to end",
+        help: "Stop signal of a supervised workload",
         ..key("workload", "stop_signal", Kind::OneOf(StopSignal::WORDS))
     },
     Key {
-        help: "How long a supervised workload may take to end when leadership is given up",
+        help: "Time given to a supervised workload to stop at a graceful step-down",
         ..key(
             "workload",
             "stop_grace",
@@ -386,35 +392,35 @@ pub static KEYS: &[Key] = &[
     },
     Key {
         reload: Reload::NextClaim,
-        help: "From the loss of authority to the SIGKILL of a supervised workload",
+        help: "Time from the loss of leadership to the SIGKILL of a supervised workload",
         ..key("workload", "loss_grace", between(INTERVAL_MIN, LONGEST))
     },
     Key {
-        help: "What follows when a supervised workload ends by itself: exit or release",
+        help: "Action when a supervised workload exits by itself: exit or release",
         ..key("workload", "on_exit", Kind::OneOf(OnExit::WORDS))
     },
     Key {
-        help: "The workload ends before leasehold gets SIGTERM; shortens handoff_delay to 1s then",
+        help: "The workload stops before leasehold gets SIGTERM; shortens handoff_delay to 1s",
         ..key("workload", "ends_first", Kind::Flag)
     },
     Key {
-        help: "A URL that answers 2xx while the workload is healthy",
+        help: "Health check URL; healthy if it returns 2xx",
         ..key("workload.health", "url", Kind::HealthUrl)
     },
     Key {
-        help: "A command that exits 0 while the workload is healthy",
+        help: "Health check command; healthy if it exits 0",
         ..key("workload.health", "command", Kind::Command)
     },
     Key {
-        help: "From one look at the workload's health to the next",
+        help: "Interval between health checks",
         ..key("workload.health", "period", between(INTERVAL_MIN, LONGEST))
     },
     Key {
-        help: "How long one look may take",
+        help: "Timeout of a single health check",
         ..key("workload.health", "timeout", between(INTERVAL_MIN, LONGEST))
     },
     Key {
-        help: "How many looks in a row must fail before the workload counts as unhealthy",
+        help: "Consecutive failed checks before the workload is considered unhealthy",
         ..key(
             "workload.health",
             "failures",
@@ -425,24 +431,24 @@ pub static KEYS: &[Key] = &[
         )
     },
     Key {
-        help: "A command that is run when this replica begins to lead",
+        help: "Command to run when this replica becomes the leader",
         ..key("hooks", "on_lead", Kind::Command)
     },
     Key {
-        help: "A command that is run when this replica has stopped leading",
+        help: "Command to run when this replica has stopped leading",
         ..key("hooks", "on_step_down", Kind::Command)
     },
     Key {
-        help: "How long a hook may take before it is killed",
+        help: "Timeout of a hook, after which it is killed",
         ..key("hooks", "timeout", between(INTERVAL_MIN, LONGEST))
     },
     Key {
         reload: Reload::Now,
-        help: "The least important level that is logged: error, warn, info, debug or trace",
+        help: "Minimum log level: error, warn, info, debug or trace",
         ..key("log", "level", Kind::OneOf(LogLevel::WORDS))
     },
     Key {
-        help: "text, json, or auto: text on a terminal, JSON otherwise",
+        help: "Log format: text, json, or auto (text on a terminal, JSON otherwise)",
         ..key("log", "format", Kind::OneOf(LogFormat::WORDS))
     },
 ];

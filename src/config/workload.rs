@@ -13,7 +13,7 @@ use super::value;
 /// [`Timings`](crate::election::Timings).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkloadConfig {
-    /// The signal that asks a supervised workload to end.
+    /// Stop signal of a supervised workload.
     pub stop_signal: StopSignal,
     /// How long it may take when leadership is given up.
     pub stop_grace: Duration,
@@ -32,7 +32,7 @@ pub struct HealthConfig {
     pub check: HealthCheck,
     /// From one look to the next.
     pub period: Duration,
-    /// How long one look may take.
+    /// Timeout of a single health check.
     pub timeout: Duration,
     /// How many looks in a row must fail.
     pub failures: u32,

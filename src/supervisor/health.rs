@@ -36,7 +36,7 @@ pub struct HealthOptions {
     pub check: Check,
     /// From one look to the next.
     pub period: Duration,
-    /// How long one look may take.
+    /// Timeout of a single health check.
     pub timeout: Duration,
     /// How many looks in a row must fail.
     pub failures: u32,
@@ -152,7 +152,7 @@ impl Health {
             }
             let look = self.look(token).await;
             if let Look::Ill(why) = &look {
-                tracing::debug!(lease = %self.program.lease, why, "a look at the workload's health failed");
+                tracing::debug!(lease = %self.program.lease, why, "health check failed");
             }
             let changed = verdict.weigh(&look, clock::boot_now());
             if changed || std::mem::take(&mut first) && !verdict.healthy {
@@ -172,10 +172,10 @@ impl Health {
         match look {
             Look::Ill(why) => tracing::warn!(
                 %lease, why,
-                "the workload is unhealthy: this replica leaves the lease to others"
+                "workload unhealthy; not contending for the lease"
             ),
             Look::Well | Look::Nobody if healthy => {
-                tracing::info!(%lease, "the workload is healthy: this replica contends");
+                tracing::info!(%lease, "workload healthy; contending for the lease");
             }
             Look::Well | Look::Nobody => {}
         }

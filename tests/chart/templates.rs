@@ -176,7 +176,7 @@ fn the_sidecar_is_native_and_its_flags_follow_the_values() {
     for flag in [
         "--lease-name=orders.main",
         "--http-listen=[::]:9500",
-        "--lease-lease-duration=15s",
+        "--lease-duration=15s",
         "--lease-handoff-delay=0s",
         "--mongodb-database=elections",
         "--workload-loss-grace=2s",

@@ -38,13 +38,13 @@ async fn a_lease_name_that_is_no_label_value_is_refused() {
 async fn timings_that_break_a_rule_are_refused_all_at_once() {
     let arguments = [
         "--lease=a",
-        "--lease-lease-duration=10s",
+        "--lease-duration=10s",
         "--lease-renew-deadline=9s",
         "--lease-renew-interval=8s",
     ];
     let parts = ["lease.renew_deadline", "lease.lease_duration", "9s", "10s"];
     refused_naming(&arguments, &[URI], &parts).await;
-    let arguments = ["--lease=a", "--lease-lease-duration=2h"];
+    let arguments = ["--lease=a", "--lease-duration=2h"];
     refused_naming(&arguments, &[URI], &["lease.lease_duration", "2h", "1h"]).await;
 }
 

@@ -96,7 +96,7 @@ async fn durations_count_from_the_next_claim_on() {
         }
         .text(),
     );
-    let message = "reloaded: counts from the next claim on";
+    let message = "configuration reloaded; takes effect with the next acquisition";
     reloaded.said(message, "lease.lease_duration").await;
     let daemon = &reloaded.daemon;
     let before = daemon.status();
@@ -139,7 +139,7 @@ async fn the_log_level_changes_at_once() {
         }
         .text(),
     );
-    reloaded.said("reloaded", "log.level").await;
+    reloaded.said("configuration reloaded", "log.level").await;
     eventually("renewals are logged", async || debug() > 2).await;
     reloaded.reload(&FIRST.text());
     eventually("it was read again", async || {
@@ -164,7 +164,7 @@ async fn a_mistake_changes_nothing_and_is_told() {
         let mut records = daemon.log_records();
         records.retain(|line| {
             let message = line["message"].as_str().unwrap_or_default();
-            message.starts_with("reload refused")
+            message.starts_with("reload rejected")
         });
         records
     };
@@ -227,7 +227,7 @@ async fn a_key_that_takes_a_restart_is_named() {
         }
         .text(),
     );
-    let message = "not reloaded: takes a restart";
+    let message = "configuration change requires a restart";
     reloaded.said(message, "mongodb.collection").await;
     let (_, body) = reloaded.daemon.http("/status").await.unwrap();
     let status: Value = serde_json::from_str(&body).unwrap();
@@ -257,7 +257,7 @@ async fn a_new_connection_string_is_used_for_the_next_connection() {
     daemon.signal(Signal::HUP);
     daemon.wait_leads(LONG).await;
     assert!(
-        !daemon.logs().contains("takes a restart"),
+        !daemon.logs().contains("requires a restart"),
         "{}",
         daemon.logs()
     );

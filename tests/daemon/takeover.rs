@@ -29,7 +29,7 @@ async fn i1_a_killed_leader_is_taken_over_from_after_its_lease_duration() {
 
     let overtook = || {
         let mut records = new.log_records();
-        records.retain(|line| line["message"] == "took over from a holder that had expired");
+        records.retain(|line| line["message"] == "took over from an expired holder");
         records
     };
     eventually("it is logged", async || !overtook().is_empty()).await;

@@ -80,7 +80,7 @@ async fn a_disk_that_hangs_is_reported_and_costs_no_leadership() {
         eprintln!("skipped: needs root, to mount a disk that hangs");
         return;
     };
-    let message = "status files are out of date: a write to their disk has not returned";
+    let message = "status files are stale: a write to their disk has not returned";
     eventually("it is reported", async || {
         !lines(&daemon, message).is_empty()
     })
@@ -129,8 +129,8 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     assert_one_after_the_other(&old_seen.end().await, &new_seen.end().await);
     let left = lines(
         &old,
-        "exiting without a release, since the status files still say leader: the lease expires \
-         by itself",
+        "exiting without a release because the status files still say leader; the lease will \
+         expire",
     );
     assert_eq!(left.len(), 1, "{}", old.logs());
 }
@@ -154,7 +154,7 @@ async fn goes_on_leading_and_steps_down(contest: &Contest, old: &Daemon, new: &D
     })
     .await;
     assert!(file_failures(old).await >= 3.0, "every failure is counted");
-    let warned = lines(old, "status file cannot be written, will retry");
+    let warned = lines(old, "failed to write the status file, retrying");
     // The second is due after 10 s.
     assert!((1..=2).contains(&warned.len()), "{}", old.logs());
     assert_eq!(warned[0]["level"], "WARN");

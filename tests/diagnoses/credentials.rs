@@ -67,7 +67,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .exits(69)
             .says(&format!("not authorized (code 13): user updater may not insert; {needed}")),
         Situation::run("no right to follow changes", &follow, "k")
-            .says("no change stream; polling")
+            .says("no change stream, polling")
             .says("user poller may not changeStream")
             .says("to=\"leader\""),
     ]

@@ -81,7 +81,7 @@ pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
             .says("99"),
         Situation::run("lease of a lock's name", &uri, "held")
             .says("is not a lease of this version")
-            .says("not touched"),
+            .says("leaving it untouched"),
     ]
 }
 

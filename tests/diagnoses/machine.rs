@@ -83,7 +83,7 @@ fn directories(parts: &Parts) -> Vec<Situation> {
     let second = second.says("has locked it. Stop that process").says(&by);
     let (claim, by) = locked(run("claim locked by another program", &|_| {}), "claim");
     let quick = [
-        "--lease-lease-duration=3s",
+        "--lease-duration=3s",
         "--lease-renew-deadline=2s",
         "--lease-renew-interval=300ms",
         "--lease-retry-interval=200ms",

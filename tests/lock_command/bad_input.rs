@@ -35,10 +35,6 @@ fn a_wrong_command_line_exits_64_and_says_what_is_expected() {
             "unexpected argument '--lease'",
         ),
         (
-            &["lock", "x", "--lease-lease-duration=5s", "--", "true"],
-            "unexpected argument",
-        ),
-        (
             &["run", "./scheduler"],
             "put '--' before it: -- ./scheduler",
         ),

@@ -103,7 +103,7 @@ fn another_number_of_slots_is_a_clear_error() {
     let other = place.run(&["lock", "two", "--slots=3", "--", "true"]);
     assert_eq!(other.code, 78);
     assert!(
-        other.stderr.contains("it is taken with 2 slots"),
+        other.stderr.contains("in use with --slots 2"),
         "{other:?}"
     );
     let plain = place.run(&["lock", "two", "--", "true"]);

@@ -18,7 +18,7 @@ use crate::scene::{
     LONG, eventually, follows, leader_of, pair, renews, said, shared_stage, token, transitions,
 };
 
-const WENT_BACK: &str = "store went back";
+const WENT_BACK: &str = "lease document is older";
 
 /// The shortest time to the next leader: a lease duration, less what the test
 /// itself needs to look.

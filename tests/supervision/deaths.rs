@@ -190,7 +190,7 @@ async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
     journal.assert_one_after_the_other();
     let waited = daemon
         .logs()
-        .contains("waiting for the guard of a dead daemon");
+        .contains("waiting for the guard of the previous daemon");
     assert!(waited, "{}", daemon.logs());
 }
 

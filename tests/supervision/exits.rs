@@ -38,7 +38,7 @@ async fn what_cannot_be_executed_is_told_as_shells_tell_it() {
     let records = daemon.log_records();
     assert_eq!(records.len(), daemon.logs().lines().count());
     let told = |r: &serde_json::Value| {
-        r["message"] == "the workload cannot be executed"
+        r["message"] == "failed to execute the workload"
             && r["command"] == "/nowhere/at-all"
             && r["why"] == "no such file or directory"
     };

@@ -72,7 +72,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- if kindIs "slice" $value }}
 {{- $value = ternary ($value | toRawJson) "" (gt (len $value) 0) }}
 {{- end }}
-- {{ printf "--%s=%v" ($key | replace "." "-" | replace "_" "-") $value | quote }}
+- {{ printf "--%s=%v" ($key | replace "lease.lease_" "lease_" | replace "." "-" | replace "_" "-") $value | quote }}
 {{- end }}
 {{- end -}}
 

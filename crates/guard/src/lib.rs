@@ -5,6 +5,26 @@
 //! as the claim is renewed; the command is gone by the last of them (I5).
 //! [`Prepared`] has everything started but the command, before there is authority.
 //!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use leasehold_guard::{Command, Terms, Workload};
+//!
+//! # async fn example() -> std::io::Result<()> {
+//! // `leasehold_guard::stage(std::env::args_os())` stands first in `main`.
+//! let until = leasehold_clock::boot_now() + Duration::from_secs(10);
+//! let terms = Terms {
+//!     valid_until: until,
+//!     kill_at: until + Duration::from_secs(3),
+//! };
+//! let mut workload = Workload::start(&Command::new("./scheduler"), terms, None)?;
+//! // Each renewal moves the deadline: `workload.extend(later)`.
+//! let ended = workload.ended().await;
+//! println!("{:?}", ended.end);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! ```text
 //!  daemon ──orders──▶ guard ──fork──▶ shim ──exec──▶ CMD ──▶ its descendants
 //!         ◀─reports──  (this binary)  (this binary)   a process group of its own

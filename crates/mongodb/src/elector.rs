@@ -51,50 +51,7 @@ pub struct Prepared {
 /// instant: ask [`Elector::authority`] right before each effect on the
 /// outside, and send the token along where the outside can compare it.
 ///
-/// ```no_run
-/// use std::sync::Arc;
-/// use std::time::Duration;
-///
-/// use leasehold::election::{Identity, LeaseName, Timings, Token, Tunables};
-/// use leasehold::elector::{Elector, ElectorOptions};
-/// use leasehold::store::mongo::MongoOptions;
-///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let timings = Timings::default();
-/// let elector = Elector::start(ElectorOptions {
-///     mongo: MongoOptions {
-///         uri: Arc::new(|| Ok("mongodb://localhost/?replicaSet=rs0".to_owned())),
-///         database: "leasehold".to_owned(),
-///         collection: "leases".to_owned(),
-///         operation_timeout: timings.operation_timeout(),
-///         heartbeat: Duration::from_secs(10),
-///         retry_interval: timings.retry_interval(),
-///         lease_duration: timings.lease_duration(),
-///         lease: LeaseName::new("orders-scheduler")?,
-///         identity: Identity::new("host-1")?,
-///         address: None,
-///         home: None,
-///     },
-///     tunables: Tunables {
-///         timings,
-///         handoff_delay: Duration::ZERO,
-///         workload_ends_first: false,
-///     },
-///     token_remembered: Token::ZERO,
-///     lease_longest_remembered: None,
-///     claim_of_the_dead: None,
-/// });
-/// let mut status = elector.status();
-/// while elector.authority().is_none() {
-///     status.changed().await?;
-/// }
-/// if let Some(authority) = elector.authority() {
-///     println!("leading with token {}", authority.token);
-/// }
-/// elector.stop().await?;
-/// # Ok(())
-/// # }
-/// ```
+/// The example stands in the [crate](crate)'s documentation.
 pub struct Elector {
     status: watch::Receiver<Status>,
     inputs: mpsc::Sender<Input>,

@@ -5,6 +5,53 @@
 //! value, and [`fenced`] lets a document refuse what an ex-holder still writes.
 //! [`store`] keeps leases and locks in MongoDB; [`runner`] joins it and the
 //! state machines of `leasehold_core`, in which the rules are.
+//!
+//! What it does not promise: an effect that is under way when authority ends is
+//! not stopped. Send the fencing token with each effect, and let the receiver
+//! refuse a lower one than it has seen ([`fenced`]).
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use leasehold_mongodb::election::{Identity, LeaseName, Timings, Token, Tunables};
+//! use leasehold_mongodb::elector::{Elector, ElectorOptions};
+//! use leasehold_mongodb::store::mongo::MongoOptions;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let timings = Timings::default();
+//! let elector = Elector::start(ElectorOptions {
+//!     mongo: MongoOptions {
+//!         uri: Arc::new(|| Ok("mongodb://localhost/?replicaSet=rs0".to_owned())),
+//!         database: "leasehold".to_owned(),
+//!         collection: "leases".to_owned(),
+//!         operation_timeout: timings.operation_timeout(),
+//!         heartbeat: Duration::from_secs(10),
+//!         retry_interval: timings.retry_interval(),
+//!         lease_duration: timings.lease_duration(),
+//!         lease: LeaseName::new("orders-scheduler")?,
+//!         identity: Identity::new("host-1")?,
+//!         address: None,
+//!         home: None,
+//!     },
+//!     tunables: Tunables {
+//!         timings,
+//!         handoff_delay: Duration::ZERO,
+//!         workload_ends_first: false,
+//!     },
+//!     token_remembered: Token::ZERO,
+//!     lease_longest_remembered: None,
+//!     claim_of_the_dead: None,
+//! });
+//! let mut status = elector.status();
+//! while elector.authority().is_none() {
+//!     status.changed().await?;
+//! }
+//! // Leading, until `elector.authority()` says otherwise.
+//! elector.stop().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 

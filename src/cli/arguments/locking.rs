@@ -64,7 +64,7 @@ Signals: TERM, INT, QUIT and HUP send the command workload.stop_signal; it has w
 the lock is renewed meanwhile. A second such signal 1s or more after the first kills it. Without a command the \
 lock is held until standard input closes, after a signal for workload.stop_grace at most.
 
-Exit codes: the command's own; 64 usage, 69 store unreachable, 71 the operating system refused what leasehold \
+Exit codes: the command's own; 64 usage, 69 MongoDB unreachable, 71 the operating system refused what leasehold \
 itself needs, 75 not acquired, 76 lost while the command ran, 78 configuration, 126/127 the command cannot be \
 executed / found, 128+N ended by signal N.";
 
@@ -73,11 +73,11 @@ Examples:
   leasehold locks --mongodb-uri-file /etc/leasehold/uri
                              who holds what, and who waits
   leasehold locks break nightly-report
-                             take out whoever is silent for as long as he declared
+                             remove expired holders and waiters
   leasehold locks prune --unused-for 30d
-                             shrink the documents of locks that nobody uses any more
+                             shrink the documents of unused locks
 
-Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 store unreachable, 78 configuration,
+Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable, 78 configuration,
 or the name is a lease's.";
 
 /// `leasehold lock`.
@@ -94,7 +94,7 @@ pub(super) fn lock_command() -> Command {
         Arg::new("shared")
             .long("shared")
             .short('s')
-            .help("Hold it together with other readers")
+            .help("Acquire a shared lock")
             .action(ArgAction::SetTrue)
             .conflicts_with_all(["slots", "exclusive"]),
     )
@@ -103,7 +103,7 @@ pub(super) fn lock_command() -> Command {
             .long("exclusive")
             .short('x')
             .short_alias('e')
-            .help("Hold it alone; the default")
+            .help("Acquire an exclusive lock (default)")
             .action(ArgAction::SetTrue)
             .conflicts_with("slots"),
     )
@@ -112,7 +112,7 @@ pub(super) fn lock_command() -> Command {
             .long("slots")
             .value_name("N")
             .allow_negative_numbers(true)
-            .help("Be one of N holders at a time; all who use the lock give the same N"),
+            .help("Acquire one of N slots (a semaphore); all users must pass the same N"),
     )
     .arg(
         Arg::new("wait")
@@ -129,7 +129,7 @@ pub(super) fn lock_command() -> Command {
             .long("no-wait")
             .short('n')
             .aliases(["nonblock", "nb"])
-            .help("Do not wait for others at all")
+            .help("Fail instead of waiting for other holders")
             .action(ArgAction::SetTrue),
     )
     .arg(
@@ -137,7 +137,7 @@ pub(super) fn lock_command() -> Command {
             .long("retries")
             .value_name("N")
             .allow_negative_numbers(true)
-            .help("Try so many more times, a retry_interval apart; with --wait or --no-wait"),
+            .help("Additional attempts, a retry_interval apart; with --wait or --no-wait"),
     )
     .arg(
         Arg::new("conflict-exit-code")
@@ -145,23 +145,23 @@ pub(super) fn lock_command() -> Command {
             .short('E')
             .value_name("CODE")
             .allow_negative_numbers(true)
-            .help("The exit code if the lock is not acquired [default: 75]"),
+            .help("Exit code if the lock is not acquired [default: 75]"),
     )
     .arg(
         Arg::new("lease-duration")
             .long("lease-duration")
             .value_name("DURATION")
             .allow_negative_numbers(true)
-            .help("How long others wait when this holder does not renew; the other durations are scaled"),
+            .help("Time without a renewal after which others evict this holder; other durations are scaled"),
     )
     .arg(
         Arg::new("verbose")
             .long("verbose")
             .short('v')
-            .help("Log the acquisition and how long it took, also where nothing was waited for")
+            .help("Log the acquisition and how long it took, even without a wait")
             .action(ArgAction::SetTrue),
     )
-    .arg(command_words("The command; without one the lock is held until standard input closes"))
+    .arg(command_words("Command to run; without one, the lock is held until standard input closes"))
 }
 
 /// `leasehold locks`.
@@ -181,13 +181,13 @@ pub(super) fn locks_command() -> Command {
     .subcommand(
         with_store(
             Command::new("break")
-                .about("Take out the holders and waiters of a lock who are silent for as long as they declared"),
+                .about("Remove expired holders and waiters of a lock"),
         )
         .arg(name())
         .arg(
             Arg::new("force")
                 .long("force")
-                .help("Take out all holders at once: two may then hold the lock; asks for confirmation")
+                .help("Remove all holders, live ones too (unsafe: two may then hold the lock); asks for confirmation")
                 .action(ArgAction::SetTrue),
         )
         .arg(
@@ -201,7 +201,7 @@ pub(super) fn locks_command() -> Command {
     .subcommand(
         with_store(
             Command::new("prune")
-                .about("Shrink the documents of unused locks; their tokens go on growing when they are used again"),
+                .about("Shrink the documents of unused locks, keeping their tokens"),
         )
         .arg(
             Arg::new("unused-for")
@@ -216,7 +216,7 @@ pub(super) fn locks_command() -> Command {
 fn name() -> Arg {
     Arg::new("name")
         .value_name("NAME")
-        .help("The lock: a name like that of a lease")
+        .help("Name of the lock")
         .required(true)
 }
 

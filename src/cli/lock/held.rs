@@ -87,7 +87,7 @@ impl Work<'_> {
         let mut workload = match started {
             Ok(workload) => workload,
             Err(error) => {
-                error!(lock = %self.job.args.name, kind = %error.kind(), "no process can be made");
+                error!(lock = %self.job.args.name, kind = %error.kind(), "failed to spawn the command");
                 release(&mut locker, RELEASE_MAX).await;
                 return Ok(exit::CANNOT_EXECUTE);
             }
@@ -110,7 +110,7 @@ impl Work<'_> {
                         None => {
                             let _ = deadline.set(BootTime::default());
                             was_lost = true;
-                            warn!(lock = %self.job.args.name, token = self.token.get(), "the command is ended: the lock is lost");
+                            warn!(lock = %self.job.args.name, token = self.token.get(), "lock lost, stopping the command");
                             let kill_at = clock::boot_now() + self.job.timings.loss_grace();
                             workload.stop(self.stop_signal(), kill_at);
                         }
@@ -199,7 +199,7 @@ impl Work<'_> {
         if ended.guard_lost {
             self.job
                 .voice
-                .say("the guard of the command was lost: the command was killed for that");
+                .say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
         // Whoever ended by itself in time has done its work.

@@ -98,7 +98,7 @@ impl Work<'_> {
                     StopRequest::Second => {
                         warn!(
                             lock = %self.job.args.name, signal = stop.name(),
-                            "second stop signal: exiting now; the lock is not released and expires"
+                            "second stop signal, exiting now; lock not released, it expires"
                         );
                         return (Over::Impatient, stopped);
                     }

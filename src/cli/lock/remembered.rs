@@ -137,7 +137,7 @@ impl Remembered {
             .map_err(io::Error::other)
             .and_then(|text| replace(path, &text));
         if let Err(error) = written {
-            tracing::debug!(path = %path.display(), kind = %error.kind(), "what was seen of the lock cannot be kept");
+            tracing::debug!(path = %path.display(), kind = %error.kind(), "failed to save lock observations");
         }
     }
 }

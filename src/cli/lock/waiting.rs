@@ -237,13 +237,13 @@ impl Watcher {
             }
             End::WrongSlots { has: 0 } => {
                 self.voice.say(
-                    "it is taken without slots: ask for it without --slots, or use another name",
+                    "in use without slots: omit --slots, or use another name",
                 );
                 Waited::Wrong
             }
             End::WrongSlots { has } => {
                 self.voice.say(&format!(
-                    "it is taken with {has} slots: all who use it give the same --slots {has}"
+                    "in use with --slots {has}; all users must pass the same value"
                 ));
                 Waited::Wrong
             }
@@ -255,7 +255,7 @@ impl Watcher {
             }
             End::TokensExhausted => {
                 self.voice
-                    .say("its token cannot grow any more: use another name");
+                    .say("token exhausted; use another name");
                 Waited::Wrong
             }
             End::Lost(_) | End::GaveUp | End::Released => Waited::NotAcquired,
@@ -379,7 +379,7 @@ impl LockSurfaces for Told {
             ),
             Notice::PlaceLost => {
                 self.store.queue_full(false);
-                warn!(%lock, "lost the place in the queue: joining again at its end")
+                warn!(%lock, "lost the place in the queue, rejoining at the end")
             }
             Notice::QueueFull => {
                 self.store.queue_full(true);
@@ -387,16 +387,16 @@ impl LockSurfaces for Told {
             }
             Notice::AbsurdDuration { identity, millis } => warn!(
                 %lock, %identity, lease_duration_ms = millis,
-                "an entry declares a lease duration that no valid one has: it counts as 1h"
+                "entry declares an out-of-range lease duration; treating it as 1h"
             ),
             Notice::Duplicate { session } => warn!(
-                %lock, %session, "another process renews this one's entry: a cloned machine, or an edit"
+                %lock, %session, "another process renews this entry (cloned machine or edited document)"
             ),
             Notice::StoreWentBack { seen, found, wait } => warn!(
                 %lock, token_seen = seen.get(), token_found = found.map(Token::get),
-                wait_ms = millis(*wait), "store went back: the lock's document is older than it was"
+                wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"
             ),
-            Notice::TokensExhausted => warn!(%lock, "the token cannot grow any more"),
+            Notice::TokensExhausted => warn!(%lock, "token exhausted"),
         }
     }
 
@@ -406,7 +406,7 @@ impl LockSurfaces for Told {
 
     fn watching(&mut self, failure: Option<&Failure>) {
         if let Some(failure) = failure {
-            debug!(lock = %self.lock, %failure, "no change stream: polling");
+            debug!(lock = %self.lock, %failure, "no change stream, polling");
         }
     }
 }

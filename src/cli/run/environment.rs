@@ -10,13 +10,13 @@ pub(super) fn tell(config: &Config, sources: &Sources) {
     for (variable, meant) in sources.misspelt_variables() {
         warn!(
             %lease, variable, meant = meant.variable(),
-            "environment variable ignored: configuration has two underscores after the section"
+            "environment variable ignored: configuration variables have two underscores after the section"
         );
     }
     if let UriSource::Pipe(path, _) = &config.mongodb.uri {
         info!(
             %lease, path = %path.display(),
-            "connection string read from a pipe: it cannot be read again, a new one takes a restart"
+            "connection string read from a pipe; a new one requires a restart"
         );
     }
 }

@@ -24,15 +24,15 @@ pub(super) fn tell_exposure(lease: &LeaseName, directory: &Path) {
         let root = root.display();
         warn!(
             %lease, directory = %root,
-            "other users cannot read the status: its directory lies in one that is closed to them \
-             (chmod 755)"
+            "other users cannot read the status: its parent directory is closed to them (chmod \
+             755)"
         );
     }
     let why = match exposure(directory) {
         Ok(None) => return,
         Ok(Some(why)) => why,
         Err(error) => {
-            debug!(%lease, directory = %directory.display(), why = %error, "cannot examine the status directory");
+            debug!(%lease, directory = %directory.display(), why = %error, "failed to examine the status directory");
             return;
         }
     };
@@ -59,7 +59,7 @@ pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> Know
     let deployment = directory.deployment().unwrap_or_else(|error| {
         warn!(
             %lease, path = %file.display(), why = %error,
-            "the deployment record cannot be read: the connection string is followed wherever it leads"
+            "deployment record unreadable; following the connection string wherever it leads"
         );
         None
     });
@@ -90,7 +90,7 @@ pub(super) async fn watch(
                     warn!(
                         %lease, surface, %path,
                         for_ms = u64::try_from(busy.as_millis()).unwrap_or(u64::MAX),
-                        "status files are out of date: a write to their disk has not returned"
+                        "status files are stale: a write to their disk has not returned"
                     );
                 }
             }

@@ -32,7 +32,7 @@ pub(super) fn find(config: &Config) -> Result<Option<(Api, KubernetesOptions)>, 
         Ok(access) => access,
         Err(missing) if required => return Err(KubernetesError { missing }),
         Err(missing) => {
-            debug!(%lease, why = missing, "not in a Kubernetes cluster: no pod label, no Events");
+            debug!(%lease, why = missing, "not in a Kubernetes cluster; not publishing a label or Events");
             return Ok(None);
         }
     };
@@ -40,7 +40,7 @@ pub(super) fn find(config: &Config) -> Result<Option<(Api, KubernetesOptions)>, 
         Ok(pod) => pod,
         Err(missing) if required => return Err(KubernetesError { missing }),
         Err(missing) => {
-            warn!(%lease, why = missing, "no pod label and no Events: which pod this is, is not known");
+            warn!(%lease, why = missing, "pod identity unknown; not publishing a label or Events");
             return Ok(None);
         }
     };

@@ -48,10 +48,10 @@ impl Reloader {
             Err(mistakes) => {
                 let problems = mistakes.problems();
                 for problem in problems.iter().take(PROBLEMS_SHOWN_MAX) {
-                    error!(%lease, %problem, "reload refused: the configuration stays as it was");
+                    error!(%lease, %problem, "reload rejected, keeping the current configuration");
                 }
                 if let Some(more @ 1..) = problems.len().checked_sub(PROBLEMS_SHOWN_MAX) {
-                    error!(%lease, more, "reload refused: there are more problems");
+                    error!(%lease, more, "reload rejected: more problems omitted");
                 }
                 return None;
             }
@@ -68,7 +68,7 @@ impl Reloader {
                 for problem in mistakes {
                     error!(
                         %lease, %problem,
-                        "reload refused: with the operation_timeout in force, which takes a restart"
+                        "reload rejected: conflicts with the current operation_timeout, which requires a restart"
                     );
                 }
                 return None;
@@ -76,14 +76,14 @@ impl Reloader {
         };
         let differences = self.current.differences(&new);
         if differences.is_empty() {
-            info!(%lease, "reloaded: nothing changed");
+            info!(%lease, "configuration reloaded: no changes");
         }
         for difference in &differences {
             let key = difference.key.path();
             match difference.reload {
-                Reload::Now => info!(%lease, key, "reloaded"),
-                Reload::NextClaim => info!(%lease, key, "reloaded: counts from the next claim on"),
-                Reload::Restart => warn!(%lease, key, "not reloaded: takes a restart"),
+                Reload::Now => info!(%lease, key, "configuration reloaded"),
+                Reload::NextClaim => info!(%lease, key, "configuration reloaded; takes effect with the next acquisition"),
+                Reload::Restart => warn!(%lease, key, "configuration change requires a restart"),
             }
         }
         self.log.set_level(new.log.level.into());

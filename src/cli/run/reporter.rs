@@ -79,8 +79,7 @@ impl Reporter {
             warn!(
                 lease = %self.lease,
                 directory = %directory.display(),
-                "the record in the status directory cannot be read: the highest token seen before \
-                 is forgotten here"
+                "claim record unreadable; the highest known token is lost on this host"
             );
         }
         match memory.unproven {
@@ -142,55 +141,54 @@ impl Reporter {
                 silent,
             } => warn!(
                 %lease, holder = %identity, token = token.get(), silent_ms = millis(*silent),
-                "took over from a holder that had expired"
+                "took over from an expired holder"
             ),
             Notice::Succeeded { token } => info!(
                 %lease, token = token.get(),
-                "took over at once: the process that held the lease on this status directory is gone"
+                "took over immediately: the previous process on this status directory has exited"
             ),
             Notice::StoreWentBack { seen, found, wait } => error!(
                 %lease, token_seen = seen.get(), token_found = found.map(|t| t.get()),
                 wait_ms = millis(*wait),
-                "store went back: the lease document was deleted or restored to an older state; not \
-                 contending until everybody who saw it has expired"
+                "lease document is older than before (deleted, restored, or another database); \
+                 not contending until previous leases have expired"
             ),
             Notice::Duplicate { session } => error!(
                 %lease, %session,
-                "another process renewed with this one's claim: a forked machine, or an edited \
-                 document; going on with a new session"
+                "another process renewed with this claim (cloned machine or edited document); \
+                 continuing with a new session"
             ),
             Notice::Foreign { why } => error!(
                 %lease, why,
-                "the document under the lease's name is not a lease of this version: not touched, \
-                 not leading, looking again"
+                "the document of this name is not a lease of this version; leaving it untouched, \
+                 not leading, retrying"
             ),
             Notice::AbsurdDuration { identity, millis } => warn!(
                 %lease, holder = %identity, lease_duration_ms = millis,
-                "the holder declares a lease duration outside 1s to 1h: waiting for 1h"
+                "holder declares an out-of-range lease duration (1s to 1h); waiting for 1h"
             ),
             Notice::BackingOff { wait } => warn!(
                 %lease, wait_ms = millis(*wait),
-                "lost by deadline twice within ten minutes: letting others go first"
+                "leadership lost by deadline twice within ten minutes; backing off"
             ),
             Notice::NotDemoted { wait } => warn!(
                 %lease, wait_ms = millis(*wait),
-                "the status files still say leader and cannot be rewritten: holding the release \
-                 back until the deadline in them"
+                "status files still say leader and cannot be rewritten; delaying the release \
+                 until their deadline"
             ),
             Notice::LeftToExpire => warn!(
                 %lease,
-                "exiting without a release, since the status files still say leader: the lease \
-                 expires by itself"
+                "exiting without a release because the status files still say leader; the lease \
+                 will expire"
             ),
             Notice::RequestForAnotherToken { requested, leading } => warn!(
                 %lease, token = leading.get(), token_requested = requested.get(),
-                "request ignored: it names another token than the leader's; set request.token to \
-                 the token that the leader's status shows"
+                "request ignored: token mismatch; set request.token to the leader's current \
+                 token"
             ),
             Notice::TokensExhausted => error!(
                 %lease,
-                "the token in the lease document is the largest number there is: nobody can lead \
-                 until it is repaired"
+                "token exhausted (maximum int64); nobody can lead until the document is repaired"
             ),
         }
     }
@@ -249,7 +247,7 @@ impl Reporter {
             let (_, failures) = self.watch.so_far(clock::boot_now());
             warn!(
                 lease = %self.lease, why = %failure, failures,
-                "no change stream; polling"
+                "no change stream, polling"
             );
         }
     }
@@ -257,7 +255,7 @@ impl Reporter {
     pub(super) fn request_ignored(&self, why: &str) {
         warn!(
             lease = %self.lease, why,
-            "the request in the lease document cannot be understood and is ignored: set it to \
+            "invalid request in the lease document, ignored; set it to \
              {{kind: \"step_down\", token}} or {{kind: \"transfer\", token, to}}, with the leader's \
              token as a NumberLong"
         );
@@ -266,8 +264,8 @@ impl Reporter {
     pub(super) fn lookalike(&self, product: &str) {
         error!(
             lease = %self.lease, product,
-            "unsupported server: it speaks MongoDB's protocol and is not MongoDB; an acknowledged \
-             write may not be on a majority, and then two candidates lead at once"
+            "unsupported server: MongoDB-compatible but not MongoDB; acknowledged writes may not \
+             be on a majority, so two leaders are possible"
         );
     }
 
@@ -295,7 +293,7 @@ impl Reporter {
                 };
                 if let Some((since, failures)) = self.watch.over() {
                     let after_ms = millis(now.since(since));
-                    info!(%lease, after_ms, failures, "the change stream is open again");
+                    info!(%lease, after_ms, failures, "change stream reopened");
                 }
             }
         }
@@ -308,7 +306,7 @@ pub(super) fn directory_locked(lease: &LeaseName, directory: &Path, by: &[Occupa
     if by.iter().all(|process| process.is_leasehold) {
         info!(
             %lease, %directory, locked_by,
-            "waiting for the guard of a dead daemon, which still ends its workload"
+            "waiting for the guard of the previous daemon to stop its workload"
         );
     } else {
         warn!(

@@ -41,7 +41,7 @@ impl Trouble {
                 why = %error,
                 failures = self.failures,
                 for_ms = u64::try_from(now.since(self.since).as_millis()).unwrap_or(u64::MAX),
-                "{} cannot be written, will retry",
+                "failed to write the {}, retrying",
                 self.what
             );
         }
@@ -54,7 +54,7 @@ impl Trouble {
                 surface = Surface::File.as_str(),
                 path = %path.display(),
                 failures,
-                "{} is written again",
+                "{} written again",
                 self.what
             );
         }

@@ -143,7 +143,7 @@ impl Others {
                     Ok(_) => tracing::info!(
                         pod = other.name.as_str(),
                         label = self.requests.label_key(),
-                        "took the label of the leader from another pod"
+                        "removed a stale leader label from another pod"
                     ),
                     // Changed or deleted since the list: listed again.
                     Err(Trouble {

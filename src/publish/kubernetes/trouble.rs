@@ -53,23 +53,23 @@ impl Troubles {
                 subject,
                 failures,
                 missing_rule = self.right,
-                "forbidden by the API server: a Role bound to this pod's service account must allow \
-                 missing_rule; trying again each minute"
+                "forbidden by the API server: a Role bound to this pod's service account must \
+                 allow missing_rule; retrying every minute"
             );
             return;
         }
         match trouble.remedy {
             Remedy::Again | Remedy::After(_) => warn!(
                 surface, subject, failures, why = %trouble,
-                "cannot be written to the API server; trying again"
+                "write to the API server failed, retrying"
             ),
             Remedy::Person => error!(
                 surface, subject, failures, why = %trouble,
-                "not accepted by the API server; trying again each minute"
+                "rejected by the API server; retrying every minute"
             ),
             Remedy::NewPod => warn!(
                 surface, subject, failures, why = %trouble,
-                "the pod is gone from the API server, and its label with it"
+                "pod no longer exists in the API server"
             ),
         }
     }
@@ -81,7 +81,7 @@ impl Troubles {
             let (surface, subject) = (self.surface.as_str(), &self.subject);
             info!(
                 surface,
-                subject, failures, "written to the API server again"
+                subject, failures, "writes to the API server succeed again"
             );
         }
     }

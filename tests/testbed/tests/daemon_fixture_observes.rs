@@ -57,7 +57,7 @@ async fn a_daemon_is_started_watched_ended_and_started_again() {
     let logs = daemon.logs();
     for part in [
         "run --lease orders --identity anna --status-directory ",
-        "--lease-lease-duration=15000ms --lease-renew-deadline=10000ms",
+        "--lease-duration=15000ms --lease-renew-deadline=10000ms",
         "--mongodb-uri-file ",
     ] {
         assert!(logs.contains(part), "{logs}");

@@ -33,7 +33,7 @@ pub enum Input {
         /// The token that it confirms.
         token: Token,
     },
-    /// The supervised workload ended by itself. What it left behind is being
+    /// The supervised workload exited by itself. What it left behind is being
     /// ended; [`Input::WorkloadGone`] follows.
     WorkloadEnded {
         /// The token under which it ran.

@@ -58,7 +58,7 @@ impl fmt::Display for Role {
 pub enum Reason {
     /// It acquired a free lease.
     Acquired,
-    /// It took over from a holder that had expired.
+    /// It took over from an expired holder.
     TookOver,
     /// It renewed its lease. No role has this reason: a leader keeps the one for
     /// which it began to lead.

@@ -27,7 +27,7 @@ pub struct TimingSettings {
     pub renew_deadline: Duration,
     /// From the send of one renewal to the send of the next.
     pub renew_interval: Duration,
-    /// From a failed call to the next attempt, and between polls.
+    /// Interval between retries, and between polls without a change stream.
     pub retry_interval: Duration,
     /// After this long without an answer a call's outcome counts as unknown.
     pub operation_timeout: Duration,

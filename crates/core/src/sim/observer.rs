@@ -85,7 +85,7 @@ pub(super) struct Facts {
     pub(super) unhealthy: bool,
     /// Asked to step down: not before this instant, unless another with a higher token led.
     pub(super) stay_out: Option<(BootTime, Token)>,
-    /// Its workload ended by itself: not before this instant, whoever leads.
+    /// Its workload exited by itself: not before this instant, whoever leads.
     pub(super) exit_until: Option<BootTime>,
     /// How long it waited for that, and since when it leads or led.
     pub(super) back_off: Duration,
@@ -393,7 +393,7 @@ impl Facts {
         }
     }
 
-    /// Its workload ended by itself: the sooner after its start, and the more
+    /// Its workload exited by itself: the sooner after its start, and the more
     /// often in a row, the longer others go first.
     fn backs_off(&mut self, now: BootTime, tunables: &Tunables) {
         let (least, most) = (

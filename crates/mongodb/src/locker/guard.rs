@@ -31,9 +31,9 @@ use leasehold_core::lock::{
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use leasehold::election::{Identity, LeaseName, Timings};
-/// use leasehold::locker::Lock;
-/// use leasehold::store::mongo::ConnectionOptions;
+/// use leasehold_mongodb::election::{Identity, LeaseName, Timings};
+/// use leasehold_mongodb::locker::Lock;
+/// use leasehold_mongodb::store::mongo::ConnectionOptions;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let connection = ConnectionOptions {

@@ -15,7 +15,7 @@ pub(super) const URI_FILE: &str = "uri";
 /// the relations that they must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DaemonTimings {
-    /// `--lease-lease-duration`
+    /// `--lease-duration`
     pub lease_duration: Duration,
     /// `--lease-renew-deadline`
     pub renew_deadline: Duration,
@@ -62,7 +62,7 @@ impl DaemonTimings {
             loss_grace,
         } = *self;
         let flags = [
-            ("--lease-lease-duration", lease_duration),
+            ("--lease-duration", lease_duration),
             ("--lease-renew-deadline", renew_deadline),
             ("--lease-renew-interval", renew_interval),
             ("--lease-retry-interval", retry_interval),
