@@ -102,10 +102,7 @@ fn another_number_of_slots_is_a_clear_error() {
     place.wait_noted("holds");
     let other = place.run(&["lock", "two", "--slots=3", "--", "true"]);
     assert_eq!(other.code, 78);
-    assert!(
-        other.stderr.contains("in use with --slots 2"),
-        "{other:?}"
-    );
+    assert!(other.stderr.contains("in use with --slots 2"), "{other:?}");
     let plain = place.run(&["lock", "two", "--", "true"]);
     assert_eq!(plain.code, 78);
     drop(holder);

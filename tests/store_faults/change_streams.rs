@@ -56,10 +56,7 @@ fn a_change_stream_whose_getmore_fails_is_opened_again() {
             renews(&a).await;
             connected(&b, 1.0).await;
         }
-        for line in [
-            "no change stream, polling",
-            "change stream reopened",
-        ] {
+        for line in ["no change stream, polling", "change stream reopened"] {
             eventually(line, async || said(&b, line) >= 1).await;
         }
         connected(&b, 1.0).await;

@@ -59,7 +59,11 @@ fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
             .wait_until(|status| status["leader"] == false, LONG)
             .await;
         other.wait_leads(LONG).await;
-        assert!(said(other, "lease document is older") >= 1, "{}", other.logs());
+        assert!(
+            said(other, "lease document is older") >= 1,
+            "{}",
+            other.logs()
+        );
         assert_eq!(witness.reigns().len(), 5);
     });
 }

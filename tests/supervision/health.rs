@@ -62,11 +62,7 @@ async fn an_unhealthy_leader_hands_over_and_stays_out_until_it_is_well() {
     );
     std::fs::write(&ill, "").unwrap();
     a.wait_leads(LONG).await;
-    assert!(
-        a.logs().contains("workload unhealthy"),
-        "{}",
-        a.logs()
-    );
+    assert!(a.logs().contains("workload unhealthy"), "{}", a.logs());
 }
 
 #[tokio::test]

@@ -236,9 +236,8 @@ impl Watcher {
                 Waited::NotAcquired
             }
             End::WrongSlots { has: 0 } => {
-                self.voice.say(
-                    "in use without slots: omit --slots, or use another name",
-                );
+                self.voice
+                    .say("in use without slots: omit --slots, or use another name");
                 Waited::Wrong
             }
             End::WrongSlots { has } => {
@@ -254,8 +253,7 @@ impl Watcher {
                 Waited::Wrong
             }
             End::TokensExhausted => {
-                self.voice
-                    .say("token exhausted; use another name");
+                self.voice.say("token exhausted; use another name");
                 Waited::Wrong
             }
             End::Lost(_) | End::GaveUp | End::Released => Waited::NotAcquired,

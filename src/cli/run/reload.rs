@@ -82,7 +82,9 @@ impl Reloader {
             let key = difference.key.path();
             match difference.reload {
                 Reload::Now => info!(%lease, key, "configuration reloaded"),
-                Reload::NextClaim => info!(%lease, key, "configuration reloaded; takes effect with the next acquisition"),
+                Reload::NextClaim => {
+                    info!(%lease, key, "configuration reloaded; takes effect with the next acquisition")
+                }
                 Reload::Restart => warn!(%lease, key, "configuration change requires a restart"),
             }
         }
