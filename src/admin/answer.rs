@@ -206,7 +206,7 @@ where
     if !local || request.headers().contains_key(header::ORIGIN) {
         return text(
             StatusCode::FORBIDDEN,
-            "only the workload beside this daemon may say so: POST over the loopback address",
+            "only accepted from the workload on this host: POST over the loopback address",
         );
     }
     let token = request.uri().query().and_then(token_of);

@@ -218,7 +218,7 @@ fn line(judgement: &Judgement) -> String {
             (None, None) if not_read(document) => {
                 format!("{lease}: {}, the leader is not known", document.role)
             }
-            (None, None) => format!("{lease}: {}, nobody leads, reason {reason}", document.role),
+            (None, None) => format!("{lease}: {}, no leader, reason {reason}", document.role),
         },
         Verdict::CannotTell => format!("cannot tell: {}", why.unwrap_or("no status")),
     }
@@ -244,7 +244,7 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
     };
     let holder = match &document.holder {
         Some(h) if judgement.fresh => format!("{} (token {})", h.identity, h.token),
-        Some(_) => "not known any more".to_owned(),
+        Some(_) => "no longer known".to_owned(),
         None if !judgement.fresh => "not known".to_owned(),
         None if not_read(document) => "not known".to_owned(),
         None => "nobody".to_owned(),

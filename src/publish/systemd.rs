@@ -136,8 +136,8 @@ fn describe(status: &Status, lease: &LeaseName, me: &Identity, now: BootTime) ->
     let role = status.at(now).role;
     match (role, leader_name_at(status, me, now)) {
         (Role::Follower | Role::Leader, Some(name)) => format!("follower of {lease}, {name} leads"),
-        (Role::Follower | Role::Leader, None) => format!("follower of {lease}, nobody leads"),
-        (Role::Paused, _) => format!("{lease} is paused, nobody leads"),
+        (Role::Follower | Role::Leader, None) => format!("follower of {lease}, no leader"),
+        (Role::Paused, _) => format!("{lease} is paused, no leader"),
         (Role::Stopping, _) => format!("stepping down from {lease}"),
         (Role::Unknown, _) => format!("waiting for the store of {lease}"),
     }
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(receive(&manager), "WATCHDOG=1\n", "no second STATUS");
         systemd.show(&leader(), &lease, &me, at(10));
         let line = receive(&manager);
-        assert_eq!(line, "STATUS=follower of orders, nobody leads\n");
+        assert_eq!(line, "STATUS=follower of orders, no leader\n");
         systemd.stopping();
         assert_eq!(receive(&manager), "STOPPING=1\n");
     }
@@ -257,7 +257,7 @@ mod tests {
             ..Status::initial(Session::from_bytes([1; 16]), at(0))
         };
         let line = |role| describe(&status(role), &lease, &me, at(1));
-        assert_eq!(line(Role::Paused), "orders is paused, nobody leads");
+        assert_eq!(line(Role::Paused), "orders is paused, no leader");
         assert_eq!(line(Role::Stopping), "stepping down from orders");
         assert_eq!(line(Role::Unknown), "waiting for the store of orders");
         let follower = Status {

@@ -38,13 +38,13 @@ fn who_leads_who_stepped_down_and_who_was_taken_over_are_reported() {
         })
         .await;
         let note = &notes(&cluster, "b", "TakenOver").await[0];
-        assert!(note.starts_with("took over orders from a, which had token 1 and was silent for "));
+        assert!(note.starts_with("took over orders from a (token 1), unresponsive for "));
         b.term();
         assert_eq!(b.wait_exit(LONG).await, 0);
         let stepped_down = notes(&cluster, "b", "SteppedDown").await;
         assert_eq!(
             stepped_down,
-            ["does not lead orders any more, token 2 ended (shutdown)"],
+            ["lost leadership of orders (token 2): shutdown"],
             "reported before the process ended"
         );
     });
@@ -65,7 +65,7 @@ fn renewals_that_fail_in_the_same_way_are_one_event() {
         // Events are reported in their order, so after this one all are there.
         eventually("the loss is reported", async || {
             notes(&cluster, "a", "SteppedDown").await
-                == ["does not lead orders any more, token 1 ended (deadline)"]
+                == ["lost leadership of orders (token 1): deadline"]
         })
         .await;
         let unknown = "leasehold_store_operations_total{lease=\"orders\",operation=\"renew\",outcome=\"unknown\"}";

@@ -51,7 +51,7 @@ pub struct Prepared {
 /// instant: ask [`Elector::authority`] right before each effect on the
 /// outside, and send the token along where the outside can compare it.
 ///
-/// The example stands in the [crate](crate)'s documentation.
+/// The example stands in the [crate]'s documentation.
 pub struct Elector {
     status: watch::Receiver<Status>,
     inputs: mpsc::Sender<Input>,

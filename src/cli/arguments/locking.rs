@@ -237,7 +237,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
     if retries.is_some() && wait.is_none() {
         return Err(wrong(
             LOCK,
-            "--retries needs --wait DURATION or --no-wait: without them the first try waits for ever",
+            "--retries needs --wait DURATION or --no-wait: without them the first attempt waits indefinitely",
         ));
     }
     let code = number(matches, "conflict-exit-code", 0, 255)?;

@@ -30,11 +30,11 @@ pub(super) async fn run(
     let lock = read(&store, &name).await?;
     let code = match lock {
         None => {
-            say(&format!("lock {name}: nobody has used it yet"));
+            say(&format!("lock {name}: not used yet"));
             exit::NEGATIVE
         }
         Some(lock) if lock.holders.is_empty() && lock.queue.is_empty() => {
-            say(&format!("lock {name}: nobody holds it"));
+            say(&format!("lock {name}: no holder"));
             exit::NEGATIVE
         }
         Some(lock) if force => forced(&store, &name, &lock, confirmed).await?,
@@ -74,7 +74,7 @@ async fn silent(
         let present = sightings(&lock);
         silent.retain(|entry| present.contains(entry));
         if present.is_empty() {
-            say(&format!("lock {name}: nobody holds it any more"));
+            say(&format!("lock {name}: no holder left"));
             return Ok(exit::NEGATIVE);
         }
         if silent.is_empty() {
@@ -106,11 +106,11 @@ async fn forced(
     let claims: Vec<_> = lock.holders.iter().map(|entry| entry.claim).collect();
     let broken = named(lock, &claims);
     say(&format!(
-        "lock {name}: {broken}\nA forced break voids the exclusion: whoever works under the lock goes on \
-         until its next renewal, beside the next holder. Only a fencing token protects then."
+        "lock {name}: {broken}\n--force is unsafe: the present holder keeps running until its next renewal, alongside \
+         the next one. Only a fencing token protects then."
     ));
     if !confirmed && !asked()? {
-        say("nothing was changed");
+        say("nothing changed");
         return Ok(exit::NEGATIVE);
     }
     warn!(lock = %name, "breaking the lock by force");
@@ -154,7 +154,7 @@ async fn sent(
         }
         (Outcome::Rejected | Outcome::Failed | Outcome::Unknown, None) => {
             say(&format!(
-                "lock {name}: it changed just now: nothing was broken; look at it again"
+                "lock {name}: it changed meanwhile, nothing removed; try again"
             ));
             Ok(exit::NEGATIVE)
         }

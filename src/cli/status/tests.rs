@@ -99,7 +99,7 @@ fn the_text_is_aligned_and_tells_everything() {
         text.contains("verdict    not leader: stale: its deadline passed 2.5 s ago\n"),
         "{text}"
     );
-    assert!(text.contains("holder     not known any more\n"), "{text}");
+    assert!(text.contains("holder     no longer known\n"), "{text}");
 }
 
 #[test]

@@ -156,17 +156,14 @@ impl Event {
             }
             Self::SteppedDown { token, reason } => {
                 let token = token_text(token);
-                format!(
-                    "does not lead {lease} any more, {token} ended ({})",
-                    why(reason)
-                )
+                format!("lost leadership of {lease} ({token}): {}", why(reason))
             }
             Self::TakenOver {
                 from,
                 token,
                 silent,
             } => format!(
-                "took over {lease} from {from}, which had token {token} and was silent for {:.1} s",
+                "took over {lease} from {from} (token {token}), unresponsive for {:.1} s",
                 silent.as_secs_f64()
             ),
             Self::RenewalFailing { why } => format!("renewals of {lease} fail: {why}"),

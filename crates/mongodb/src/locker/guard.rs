@@ -134,7 +134,7 @@ impl fmt::Display for LockError {
             Self::WrongSlots { has: 0 } => f.write_str("acquire lock: it has no slots"),
             Self::WrongSlots { has } => write!(f, "acquire lock: it has {has} slots"),
             Self::Foreign { why } => write!(f, "acquire lock: {why}"),
-            Self::TokensExhausted => f.write_str("acquire lock: its token cannot grow any more"),
+            Self::TokensExhausted => f.write_str("cannot acquire the lock: token exhausted"),
             Self::Lost(loss) => write!(f, "hold lock: lost: {}", loss.as_str()),
             Self::Fault(_) => f.write_str("hold lock: the contender failed"),
         }

@@ -250,7 +250,7 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
             "remove directConnection from the MongoDB URI, and name the replica set",
         )
         .until(Remedy::Change),
-        NOT_WRITABLE_PRIMARY => Failure::new("the server is not the primary any more", ""),
+        NOT_WRITABLE_PRIMARY => Failure::new("the server is no longer the primary", ""),
         MAX_TIME_EXPIRED => Failure::new(
             "the server did not finish within operation_timeout",
             "it is overloaded, or a majority of the members is down",
