@@ -3,7 +3,7 @@
 export CARGO ?= cargo
 TESTBED := tests/testbed
 # The tests that start no server.
-FAST_TESTS := configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships publication readme reading_status revision
+FAST_TESTS := configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships plain_words publication readme reading_status revision
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help

@@ -84,7 +84,7 @@ impl UriSource {
     }
 }
 
-/// Why there is no connection string.
+/// Why there is not a connection string.
 #[derive(thiserror::Error)]
 pub enum UriError {
     /// The file cannot be read.
@@ -117,7 +117,7 @@ pub enum UriError {
         /// What is wrong with the text in it.
         problem: UriProblem,
     },
-    /// The configured text is no connection string.
+    /// The configured text is not a connection string.
     #[error("mongodb.uri {0}")]
     Refused(UriProblem),
 }
@@ -154,17 +154,17 @@ impl fmt::Display for UriProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Scheme => {
-                "is no connection string: it must begin with mongodb:// or mongodb+srv://"
+                "is not a connection string: it must begin with mongodb:// or mongodb+srv://"
             }
             Self::Whitespace => {
-                "is no connection string: it has spaces or line breaks; percent-encode those that \
+                "is not a connection string: it has spaces or line breaks; percent-encode those that \
                  belong to it, and put nothing else beside it"
             }
             Self::NotAscii => {
-                "is no connection string: it has characters outside ASCII; percent-encode their \
+                "is not a connection string: it has characters outside ASCII; percent-encode their \
                  UTF-8 bytes"
             }
-            Self::NotText => "is no connection string: it must be UTF-8 text of at most 64 KiB",
+            Self::NotText => "is not a connection string: it must be UTF-8 text of at most 64 KiB",
             Self::Timeout => {
                 "sets socketTimeoutMS or timeoutMS, which the driver refuses: remove it, \
                  mongodb.operation_timeout does its work"

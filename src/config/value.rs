@@ -141,12 +141,12 @@ fn health_url(text: &str) -> Result<(), String> {
         ))
     };
     let Ok(url) = text.parse::<hyper::Uri>() else {
-        return refused("this is no URL");
+        return refused("this is not a URL");
     };
     match (url.scheme_str(), url.host()) {
         (Some("http"), Some(host)) if !host.is_empty() => Ok(()),
         (Some("https"), _) => refused("TLS is not spoken to the workload next door"),
-        _ => refused("this is no URL of HTTP"),
+        _ => refused("this is not an HTTP URL"),
     }
 }
 

@@ -215,7 +215,7 @@ enum GetError {
     Refused,
     #[error("cannot connect: {}", .0.kind())]
     Connect(io::Error),
-    #[error("the answer is no HTTP")]
+    #[error("the answer is not HTTP")]
     Http,
 }
 

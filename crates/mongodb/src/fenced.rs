@@ -49,7 +49,7 @@ impl fmt::Display for FencedError {
                 write!(f, "fenced write: token {newest} has written since")
             }
             Self::Refused { newest: None } => {
-                write!(f, "fenced write: {FENCE} of the document is no token")
+                write!(f, "fenced write: {FENCE} of the document is not a token")
             }
             Self::NoDocument => f.write_str("fenced write: no document matches"),
             Self::NotHeld => f.write_str("fenced write: the lock is not held"),

@@ -124,7 +124,7 @@ async fn forced(
 /// Whether the operator says yes. Where nobody can be asked, nobody said it.
 fn asked() -> Result<bool, CommandError> {
     if !io::stdin().is_terminal() {
-        say("there is no terminal to ask at: give --yes if you mean it");
+        say("not a terminal: pass --yes to confirm");
         return Ok(false);
     }
     let _ = write!(io::stderr().lock(), "Break it? Type yes: ");

@@ -126,7 +126,7 @@ impl Others {
         for _ in 0..LISTS_MAX {
             let list = self.send(self.requests.leaders()).await?;
             let others = self.requests.others(&list).ok_or(Trouble {
-                what: "the list of pods cannot be understood",
+                what: "invalid list of pods",
                 ..Trouble::NO_ANSWER
             })?;
             if others.is_empty() {
