@@ -81,7 +81,7 @@ pub(super) struct Deployment {
 
 /// Why an operation has no outcome of the store's.
 pub(super) enum SendError {
-    /// There is not a connection string: why, without secrets.
+    /// There is no connection string: why, without secrets.
     Uri(String),
     /// A file that the connection string names cannot be used: which, and why.
     Files(String),
