@@ -136,8 +136,10 @@ fn the_keys_that_the_chart_sets_are_refused_with_what_to_set_instead() {
 fn the_chart_refuses_the_relations_of_durations_that_the_daemon_refuses() {
     let config = |settings: &[(&str, &str)]| {
         let given = flags(&Objects::of("minimal", &[]));
-        let flag =
-            |(key, value): &(&str, &str)| format!("--{}={value}", key.replace(['.', '_'], "-"));
+        let flag = |(path, value): &(&str, &str)| {
+            let key = KEYS.iter().find(|key| key.path() == *path);
+            format!("--{}={value}", key.unwrap().flag())
+        };
         let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
             .arg("config")
             .args(&given[1..])

@@ -33,7 +33,7 @@ async fn a_killed_leader_leads_again_at_once_on_the_same_directory() {
     eventually("it says why", async || {
         daemon.log_records().iter().any(|line| {
             let message = line["message"].as_str().unwrap_or_default();
-            message.starts_with("took over at once") && line["token"] == token(&before)
+            message.starts_with("took over immediately") && line["token"] == token(&before)
         })
     })
     .await;
