@@ -242,7 +242,7 @@ fn a_killed_guard_is_told_and_signals_of_the_users_are_passed_on() {
     let output = job.output();
     assert_eq!(output.code, 76, "{output:?}");
     assert!(
-        output.stderr.contains("the guard of the command was lost"),
+        output.stderr.contains("lost the guard of the command"),
         "{output:?}"
     );
     assert!(!runs(&pid));

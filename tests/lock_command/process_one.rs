@@ -75,7 +75,7 @@ fn a_killed_guard_is_noticed_and_nothing_is_left() {
     let output = job.output();
     assert_eq!(output.code, 76, "{output:?}");
     assert!(
-        output.stderr.contains("guard of the command was lost"),
+        output.stderr.contains("lost the guard of the command"),
         "{output:?}"
     );
     assert!(!output.stderr.contains("panicked"), "{output:?}");

@@ -17,7 +17,7 @@ use crate::scene::{
     LONG, eventually, nanos, renews, said, sent_ns, shared_stage, throughout, token, transitions,
 };
 
-const DUPLICATE: &str = "another process renewed with this one's claim";
+const DUPLICATE: &str = "another process renewed with this claim";
 
 /// What a forked machine does: it renews `a`'s claim, for some time, and then
 /// is heard of no more. `a` must give way and must not take the lease from it.
