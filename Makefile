@@ -30,7 +30,7 @@ lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-DENY_VERSION := 0.19.0
+DENY_VERSION := 0.20.2
 
 deny: ## licences, bans and sources of the crates that are shipped (needs cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || { \
