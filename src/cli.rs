@@ -14,7 +14,6 @@ pub mod status;
 
 mod arguments;
 mod privacy;
-mod trouble;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Log lines: text on a terminal, JSON otherwise, always on stderr, which is
 //! never waited for.
 
-mod repeat;
 mod stderr;
+mod throttle;
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-pub use self::repeat::Repeat;
+pub(crate) use self::throttle::{ErrorThrottle, shown};
 use self::stderr::Stderr;
 
 /// How lines are written.

@@ -7,10 +7,11 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::calls::Answered;
-use crate::cli::trouble::{Trouble, shown};
+
 use crate::clock;
 use crate::election::{BootTime, Identity, LeaseName};
 use crate::lock::{Standing, Status};
+use crate::log::{ErrorThrottle, shown};
 use crate::store::{Failure, Remedy};
 
 /// What is known of the store at this moment.
@@ -56,7 +57,7 @@ pub(super) struct StoreAnswers {
     lock: LeaseName,
     identity: Identity,
     retry_interval: Duration,
-    trouble: Trouble,
+    trouble: ErrorThrottle,
     state: watch::Sender<StoreState>,
 }
 
@@ -71,7 +72,7 @@ impl StoreAnswers {
             lock,
             identity,
             retry_interval,
-            trouble: Trouble::default(),
+            trouble: ErrorThrottle::default(),
             state,
         }
     }

@@ -8,7 +8,7 @@ use tracing::{debug, info, warn};
 
 use crate::clock;
 use crate::election::LeaseName;
-use crate::log::Repeat;
+use crate::log::ErrorThrottle;
 use crate::publish::Surface;
 use crate::publish::directory::{StatusDirectory, closed_root, exposure};
 use crate::publish::file::Progress;
@@ -17,6 +17,9 @@ use crate::store::KnownHome;
 
 /// Finer is not worth a wake-up of the processor.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// From the first line about a write that does not return to the second.
+const REPEAT_MIN: Duration = Duration::from_secs(10);
 
 /// Warns if other users could replace the status files or the claim record.
 pub(super) fn tell_exposure(lease: &LeaseName, directory: &Path) {
@@ -79,14 +82,14 @@ pub(super) async fn watch(
     patience: Duration,
 ) {
     let patience = patience.max(LOOK_INTERVAL_MIN);
-    let mut repeat = Repeat::default();
+    let mut throttle = ErrorThrottle::starting_with(REPEAT_MIN);
     loop {
         tokio::time::sleep(patience).await;
         let now = clock::boot_now();
         let (surface, path) = (Surface::File.as_str(), directory.display());
         match progress.busy_for(now).filter(|busy| *busy >= patience) {
             Some(busy) => {
-                if repeat.is_due(now) {
+                if throttle.failed("", now) {
                     warn!(
                         %lease, surface, %path,
                         for_ms = u64::try_from(busy.as_millis()).unwrap_or(u64::MAX),
@@ -95,7 +98,7 @@ pub(super) async fn watch(
                 }
             }
             None => {
-                if repeat.reset() {
+                if throttle.over().is_some() {
                     info!(%lease, surface, %path, "writes of the status files return again");
                 }
             }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
-use crate::cli::trouble::{Trouble, shown};
+
 use crate::clock;
+use crate::log::{ErrorThrottle, shown};
 use crate::config::Config;
 use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Transition};
 use crate::publish::directory::{Memory, Unproven};
@@ -21,9 +22,9 @@ use crate::store::{Failure, Remedy};
 pub(super) struct Reporter {
     lease: LeaseName,
     retry_interval: Duration,
-    reads: Trouble,
-    writes: Trouble,
-    watch: Trouble,
+    reads: ErrorThrottle,
+    writes: ErrorThrottle,
+    watch: ErrorThrottle,
     stream: Stream,
 }
 
@@ -46,9 +47,9 @@ impl Reporter {
         Self {
             lease,
             retry_interval,
-            reads: Trouble::default(),
-            writes: Trouble::default(),
-            watch: Trouble::default(),
+            reads: ErrorThrottle::default(),
+            writes: ErrorThrottle::default(),
+            watch: ErrorThrottle::default(),
             stream: Stream::default(),
         }
     }

@@ -2,45 +2,42 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use tracing::{info, warn};
 
 use crate::election::BootTime;
-use crate::log::Repeat;
+use crate::log::ErrorThrottle;
 use crate::publish::Surface;
+
+/// From the first line about a file to the second.
+const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
 /// A failure that lasts: a line when it begins, at growing intervals, and when
 /// it is over.
 #[derive(Debug)]
 pub(super) struct Trouble {
     what: &'static str,
-    failures: u64,
-    since: BootTime,
-    repeat: Repeat,
+    throttle: ErrorThrottle,
 }
 
 impl Trouble {
     pub(super) fn of(what: &'static str) -> Self {
         Self {
             what,
-            failures: 0,
-            since: BootTime::default(),
-            repeat: Repeat::default(),
+            throttle: ErrorThrottle::starting_with(INTERVAL_MIN),
         }
     }
 
     pub(super) fn goes_on(&mut self, path: &Path, error: &io::Error, now: BootTime) {
-        if self.failures == 0 {
-            self.since = now;
-        }
-        self.failures += 1;
-        if self.repeat.is_due(now) {
+        if self.throttle.failed("", now) {
+            let (failing_for, failures) = self.throttle.so_far(now);
             warn!(
                 surface = Surface::File.as_str(),
                 path = %path.display(),
                 why = %error,
-                failures = self.failures,
-                for_ms = u64::try_from(now.since(self.since).as_millis()).unwrap_or(u64::MAX),
+                failures,
+                for_ms = u64::try_from(failing_for.as_millis()).unwrap_or(u64::MAX),
                 "failed to write the {}, retrying",
                 self.what
             );
@@ -48,8 +45,7 @@ impl Trouble {
     }
 
     pub(super) fn over(&mut self, path: &Path) {
-        let failures = std::mem::take(&mut self.failures);
-        if self.repeat.reset() {
+        if let Some((_, failures)) = self.throttle.over() {
             info!(
                 surface = Surface::File.as_str(),
                 path = %path.display(),

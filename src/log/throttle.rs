@@ -1,0 +1,133 @@
+//! Throttles the log lines about an error that lasts: one at once, then at
+//! growing intervals.
+
+use std::time::Duration;
+
+use crate::election::BootTime;
+
+/// From the first line about an error to the second, unless said otherwise.
+const REPEAT_MIN: Duration = Duration::from_secs(2);
+/// The longest time between two lines about an error that lasts.
+const REPEAT_MAX: Duration = Duration::from_secs(300);
+
+/// Formats a duration, to the millisecond.
+pub(crate) fn shown(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    humantime::format_duration(Duration::from_millis(millis)).to_string()
+}
+
+/// Decides which failures of one operation are logged.
+#[derive(Debug)]
+pub(crate) struct ErrorThrottle {
+    /// From the first line to the second.
+    first_interval: Duration,
+    since: Option<BootTime>,
+    failures: u64,
+    /// True if a line was logged since the first failure.
+    said: bool,
+    speak_at: BootTime,
+    interval: Duration,
+    /// Kinds of failures that were logged: a new one is logged at once. MongoDB
+    /// has about twenty.
+    kinds: Vec<&'static str>,
+}
+
+impl Default for ErrorThrottle {
+    fn default() -> Self {
+        Self::starting_with(REPEAT_MIN)
+    }
+}
+
+impl ErrorThrottle {
+    /// With another interval from the first line to the second.
+    pub(crate) const fn starting_with(first_interval: Duration) -> Self {
+        Self {
+            first_interval,
+            since: None,
+            failures: 0,
+            said: false,
+            speak_at: BootTime::from_nanos(0),
+            interval: Duration::ZERO,
+            kinds: Vec::new(),
+        }
+    }
+
+    /// Counts a failure. Returns true if it is to be logged.
+    pub(crate) fn failed(&mut self, kind: &'static str, now: BootTime) -> bool {
+        if self.since.is_none() {
+            self.since = Some(now);
+            self.failures = 0;
+            // One that comes back before its next line was due goes on where
+            // it was, else it would be a line each time.
+            if now >= self.speak_at + self.interval {
+                self.interval = self.first_interval;
+                self.kinds.clear();
+            }
+        }
+        self.failures += 1;
+        let new_kind = !self.kinds.contains(&kind);
+        if new_kind {
+            self.kinds.push(kind);
+        }
+        let due = now >= self.speak_at;
+        if due {
+            self.speak_at = now + self.interval;
+            self.interval = (self.interval * 2).min(REPEAT_MAX);
+        }
+        self.said |= due || new_kind;
+        due || new_kind
+    }
+
+    /// Returns for how long the operation has been failing, and how often.
+    pub(crate) fn so_far(&self, now: BootTime) -> (Duration, u64) {
+        let lasted = self.since.map_or(Duration::ZERO, |since| now.since(since));
+        (lasted, self.failures)
+    }
+
+    /// Ends the error. Returns since when the operation had failed, and how
+    /// often, if that was logged.
+    pub(crate) fn over(&mut self) -> Option<(BootTime, u64)> {
+        let since = self.since.take()?;
+        std::mem::take(&mut self.said).then_some((since, self.failures))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_lasts_is_logged_at_growing_intervals() {
+        let mut throttle = ErrorThrottle::default();
+        let start = BootTime::from_nanos(0) + Duration::from_secs(100);
+        let lines: Vec<u64> = (0..600)
+            .filter(|second| throttle.failed("a", start + Duration::from_secs(*second)))
+            .collect();
+        assert_eq!(lines, [0, 2, 6, 14, 30, 62, 126, 254, 510]);
+        assert_eq!(throttle.over(), Some((start, 600)));
+        assert_eq!(throttle.over(), None);
+    }
+
+    #[test]
+    fn an_error_that_comes_and_goes_is_not_a_line_each_time() {
+        let mut throttle = ErrorThrottle::default();
+        let start = BootTime::from_nanos(0) + Duration::from_secs(100);
+        let mut lines = 0;
+        for second in 0..600 {
+            lines += u32::from(throttle.failed("a", start + Duration::from_secs(second)));
+            lines += u32::from(throttle.over().is_some());
+        }
+        assert!(lines <= 20, "{lines} lines in ten minutes");
+    }
+
+    #[test]
+    fn another_kind_of_failure_is_logged_at_once_and_once() {
+        let mut throttle = ErrorThrottle::default();
+        let start = BootTime::from_nanos(0) + Duration::from_secs(100);
+        let said: Vec<bool> = ["a", "b", "a", "b"]
+            .iter()
+            .map(|kind| throttle.failed(kind, start))
+            .collect();
+        assert_eq!(said, [true, true, false, false]);
+    }
+}
