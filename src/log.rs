@@ -12,8 +12,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-pub(crate) use self::throttle::{ErrorThrottle, shown};
 use self::stderr::Stderr;
+pub(crate) use self::throttle::{ErrorThrottle, shown};
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

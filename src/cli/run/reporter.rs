@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
-
 use crate::clock;
-use crate::log::{ErrorThrottle, shown};
 use crate::config::Config;
 use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Transition};
+use crate::log::{ErrorThrottle, shown};
 use crate::publish::directory::{Memory, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{Document, Identification, Moment};
