@@ -7,12 +7,43 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use leasehold_testbed::{DaemonTimings, ReplicaSet, StoredLease, Witness, run};
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Stage, StoredLease, Witness, run};
 use mongodb::bson::doc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::scene::{LONG, eventually, follows, pair, renews, said, stage_on, token};
+
+async fn refuses(daemon: &Daemon) {
+    eventually("it refuses the string", async || {
+        said(daemon, "MongoDB URI refused: it leads to ") >= 1
+    })
+    .await;
+}
+
+/// For longer than a takeover takes nobody else leads, and nothing is written in
+/// the other set. Returns the lease there.
+async fn leads_alone(
+    leader: &Daemon,
+    witness: &Witness,
+    stage: &Stage,
+    elsewhere: &ReplicaSet,
+) -> StoredLease {
+    let lease = DaemonTimings::SHORT.lease_duration;
+    let end = std::time::Instant::now() + lease * 3;
+    while std::time::Instant::now() < end {
+        renews(leader).await;
+    }
+    assert_eq!(witness.leaders(), [leader.identity()]);
+    let there = StoredLease::new(
+        &elsewhere.client(),
+        stage.database(),
+        stage.collection(),
+        "orders",
+    );
+    assert_eq!(there.try_get().await, None, "nothing was written there");
+    there
+}
 
 #[test]
 fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
@@ -29,24 +60,9 @@ fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
         };
         set.fail_command(0, doc! { "mode": "alwaysOn", "data": data })
             .await;
-        eventually("it refuses the string", async || {
-            said(&b, "MongoDB URI refused: it leads to ") >= 1
-        })
-        .await;
+        refuses(&b).await;
         set.clear_fail_point(0).await;
-        let lease = DaemonTimings::SHORT.lease_duration;
-        let end = std::time::Instant::now() + lease * 3;
-        while std::time::Instant::now() < end {
-            renews(&a).await;
-        }
-        assert_eq!(witness.leaders(), ["a"]);
-        let there = StoredLease::new(
-            &elsewhere.client(),
-            stage.database(),
-            stage.collection(),
-            "orders",
-        );
-        assert_eq!(there.try_get().await, None, "nothing was written there");
+        leads_alone(&a, &witness, &stage, &elsewhere).await;
         // It goes on here, where it began.
         a.kill();
         b.wait_leads(LONG).await;
@@ -67,29 +83,14 @@ fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
         eventually("it is written down", async || known.exists()).await;
         b.replace_uri(&elsewhere.uri());
         b.restart_same_directory();
-        eventually("it refuses the string", async || {
-            said(&b, "MongoDB URI refused: it leads to ") >= 1
-        })
-        .await;
+        refuses(&b).await;
         let detail = format!("remove {} of each", known.display());
         let records = b.log_records();
         assert!(
             records.iter().any(|r| r.to_string().contains(&detail)),
             "{detail} in {records:?}"
         );
-        let lease = DaemonTimings::SHORT.lease_duration;
-        let end = std::time::Instant::now() + lease * 3;
-        while std::time::Instant::now() < end {
-            renews(&a).await;
-        }
-        assert_eq!(witness.leaders(), ["a"]);
-        let there = StoredLease::new(
-            &elsewhere.client(),
-            stage.database(),
-            stage.collection(),
-            "orders",
-        );
-        assert_eq!(there.try_get().await, None, "nothing was written there");
+        let there = leads_alone(&a, &witness, &stage, &elsewhere).await;
         // The move as the message has it: all stopped, the file removed.
         a.kill();
         b.kill();
@@ -145,16 +146,8 @@ fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
         follows(&b, "a").await;
         let witness = Witness::of([&a, &b]);
         name.send_replace(port_of(&elsewhere));
-        eventually("it refuses what the name stands for", async || {
-            said(&b, "MongoDB URI refused: it leads to ") >= 1
-        })
-        .await;
-        let lease = DaemonTimings::SHORT.lease_duration;
-        let end = std::time::Instant::now() + lease * 3;
-        while std::time::Instant::now() < end {
-            renews(&a).await;
-        }
-        assert_eq!(witness.leaders(), ["a"]);
+        refuses(&b).await;
+        leads_alone(&a, &witness, &stage, &elsewhere).await;
         // Home again, it is a candidate as before.
         name.send_replace(port_of(&set));
         a.kill();
