@@ -1,7 +1,15 @@
-//! The one place that reads clocks.
+//! The only reader of clocks in leasehold.
 //!
-//! Decisions use [`boot_now`]. [`wall_now`] is for display only: no decision
-//! depends on it (I9).
+//! Decisions use [`boot_now`], which reads CLOCK_BOOTTIME: it is the same for all
+//! processes of a machine, no setting of the date moves it, and it counts on while
+//! the machine is suspended. [`wall_now`] is for display only, and no decision
+//! depends on it (I9). [`Alarm`] and [`BootTimer`] fire at an instant of the boot
+//! clock, also after a suspend.
+//!
+//! ```
+//! let begun = leasehold_clock::boot_now();
+//! assert!(leasehold_clock::boot_now() >= begun);
+//! ```
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
