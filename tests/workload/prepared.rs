@@ -26,7 +26,10 @@ async fn shim(prepared: &Prepared) -> u32 {
     eventually("the shim waits", || {
         let children = std::fs::read_to_string(format!("/proc/{guard}/task/{guard}/children"));
         found = children.unwrap().trim().parse().ok();
-        found.is_some()
+        // Before it has executed its program its parent waits for that: whoever
+        // stopped it then would stop both.
+        let words = found.map(|shim: u32| std::fs::read(format!("/proc/{shim}/cmdline")));
+        words.is_some_and(|words| words.unwrap_or_default().ends_with(b"__shim\0"))
     })
     .await;
     found.unwrap()
