@@ -89,6 +89,9 @@ pub(super) enum SendError {
     Elsewhere(String),
     /// The primary has just stepped down.
     NoPrimary,
+    /// Reaching the server took as long as the whole call may take: nothing was
+    /// sent, since the sender does not wait any more.
+    Late,
     /// The server could not be asked who it is: nothing was sent.
     Unverified(mongodb::error::Error),
     /// The driver's error.
@@ -127,9 +130,13 @@ impl Deployment {
         if let Some(why) = lock(&self.home).untold() {
             return Err(SendError::Elsewhere(why));
         }
+        let began = leasehold_clock::boot_now();
         let connection = self.connect().await?;
         if !lock(&self.home).has(connection.number) {
             self.verify(&connection).await?;
+        }
+        if leasehold_clock::boot_now().since(began) >= self.options.operation_timeout {
+            return Err(SendError::Late);
         }
         let database = connection.client.database(&self.options.database);
         Ok(database.collection(&self.options.collection))
@@ -209,6 +216,7 @@ impl Deployment {
                 return unsent(elsewhere(detail));
             }
             Err(SendError::NoPrimary) => return unsent(no_primary()),
+            Err(SendError::Late) => return unsent(late()),
             Err(SendError::Unverified(error)) => (error, false),
             Err(SendError::Driver(error)) => (error, true),
         };
@@ -231,6 +239,7 @@ impl Deployment {
             SendError::Files(detail) => no_files(detail),
             SendError::Elsewhere(detail) => elsewhere(detail),
             SendError::NoPrimary => no_primary(),
+            SendError::Late => late(),
             SendError::Unverified(error) | SendError::Driver(error) => self.describe(&error),
         }
     }
@@ -278,6 +287,10 @@ impl Deployment {
 
 fn no_primary() -> Failure {
     Failure::new("the primary has just stepped down", "").until(Remedy::Reach)
+}
+
+fn late() -> Failure {
+    Failure::new("MongoDB was not reached within operation_timeout", "").until(Remedy::Reach)
 }
 
 fn unsent<O: CallOutcome>(failure: Failure) -> Answer<O> {

@@ -130,6 +130,8 @@ impl Home {
     fn settle(&mut self, client: u64, uri: &str, found: DeploymentId) {
         self.began = true;
         self.found = None;
+        // A name in it may have stood for another server for a while.
+        self.refused.take_if(|refused| refused == uri);
         if self.uri.as_deref() != Some(uri) {
             self.uri = Some(uri.to_owned());
         }
@@ -295,8 +297,10 @@ mod tests {
         assert!(!home.has(1), "it is to be asked");
         home.admit(1, "same", set("rs0", &["b:1"])).unwrap_err();
         assert!(!home.has(1));
+        assert!(home.is_refused("same"));
         home.admit(2, "same", set("rs0", &["a:1"])).unwrap();
         assert!(home.has(2));
+        assert!(!home.is_refused("same"), "it leads home again");
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub(super) fn unusable(files: &[(&'static str, PathBuf)]) -> String {
         .iter()
         .map(|(option, path)| format!("{} ({option})", path.display()))
         .collect();
+    if files.is_empty() {
+        return "check the TLS options of the MongoDB URI".to_owned();
+    }
     let files = files.join(" and ");
     format!("{files} must hold PEM: certificates, and the key in PKCS#8")
 }

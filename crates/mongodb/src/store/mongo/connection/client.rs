@@ -225,7 +225,7 @@ impl Deployment {
                     }
                 }
                 SdamEvent::ServerDescriptionChanged(event) => {
-                    deployment.server_changed(&event, number);
+                    deployment.server_changed(&event, number, &uri);
                 }
                 _ => {}
             }
@@ -233,7 +233,7 @@ impl Deployment {
     }
 
     /// The driver's monitors learned something about a server.
-    fn server_changed(&self, event: &ServerDescriptionChangedEvent, client: u64) {
+    fn server_changed(&self, event: &ServerDescriptionChangedEvent, client: u64, uri: &str) {
         let (before, now) = (&event.previous_description, &event.new_description);
         let writable = |kind| {
             matches!(
@@ -242,20 +242,23 @@ impl Deployment {
             )
         };
         let (was, is) = (writable(before.server_type()), writable(now.server_type()));
-        let is_home = {
+        let (is_home, is_refused) = {
             let mut home = lock(&self.home);
             if was && !is {
                 home.doubt(client);
             }
-            home.has(client)
+            (home.has(client), home.is_refused(uri))
         };
         if is && !was {
             if is_home {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary(set, now.server_type());
             }
-            // The next call asks it who it is, where that is not known.
-            (self.primary_changed)();
+            // The next call asks it who it is, where that is not known. One that
+            // was refused is asked at the pace of the retries, by a new client.
+            if !is_refused {
+                (self.primary_changed)();
+            }
         }
     }
 
