@@ -25,7 +25,7 @@ async fn a_killed_daemon_takes_its_command_along_at_once() {
     let daemon = plan.start(&scene);
     let pid = scene.wait_pid("pid").await;
     let guard = guard(&scene).await;
-    daemon.process.kill();
+    daemon.kill().await;
     let last = sent(&scene);
     eventually("the guard ends", || !is_alive(guard)).await;
     assert!(!exists(pid));
@@ -63,7 +63,7 @@ async fn a_command_that_ignores_it_is_killed_at_the_last_deadline_and_holds_the_
     let daemon = plan.start(&scene);
     let pid = scene.wait_pid("pid").await;
     guard(&scene).await;
-    daemon.process.kill();
+    daemon.kill().await;
     let (sent, last) = (sent(&scene), deadlines(&scene));
     while exists(pid) {
         assert!(boot_now() < last.kill_at + SEEN_LATE, "alive too long");
@@ -88,7 +88,7 @@ async fn a_frozen_daemon_loses_its_command_at_the_deadline() {
     let daemon = plan.start(&scene);
     let pid = scene.wait_pid("pid").await;
     guard(&scene).await;
-    daemon.process.stop();
+    daemon.freeze().await;
     let (sent, last) = (sent(&scene), deadlines(&scene));
     eventually("CMD is asked to end", || !scene.lines("journal").is_empty()).await;
     assert!(boot_now() >= sent.valid_until, "asked early");
@@ -97,7 +97,7 @@ async fn a_frozen_daemon_loses_its_command_at_the_deadline() {
     assert!(boot_now() >= sent.kill_at, "killed early");
     assert!(late < SEEN_LATE, "{late:?}");
     // Renewals of a daemon that goes on revive nothing.
-    daemon.process.signal(Signal::CONT);
+    daemon.signal(Signal::CONT);
     let told = wait_told_gone(&scene).await;
     assert!(told.contains("Signalled(9), by_us: true"), "{told}");
     assert!(told.contains("guard_lost: false"), "{told}");

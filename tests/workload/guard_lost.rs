@@ -92,9 +92,9 @@ async fn what_guard_and_daemon_did_not_see_the_end_of_stands_in_the_claim_file()
     let daemon = plan.start(&scene);
     let pid = scene.wait_pid("pid").await;
     let guard = guard(&scene).await;
-    daemon.process.stop();
+    daemon.freeze().await;
     signal(guard, Signal::KILL);
-    daemon.process.kill();
+    daemon.kill().await;
     eventually("CMD has ended", || !is_alive(pid)).await;
     eventually("the lock is free", || lock_is_free(&scene)).await;
     let Child::Running(recorded) = recorded_child(&scene) else {
@@ -114,13 +114,13 @@ async fn a_guard_that_is_killed_under_a_frozen_daemon_takes_cmd_along() {
     };
     let daemon = plan.start(&scene);
     let [pid, ..] = family(&scene).await;
-    daemon.process.stop();
+    daemon.freeze().await;
     signal(guard(&scene).await, Signal::KILL);
     let last = sent(&scene);
     eventually("CMD has ended", || !is_alive(pid)).await;
     assert!(boot_now() < last.valid_until, "not by a deadline");
     // The rest is the daemon's, when it goes on.
-    daemon.process.signal(Signal::CONT);
+    daemon.signal(Signal::CONT);
     let told = wait_told_gone(&scene).await;
     assert!(told.contains("guard_lost: true"), "{told}");
 }

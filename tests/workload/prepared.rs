@@ -136,7 +136,7 @@ async fn it_is_refused_by_a_deadline_that_has_passed() {
     let scene = Scene::new();
     let prepared = scene.script(SCRIPT).prepare().unwrap();
     let shim = shim(&prepared).await;
-    let passed = terms(millis(0), millis(0));
+    let passed = terms(millis(0), LONG);
     let mut workload = prepared.start([], passed, None).unwrap();
     assert_eq!(workload.ended().await.end, End::Refused);
     eventually("nothing is left", || !is_alive(shim)).await;

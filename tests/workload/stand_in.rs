@@ -13,9 +13,14 @@ use leasehold::workload::claim_share::{Child, ClaimShare, Place, children};
 use leasehold::workload::{Orphans, Progress, Terms, Workload};
 use leasehold_testbed::process::{Launch, Process};
 use rustix::fs::FlockOperation;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::scene::{LONG, Scene, eventually, millis};
+use crate::scene::{LONG, Scene, eventually, is_alive, millis, state};
 
+/// Whether to start the stand-in and adopt what it leaves behind. This process
+/// adopts too, but a test in it that loses a guard kills whatever was adopted,
+/// other tests' guards among it.
+const STARTER: &str = "STAND_IN_STARTER";
 const SCRIPT: &str = "STAND_IN_SCRIPT";
 const DIRECTORY: &str = "STAND_IN_DIRECTORY";
 const VALID_MS: &str = "STAND_IN_VALID_MS";
@@ -35,9 +40,41 @@ const ARGUMENTS: [&str; 4] = [
     "--test-threads=1",
 ];
 
-/// A daemon with a workload, in a scene.
-pub(crate) struct StandIn {
-    pub(crate) process: Process,
+/// A daemon with a workload, in a scene. It ends with this value.
+pub(crate) struct StandIn<'a> {
+    scene: &'a Scene,
+    _starter: Process,
+}
+
+impl StandIn<'_> {
+    /// The stand-in has told of its [`guard`].
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    pub(crate) async fn kill(&self) {
+        let pid = self.pid();
+        self.signal(Signal::KILL);
+        eventually("the daemon has ended", || !is_alive(pid)).await;
+    }
+
+    /// On busy cores a thread may run on after the signal was sent.
+    pub(crate) async fn freeze(&self) {
+        let tasks = format!("/proc/{}/task", self.pid());
+        self.signal(Signal::STOP);
+        eventually("the daemon has stopped", || {
+            let tasks = std::fs::read_dir(&tasks).unwrap();
+            let ids = tasks.map(|task| task.unwrap().file_name().into_string().unwrap());
+            ids.map(|id| state(id.parse().unwrap()))
+                .all(|state| state == Some('T'))
+        })
+        .await;
+    }
+
+    fn pid(&self) -> u32 {
+        self.scene.lines("stand-in")[0].parse().unwrap()
+    }
 }
 
 /// How it is to be.
@@ -63,24 +100,30 @@ impl Plan {
         environment
     }
 
-    pub(crate) fn start(&self, scene: &Scene) -> StandIn {
+    pub(crate) fn start<'a>(&self, scene: &'a Scene) -> StandIn<'a> {
         self.start_with(scene, &[])
     }
 
-    pub(crate) fn start_with(&self, scene: &Scene, more: &[(&str, &str)]) -> StandIn {
-        let mut launch = Launch::new(std::env::current_exe().unwrap())
-            .arguments(ARGUMENTS)
-            .stderr(scene.path("stderr"));
-        for (name, value) in self.environment(scene) {
-            launch = launch.env(name, value);
-        }
-        for (name, value) in more {
-            launch = launch.env(*name, *value);
-        }
+    pub(crate) fn start_with<'a>(&self, scene: &'a Scene, more: &[(&str, &str)]) -> StandIn<'a> {
+        let more = more.iter().map(|(name, value)| (*name, value.into()));
+        let environment = self.environment(scene).into_iter().chain(more);
+        let starter = environment.fold(itself(&scene.path("")).env(STARTER, "yes"), with);
         StandIn {
-            process: launch.start().unwrap(),
+            scene,
+            _starter: starter.start().unwrap(),
         }
     }
+}
+
+/// This binary as the stand-in, or who starts it.
+fn itself(directory: &Path) -> Launch {
+    Launch::new(std::env::current_exe().unwrap())
+        .arguments(ARGUMENTS)
+        .stderr(directory.join("stderr"))
+}
+
+fn with(launch: Launch, (name, value): (impl Into<String>, OsString)) -> Launch {
+    launch.env(name, value)
 }
 
 /// The stand-in as a command line for a shell that has its environment.
@@ -149,7 +192,20 @@ fn replace(path: &Path, text: &str) {
     std::fs::rename(new, path).unwrap();
 }
 
+/// Waits for everything that the stand-in leaves behind, until this process is killed.
+async fn start_and_adopt(directory: &Path) {
+    let mut orphans = Orphans::adopt().unwrap();
+    let environment = std::env::vars_os().map(|(name, value)| (name.into_string().unwrap(), value));
+    let environment = environment.filter(|(name, _)| name != STARTER);
+    let _stand_in = environment.fold(itself(directory), with).start().unwrap();
+    panic!("{:?}", orphans.reap().await);
+}
+
 async fn keep(directory: &Path, script: &str) {
+    append(
+        &directory.join("stand-in"),
+        &format!("{}\n", std::process::id()),
+    );
     let number = |name| {
         let value = std::env::var(name).unwrap();
         millis(value.parse().unwrap())
@@ -206,7 +262,11 @@ fn keeps_a_workload_if_told_so() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    runtime
-        .unwrap()
-        .block_on(keep(Path::new(&directory), &script));
+    let directory = Path::new(&directory);
+    runtime.unwrap().block_on(async {
+        match std::env::var_os(STARTER) {
+            Some(_) => start_and_adopt(directory).await,
+            None => keep(directory, &script).await,
+        }
+    });
 }
