@@ -10,7 +10,7 @@ export RUSTDOCFLAGS := -D warnings
 .PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench lint deny doc clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 19
 
 run: ## three daemons contend for one lease on a private replica set; KEEP=1 leaves them up
 	@$(CARGO) build --package leasehold --package leasehold-testbed --bins
@@ -29,6 +29,7 @@ check: lint ## formatting, lints, docs and the tests that need no server, withou
 lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --lib --bins --no-default-features -- -D warnings
 
 DENY_VERSION := 0.20.2
 
@@ -86,29 +87,6 @@ model: ## all explorations of the model, with their figures (about 10 minutes; O
 MUTANTS := target/mutants
 MUTANTS_VERSION := 27.1.0
 
-# Reads the lists that cargo-mutants leaves, one line a mutant.
-define MUTANTS_SUMMARY
-FNR == 1 { outcome = FILENAME; sub(/[.]txt$$/, "", outcome) }
-{
-    file = $$0; sub(/:.*/, "", file); sub(/^crates[/]core[/]src[/]/, "", file)
-    if (!(file in mutants)) files[++count] = file
-    mutants[file]++; found[file, outcome]++
-}
-function row(name, m, c, u, t, s) { printf "| %-20s | %7s | %6s | %8s | %8s | %8s |\n", name, m, c, u, t, s }
-END {
-    if (!count) { print "no mutants: is FILE a file of the election?" > "/dev/stderr"; exit 1 }
-    row("file", "mutants", "caught", "unviable", "timeouts", "survived")
-    row("---", "---", "---", "---", "---", "---")
-    for (i = 1; i <= count; i++) {
-        f = files[i]; m += mutants[f]; c += found[f, "caught"]; u += found[f, "unviable"]
-        t += found[f, "timeout"]; s += found[f, "missed"]
-        row(f, mutants[f], found[f, "caught"] + 0, found[f, "unviable"] + 0, found[f, "timeout"] + 0, found[f, "missed"] + 0)
-    }
-    row("all", m, c, u, t, s)
-}
-endef
-export MUTANTS_SUMMARY
-
 # cargo-mutants ends with 2 where a mutant survived and with 3 after a time-out:
 # what that means is for people to say, so only the other codes are failures.
 mutants: ## what the election's unit tests do not notice (about 40 minutes; FILE=lead.rs for one file)
@@ -119,8 +97,7 @@ mutants: ## what the election's unit tests do not notice (about 40 minutes; FILE
 	  --file 'crates/core/src/election/$(or $(FILE),**)' \
 	  --exclude '**/mutation.rs' --exclude '**/reference.rs' -- --lib -- election:: --skip sim; \
 	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
-	@cd $(MUTANTS)/mutants.out && awk "$$MUTANTS_SUMMARY" caught.txt unviable.txt timeout.txt missed.txt \
-	  && echo "survived:" && sed 's/^/  /' missed.txt
+	@$(TESTBED)/mutants-summary $(MUTANTS)/mutants.out
 
 # The simulation would take hours there; nothing in the election is unsafe, and
 # none of these tests touches a file but the table's.

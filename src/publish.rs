@@ -7,6 +7,7 @@
 
 pub mod directory;
 pub mod file;
+#[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod metrics;
 pub mod occupant;

@@ -5,7 +5,10 @@
 
 mod environment;
 mod files;
+#[cfg(feature = "kubernetes")]
 mod kubernetes;
+#[cfg(not(feature = "kubernetes"))]
+mod no_kubernetes;
 mod reload;
 mod reporter;
 mod store_errors;
@@ -24,7 +27,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 pub use self::kubernetes::KubernetesError;
+#[cfg(not(feature = "kubernetes"))]
+use self::no_kubernetes as kubernetes;
 
+use self::kubernetes::{Cluster, Kubernetes, Tasks};
 use self::reload::Reloader;
 use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
@@ -40,7 +46,6 @@ use crate::exit;
 use crate::log::{self, LogHandle};
 use crate::publish::directory::{DirectoryError, Memory, StatusDirectory, default_directory};
 use crate::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
-use crate::publish::kubernetes::{Api, Kubernetes, KubernetesOptions, Tasks};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
@@ -152,7 +157,7 @@ struct Begun {
     log: LogHandle,
     directory: StatusDirectory,
     memory: Memory,
-    cluster: Option<(Api, KubernetesOptions)>,
+    cluster: Option<Cluster>,
     http: Option<Bound>,
 }
 
@@ -264,7 +269,7 @@ impl Daemon {
             }
         });
         let kubernetes = cluster
-            .map(|(api, options)| Kubernetes::spawn(api, options, &who, &status, &metrics))
+            .map(|cluster| cluster.spawn(&who, &status, &metrics))
             .transpose()
             .map_err(system("publish on the pod"))?;
         let told = kubernetes

@@ -12,8 +12,10 @@ use crate::log::ErrorThrottle;
 use crate::publish::Surface;
 use crate::publish::directory::{StatusDirectory, closed_root, exposure};
 use crate::publish::file::Progress;
-use crate::publish::kubernetes::SERVICE_HOST;
 use crate::store::KnownHome;
+
+/// Set by the kubelet in every container.
+const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 
 /// Finer is not worth a wake-up of the processor.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);

@@ -1,13 +1,19 @@
 //! Finds out whether this process is in a cluster, and as which pod.
 
+use std::io;
 use std::path::Path;
 
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use crate::config::{Config, KubernetesConfig, KubernetesEnabled};
+use crate::election::Status;
 use crate::publish::kubernetes::{
     Access, Api, KubernetesOptions, Pod, REPAIR_INTERVAL, SERVICE_HOST, SERVICE_PORT,
 };
+pub(super) use crate::publish::kubernetes::{Event, Kubernetes, Tasks};
+use crate::publish::metrics::Metrics;
+use crate::publish::render::Identification;
 
 /// Why `kubernetes.enabled = "on"` cannot be done.
 #[derive(Debug, thiserror::Error)]
@@ -16,8 +22,26 @@ pub struct KubernetesError {
     missing: String,
 }
 
-/// What is to be published and over what; `None` where labels are off.
-pub(super) fn find(config: &Config) -> Result<Option<(Api, KubernetesOptions)>, KubernetesError> {
+/// The API server, and the settings of the label and the Events on this pod.
+pub(super) struct Cluster {
+    api: Api,
+    options: KubernetesOptions,
+}
+
+impl Cluster {
+    /// Starts publishing. Must be called inside a tokio runtime.
+    pub(super) fn spawn(
+        self,
+        who: &Identification,
+        status: &watch::Receiver<Status>,
+        metrics: &Metrics,
+    ) -> io::Result<(Kubernetes, Tasks)> {
+        Kubernetes::spawn(self.api, self.options, who, status, metrics)
+    }
+}
+
+/// Finds the API server and this pod; `None` if labels and Events are off.
+pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> {
     let lease = &config.lease.name;
     let KubernetesConfig {
         enabled,
@@ -56,7 +80,8 @@ pub(super) fn find(config: &Config) -> Result<Option<(Api, KubernetesOptions)>, 
         events: config.kubernetes.events,
         repair_interval: REPAIR_INTERVAL,
     };
-    Ok(Some((Api::new(access), options)))
+    let api = Api::new(access);
+    Ok(Some(Cluster { api, options }))
 }
 
 fn access(credentials: &Path) -> Result<Access, String> {

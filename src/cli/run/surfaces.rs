@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::kubernetes::{Event, Kubernetes};
 use super::reporter::Reporter;
 use super::store_errors::StoreErrors;
 use crate::clock;
 use crate::election::{Claim, Notice, Order, Status, Token, Transition};
 use crate::publish::file::{Flushed, StatusFileHandle};
-use crate::publish::kubernetes::{Event, Kubernetes};
 use crate::publish::metrics::Metrics;
 use crate::runner::{Answered, Surfaces};
 use crate::store::Failure;
@@ -127,7 +127,7 @@ impl Surfaces for DaemonSurfaces {
             if *operation == "renew"
                 && let Some(Failure { kind, .. }) = failure
             {
-                self.report(|| Some(Event::RenewalFailing { why: kind }));
+                self.report(|| Event::of_failed_renewal(kind));
             }
         }
         self.reporter.answered(answered);

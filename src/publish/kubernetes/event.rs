@@ -45,6 +45,11 @@ pub enum Event {
 }
 
 impl Event {
+    /// The Event of a renewal that was not acknowledged; `why` is a constant phrase.
+    pub fn of_failed_renewal(why: &'static str) -> Option<Self> {
+        Some(Self::RenewalFailing { why })
+    }
+
     /// The Event of a change of role, if it is worth one.
     pub fn of_transition(transition: &Transition) -> Option<Self> {
         let &Transition {

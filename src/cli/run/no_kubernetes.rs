@@ -1,0 +1,92 @@
+//! Stands in for `kubernetes.rs` in a build without the feature `kubernetes`:
+//! no value of these types exists.
+
+use std::convert::Infallible;
+use std::future::Ready;
+use std::io;
+
+use tokio::sync::watch;
+use tracing::debug;
+
+use crate::config::{Config, KubernetesEnabled};
+use crate::election::{Notice, Status, Transition};
+use crate::publish::metrics::Metrics;
+use crate::publish::render::Identification;
+
+/// Why `kubernetes.enabled = "on"` is refused.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "kubernetes.enabled is \"on\", but this binary was built without the feature kubernetes: use a \
+     build that has it, or set kubernetes.enabled to \"off\""
+)]
+pub struct KubernetesError;
+
+/// A cluster to publish in.
+pub(super) struct Cluster(Infallible);
+
+/// A publisher of labels and Events.
+#[derive(Clone)]
+pub(super) struct Kubernetes(Infallible);
+
+/// The tasks of a publisher.
+pub(super) struct Tasks(Infallible);
+
+/// A Kubernetes Event.
+pub(super) struct Event(Infallible);
+
+/// Finds no cluster.
+pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> {
+    match config.kubernetes.enabled {
+        KubernetesEnabled::On => Err(KubernetesError),
+        KubernetesEnabled::Auto => {
+            debug!(lease = %config.lease.name, "built without Kubernetes; not publishing a label or Events");
+            Ok(None)
+        }
+        KubernetesEnabled::Off => Ok(None),
+    }
+}
+
+impl Cluster {
+    pub(super) fn spawn(
+        self,
+        _: &Identification,
+        _: &watch::Receiver<Status>,
+        _: &Metrics,
+    ) -> io::Result<(Kubernetes, Tasks)> {
+        match self.0 {}
+    }
+}
+
+impl Kubernetes {
+    pub(super) fn report(&self, event: Event) {
+        match event.0 {}
+    }
+
+    pub(super) fn demoted(&self) -> Ready<()> {
+        match self.0 {}
+    }
+
+    pub(super) async fn last_words(&self) {
+        match self.0 {}
+    }
+}
+
+impl Tasks {
+    pub(super) async fn ended(&mut self) -> (&'static str, io::Error) {
+        match self.0 {}
+    }
+}
+
+impl Event {
+    pub(super) fn of_failed_renewal(_: &'static str) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn of_transition(_: &Transition) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn of_notice(_: &Notice) -> Option<Self> {
+        None
+    }
+}
