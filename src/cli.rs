@@ -14,6 +14,7 @@ pub mod status;
 
 mod arguments;
 mod privacy;
+mod store_options;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -8,8 +8,8 @@ use leasehold::clock;
 use leasehold::election::{Identity, LeaseName, Timings, Token};
 use leasehold::lock::{Effect, End, Input, LockContender, Options, Sightings, Want};
 use leasehold::runner::KernelRandomness;
-use leasehold::store::mongo::ConnectionOptions;
-use leasehold::store::mongo::lock::{MongoLockOptions, MongoLockStore, Told};
+use leasehold::store::mongo::StoreOptions;
+use leasehold::store::mongo::lock::{MongoLockStore, Told};
 use leasehold::store::{News, Store};
 use leasehold_testbed::daemon::boottime_ns;
 use tokio::sync::mpsc;
@@ -28,24 +28,10 @@ impl Warm {
     pub(crate) fn new(uri: String, lock: &str) -> Self {
         let identity = Identity::new("warm").expect("a word");
         let timings = Timings::default();
-        let connection = ConnectionOptions {
-            uri: Arc::new(move || Ok(uri.clone())),
-            database: "leasehold".to_owned(),
-            collection: "leases".to_owned(),
-            operation_timeout: timings.operation_timeout(),
-            heartbeat: Duration::from_secs(10),
-            identity: identity.clone(),
-            give_up_after: timings.lease_duration(),
-            home: None,
-        };
-        let options = MongoLockOptions {
-            connection,
-            name: LeaseName::new(lock).expect("a word"),
-            retry_interval: timings.retry_interval(),
-            lease_duration: timings.lease_duration(),
-        };
+        let options = StoreOptions::new(uri, identity.clone());
         let (news_sender, news) = mpsc::channel(1);
-        let (store, _) = MongoLockStore::new(options, news_sender);
+        let name = LeaseName::new(lock).expect("a word");
+        let (store, _) = MongoLockStore::new(options, name, news_sender);
         let options = Options {
             identity,
             want: Want::Exclusive,

@@ -16,7 +16,6 @@ mod waiting;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
@@ -27,14 +26,14 @@ use self::remembered::Remembered;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
 use super::privacy::hide_from_the_user;
+use super::store_options;
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
 use crate::exit;
-use crate::lock::{Mode, Options, Want, scaled};
+use crate::lock::{Mode, Want, scaled};
 use crate::locker::{Locker, LockerOptions};
 use crate::log;
 use crate::signals::{Relays, Stops};
-use crate::store::mongo::ConnectionOptions;
 use crate::workload::Prepared;
 
 /// What `leasehold lock` was given.
@@ -284,33 +283,11 @@ impl Job<'_> {
 
     fn options(&self, remembered: &Remembered) -> LockerOptions {
         let Self { args, config, .. } = *self;
-        let uri = config.mongodb.uri.clone();
-        let (token_remembered, sightings) = remembered.seen();
-        LockerOptions {
-            connection: ConnectionOptions {
-                uri: Arc::new(move || {
-                    uri.read()
-                        .map(|secret| secret.expose().to_owned())
-                        .map_err(|error| error.to_string())
-                }),
-                database: config.mongodb.database.clone(),
-                collection: config.mongodb.collection.clone(),
-                operation_timeout: self.timings.operation_timeout(),
-                heartbeat: config.mongodb.heartbeat,
-                identity: config.identity.clone(),
-                give_up_after: self.timings.lease_duration(),
-                home: None,
-            },
-            name: args.name.clone(),
-            contender: Options {
-                identity: config.identity.clone(),
-                want: args.want,
-                timings: self.timings,
-                at_once: args.wait.is_some_and(|wait| wait.is_zero()),
-                watch_first: false,
-                token_remembered,
-                sightings,
-            },
-        }
+        let store = store_options::of_locks(config, self.timings);
+        let mut options = LockerOptions::new(store, args.name.clone());
+        options.want = args.want;
+        options.at_once = args.wait.is_some_and(|wait| wait.is_zero());
+        (options.token_remembered, options.sightings) = remembered.seen();
+        options
     }
 }

@@ -7,7 +7,6 @@ mod breaking;
 mod listing;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
@@ -17,10 +16,11 @@ use crate::exit;
 use crate::lock::Found;
 use crate::log;
 use crate::store::Failure;
-use crate::store::mongo::ConnectionOptions;
-use crate::store::mongo::lock::{MongoLockOptions, MongoLockStore, MongoLocks};
+use crate::store::mongo::StoreOptions;
+use crate::store::mongo::lock::{MongoLockStore, MongoLocks};
 
 use super::CommandError;
+use super::store_options::of_locks;
 
 /// News of a change stream that nobody opens.
 const NEWS_MAX: usize = 1;
@@ -116,7 +116,7 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
 async fn answer(ask: Ask, config: &LockConfig) -> Result<u8, CommandError> {
     match ask {
         Ask::List { json } => {
-            let locks = MongoLocks::new(connection(config));
+            let locks = MongoLocks::new(store_options(config));
             let listed = locks.list().await.map_err(store("list the locks"));
             locks.shut_down().await;
             super::answer(listing::listing(&listed?, json).as_bytes())?;
@@ -133,7 +133,7 @@ async fn answer(ask: Ask, config: &LockConfig) -> Result<u8, CommandError> {
 
 /// Shrinks the documents of locks that nobody held for this long.
 async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandError> {
-    let locks = MongoLocks::new(connection(config));
+    let locks = MongoLocks::new(store_options(config));
     let listed = locks.list().await.map_err(store("list the locks"))?;
     locks.shut_down().await;
     let oldest = clock::wall_now()
@@ -182,31 +182,11 @@ async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandE
 /// One lock, for reads and single writes.
 fn one(name: &LeaseName, config: &LockConfig) -> MongoLockStore {
     let (news, _) = tokio::sync::mpsc::channel(NEWS_MAX);
-    let options = MongoLockOptions {
-        connection: connection(config),
-        name: name.clone(),
-        retry_interval: config.timings.retry_interval(),
-        lease_duration: config.timings.lease_duration(),
-    };
-    MongoLockStore::new(options, news).0
+    MongoLockStore::new(store_options(config), name.clone(), news).0
 }
 
-fn connection(config: &LockConfig) -> ConnectionOptions {
-    let uri = config.mongodb.uri.clone();
-    ConnectionOptions {
-        uri: Arc::new(move || {
-            uri.read()
-                .map(|secret| secret.expose().to_owned())
-                .map_err(|error| error.to_string())
-        }),
-        database: config.mongodb.database.clone(),
-        collection: config.mongodb.collection.clone(),
-        operation_timeout: config.timings.operation_timeout(),
-        heartbeat: config.mongodb.heartbeat,
-        identity: config.identity.clone(),
-        give_up_after: config.timings.lease_duration(),
-        home: None,
-    }
+fn store_options(config: &LockConfig) -> StoreOptions {
+    of_locks(config, config.timings)
 }
 
 fn store(doing: &'static str) -> impl Fn(Failure) -> LocksError {

@@ -37,6 +37,7 @@ use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Told, Workload};
 use super::privacy::hide_from_the_user;
+use super::store_options::{read, store_options};
 use crate::admin::{Admin, AdminState, BindError, Bound};
 use crate::clock;
 use crate::config::{Config, ConfigError, OnExit, Sources, UriSource};
@@ -51,7 +52,6 @@ use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
 use crate::signals::{Signal, Signals, StopRequest, StopRequests};
 use crate::store::KnownHome;
-use crate::store::mongo::MongoOptions;
 use crate::supervisor::Orders;
 use crate::workload::Orphans;
 
@@ -450,32 +450,26 @@ fn options(
     home: KnownHome,
     uri: watch::Receiver<UriSource>,
 ) -> ElectorOptions {
-    ElectorOptions {
-        mongo: MongoOptions {
-            uri: Arc::new(move || {
-                // A copy, since the lock of the channel is not for reading files under.
-                let source = uri.borrow().clone();
-                source
-                    .read()
-                    .map(|secret| secret.expose().to_owned())
-                    .map_err(|e| e.to_string())
-            }),
-            database: config.mongodb.database.clone(),
-            collection: config.mongodb.collection.clone(),
-            operation_timeout: config.lease.timings.operation_timeout(),
-            heartbeat: config.mongodb.heartbeat,
-            retry_interval: config.lease.timings.retry_interval(),
-            lease_duration: config.lease.timings.lease_duration(),
-            lease: config.lease.name.clone(),
-            identity: config.identity.clone(),
-            address: config.address.clone(),
-            home: Some(home),
-        },
-        tunables: tunables(config, drains),
-        token_remembered: memory.token,
-        lease_longest_remembered: memory.lease_longest,
-        claim_of_the_dead: memory.claim,
-    }
+    let uri = Arc::new(move || {
+        // A copy, since the lock of the channel is not for reading files under.
+        let source = uri.borrow().clone();
+        read(&source)
+    });
+    let Tunables {
+        timings,
+        handoff_delay,
+        workload_ends_first,
+    } = tunables(config, drains);
+    let mut store = store_options(&config.mongodb, uri, config.identity.clone(), timings);
+    store.address.clone_from(&config.address);
+    store.home = Some(home);
+    let mut options = ElectorOptions::new(store, config.lease.name.clone());
+    options.handoff_delay = handoff_delay;
+    options.workload_ends_first = workload_ends_first;
+    options.token_remembered = memory.token;
+    options.lease_longest_remembered = memory.lease_longest;
+    options.predecessor_claim = memory.claim;
+    options
 }
 
 /// Where the end of the workload is waited for (`drains`), nothing is left for

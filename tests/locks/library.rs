@@ -104,10 +104,8 @@ fn a_wait_that_is_over_leaves_the_queue() {
 fn a_store_that_does_not_answer_is_not_taken_for_a_holder() {
     run(async {
         let stage = shared_stage().await;
-        let nowhere = ConnectionOptions {
-            uri: Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned())),
-            ..connection(&stage, "a")
-        };
+        let mut nowhere = store_options(&stage, "a");
+        nowhere.uri = Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned()));
         let lock = Lock::new(nowhere, LeaseName::new(NAME).expect("legal"));
         let acquired = lock.acquire_within(SHORTLY).await;
         assert!(matches!(acquired, Err(LockError::Unreachable)));
@@ -250,19 +248,11 @@ pub(crate) fn short() -> Timings {
 
 /// One of two slots, whose holder is gone without a word.
 async fn abandoned_slot(stage: &Stage, timings: Timings) {
-    let options = LockerOptions {
-        connection: connection(stage, "killed"),
-        name: LeaseName::new(NAME).expect("legal"),
-        contender: Options {
-            identity: Identity::new("killed").expect("legal"),
-            want: Want::Slot(slots(2)),
-            timings,
-            at_once: false,
-            watch_first: false,
-            token_remembered: Token::ZERO,
-            sightings: Sightings::default(),
-        },
-    };
+    let mut store = store_options(stage, "killed");
+    store.timings = timings;
+    let name = LeaseName::new(NAME).expect("legal");
+    let mut options = LockerOptions::new(store, name);
+    options.want = Want::Slot(slots(2));
     let locker = Locker::start(options, NoLockSurfaces);
     let held = |status: &Status| matches!(status.standing, Standing::Held(_));
     locker.status().wait_for(held).await.expect("it runs");

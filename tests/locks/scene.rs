@@ -9,8 +9,8 @@ use leasehold::election::{
 use leasehold::lock::{
     Entry, Found, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen, Writer,
 };
-use leasehold::store::mongo::ConnectionOptions;
-use leasehold::store::mongo::lock::{MongoLockOptions, MongoLockStore, Told};
+use leasehold::store::mongo::StoreOptions;
+use leasehold::store::mongo::lock::{MongoLockStore, Told};
 use leasehold::store::{News, Store};
 use leasehold_testbed::{ReplicaSet, SharedSet, Stage, StoredLease};
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
@@ -42,39 +42,41 @@ pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
 
+/// Timings with a bound for each call, which busy cores keep too.
+pub(crate) fn timings(operation_timeout: Duration) -> Timings {
+    Timings::new(TimingSettings {
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(40),
+        operation_timeout,
+        ..TimingSettings::default()
+    })
+    .expect("they keep the rules")
+}
+
 /// How `identity` reaches the collection of a stage.
-pub(crate) fn connection(stage: &Stage, identity: &str) -> ConnectionOptions {
-    let uri = stage.set().uri();
-    ConnectionOptions {
-        uri: Arc::new(move || Ok(uri.clone())),
-        database: stage.database().to_owned(),
-        collection: stage.collection().to_owned(),
-        operation_timeout: Duration::from_secs(10),
-        heartbeat: Duration::from_secs(10),
-        identity: Identity::new(identity).expect("legal"),
-        give_up_after: Duration::from_secs(24),
-        home: None,
-    }
+pub(crate) fn store_options(stage: &Stage, identity: &str) -> StoreOptions {
+    let identity = Identity::new(identity).expect("legal");
+    let mut options = StoreOptions::new(stage.set().uri(), identity);
+    options.database = stage.database().to_owned();
+    options.collection = stage.collection().to_owned();
+    options
 }
 
 /// A store of the lock `name`, and its news.
 pub(crate) fn store_over(
-    connection: ConnectionOptions,
+    options: StoreOptions,
     name: &str,
 ) -> (MongoLockStore, mpsc::Receiver<News<Told>>) {
     let (sender, news) = mpsc::channel(NEWS_MAX);
-    let options = MongoLockOptions {
-        connection,
-        name: LeaseName::new(name).expect("legal"),
-        retry_interval: Duration::from_secs(1),
-        lease_duration: Duration::from_secs(24),
-    };
-    (MongoLockStore::new(options, sender).0, news)
+    let name = LeaseName::new(name).expect("legal");
+    (MongoLockStore::new(options, name, sender).0, news)
 }
 
 /// The store of `a`, whose news nobody reads.
 pub(crate) fn store(stage: &Stage) -> MongoLockStore {
-    store_over(connection(stage, "a"), NAME).0
+    let mut options = store_options(stage, "a");
+    options.timings = timings(Duration::from_secs(10));
+    store_over(options, NAME).0
 }
 
 /// The document of the lock, past the store.

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use leasehold::lock::{Found, Mode, Operation, Outcome};
 use leasehold::store::Store;
-use leasehold::store::mongo::ConnectionOptions;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{ReplicaSet, Stage, run};
 use mongodb::bson::{Document, doc};
 
 use crate::scene::{
-    NAME, applied, connection, eventually, join, leave, numbers, read, renew, stage_on, store_over,
-    token,
+    NAME, applied, eventually, join, leave, numbers, read, renew, stage_on, store_options,
+    store_over, timings, token,
 };
 
 /// The server's own word for a write whose majority did not come in time.
@@ -23,11 +22,9 @@ const WRITE_CONCERN_FAILED: i32 = 64;
 
 /// With a bound of its own, so that what hangs is soon over.
 fn hasty(stage: &Stage) -> MongoLockStore {
-    let connection = ConnectionOptions {
-        operation_timeout: Duration::from_secs(2),
-        ..connection(stage, "a")
-    };
-    store_over(connection, NAME).0
+    let mut options = store_options(stage, "a");
+    options.timings = timings(Duration::from_secs(2));
+    store_over(options, NAME).0
 }
 
 async fn fail_once(set: &ReplicaSet, how: Document) {
@@ -143,12 +140,10 @@ fn what_was_never_sent_has_failed_and_a_second_create_is_rejected() {
         let again = store.perform(Operation::Create { seen: token(9) }).await;
         assert_eq!((again.outcome, again.failure), (Outcome::Rejected, None));
         assert_eq!(read(&store).await.token, token(5));
-        let connection = ConnectionOptions {
-            operation_timeout: Duration::from_millis(300),
-            uri: Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned())),
-            ..connection(&stage, "a")
-        };
-        let (nowhere, _) = store_over(connection, NAME);
+        let mut options = store_options(&stage, "a");
+        options.timings = timings(Duration::from_millis(300));
+        options.uri = Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned()));
+        let (nowhere, _) = store_over(options, NAME);
         let answer = nowhere.perform(renew(1, 10)).await;
         assert_eq!(answer.outcome, Outcome::Failed, "{:?}", answer.failure);
     });

@@ -15,7 +15,7 @@ use leasehold::election::{
     Outcome, Reason, Revision, Session, Token, WallMillis,
 };
 use leasehold::runner::news_channel;
-use leasehold::store::mongo::{MongoOptions, MongoStore};
+use leasehold::store::mongo::{MongoStore, StoreOptions};
 use leasehold::store::{Failure, Store};
 use leasehold_testbed::{Stage, StoredLease, run};
 use mongodb::bson::spec::BinarySubtype;
@@ -222,6 +222,17 @@ fn claim_in(document: &Document) -> Claim {
 /// content ends here too, and again at each attempt.
 struct Disturbed(Failure);
 
+/// Timings for calls on busy cores: nothing here contends.
+fn patient() -> Timings {
+    Timings::new(TimingSettings {
+        lease_duration: Duration::from_secs(120),
+        renew_deadline: Duration::from_secs(90),
+        operation_timeout: TIMEOUT,
+        ..TimingSettings::default()
+    })
+    .expect("they keep the rules")
+}
+
 /// A lease of its own, and the store that writes to it.
 struct Target {
     stored: StoredLease,
@@ -233,21 +244,13 @@ impl Target {
         let name = format!("any-{worker}");
         let client = stage.set().client();
         let stored = StoredLease::new(&client, stage.database(), stage.collection(), &name);
-        let uri = stage.set().uri();
-        let options = MongoOptions {
-            uri: Arc::new(move || Ok(uri.clone())),
-            database: stage.database().to_owned(),
-            collection: stage.collection().to_owned(),
-            operation_timeout: TIMEOUT,
-            heartbeat: Duration::from_secs(10),
-            retry_interval: Duration::from_secs(1),
-            lease_duration: TIMEOUT,
-            lease: LeaseName::new(name).expect("legal"),
-            identity: Identity::new("a").expect("legal"),
-            address: None,
-            home: None,
-        };
-        let (store, _) = MongoStore::new(options, news_channel().0);
+        let identity = Identity::new("a").expect("legal");
+        let mut options = StoreOptions::new(stage.set().uri(), identity);
+        options.database = stage.database().to_owned();
+        options.collection = stage.collection().to_owned();
+        options.timings = patient();
+        let lease = LeaseName::new(name).expect("legal");
+        let (store, _) = MongoStore::new(options, lease, news_channel().0);
         Self { stored, store }
     }
 

@@ -10,7 +10,7 @@ use leasehold::election::{
     Outcome, Reason, Reservation, Revision, Session, Token, WallMillis, reference,
 };
 use leasehold::store::Store;
-use leasehold::store::mongo::{MongoOptions, MongoStore};
+use leasehold::store::mongo::{MongoStore, StoreOptions};
 use leasehold_testbed::{Stage, run};
 use mongodb::bson::{Bson, Document, Uuid, doc};
 use tokio::sync::mpsc;
@@ -33,23 +33,25 @@ fn revision(byte: u8) -> Revision {
     Revision::from_bytes([byte; 16])
 }
 
+/// Timings for calls on busy cores: nothing here contends.
+fn patient() -> Timings {
+    Timings::new(TimingSettings {
+        lease_duration: Duration::from_secs(120),
+        renew_deadline: Duration::from_secs(90),
+        operation_timeout: Duration::from_secs(10),
+        ..TimingSettings::default()
+    })
+    .expect("they keep the rules")
+}
+
 fn store(stage: &Stage) -> MongoStore {
     let (news, _nobody) = mpsc::channel(NEWS_MAX);
-    let uri = stage.set().uri();
-    let options = MongoOptions {
-        uri: Arc::new(move || Ok(uri.clone())),
-        database: stage.database().to_owned(),
-        collection: stage.collection().to_owned(),
-        operation_timeout: Duration::from_secs(10),
-        heartbeat: Duration::from_secs(10),
-        retry_interval: Duration::from_secs(1),
-        lease_duration: Duration::from_secs(24),
-        lease: LeaseName::new(NAME).expect("legal"),
-        identity: identity(),
-        address: None,
-        home: None,
-    };
-    MongoStore::new(options, news).0
+    let mut options = StoreOptions::new(stage.set().uri(), identity());
+    options.database = stage.database().to_owned();
+    options.collection = stage.collection().to_owned();
+    options.timings = patient();
+    let lease = LeaseName::new(NAME).expect("legal");
+    MongoStore::new(options, lease, news).0
 }
 
 /// Held by claim 1 with revision 1.

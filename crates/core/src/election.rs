@@ -76,7 +76,7 @@ pub struct Candidate {
     pub supervises: bool,
     /// The claim that the status directory remembers, if the process that made
     /// it is proven dead: its lock is ours, in the same boot.
-    pub claim_of_the_dead: Option<Claim>,
+    pub predecessor_claim: Option<Claim>,
 }
 
 /// One candidate for one lease.
@@ -84,7 +84,7 @@ pub struct Candidate {
 pub struct Election {
     identity: Identity,
     tunables: Tunables,
-    claim_of_the_dead: Option<Claim>,
+    predecessor_claim: Option<Claim>,
     session: Session,
     state: State,
     view: View,
@@ -221,7 +221,7 @@ impl Election {
             token_remembered,
             lease_longest_remembered,
             supervises,
-            claim_of_the_dead,
+            predecessor_claim,
         } = candidate;
         let own = tunables.timings.lease_duration();
         let lease_longest = lease_longest_remembered.map_or(own, |longest| longest.max(own));
@@ -229,7 +229,7 @@ impl Election {
         Self {
             identity,
             tunables,
-            claim_of_the_dead,
+            predecessor_claim,
             session,
             state: State::Contending(Contending::default()),
             view: View::new(token_remembered, lease_longest),
@@ -237,7 +237,7 @@ impl Election {
             ended: Vec::new(),
             token_highest: token_remembered,
             remembered: Remembered {
-                claim: claim_of_the_dead,
+                claim: predecessor_claim,
                 token: token_remembered,
                 lease_longest,
             },

@@ -31,7 +31,7 @@
 //!     token_remembered: Token::ZERO,
 //!     lease_longest_remembered: None,
 //!     supervises: false,
-//!     claim_of_the_dead: None,
+//!     predecessor_claim: None,
 //! };
 //! let (now, mut random) = (BootTime::default(), Counter(0));
 //! let mut election = Election::new(candidate, now, &mut random);

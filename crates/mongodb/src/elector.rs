@@ -8,30 +8,56 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::runner::{KernelRandomness, NoSurfaces, Runner, Surfaces, news_channel};
-use crate::store::mongo::{MongoOptions, MongoStore};
+use crate::store::mongo::{MongoStore, StoreOptions};
 use crate::store::{DeploymentId, News, StoreInfo};
 use leasehold_core::election::{
-    Authority, Candidate, Claim, Election, Input, Status, Token, Tunables,
+    Authority, Candidate, Claim, Election, Input, LeaseName, Status, Token, Tunables,
 };
 
 /// Signals and confirmations of the workload that wait for the event loop:
 /// people and one workload do not send more in one turn of it.
 const INPUTS_MAX: usize = 16;
 
-/// How a candidate contends.
-#[derive(Clone)]
+/// Default time that a workload has to notice the end of leadership.
+pub const HANDOFF_DELAY: Duration = Duration::from_secs(2);
+
+/// How a candidate contends. [`ElectorOptions::new`] sets the defaults; the
+/// fields are there to be changed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ElectorOptions {
-    /// The store and the names.
-    pub mongo: MongoOptions,
-    /// The durations.
-    pub tunables: Tunables,
+    /// The collection, the identity and the timings.
+    pub store: StoreOptions,
+    /// The lease.
+    pub lease: LeaseName,
+    /// Time from the end of leadership to the release of the lease, for a
+    /// workload that does not confirm that it has stopped
+    /// ([`Elector::workload_done`]); [`HANDOFF_DELAY`] by default.
+    pub handoff_delay: Duration,
+    /// True if the workload has stopped before [`Elector::stop`] is called: then
+    /// at most one second of `handoff_delay` is waited for.
+    pub workload_ends_first: bool,
     /// The highest token that this machine remembers; [`Token::ZERO`] if none.
     pub token_remembered: Token,
-    /// The longest lease duration that was seen up to that token; `None` if
-    /// nothing remembers it.
+    /// The longest lease duration that was seen up to that token, if known.
     pub lease_longest_remembered: Option<Duration>,
-    /// The claim of a process that is proven dead; `None` without a proof.
-    pub claim_of_the_dead: Option<Claim>,
+    /// The claim of a predecessor that is proven to have exited.
+    pub predecessor_claim: Option<Claim>,
+}
+
+impl ElectorOptions {
+    /// A candidate for `lease` that remembers nothing.
+    pub fn new(store: StoreOptions, lease: LeaseName) -> Self {
+        Self {
+            store,
+            lease,
+            handoff_delay: HANDOFF_DELAY,
+            workload_ends_first: false,
+            token_remembered: Token::ZERO,
+            lease_longest_remembered: None,
+            predecessor_claim: None,
+        }
+    }
 }
 
 /// A candidate that has not begun: its channels can be handed out.
@@ -75,28 +101,34 @@ impl Prepared {
 
     fn with(options: ElectorOptions, supervises: bool) -> Self {
         let ElectorOptions {
-            mongo,
-            tunables,
+            store,
+            lease,
+            handoff_delay,
+            workload_ends_first,
             token_remembered,
             lease_longest_remembered,
-            claim_of_the_dead,
+            predecessor_claim,
         } = options;
         let candidate = Candidate {
-            identity: mongo.identity.clone(),
-            tunables,
+            identity: store.identity.clone(),
+            tunables: Tunables {
+                timings: store.timings,
+                handoff_delay,
+                workload_ends_first,
+            },
             token_remembered,
             lease_longest_remembered,
             supervises,
-            claim_of_the_dead,
+            predecessor_claim,
         };
-        let operation_timeout = mongo.operation_timeout;
+        let operation_timeout = store.timings.operation_timeout();
         let election = Election::new(
             candidate,
             leasehold_clock::boot_now(),
             &mut KernelRandomness,
         );
         let (news_sender, news) = news_channel();
-        let (store, store_info) = MongoStore::new(mongo, news_sender);
+        let (store, store_info) = MongoStore::new(store, lease, news_sender);
         let (status, _) = watch::channel(election.status().clone());
         let inputs = mpsc::channel(INPUTS_MAX);
         Self {

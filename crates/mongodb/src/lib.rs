@@ -11,38 +11,15 @@
 //! refuse a lower one than it has seen ([`fenced`]).
 //!
 //! ```no_run
-//! use std::sync::Arc;
-//! use std::time::Duration;
-//!
-//! use leasehold_mongodb::election::{Identity, LeaseName, Timings, Token, Tunables};
+//! use leasehold_mongodb::election::{Identity, LeaseName};
 //! use leasehold_mongodb::elector::{Elector, ElectorOptions};
-//! use leasehold_mongodb::store::mongo::MongoOptions;
+//! use leasehold_mongodb::store::mongo::StoreOptions;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let timings = Timings::default();
-//! let elector = Elector::start(ElectorOptions {
-//!     mongo: MongoOptions {
-//!         uri: Arc::new(|| Ok("mongodb://localhost/?replicaSet=rs0".to_owned())),
-//!         database: "leasehold".to_owned(),
-//!         collection: "leases".to_owned(),
-//!         operation_timeout: timings.operation_timeout(),
-//!         heartbeat: Duration::from_secs(10),
-//!         retry_interval: timings.retry_interval(),
-//!         lease_duration: timings.lease_duration(),
-//!         lease: LeaseName::new("orders-scheduler")?,
-//!         identity: Identity::new("host-1")?,
-//!         address: None,
-//!         home: None,
-//!     },
-//!     tunables: Tunables {
-//!         timings,
-//!         handoff_delay: Duration::ZERO,
-//!         workload_ends_first: false,
-//!     },
-//!     token_remembered: Token::ZERO,
-//!     lease_longest_remembered: None,
-//!     claim_of_the_dead: None,
-//! });
+//! let uri = "mongodb://localhost/?replicaSet=rs0";
+//! let store = StoreOptions::new(uri, Identity::new("host-1")?);
+//! let lease = LeaseName::new("orders-scheduler")?;
+//! let elector = Elector::start(ElectorOptions::new(store, lease));
 //! let mut status = elector.status();
 //! while elector.authority().is_none() {
 //!     status.changed().await?;

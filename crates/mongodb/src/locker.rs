@@ -17,11 +17,13 @@ pub use self::guard::{Lock, LockError, LockGuard};
 use self::runner::Runner;
 use crate::calls::Answered;
 use crate::runner::KernelRandomness;
-use crate::store::mongo::ConnectionOptions;
-use crate::store::mongo::lock::{MongoLockOptions, MongoLockStore};
+use crate::store::mongo::StoreOptions;
+use crate::store::mongo::lock::MongoLockStore;
 use crate::store::{Failure, StoreInfo};
 use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
-use leasehold_core::lock::{End, Input, LockContender, Loss, Notice, Options, Sightings, Status};
+use leasehold_core::lock::{
+    End, Input, LockContender, Loss, Notice, Options, Sightings, Status, Want,
+};
 
 /// Signals and ends of the work that wait for the event loop: a person and one
 /// work do not send more in one turn of it.
@@ -30,15 +32,37 @@ const INPUTS_MAX: usize = 16;
 /// document, told by one stream.
 const NEWS_MAX: usize = 64;
 
-/// How to contend for a lock.
-#[derive(Clone)]
+/// How to contend for a lock. [`LockerOptions::new`] sets the defaults; the
+/// fields are there to be changed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct LockerOptions {
-    /// The collection. Its time-out is replaced by that of the timings.
-    pub connection: ConnectionOptions,
+    /// The collection, the identity and the timings.
+    pub store: StoreOptions,
     /// The lock's name.
     pub name: LeaseName,
-    /// Who contends, and for what.
-    pub contender: Options,
+    /// What is wanted of it; exclusive by default.
+    pub want: Want,
+    /// True to end as [`End::Busy`] instead of waiting.
+    pub at_once: bool,
+    /// The highest token of the lock that this machine remembers.
+    pub token_remembered: Token,
+    /// What earlier contenders of this machine observed of the others.
+    pub sightings: Sightings,
+}
+
+impl LockerOptions {
+    /// A contender for exclusive use of the lock that remembers nothing.
+    pub fn new(store: StoreOptions, name: LeaseName) -> Self {
+        Self {
+            store,
+            name,
+            want: Want::Exclusive,
+            at_once: false,
+            token_remembered: Token::ZERO,
+            sightings: Sightings::default(),
+        }
+    }
 }
 
 /// What the outside of a contender is told, beside its status.
@@ -100,20 +124,25 @@ impl Locker {
     /// Begins to contend. To be called inside a tokio runtime.
     pub fn start(options: LockerOptions, surfaces: impl LockSurfaces + 'static) -> Self {
         let LockerOptions {
-            mut connection,
+            store,
             name,
-            contender,
+            want,
+            at_once,
+            token_remembered,
+            sightings,
         } = options;
-        let timings = contender.timings;
-        connection.operation_timeout = timings.operation_timeout();
-        let options = MongoLockOptions {
-            connection,
-            name,
-            retry_interval: timings.retry_interval(),
-            lease_duration: timings.lease_duration(),
+        let timings = store.timings;
+        let contender = Options {
+            identity: store.identity.clone(),
+            want,
+            timings,
+            at_once,
+            watch_first: false,
+            token_remembered,
+            sightings,
         };
         let (news_sender, news) = mpsc::channel(NEWS_MAX);
-        let (store, store_info) = MongoLockStore::new(options, news_sender);
+        let (store, store_info) = MongoLockStore::new(store, name, news_sender);
         let contender = LockContender::new(
             contender,
             leasehold_clock::boot_now(),

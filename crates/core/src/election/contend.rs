@@ -433,7 +433,7 @@ impl Election {
             Duration::ZERO
         };
         self.effects.extend(notice.map(Effect::Notice));
-        self.claim_of_the_dead = None;
+        self.predecessor_claim = None;
         self.stay_out = None;
         self.quarantine = None;
         self.unnoticed = None;

@@ -126,7 +126,7 @@ impl Election {
             return Decision::Wait(None);
         }
         let namesake = planted!(IdentityIsProof) && holder.identity == self.identity;
-        let dead = self.claim_of_the_dead == Some(holder.claim) || namesake;
+        let dead = self.predecessor_claim == Some(holder.claim) || namesake;
         let expires = if dead {
             BootTime::default()
         } else {

@@ -144,7 +144,7 @@ impl Machine {
             token_remembered: token,
             lease_longest_remembered: lease_longest,
             supervises: false,
-            claim_of_the_dead: claim,
+            predecessor_claim: claim,
         };
         self.proven_dead = claim;
         self.election = Some(Election::new(candidate, now, &mut Draw(drawn)));

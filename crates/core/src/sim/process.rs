@@ -167,7 +167,7 @@ impl Process {
             token_remembered: memory.token,
             lease_longest_remembered: memory.lease_longest,
             supervises,
-            claim_of_the_dead: memory.claim,
+            predecessor_claim: memory.claim,
         };
         let election = Election::new(candidate, now, &mut random);
         Self {

@@ -14,11 +14,9 @@ use super::{Finished, LockSurfaces, Locker, LockerOptions};
 use crate::calls::Answered;
 use crate::fenced::{self, FencedError};
 use crate::store::Failure;
-use crate::store::mongo::ConnectionOptions;
-use leasehold_core::election::{Authority, BootTime, LeaseName, Timings, Token};
-use leasehold_core::lock::{
-    Ahead, End, Loss, Notice, Options, Sightings, Slots, Standing, Status, Want,
-};
+use crate::store::mongo::StoreOptions;
+use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
+use leasehold_core::lock::{Ahead, End, Loss, Notice, Sightings, Slots, Standing, Status, Want};
 
 /// A lock that this program may want to hold: exclusively unless it says
 /// otherwise.
@@ -28,25 +26,16 @@ use leasehold_core::lock::{
 /// the outside, and send the token along where the outside can compare it.
 ///
 /// ```no_run
-/// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use leasehold_mongodb::election::{Identity, LeaseName, Timings};
+/// use leasehold_mongodb::election::{Identity, LeaseName};
 /// use leasehold_mongodb::locker::Lock;
-/// use leasehold_mongodb::store::mongo::ConnectionOptions;
+/// use leasehold_mongodb::store::mongo::StoreOptions;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let connection = ConnectionOptions {
-///     uri: Arc::new(|| Ok("mongodb://localhost/?replicaSet=rs0".to_owned())),
-///     database: "leasehold".to_owned(),
-///     collection: "leases".to_owned(),
-///     operation_timeout: Timings::default().operation_timeout(),
-///     heartbeat: Duration::from_secs(10),
-///     identity: Identity::new("host-1")?,
-///     give_up_after: Timings::default().lease_duration(),
-///     home: None,
-/// };
-/// let lock = Lock::new(connection, LeaseName::new("nightly-report")?);
+/// let uri = "mongodb://localhost/?replicaSet=rs0";
+/// let store = StoreOptions::new(uri, Identity::new("host-1")?);
+/// let lock = Lock::new(store, LeaseName::new("nightly-report")?);
 /// let guard = lock.acquire_within(Duration::from_secs(60)).await?;
 /// for page in 0..3 {
 ///     let Some(authority) = guard.authority() else {
@@ -157,24 +146,10 @@ impl std::error::Error for LockError {
 }
 
 impl Lock {
-    /// The exclusive lock of this name, with the default timings.
-    pub fn new(connection: ConnectionOptions, name: LeaseName) -> Self {
-        let contender = Options {
-            identity: connection.identity.clone(),
-            want: Want::Exclusive,
-            timings: Timings::default(),
-            at_once: false,
-            watch_first: false,
-            token_remembered: Token::ZERO,
-            sightings: Sightings::default(),
-        };
-        let options = LockerOptions {
-            connection,
-            name,
-            contender,
-        };
+    /// The exclusive lock of this name.
+    pub fn new(store: StoreOptions, name: LeaseName) -> Self {
         Self {
-            options,
+            options: LockerOptions::new(store, name),
             remembered: Arc::default(),
         }
     }
@@ -182,21 +157,14 @@ impl Lock {
     /// To be held beside other readers.
     #[must_use]
     pub fn shared(mut self) -> Self {
-        self.options.contender.want = Want::Shared;
+        self.options.want = Want::Shared;
         self
     }
 
     /// To be held by so many at a time; all who use it name the same number.
     #[must_use]
     pub fn slots(mut self, slots: Slots) -> Self {
-        self.options.contender.want = Want::Slot(slots);
-        self
-    }
-
-    /// With other timings.
-    #[must_use]
-    pub fn timings(mut self, timings: Timings) -> Self {
-        self.options.contender.timings = timings;
+        self.options.want = Want::Slot(slots);
         self
     }
 
@@ -225,7 +193,7 @@ impl Lock {
     /// # Errors
     /// [`LockError::Busy`], or as [`Lock::acquire_within`].
     pub async fn try_acquire(&self) -> Result<LockGuard, LockError> {
-        let patience = self.options.contender.timings.lease_duration();
+        let patience = self.options.store.timings.lease_duration();
         self.within(patience, true).await
     }
 
@@ -242,14 +210,14 @@ impl Lock {
 
     fn start(&self, at_once: bool) -> LockGuard {
         let mut options = self.options.clone();
-        options.contender.at_once = at_once;
+        options.at_once = at_once;
         {
             let remembered = self.remembered.lock();
             let remembered = remembered.unwrap_or_else(PoisonError::into_inner);
-            options.contender.token_remembered = remembered.token_highest;
-            options.contender.sightings = remembered.sightings.clone();
+            options.token_remembered = remembered.token_highest;
+            options.sightings = remembered.sightings.clone();
         }
-        let want = options.contender.want;
+        let want = options.want;
         let locker = Locker::start(options, Remembering(Arc::clone(&self.remembered)));
         let status = locker.status();
         LockGuard {

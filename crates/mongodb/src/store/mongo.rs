@@ -15,69 +15,23 @@ mod home;
 mod ignored_request;
 pub mod lock;
 mod lookalike;
+mod options;
 mod outcome;
 mod servers;
 mod tls;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document};
 use tokio::sync::{Notify, mpsc, watch};
 
-pub use self::connection::{ConnectionOptions, UriSource};
+pub use self::options::{COLLECTION, DATABASE, HEARTBEAT, StoreOptions, UriProvider};
 
 use self::connection::{Deployment, SendError};
-use self::follow::{Heard, Listener, Pace};
+use self::follow::{Heard, Listener};
 use self::ignored_request::IgnoredRequest;
-use super::{Answer, DeploymentId, KnownHome, News, Store, StoreInfo};
-use leasehold_core::election::{Found, Identity, LeaseName, Operation, Outcome, Watch};
-
-/// How to reach the store and what to write there.
-#[derive(Clone)]
-pub struct MongoOptions {
-    /// The connection string.
-    pub uri: UriSource,
-    /// The database.
-    pub database: String,
-    /// The collection.
-    pub collection: String,
-    /// Bounds server selection, connecting, and the server's own work.
-    pub operation_timeout: Duration,
-    /// How often the driver checks each server. Elections are told at once
-    /// whatever this is; a frozen primary is found by it.
-    pub heartbeat: Duration,
-    /// From a failed change stream to the next attempt.
-    pub retry_interval: Duration,
-    /// The change stream gives a sign of life three times in this, since a
-    /// store that says nothing for so long counts as not read.
-    pub lease_duration: Duration,
-    /// The lease.
-    pub lease: LeaseName,
-    /// Written into the document, for people.
-    pub identity: Identity,
-    /// Written into the document, for people.
-    pub address: Option<String>,
-    /// Where the deployment is kept in mind beyond the life of this process, so
-    /// that a restart does not follow a connection string that leads to another one.
-    pub home: Option<KnownHome>,
-}
-
-impl MongoOptions {
-    /// The part that says how to reach the collection.
-    pub fn connection(&self) -> ConnectionOptions {
-        ConnectionOptions {
-            uri: Arc::clone(&self.uri),
-            database: self.database.clone(),
-            collection: self.collection.clone(),
-            operation_timeout: self.operation_timeout,
-            heartbeat: self.heartbeat,
-            identity: self.identity.clone(),
-            give_up_after: self.lease_duration,
-            home: self.home.clone(),
-        }
-    }
-}
+use super::{Answer, DeploymentId, News, Store, StoreInfo};
+use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Watch};
 
 /// A lease in a MongoDB collection.
 #[derive(Clone)]
@@ -86,7 +40,7 @@ pub struct MongoStore {
 }
 
 struct Shared {
-    options: MongoOptions,
+    lease: LeaseName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<News>,
     /// Another change stream is wanted.
@@ -99,12 +53,13 @@ struct Shared {
 impl MongoStore {
     /// A store that connects at its first use. Its news go into `news`.
     pub fn new(
-        options: MongoOptions,
+        options: StoreOptions,
+        lease: LeaseName,
         news: mpsc::Sender<News>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
-        let (deployment, info) = Deployment::new(options.connection(), primary_changed(&news));
+        let (deployment, info) = Deployment::new(options, primary_changed(&news));
         let shared = Shared {
-            options,
+            lease,
             deployment,
             news,
             reopen: Notify::new(),
@@ -140,8 +95,9 @@ impl MongoStore {
 
     async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
         let shared = &self.shared;
-        let name = shared.options.lease.as_str();
-        let (identity, address) = (&shared.options.identity, shared.options.address.as_deref());
+        let name = shared.lease.as_str();
+        let options = shared.deployment.options();
+        let (identity, address) = (&options.identity, options.address.as_deref());
         let now = DateTime::from_system_time(leasehold_clock::wall_now());
         let (filter, update) = match &operation {
             Operation::Read { confirm } => {
@@ -215,14 +171,7 @@ impl Listener for MongoStore {
     }
 
     fn pipeline(&self) -> Vec<Document> {
-        change_stream::pipeline(self.shared.options.lease.as_str()).into()
-    }
-
-    fn pace(&self) -> Pace {
-        Pace {
-            retry_interval: self.shared.options.retry_interval,
-            lease_duration: self.shared.options.lease_duration,
-        }
+        change_stream::pipeline(self.shared.lease.as_str()).into()
     }
 
     fn hint(&self, heard: Heard) -> Watch {

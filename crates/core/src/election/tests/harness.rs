@@ -105,7 +105,7 @@ impl Node {
         now: BootTime,
         tunables: Tunables,
         token_remembered: Token,
-        claim_of_the_dead: Option<Claim>,
+        predecessor_claim: Option<Claim>,
     ) -> Self {
         let candidate = Candidate {
             identity: identity(name),
@@ -113,7 +113,7 @@ impl Node {
             token_remembered,
             lease_longest_remembered: None,
             supervises: false,
-            claim_of_the_dead,
+            predecessor_claim,
         };
         Self::begin(candidate, now)
     }
@@ -127,7 +127,7 @@ impl Node {
             token_remembered: token,
             lease_longest_remembered: Some(lease_longest),
             supervises: false,
-            claim_of_the_dead: claim,
+            predecessor_claim: claim,
         };
         Self::begin(candidate, now)
     }
@@ -140,7 +140,7 @@ impl Node {
             token_remembered: Token::ZERO,
             lease_longest_remembered: None,
             supervises: true,
-            claim_of_the_dead: None,
+            predecessor_claim: None,
         };
         Self::begin(candidate, now)
     }

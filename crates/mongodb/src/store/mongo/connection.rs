@@ -23,46 +23,20 @@ use tokio::sync::watch;
 
 use self::client::Connection;
 use super::home::Home;
+use super::options::StoreOptions;
 use super::servers::Servers;
 use super::{lock, outcome};
-use crate::store::{Answer, CallOutcome, DeploymentId, Failure, KnownHome, Remedy, StoreInfo};
-use leasehold_core::election::{BootTime, Identity};
-
-/// Where the connection string comes from. It is read again when the store
-/// cannot be used, so that a rotated secret works.
-pub type UriSource = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
+use crate::store::{Answer, CallOutcome, DeploymentId, Failure, Remedy, StoreInfo};
+use leasehold_core::election::{BootTime, Timings};
 
 /// How long a client that is not needed any more may take to end. It ends its
 /// sessions in a few milliseconds; then its monitors take up to a heartbeat to
 /// notice, which is of no use to a process that exits.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 
-/// How to reach a collection.
-#[derive(Clone)]
-pub struct ConnectionOptions {
-    /// The connection string.
-    pub uri: UriSource,
-    /// The database.
-    pub database: String,
-    /// The collection.
-    pub collection: String,
-    /// Bounds server selection, connecting, and the server's own work.
-    pub operation_timeout: Duration,
-    /// How often the driver checks each server. Elections are told at once
-    /// whatever this is; a frozen primary is found by it.
-    pub heartbeat: Duration,
-    /// Names the connection in the server's logs, unless the URI does.
-    pub identity: Identity,
-    /// A client that got no answer for so long is made anew: certificates are
-    /// read from their files, and names are resolved, once in a client's life.
-    pub give_up_after: Duration,
-    /// Where the deployment is kept in mind beyond the life of this process.
-    pub home: Option<KnownHome>,
-}
-
 /// A collection of a deployment, and the client that reaches it.
 pub(super) struct Deployment {
-    options: ConnectionOptions,
+    options: StoreOptions,
     /// Told when writes go to another server from now on.
     primary_changed: Box<dyn Fn() + Send + Sync>,
     info: watch::Sender<Option<StoreInfo>>,
@@ -75,6 +49,9 @@ pub(super) struct Deployment {
     home: Mutex<Home>,
     /// No replica set and no cluster: one server, which has the only copy.
     standalone: AtomicBool,
+    /// A client that got no answer for so long is made anew: certificates are
+    /// read from their files, and names are resolved, once in a client's life.
+    give_up_after: Duration,
     /// Since when no server has answered a call.
     unanswered_since: Mutex<Option<BootTime>>,
 }
@@ -107,12 +84,13 @@ impl From<mongodb::error::Error> for SendError {
 impl Deployment {
     /// Connects at its first use.
     pub(super) fn new(
-        options: ConnectionOptions,
+        options: StoreOptions,
         primary_changed: impl Fn() + Send + Sync + 'static,
     ) -> (Arc<Self>, watch::Receiver<Option<StoreInfo>>) {
         let (info, info_receiver) = watch::channel(None);
         let deployment = Self {
             home: Mutex::new(Home::new(options.home.clone())),
+            give_up_after: options.timings.lease_duration(),
             options,
             primary_changed: Box::new(primary_changed),
             info,
@@ -135,7 +113,7 @@ impl Deployment {
         if !lock(&self.home).has(connection.number) {
             self.verify(&connection).await?;
         }
-        if leasehold_clock::boot_now().since(began) >= self.options.operation_timeout {
+        if leasehold_clock::boot_now().since(began) >= self.operation_timeout() {
             return Err(SendError::Late);
         }
         let database = connection.client.database(&self.options.database);
@@ -164,7 +142,7 @@ impl Deployment {
             .projection(projection)
             .return_document(ReturnDocument::After)
             .write_concern(self.write_concern())
-            .max_time(self.options.operation_timeout)
+            .max_time(self.operation_timeout())
             .await?;
         Ok(updated)
     }
@@ -183,7 +161,7 @@ impl Deployment {
             .projection(projection)
             .read_concern(concern)
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-            .max_time(self.options.operation_timeout)
+            .max_time(self.operation_timeout())
             .await?;
         Ok(document)
     }
@@ -260,9 +238,18 @@ impl Deployment {
         lock(&self.home).subscribe()
     }
 
+    /// The options that it was made with.
+    pub(super) const fn options(&self) -> &StoreOptions {
+        &self.options
+    }
+
+    pub(super) const fn timings(&self) -> Timings {
+        self.options.timings
+    }
+
     /// The bound of one operation.
-    pub(super) const fn operation_timeout(&self) -> Duration {
-        self.options.operation_timeout
+    pub(super) fn operation_timeout(&self) -> Duration {
+        self.timings().operation_timeout()
     }
 
     /// Ends the client; what hangs is given up after a moment.
@@ -280,7 +267,7 @@ impl Deployment {
         WriteConcern::builder()
             .w(Acknowledgment::Majority)
             .journal(true)
-            .w_timeout(self.options.operation_timeout)
+            .w_timeout(self.operation_timeout())
             .build()
     }
 }

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::connection::{Deployment, SendError};
 use super::outcome;
 use crate::store::{Failure, News};
+use leasehold_core::election::Timings;
 
 /// How long the server holds a getMore without news, at most.
 const AWAIT_MAX: Duration = Duration::from_secs(10);
@@ -45,28 +46,16 @@ pub(super) trait Listener: Clone + Send + Sync + 'static {
     fn deployment(&self) -> &Arc<Deployment>;
     /// Which events are wanted.
     fn pipeline(&self) -> Vec<Document>;
-    /// How often, and how soon again.
-    fn pace(&self) -> Pace;
     /// What it means.
     fn hint(&self, heard: Heard) -> Self::Hint;
     /// Where the hints go.
     fn news(&self) -> &mpsc::Sender<News<Self::Hint>>;
 }
 
-/// The times of a listener.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    /// From a failed stream to the next attempt.
-    pub(super) retry_interval: Duration,
-    /// The stream gives a sign of life three times in this, since a store that
-    /// says nothing for so long counts as not read.
-    pub(super) lease_duration: Duration,
-}
-
-impl Pace {
-    fn await_max(self) -> Duration {
-        AWAIT_MAX.min(self.lease_duration / 3)
-    }
+/// The stream gives a sign of life three times per lease duration, since a store
+/// that is silent for that long counts as not read.
+fn await_max(timings: Timings) -> Duration {
+    AWAIT_MAX.min(timings.lease_duration() / 3)
 }
 
 /// How a stream ended.
@@ -92,8 +81,8 @@ enum End {
 /// which it was waiting. Otherwise each stream that hangs would keep one of
 /// the pool's connections.
 pub(super) async fn watch(listener: impl Listener, reopen: &Notify) {
-    let pace = listener.pace();
-    let silence_max = pace.await_max() + listener.deployment().operation_timeout();
+    let timings = listener.deployment().timings();
+    let silence_max = await_max(timings) + timings.operation_timeout();
     let mut refusals = 0;
     loop {
         let (signs, mut alive) = watch::channel(());
@@ -119,12 +108,12 @@ pub(super) async fn watch(listener: impl Listener, reopen: &Notify) {
                 failed(&listener, failure).await;
                 continue;
             }
-            End::Broken => pace.retry_interval,
+            End::Broken => timings.retry_interval(),
             End::Refused if refusals < REFUSALS_MAX => {
                 refusals += 1;
-                pace.retry_interval
+                timings.retry_interval()
             }
-            End::Refused | End::Lacking => NO_WATCH_RETRY.max(pace.retry_interval),
+            End::Refused | End::Lacking => NO_WATCH_RETRY.max(timings.retry_interval()),
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
@@ -158,7 +147,7 @@ async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> End {
     let opened = collection
         .watch()
         .pipeline(listener.pipeline())
-        .max_await_time(listener.pace().await_max())
+        .max_await_time(await_max(deployment.timings()))
         .read_concern(ReadConcern::majority())
         .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
         .await;

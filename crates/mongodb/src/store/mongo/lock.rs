@@ -8,7 +8,6 @@ mod wake;
 mod any_bson;
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use mongodb::bson::{DateTime, Document, doc};
@@ -17,28 +16,16 @@ use tokio::sync::{Notify, mpsc, watch};
 
 pub use self::document::Ended;
 
-use super::connection::{ConnectionOptions, Deployment, SendError};
+use super::connection::{Deployment, SendError};
 use super::document::LOCK_KIND;
-use super::follow::{self, Heard, Listener, Pace};
+use super::follow::{self, Heard, Listener};
+use super::options::StoreOptions;
 use crate::store::{Answer, Failure, News, Store, StoreInfo};
 use leasehold_core::election::{Claim, LeaseName};
 use leasehold_core::lock::{Found, Hint, Operation, Outcome};
 
 /// Locks that a listing shows: beyond it people filter in the database.
 const LISTED_MAX: usize = 10_000;
-
-/// How to reach a lock.
-#[derive(Clone)]
-pub struct MongoLockOptions {
-    /// The collection; its identity is also written into the entries.
-    pub connection: ConnectionOptions,
-    /// The lock's name: what leases may be called, too.
-    pub name: LeaseName,
-    /// From a failed change stream to the next attempt.
-    pub retry_interval: Duration,
-    /// The change stream gives a sign of life three times in this.
-    pub lease_duration: Duration,
-}
 
 /// A lock in a MongoDB collection.
 #[derive(Clone)]
@@ -47,7 +34,7 @@ pub struct MongoLockStore {
 }
 
 struct Shared {
-    options: MongoLockOptions,
+    name: LeaseName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<News<Told>>,
     /// Set by the first join that changed them.
@@ -67,13 +54,14 @@ pub struct Told {
 impl MongoLockStore {
     /// A store that connects at its first use. Its news go into `news`.
     pub fn new(
-        options: MongoLockOptions,
+        options: StoreOptions,
+        name: LeaseName,
         news: mpsc::Sender<News<Told>>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
-        let connection = options.connection.clone();
-        let (deployment, info) = Deployment::new(connection, super::primary_changed(&news));
+        let primary_changed = super::primary_changed(&news);
+        let (deployment, info) = Deployment::new(options, primary_changed);
         let shared = Shared {
-            options,
+            name,
             deployment,
             news,
             slots_before: OnceLock::new(),
@@ -128,12 +116,12 @@ impl MongoLockStore {
     }
 
     fn name(&self) -> &str {
-        self.shared.options.name.as_str()
+        self.shared.name.as_str()
     }
 
     async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
         let (name, deployment) = (self.name(), &self.shared.deployment);
-        let identity = &self.shared.options.connection.identity;
+        let identity = &deployment.options().identity;
         let now = DateTime::from_system_time(leasehold_clock::wall_now());
         let write = match &operation {
             Operation::Read { confirm } => {
@@ -226,13 +214,6 @@ impl Listener for Follower {
         wake::pipeline(self.store.name(), self.claim)
     }
 
-    fn pace(&self) -> Pace {
-        Pace {
-            retry_interval: self.store.shared.options.retry_interval,
-            lease_duration: self.store.shared.options.lease_duration,
-        }
-    }
-
     fn hint(&self, heard: Heard) -> Told {
         let claim = self.claim;
         let hint = match heard {
@@ -265,8 +246,8 @@ pub struct Listed {
 
 impl MongoLocks {
     /// Those of a collection. Connects at its first use.
-    pub fn new(connection: ConnectionOptions) -> Self {
-        let (deployment, _) = Deployment::new(connection, || {});
+    pub fn new(options: StoreOptions) -> Self {
+        let (deployment, _) = Deployment::new(options, || {});
         Self { deployment }
     }
 

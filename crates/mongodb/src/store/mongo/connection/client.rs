@@ -148,7 +148,7 @@ impl Deployment {
             return false;
         }
         let now = leasehold_clock::boot_now();
-        let given_up = now.since(*since.get_or_insert(now)) >= self.options.give_up_after;
+        let given_up = now.since(*since.get_or_insert(now)) >= self.give_up_after;
         if given_up {
             *since = None;
         }
@@ -175,7 +175,7 @@ impl Deployment {
         uri: &str,
     ) -> Result<ClientOptions, mongodb::error::Error> {
         let mut options = ClientOptions::parse(uri).await?;
-        let timeout = self.options.operation_timeout;
+        let timeout = self.operation_timeout();
         if options.app_name.is_none() {
             let mut name = format!("leasehold/{}", self.options.identity);
             name.truncate(name.floor_char_boundary(APP_NAME_MAX));

@@ -7,20 +7,12 @@ use mongodb::ServerType;
 use mongodb::options::{ClientOptions, ReadConcern, ServerMonitoringMode};
 
 use super::client::CONNECTIONS_MAX;
-use super::{ConnectionOptions, Deployment};
+use super::{Deployment, StoreOptions};
 use leasehold_core::election::Identity;
 
 fn deployment() -> Arc<Deployment> {
-    let options = ConnectionOptions {
-        uri: Arc::new(|| Err("none".to_owned())),
-        database: "leasehold".to_owned(),
-        collection: "leases".to_owned(),
-        operation_timeout: Duration::from_secs(3),
-        heartbeat: Duration::from_secs(10),
-        identity: Identity::new("a").expect("legal"),
-        give_up_after: Duration::from_secs(24),
-        home: None,
-    };
+    let uri = Arc::new(|| Err("none".to_owned()));
+    let options = StoreOptions::with_uri_provider(uri, Identity::new("a").expect("legal"));
     Deployment::new(options, || {}).0
 }
 
@@ -84,8 +76,8 @@ fn only_a_server_alone_is_asked_for_less_than_a_linearizable_read() {
 fn a_client_that_gets_no_answer_is_given_up_after_a_while() {
     let mut deployment = deployment();
     assert!(!deployment.is_given_up(false), "it is a first failure");
-    let options = &mut Arc::get_mut(&mut deployment).expect("one owner").options;
-    options.give_up_after = Duration::ZERO;
+    let only = Arc::get_mut(&mut deployment).expect("one owner");
+    only.give_up_after = Duration::ZERO;
     assert!(!deployment.is_given_up(true));
     assert!(deployment.is_given_up(false));
 }

@@ -1,0 +1,82 @@
+//! The options that leases and locks have in common.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::KnownHome;
+use leasehold_core::election::{Identity, Timings};
+
+/// The source of the connection string. It is read again when the store cannot
+/// be used, so that a rotated secret takes effect; an error is a message
+/// without secrets.
+pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
+
+/// Default name of the database.
+pub const DATABASE: &str = "leasehold";
+/// Default name of the collection.
+pub const COLLECTION: &str = "leases";
+/// Default interval between the driver's checks of each server.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// How to reach a collection of leases and locks, as whom, and with which timings.
+///
+/// [`StoreOptions::new`] sets the defaults; the fields are there to be changed.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct StoreOptions {
+    /// The source of the connection string.
+    pub uri: UriProvider,
+    /// The database; [`DATABASE`] by default.
+    pub database: String,
+    /// The collection; [`COLLECTION`] by default.
+    pub collection: String,
+    /// Name of this process: in the documents, where it is informational, and in
+    /// the server's logs, unless the URI sets an appName.
+    pub identity: Identity,
+    /// Address of this process, written into the lease document; informational.
+    pub address: Option<String>,
+    /// The timings of the election or the lock, and of the calls that they make.
+    pub timings: Timings,
+    /// Interval between the driver's checks of each server; [`HEARTBEAT`] by
+    /// default. The driver learns of an election immediately, whatever this is;
+    /// a frozen primary is detected by it.
+    pub heartbeat: Duration,
+    /// Record of the deployment that outlives this process: with it, a restart
+    /// does not follow a connection string that leads to another deployment.
+    pub home: Option<KnownHome>,
+}
+
+impl StoreOptions {
+    /// A collection that `uri` leads to, with defaults for the rest.
+    pub fn new(uri: impl Into<String>, identity: Identity) -> Self {
+        let uri = uri.into();
+        Self::with_uri_provider(Arc::new(move || Ok(uri.clone())), identity)
+    }
+
+    /// Like [`StoreOptions::new`], with a connection string that may change.
+    pub fn with_uri_provider(uri: UriProvider, identity: Identity) -> Self {
+        Self {
+            uri,
+            database: DATABASE.to_owned(),
+            collection: COLLECTION.to_owned(),
+            identity,
+            address: None,
+            timings: Timings::default(),
+            heartbeat: HEARTBEAT,
+            home: None,
+        }
+    }
+}
+
+impl fmt::Debug for StoreOptions {
+    /// Without the connection string, which may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreOptions")
+            .field("database", &self.database)
+            .field("collection", &self.collection)
+            .field("identity", &self.identity)
+            .field("timings", &self.timings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,38 @@
+//! The options of the library, from the configuration of a command.
+
+use std::sync::Arc;
+
+use crate::config::{LockConfig, MongoConfig, UriSource};
+use crate::election::{Identity, Timings};
+use crate::store::mongo::{StoreOptions, UriProvider};
+
+/// The collection that is configured.
+pub(super) fn store_options(
+    mongodb: &MongoConfig,
+    uri: UriProvider,
+    identity: Identity,
+    timings: Timings,
+) -> StoreOptions {
+    let mut options = StoreOptions::with_uri_provider(uri, identity);
+    options.database.clone_from(&mongodb.database);
+    options.collection.clone_from(&mongodb.collection);
+    options.heartbeat = mongodb.heartbeat;
+    options.timings = timings;
+    options
+}
+
+/// The collection of `lock` and `locks`, whose connection string is read anew
+/// from its source.
+pub(super) fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
+    let source = config.mongodb.uri.clone();
+    let uri = Arc::new(move || read(&source));
+    store_options(&config.mongodb, uri, config.identity.clone(), timings)
+}
+
+/// Reads the connection string for the library; an error has no part of it.
+pub(super) fn read(source: &UriSource) -> Result<String, String> {
+    match source.read() {
+        Ok(secret) => Ok(secret.expose().to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
