@@ -1,5 +1,5 @@
-//! Goal: a lock as a program uses it: one holder at a time, in order, with a
-//! token that grows; given back when the guard is dropped; lost when it is broken.
+//! Goal: a lock works as a program uses it: one holder at a time, in order of arrival, with a
+//! growing token; released when the guard is dropped; lost when it is broken.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::scene::{
     LONG, NAME, applied, connection, eventually, numbers, read, shared_stage, store, stored, token,
 };
 
-/// Waits that end by themselves: long enough to be told apart from none.
+/// Duration of waits that time out: long enough to differ from no wait.
 const SHORTLY: Duration = Duration::from_millis(300);
 
 fn lock(stage: &Stage, identity: &str) -> Lock {
@@ -235,7 +235,7 @@ fn a_holder_keeps_the_lock_by_renewing_for_longer_than_its_lease_duration() {
     });
 }
 
-/// As short as a busy machine allows.
+/// The shortest timings that a busy machine allows.
 pub(crate) fn short() -> Timings {
     Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(4),
@@ -248,7 +248,7 @@ pub(crate) fn short() -> Timings {
     .unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
-/// One of two slots, whose holder is gone without a word.
+/// Takes one of two slots and abandons it without a release.
 async fn abandoned_slot(stage: &Stage, timings: Timings) {
     let options = LockerOptions {
         connection: connection(stage, "killed"),

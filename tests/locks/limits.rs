@@ -1,4 +1,4 @@
-//! Goal: 256 hold, 512 wait, 20 ends are kept, and an identity is only text.
+//! Goal: at most 256 contenders hold and 512 wait, 20 ends are kept, and an identity is plain text.
 
 use leasehold::lock::{HOLDERS_MAX, LockDocument, Mode, Operation, QUEUE_MAX};
 use leasehold_testbed::run;

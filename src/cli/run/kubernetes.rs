@@ -1,4 +1,4 @@
-//! Finds out whether this process is in a cluster, and as which pod.
+//! Detects if this process runs in a cluster, and in which pod.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use crate::publish::kubernetes::{
     Access, Api, KubernetesOptions, Pod, REPAIR_INTERVAL, SERVICE_HOST, SERVICE_PORT,
 };
 
-/// Why `kubernetes.enabled = "on"` cannot be done.
+/// Reason why `kubernetes.enabled = "on"` cannot be satisfied.
 #[derive(Debug, thiserror::Error)]
 #[error("kubernetes.enabled is \"on\", but {missing}")]
 pub struct KubernetesError {
     missing: String,
 }
 
-/// What is to be published and over what; `None` where labels are off.
+/// Returns the API client and the options for publishing; `None` if nothing is published.
 pub(super) fn find(config: &Config) -> Result<Option<(Api, KubernetesOptions)>, KubernetesError> {
     let lease = &config.lease.name;
     let KubernetesConfig {
