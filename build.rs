@@ -1,5 +1,5 @@
-//! Tells the program which revision it is made of. No build fails for want of
-//! one: it is then `unknown`.
+//! Sets the source revision of the program. A build without a revision does not fail and reports
+//! `unknown`.
 
 #![allow(clippy::print_stdout, reason = "cargo reads it")]
 
@@ -16,8 +16,8 @@ fn main() {
     println!("cargo:rustc-env=LEASEHOLD_REVISION={revision}");
 }
 
-/// The revision of these sources, for a release. While they are worked on each
-/// commit would compile everything anew.
+/// Returns the revision of the checked-out sources. Release builds only, because otherwise each
+/// commit would recompile everything during development.
 fn checked_out() -> Option<String> {
     if env::var("PROFILE").as_deref() != Ok("release") {
         return None;
@@ -36,9 +36,9 @@ fn checked_out() -> Option<String> {
     revision(directory)
 }
 
-/// The commit that is checked out, with `-dirty` where files differ from it.
+/// Returns the checked-out commit, with `-dirty` if files differ from it.
 pub(crate) fn revision(directory: &Path) -> Option<String> {
-    // A copy of the sources in somebody else's repository is none of its commits.
+    // A copy of the sources inside another repository does not belong to any of its commits.
     if !git(directory, &["rev-parse", "--show-prefix"])?.is_empty() {
         return None;
     }
@@ -47,7 +47,7 @@ pub(crate) fn revision(directory: &Path) -> Option<String> {
     git(directory, &describe)
 }
 
-/// What git prints, where there is a git and it succeeds.
+/// Returns the output of git, if git exists and succeeds.
 fn git(directory: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .args(arguments)

@@ -1,7 +1,7 @@
-//! The HTTP endpoints: who leads, computed at the time of each request.
+//! The HTTP endpoints: the leadership state, computed at the time of each request.
 //!
-//! It decides nothing and keeps nothing. It is bounded in every direction,
-//! because in Kubernetes it listens on the address of the pod.
+//! The server makes no decisions and stores no state. Every resource is bounded, because in
+//! Kubernetes it listens on the address of the pod.
 
 mod answer;
 mod page;
@@ -27,63 +27,63 @@ use crate::publish::occupant::{self, named};
 use crate::publish::render::Identification;
 use crate::publish::{StoreError, StoreInfo, Surface};
 
-/// Connections at once. Probes, a scraper, the workload and a person with a
-/// browser keep fewer than 10; with [`BUFFER_BYTES_MAX`] for reading, as much
-/// for writing and an answer of at most 32 KiB (all metrics), 64 of them take
-/// 64 × 48 KiB = 3 MiB at the very worst. Beyond them an older one gives way.
+/// Maximum number of simultaneous connections. Probes, a scraper, the workload and a person with a
+/// browser keep fewer than 10. With [`BUFFER_BYTES_MAX`] for reading, as much for writing and an
+/// answer of at most 32 KiB (all metrics), 64 connections take at most 64 × 48 KiB = 3 MiB. Beyond
+/// the limit, an older connection is evicted.
 pub const CONNECTIONS_MAX: usize = 64;
-/// Buffer of a connection, and thereby the longest head of a request: the
-/// smallest that hyper accepts, and many times what a probe sends.
+/// Buffer size of a connection, which also bounds the head of a request. This is the smallest size
+/// that hyper accepts, and many times what a probe sends.
 pub const BUFFER_BYTES_MAX: usize = 8 * 1024;
-/// The longest body that is read. No request needs one; a client that sends
-/// the token as a form as well should still be understood.
+/// Maximum length of a request body. No request needs a body, but a client that also sends the
+/// token as a form is still served.
 pub const BODY_BYTES_MAX: usize = 1024;
-/// From the opening of a connection, or the last answer on it, to the end of
-/// the next request's head. Prometheus scrapes on a connection of its own
-/// every 15 s or more, so an idle connection is not worth keeping longer.
+/// Maximum time from the opening of a connection, or its last answer, to the end of the next
+/// request's head. Prometheus scrapes on a connection of its own every 15 s or more, so an idle
+/// connection is not worth keeping longer.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long a connection takes new requests. After it the answer under way is
-/// finished and the connection closed, so that nobody keeps one of the
-/// [`CONNECTIONS_MAX`] places for ever.
+/// Time during which a connection accepts new requests. Afterwards the answer in progress is
+/// finished and the connection closed, so that no client keeps one of the [`CONNECTIONS_MAX`]
+/// places indefinitely.
 pub const CONNECTION_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long a body or the last answer of a connection may take.
+/// Timeout of receiving a body, and of the last answer of a connection.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(5);
-/// Headers of a request; browsers send about 15.
+/// Maximum number of headers in a request; browsers send about 15.
 const HEADERS_MAX: usize = 64;
-/// The pause after an accept that failed, mostly for want of descriptors:
-/// without one the loop would spin until there are some again.
+/// Pause after a failed accept. The usual cause is a lack of file descriptors, and without a pause
+/// the loop would spin until one is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// When `/readyz` says ready.
+/// Condition under which `/readyz` reports ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReadyWhen {
-    /// Once the store has been reached. Readiness by leadership would stall
-    /// rolling updates: the new replica waits for the old one to go.
+    /// Once the store has been reached. Readiness by leadership would stall rolling updates,
+    /// because the new replica waits for the old one to exit.
     #[default]
     Connected,
     /// While this candidate leads.
     Leader,
 }
 
-/// What the endpoints answer from.
+/// The state that the endpoints report.
 #[derive(Debug, Clone)]
 pub struct AdminState {
-    /// The lease contended for.
+    /// The lease this candidate contends for.
     pub lease: LeaseName,
-    /// This candidate.
+    /// This candidate's name.
     pub identity: Identity,
-    /// The running boot.
+    /// The id of the current boot.
     pub boot_id: Option<String>,
     /// The newest status.
     pub status: watch::Receiver<Status>,
-    /// The store, once it is known.
+    /// The store, once it has been reached.
     pub store: watch::Receiver<Option<StoreInfo>>,
-    /// Why it does not answer.
+    /// The current error of the store, if any.
     pub store_error: watch::Receiver<Option<StoreError>>,
     /// The metrics.
     pub metrics: Metrics,
-    /// What ready means; may change with a reload.
+    /// The condition for readiness; may change with a reload.
     pub ready_when: watch::Receiver<ReadyWhen>,
-    /// Takes the tokens of workloads that say they have stepped down.
+    /// Receives the tokens of workloads that have confirmed their step-down.
     pub stepped_down: mpsc::Sender<Token>,
 }
 
@@ -97,13 +97,13 @@ impl AdminState {
     }
 }
 
-/// An address that cannot be listened on: a configuration error (exit 78).
+/// An address that cannot be listened on, which is a configuration error (exit 78).
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {}. {}, or to \"\" for none", self.why(), self.remedy())]
 pub struct BindError {
-    /// The address.
+    /// The configured address.
     pub address: SocketAddr,
-    /// Why not.
+    /// The cause.
     #[source]
     pub source: io::Error,
 }
@@ -131,7 +131,7 @@ impl BindError {
     }
 }
 
-/// Binds and serves the endpoints.
+/// The server of the endpoints; see [`Admin::bind`].
 #[derive(Debug)]
 pub struct Admin;
 
@@ -143,10 +143,10 @@ pub struct Bound {
 }
 
 impl Admin {
-    /// Takes the address, so that a port in use is told before the election starts.
+    /// Binds the address, so that a port in use is reported before the election starts.
     ///
     /// # Errors
-    /// [`BindError`] if the address is in use or not of this machine.
+    /// [`BindError`] if the address is in use or does not belong to this machine.
     pub fn bind(address: SocketAddr) -> Result<Bound, BindError> {
         let error = |source| BindError { address, source };
         let listener = std::net::TcpListener::bind(address).map_err(error)?;
@@ -157,7 +157,7 @@ impl Admin {
 }
 
 impl Bound {
-    /// The address, with the port that the system chose where 0 was asked.
+    /// Returns the bound address; if port 0 was requested, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -165,7 +165,7 @@ impl Bound {
     /// Serves until the future is dropped, which closes all connections.
     ///
     /// # Errors
-    /// Only at once, when the listener cannot be given to the event loop.
+    /// Only on start, if the listener cannot be registered with the event loop.
     pub async fn serve(self, state: AdminState) -> io::Result<Infallible> {
         let listener = TcpListener::from_std(self.listener)?;
         let local_names_only = self.address.ip().to_canonical().is_loopback();
@@ -173,7 +173,7 @@ impl Bound {
         let mut failing = false;
         loop {
             tokio::select! {
-                // Ends are seen first, so that a place is free when the next comes.
+                // Ended connections are handled first, so that a place is free for the next one.
                 biased;
                 Some(ended) = places.ended() => {
                     if let Err(error) = ended {
@@ -193,8 +193,8 @@ impl Bound {
                             state.metrics.http_connection_evicted();
                             debug!(%peer, "evicted an idle HTTP connection");
                         }
-                        // Requests that have arrived are answered before the next
-                        // connection takes a place: a flood evicts only itself.
+                        // Answer the requests that have arrived before accepting the next
+                        // connection, so that a flood evicts only its own connections.
                         tokio::task::yield_now().await;
                     }
                     Err(error) => {
@@ -211,12 +211,12 @@ impl Bound {
     }
 }
 
-/// Who asks, and where.
+/// The peer of a connection, and the kind of listener that it connected to.
 #[derive(Debug, Clone, Copy)]
 struct Client {
     peer: SocketAddr,
-    /// Whether the listener is for this machine alone. A web page from elsewhere
-    /// can have its own name resolved to a loopback address.
+    /// True if the listener is reachable from this machine only. A web page from elsewhere can have
+    /// its own name resolved to a loopback address, so the `Host` header is checked then.
     local_names_only: bool,
 }
 
@@ -244,7 +244,7 @@ async fn connection(stream: TcpStream, client: Client, activity: Activity, state
         }
     };
     if let Err(error) = ended {
-        // Clients that go away or send rubbish are not our failures.
+        // Clients that disconnect or send garbage are not failures of this server.
         debug!(%error, "http connection ended");
     }
 }

@@ -1,10 +1,10 @@
-//! Why the operating system refused something, in words for people.
+//! Readable reasons for operating system errors.
 
 use std::ffi::OsStr;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
-/// The cause without an error number. An error with words of ours has them shown.
+/// Returns the cause without an error number. A custom error keeps its own message.
 pub(crate) fn cause(error: &Error) -> String {
     match error.kind() {
         _ if error.get_ref().is_some() => error.to_string(),
@@ -13,8 +13,8 @@ pub(crate) fn cause(error: &Error) -> String {
     }
 }
 
-/// Why a program cannot be executed. The kernel says the same of a script whose
-/// interpreter is missing as of a missing script.
+/// Returns why a program cannot be executed. The kernel reports ENOENT both for a missing script
+/// and for a script whose interpreter is missing.
 pub(crate) fn not_executable(program: &OsStr, error: &Error) -> String {
     match error.kind() {
         ErrorKind::NotFound if Path::new(program).is_file() => {

@@ -1,7 +1,7 @@
-//! The command line: what was asked for, and who answers it.
+//! The command line: arguments, subcommands and their dispatch.
 //!
-//! A wrong command line exits 64 and never shows what could be a connection
-//! string, also where it was given as something else.
+//! A command line error exits 64 and never prints an argument that could be a connection string,
+//! even if it was passed as another argument.
 
 pub mod completions;
 pub mod config;
@@ -44,21 +44,21 @@ pub enum Invocation {
     Install(PathBuf),
 }
 
-/// What `leasehold run` was given.
+/// Arguments of `leasehold run`.
 #[derive(Debug)]
 pub struct RunArgs {
-    /// Where the configuration comes from; kept for SIGHUP.
+    /// Sources of the configuration, kept for SIGHUP.
     pub sources: Sources,
-    /// A command to supervise; empty: none.
+    /// Command to supervise; empty if there is none.
     pub command: Vec<OsString>,
 }
 
-/// What `leasehold status` was given.
+/// Arguments of `leasehold status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusArgs {
-    /// The status directory to read.
+    /// Status directory to read.
     pub directory: Option<PathBuf>,
-    /// The lease whose default status directory is to be read.
+    /// Lease whose default status directory is read.
     pub lease: Option<String>,
     /// JSON instead of text.
     pub json: bool,
@@ -66,45 +66,45 @@ pub struct StatusArgs {
     pub watch: bool,
 }
 
-/// What `leasehold config` was given.
+/// Arguments of `leasehold config`.
 #[derive(Debug)]
 pub struct ConfigArgs {
-    /// Where the configuration comes from.
+    /// Sources of the configuration.
     pub sources: Sources,
     /// JSON instead of TOML.
     pub json: bool,
-    /// Only the value of this key.
+    /// The key whose value is printed; `None` prints all keys.
     pub key: Option<&'static Key>,
 }
 
-/// Why a command could not do its work; `main` prints it.
+/// Reason why a command failed, printed by `main`.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The daemon could not begin or go on.
+    /// The daemon failed to start or to continue.
     #[error(transparent)]
     Run(#[from] run::RunError),
-    /// There is no copy of the program.
+    /// The program was not copied.
     #[error(transparent)]
     Install(#[from] install::InstallError),
-    /// A lock cannot be contended for.
+    /// The lock cannot be contended for.
     #[error(transparent)]
     Lock(#[from] lock::LockCommandError),
-    /// Locks cannot be shown or changed.
+    /// The locks cannot be listed or changed.
     #[error(transparent)]
     Locks(#[from] locks::LocksError),
-    /// Too few files can be opened.
+    /// The limit of open files is too low.
     #[error(transparent)]
     Limits(#[from] limits::TooFewFiles),
-    /// The answer cannot be written.
+    /// The output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
 }
 
 impl CommandError {
-    /// The exit code that tells what kind of error it is.
+    /// Returns the exit code for this kind of error.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Config(_) | Self::Install(_) | Self::Limits(_) => exit::CONFIGURATION,
@@ -116,7 +116,7 @@ impl CommandError {
     }
 }
 
-/// Does what was asked for.
+/// Executes the parsed command line.
 ///
 /// # Errors
 /// [`CommandError`], not yet printed.
@@ -145,7 +145,7 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
     }
 }
 
-/// Writes an answer. A reader that went away has had enough: no error.
+/// Writes the output. A broken pipe is not an error, because the reader has read all that it wants.
 fn answer(text: &[u8]) -> Result<(), CommandError> {
     use std::io::Write;
 

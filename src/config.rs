@@ -1,7 +1,7 @@
-//! The configuration: one table of keys, four layers, all mistakes at once.
+//! The configuration: one table of keys, four layers, and all errors reported together.
 //!
-//! Nothing here opens a port, makes a directory or reaches the store; that
-//! these can be used is found out by those who use them.
+//! Nothing here opens a port, creates a directory or contacts MongoDB. The components that do so
+//! report their own errors.
 //!
 //! ```
 //! use leasehold::config::{Sources, find};
@@ -44,18 +44,18 @@ pub use workload::{HealthCheck, HealthConfig, HooksConfig, WorkloadConfig};
 
 use crate::election::{Identity, LeaseName, Timings};
 
-/// The configuration of a daemon, checked.
+/// The validated configuration of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// What is contended for, and how fast.
+    /// The lease to contend for, and its durations.
     pub lease: LeaseConfig,
-    /// The name of this candidate.
+    /// Name of this candidate.
     pub identity: Identity,
-    /// Where people find this candidate.
+    /// Address of this candidate (informational).
     pub address: Option<String>,
     /// The store.
     pub mongodb: MongoConfig,
-    /// The status directory; `None`: the default for the lease.
+    /// Status directory; `None` for the default of the lease.
     pub status_directory: Option<PathBuf>,
     /// HTTP and metrics.
     pub http: HttpConfig,
@@ -63,89 +63,89 @@ pub struct Config {
     pub kubernetes: KubernetesConfig,
     /// The workload.
     pub workload: WorkloadConfig,
-    /// Commands that are told of leadership.
+    /// Commands that are notified of leadership.
     pub hooks: HooksConfig,
     /// Logs.
     pub log: LogConfig,
 }
 
-/// What the commands need that use the store and are no daemon.
+/// Configuration of commands that use the store but are not a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockConfig {
-    /// This process's name.
+    /// Name of this process.
     pub identity: Identity,
-    /// The durations.
+    /// Durations of a claim.
     pub timings: Timings,
     /// The store.
     pub mongodb: MongoConfig,
-    /// How commands are ended.
+    /// Settings for stopping commands.
     pub workload: WorkloadConfig,
     /// Logs.
     pub log: LogConfig,
 }
 
-/// Section `[lease]`, and the durations of others that belong to a claim.
+/// Section `[lease]`, and the durations of other sections that belong to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseConfig {
     /// The lease.
     pub name: LeaseName,
     /// The durations of the next claim.
     pub timings: Timings,
-    /// How long a graceful step-down waits for the workload.
+    /// Time given to the workload at a graceful step-down.
     pub handoff_delay: Duration,
 }
 
 /// Section `[mongodb]`; its `operation_timeout` is one of the [`Timings`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MongoConfig {
-    /// Where the connection string comes from.
+    /// Source of the connection string.
     pub uri: UriSource,
     /// The database.
     pub database: String,
     /// The collection of leases.
     pub collection: String,
-    /// How often the driver asks each member how it is.
+    /// Heartbeat interval of the driver.
     pub heartbeat: Duration,
 }
 
 /// Section `[http]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
-    /// Where to listen; `None`: nowhere.
+    /// Listen address; `None` if disabled.
     pub listen: Option<SocketAddr>,
-    /// When `/readyz` answers 200.
+    /// Condition under which `/readyz` returns 200.
     pub ready_when: ReadyWhen,
 }
 
 /// Section `[kubernetes]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubernetesConfig {
-    /// Whether there are labels and Events at all.
+    /// Publication of labels and Events.
     pub enabled: KubernetesEnabled,
-    /// The name of this pod.
+    /// Name of this pod.
     pub pod_name: Option<String>,
-    /// Its namespace; `None`: that of the credentials.
+    /// Namespace of this pod; `None` for that of the credentials.
     pub pod_namespace: Option<String>,
-    /// Its uid.
+    /// UID of this pod.
     pub pod_uid: Option<String>,
     /// The directory with `token` and `ca.crt`.
     pub credentials: PathBuf,
-    /// What stands before the lease in the label's key.
+    /// Prefix of the label key, before the name of the lease.
     pub label_prefix: String,
-    /// How long a step-down waits for the label at most.
+    /// Maximum time that a step-down waits for the label update.
     pub label_wait: Duration,
-    /// Whether a new leader looks after other pods' labels.
+    /// True if a new leader removes stale leader labels from other pods.
     pub demote_others: bool,
-    /// Whether Events are reported.
+    /// True if Events are reported.
     pub events: bool,
 }
 
 /// Section `[log]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
-    /// The least important level that is logged.
+    /// Minimum log level.
     pub level: LogLevel,
-    /// What log lines look like.
+    /// Format of log lines.
     pub format: LogFormat,
 }
 
@@ -154,14 +154,13 @@ pub struct LogConfig {
 pub struct Difference {
     /// The key.
     pub key: &'static Key,
-    /// What a reload does with it.
+    /// Effect of a reload on it.
     pub reload: Reload,
 }
 
 impl Config {
-    /// What a reload that brings `new` would change, in the order of the
-    /// documentation. The content of a `uri_file` is not compared: it is read
-    /// at each connection.
+    /// Returns the keys that a reload to `new` would change, in the order of the documentation. The
+    /// contents of a `uri_file` are not compared, because the file is read at each connection.
     pub fn differences(&self, new: &Self) -> Vec<Difference> {
         let (old_values, new_values) = (self.comparable(), new.comparable());
         KEYS.iter()
@@ -181,8 +180,8 @@ impl Config {
             .collect()
     }
 
-    /// Every key with its value in a form that can be compared. It holds the
-    /// connection string, so it never leaves this module.
+    /// Returns every key with its value in a comparable form. The result contains the connection
+    /// string, so it must not leave this module.
     fn comparable(&self) -> Vec<(&'static str, String)> {
         let Self {
             lease:
@@ -231,7 +230,7 @@ impl Config {
             log: LogConfig { level, format },
         } = self;
         let looks = |of: fn(&HealthConfig) -> String| {
-            // Without a check the other keys say nothing.
+            // Without a check, the other keys have no effect.
             health.as_ref().map_or(String::new(), of)
         };
         let (inline, file) = match uri {

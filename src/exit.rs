@@ -1,26 +1,26 @@
-//! The exit codes of `leasehold`, as sysexits.h has them where it has one.
+//! The exit codes of `leasehold`, taken from sysexits.h if it defines one.
 
-/// Done, also after a graceful TERM or INT.
+/// Success, including a graceful stop by SIGTERM or SIGINT.
 pub const DONE: u8 = 0;
-/// A negative answer: `leasehold status` says not leader.
+/// A negative answer: `leasehold status` reports "not leader".
 pub const NEGATIVE: u8 = 1;
-/// The question cannot be answered.
+/// The answer cannot be determined.
 pub const CANNOT_TELL: u8 = 2;
-/// The command line is wrong (EX_USAGE).
+/// The command line is invalid (EX_USAGE).
 pub const USAGE: u8 = 64;
-/// The store cannot be reached by a one-shot command (EX_UNAVAILABLE).
+/// A one-shot command cannot reach MongoDB (EX_UNAVAILABLE).
 pub const STORE_UNREACHABLE: u8 = 69;
-/// The operating system refused what the command needs itself (EX_OSERR).
+/// The operating system refused a resource that leasehold itself needs (EX_OSERR).
 pub const SYSTEM: u8 = 71;
 /// The lock was not acquired (EX_TEMPFAIL).
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.
 pub const LOCK_LOST: u8 = 76;
-/// A command cannot be executed, as shells say it.
+/// The command cannot be executed (shell convention).
 pub const CANNOT_EXECUTE: u8 = 126;
-/// A command is not found, as shells say it.
+/// The command was not found (shell convention).
 pub const NOT_FOUND: u8 = 127;
-/// Added to the number of the signal that ended a command, as shells do.
+/// Base of the exit code after a signal: the signal number is added (shell convention).
 pub const SIGNALLED: u8 = 128;
-/// The configuration is wrong (EX_CONFIG).
+/// The configuration is invalid (EX_CONFIG).
 pub const CONFIGURATION: u8 = 78;

@@ -1,5 +1,4 @@
-//! Log lines: text on a terminal, JSON otherwise, always on stderr, which is
-//! never waited for.
+//! Log lines on stderr: text on a terminal, JSON otherwise. Writing never blocks.
 
 mod stderr;
 mod throttle;
@@ -15,18 +14,18 @@ use tracing_subscriber::{Layer, Registry, reload};
 use self::stderr::Stderr;
 pub(crate) use self::throttle::{ErrorThrottle, shown};
 
-/// How lines are written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Text on a terminal, JSON otherwise.
     Auto,
-    /// For people.
+    /// Text for humans.
     Text,
-    /// One object a line, for machines.
+    /// One JSON object per line.
     Json,
 }
 
-/// A log that was started.
+/// A handle on the running log.
 #[derive(Clone)]
 pub struct LogHandle {
     level: reload::Handle<LevelFilter, Registry>,
@@ -40,20 +39,20 @@ impl LogHandle {
         self.json
     }
 
-    /// From now on, lines of this level and above are written.
+    /// Sets the minimum level of the lines that are written from now on.
     pub fn set_level(&self, level: LevelFilter) {
-        // Fails only when the subscriber is gone, and then nothing is logged anyway.
+        // Fails only if the subscriber no longer exists, and then nothing is logged anyway.
         let _ = self.level.modify(|filter| *filter = level);
     }
 
-    /// From now on `count` is told of lines that were dropped because nobody
-    /// read standard error; first, of those dropped so far.
+    /// Registers a callback for lines that are dropped because standard error is not read fast
+    /// enough. The callback first receives the number of lines dropped so far.
     pub fn on_loss(&self, count: impl Fn(u64) + Send + Sync + 'static) {
         self.stderr.on_loss(count);
     }
 }
 
-/// Starts logging for the whole process; once.
+/// Starts logging for the whole process. Call it only once.
 pub fn start(level: LevelFilter, format: Format) -> LogHandle {
     let (filter, level_handle) = reload::Layer::new(level);
     let terminal = io::stderr().is_terminal();
@@ -72,7 +71,7 @@ pub fn start(level: LevelFilter, format: Format) -> LogHandle {
         let color = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         layer.with_ansi(color).boxed()
     };
-    // Fails only when a logger was set before: an embedding program's own.
+    // Fails only if a logger was set before, by a program that embeds this one.
     let _ = Registry::default().with(filter.and_then(layer)).try_init();
     LogHandle {
         level: level_handle,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use leasehold::{cli, workload};
 
 fn main() -> ExitCode {
-    // The stages between a daemon and its command, before anything is set up.
+    // The guard and shim stages between a daemon and its command run before anything is set up.
     if let Some(code) = workload::stage(std::env::args_os()) {
         return code;
     }
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error and its causes, each on its line.
+/// Prints an error and its causes, one per line.
 fn print_chain(error: &dyn Error) {
     use std::io::Write;
 
@@ -35,6 +35,6 @@ fn print_chain(error: &dyn Error) {
         text.push_str(&format!("  caused by: {cause}\n"));
         source = cause.source();
     }
-    // Where standard error is gone, only the exit code can tell.
+    // If standard error is closed, the exit code alone reports the failure.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

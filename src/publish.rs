@@ -1,9 +1,8 @@
-//! How a candidate tells the world who leads. Nothing here decides anything.
+//! Publication of the election status. Nothing here makes a decision.
 //!
-//! One watch channel carries a [`Status`](crate::election::Status), which holds
-//! a deadline and no flag; every surface asks it for the truth at the instant
-//! of the question. Nothing is queued for a surface: a slow one skips to the
-//! newest state, and none can delay a step-down.
+//! One watch channel carries a [`Status`](crate::election::Status), which holds a deadline instead
+//! of a leader flag. Each surface evaluates it at the instant of the query. Updates are not queued:
+//! a slow surface skips to the newest state, and no surface can delay a step-down.
 
 pub mod directory;
 pub mod file;
@@ -18,17 +17,16 @@ pub use crate::store::StoreInfo;
 
 use crate::election::BootTime;
 
-/// Why the store does not answer as it should, while that lasts.
+/// The current MongoDB failure, present as long as calls fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError {
-    /// The newest failure, without credentials.
+    /// Message of the newest failure, without credentials.
     pub message: String,
-    /// When the calls of its kind began to fail.
+    /// Time when calls of this kind began to fail.
     pub since: BootTime,
 }
 
-/// Where a status is shown; the label `surface` of
-/// `leasehold_publish_failures_total`.
+/// Output that shows a status; the label `surface` of `leasehold_publish_failures_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Surface {
     /// `status.json`, `status.env` and the claim record.
@@ -45,7 +43,7 @@ impl Surface {
     /// All surfaces, for metrics that list them.
     pub const ALL: [Self; 4] = [Self::File, Self::Http, Self::Label, Self::Event];
 
-    /// The word used in logs and metrics.
+    /// Returns the value used in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",

@@ -1,4 +1,4 @@
-//! The signals of a daemon, as a stream: registered before any work starts.
+//! Signals as a stream. The handlers are registered before any work starts.
 
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -14,16 +14,16 @@ use crate::clock;
 use crate::election::BootTime;
 use crate::exit;
 
-/// A stop signal that comes sooner after the first one belongs to the same
-/// request: timeout(1) signals its child and then its process group, systemd
-/// every process of a unit, and a supervisor passes on what its child got too.
+/// A stop signal that follows the first one within this time belongs to the same request, because
+/// timeout(1) signals its child and then its process group, systemd signals every process of a
+/// unit, and a supervisor forwards signals that its child received directly.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// What a signal asks for.
+/// Action that a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// TERM, INT or QUIT (which is how some images ask to stop): step down and
-    /// exit. [`StopRequests`] tells what a second one means.
+    /// TERM, INT or QUIT (some images stop with QUIT): step down and exit. [`StopRequests`] decides
+    /// the meaning of a second one.
     Stop,
     /// HUP: read the configuration again.
     Reload,
@@ -38,12 +38,12 @@ pub enum Signal {
 pub struct Stop(i32);
 
 impl Stop {
-    /// What a shell would say of a command that it ended.
+    /// Returns the exit code that a shell reports for a command that this signal ended.
     pub fn exit_code(self) -> u8 {
         exit::SIGNALLED.saturating_add(u8::try_from(self.0).unwrap_or(0))
     }
 
-    /// Its name, for humans.
+    /// Returns the name of the signal, for humans.
     pub fn name(self) -> &'static str {
         match self.0 {
             SIGTERM => "SIGTERM",
@@ -54,30 +54,30 @@ impl Stop {
     }
 }
 
-/// Counts requests to stop, of which each may arrive as several signals.
+/// Counts stop requests, each of which may arrive as several signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StopRequests {
     first: Option<BootTime>,
 }
 
-/// What a stop signal means, after those before it.
+/// Meaning of a stop signal, given the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopRequest {
     /// Stop gracefully.
     First,
-    /// Another signal of the first request: nothing more.
+    /// Another signal of the first request, without effect.
     Repeated,
-    /// A second request: do not wait any longer.
+    /// A second request: exit without waiting any longer.
     Second,
 }
 
 impl StopRequests {
-    /// Counts a stop signal that arrives now.
+    /// Records a stop signal that arrives now.
     pub fn arrived(&mut self) -> StopRequest {
         self.arrived_at(clock::boot_now())
     }
 
-    /// True once a stop was requested.
+    /// Returns true once a stop was requested.
     pub fn any(&self) -> bool {
         self.first.is_some()
     }
@@ -94,28 +94,28 @@ impl StopRequests {
     }
 }
 
-/// All signals that the daemon listens to.
+/// All signals that the daemon handles.
 pub type Signals = SignalStream<Signal>;
 
-/// The signals that end a command that is no daemon. A terminal that hangs up
-/// ends it as well: nobody would see what becomes of it.
+/// Signals that end a command which is not a daemon. SIGHUP is one of them, because the result
+/// would not be seen after the terminal has hung up.
 pub type Stops = SignalStream<Stop>;
 
-/// Signals that mean nothing to a command that is no daemon, and may mean
-/// something to what it runs: USR1 and USR2, by their numbers.
+/// USR1 and USR2, by number. A command that is not a daemon does not use them, but the command that
+/// it runs may.
 pub type Relays = SignalStream<i32>;
 
-/// Signals that arrive, with what each of them means.
+/// Stream of arriving signals, each with its meaning.
 #[derive(Debug)]
 pub struct SignalStream<T> {
     pipes: Vec<(T, UnixStream)>,
 }
 
 impl Signals {
-    /// Registers the handlers. To be called inside a tokio runtime.
+    /// Registers the handlers. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
         Self::listen(&[
             (Signal::Stop, SIGTERM),
@@ -129,20 +129,20 @@ impl Signals {
 }
 
 impl Stops {
-    /// Registers the handlers. To be called inside a tokio runtime.
+    /// Registers the handlers. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
         Self::listen(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP].map(|number| (Stop(number), number)))
     }
 }
 
 impl Relays {
-    /// Registers the handlers. To be called inside a tokio runtime.
+    /// Registers the handlers. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the process has no descriptors left.
+    /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
         Self::listen(&[SIGUSR1, SIGUSR2].map(|number| (number, number)))
     }
@@ -151,7 +151,7 @@ impl Relays {
 impl<T: Copy> SignalStream<T> {
     fn listen(signals: &[(T, i32)]) -> io::Result<Self> {
         let listen = |(meaning, number): &(T, i32)| {
-            // A byte per signal, written by the handler; no thread is needed.
+            // The handler writes a byte per signal, so no thread is needed.
             let (reader, writer) = StdUnixStream::pair()?;
             reader.set_nonblocking(true)?;
             pipe::register(*number, writer)?;
@@ -161,7 +161,7 @@ impl<T: Copy> SignalStream<T> {
         Ok(Self { pipes: pipes? })
     }
 
-    /// The next signal. Signals that arrive while nobody waits are kept.
+    /// Returns the next signal. Signals that arrive between calls are kept.
     pub async fn next(&mut self) -> T {
         std::future::poll_fn(|context| {
             for (signal, stream) in &mut self.pipes {

@@ -1,9 +1,8 @@
-//! The workload that runs exactly while this replica leads: its command and hooks.
+//! Runs the workload, which is a command and hooks, exactly while this replica leads.
 //!
-//! It decides nothing about leadership. The election orders
-//! ([`Order`]), a guard process keeps the deadlines
-//! ([`crate::workload`]), and this joins the two: what was ordered last is
-//! done, and the election is told when nothing of the workload runs any more.
+//! Leadership is not decided here. The election issues orders ([`Order`]) and a guard process
+//! enforces the deadlines ([`crate::workload`]). The supervisor connects the two: it applies the
+//! newest order, and notifies the election when nothing of the workload runs any longer.
 
 mod health;
 mod hook;
@@ -30,50 +29,51 @@ use crate::exit;
 use crate::workload::claim_share::{ClaimShare, Place};
 use crate::workload::{self, Command, End, Ended, Prepared, Progress, Workload};
 
-/// The number of the signal that ended a command for the loss of its guard.
+/// Signal number reported for a command that was killed because its guard was lost.
 const SIGKILL: u8 = 9;
 
-/// From the end of a command until the next one is prepared: whoever ends it
-/// gives the lease away first, and may end too. Also from one failure to the next attempt.
+/// Pause between the end of a command and the preparation of the next one, and between failed
+/// attempts to prepare it. After the end of a command, the daemon releases the lease first and may
+/// then exit.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the workload is made of, and how it ends.
+/// Parts of the workload, and how it is stopped.
 pub struct SupervisorOptions {
-    /// What commands are told.
+    /// Lease data in the environment of commands.
     pub program: Program,
-    /// The command; empty: none, only hooks.
+    /// The command; empty if there are only hooks.
     pub command: Vec<OsString>,
-    /// The signal that asks it to end.
+    /// Signal that requests the command to stop.
     pub stop_signal: i32,
-    /// How long it may take when leadership is given up.
+    /// Time that the command has to stop on a voluntary step-down.
     pub stop_grace: Duration,
-    /// Run beside the start of the command; empty: nothing.
+    /// Hook that runs concurrently with the start of the command; empty if there is none.
     pub on_lead: Vec<OsString>,
-    /// Run when the command is gone; empty: nothing.
+    /// Hook that runs after the command is gone; empty if there is none.
     pub on_step_down: Vec<OsString>,
-    /// How long a hook may take.
+    /// Timeout of a hook.
     pub hook_timeout: Duration,
-    /// Another handle on the lock of the claim, for the guard: while it lives,
-    /// nobody on this machine takes the workload for dead.
+    /// Duplicate handle on the lock of the claim, for the guard. While it is open, no process on
+    /// this host treats the workload as exited.
     pub lock: OwnedFd,
 }
 
-/// What happens to the workload, for metrics and for who waits for its end.
+/// Observer of the workload, for metrics and for callers that wait for its end.
 pub trait Watched: Send {
-    /// The command runs, or does not run any more.
+    /// The command has started, or no longer runs.
     fn up(&mut self, up: bool);
-    /// It was asked to end, and is gone after this long.
+    /// The command was stopped on request, and is gone after `took`.
     fn stopped(&mut self, took: Duration);
-    /// It ended by itself, with this exit code; `interrupted` by a key of the
-    /// terminal, so that whoever pressed it wants all of it to end.
+    /// The command exited by itself with this code. `interrupted` is true if a terminal key ended
+    /// it, which means that the user wants the daemon to exit too.
     fn ended(&mut self, code: u8, interrupted: bool);
 }
 
-/// Where the election's orders go. Only the newest counts, so none is queued.
+/// Sender of the election's orders. Orders are not queued, because only the newest one counts.
 #[derive(Debug)]
 pub struct Orders(watch::Sender<Option<Ordered>>);
 
-/// What was ordered of one claim's workload.
+/// Newest order for the workload of one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ordered {
     token: Token,
@@ -89,13 +89,13 @@ enum Phase {
 }
 
 impl Orders {
-    /// Orders, and where the supervisor reads them.
+    /// Creates a sender of orders and the receiver for the supervisor.
     pub fn channel() -> (Self, watch::Receiver<Option<Ordered>>) {
         let (sender, receiver) = watch::channel(None);
         (Self(sender), receiver)
     }
 
-    /// Passes an order on.
+    /// Forwards an order.
     pub fn give(&self, order: Order) {
         let Order { token, kind } = order;
         self.0.send_modify(|ordered| {
@@ -116,29 +116,29 @@ impl Orders {
                     }
                 }
                 (OrderKind::Lost { kill_at }, Some(this)) => this.phase = Phase::Lost { kill_at },
-                // The workload of an older claim is gone: that was answered.
+                // The workload of an older claim has already been reported as gone.
                 (OrderKind::Extend(_) | OrderKind::Stop | OrderKind::Lost { .. }, None) => {}
             }
         });
     }
 }
 
-/// Runs the workload as ordered.
+/// Runs the workload according to the orders.
 pub struct Supervisor<W> {
     options: SupervisorOptions,
     orders: watch::Receiver<Option<Ordered>>,
     inputs: mpsc::Sender<Input>,
     runs: watch::Sender<Option<Token>>,
     watched: W,
-    /// The next command, for which only authority is missing; `None`: there is
-    /// none, or it could not be prepared and is tried again when it is needed.
+    /// The next command, which lacks only authority. `None` if there is no command, or if its
+    /// preparation failed; it is then prepared again when it is needed.
     next: Option<Prepared>,
-    /// The hooks that could not be killed. Neither is started again beside itself.
+    /// Hooks that could not be killed. A hook is not started while an earlier run of it is left.
     left: [Unkillable; 2],
 }
 
 impl<W: Watched> Supervisor<W> {
-    /// A supervisor that has not begun. `inputs` are the election's.
+    /// Creates a supervisor, not yet running. `inputs` are the election's.
     pub fn new(
         options: SupervisorOptions,
         orders: watch::Receiver<Option<Ordered>>,
@@ -157,12 +157,12 @@ impl<W: Watched> Supervisor<W> {
         }
     }
 
-    /// The token under which the command runs; `None`: it does not.
+    /// Returns the token under which the command runs, or `None` while it does not run.
     pub fn runs(&self) -> watch::Receiver<Option<Token>> {
         self.runs.subscribe()
     }
 
-    /// Obeys until nobody orders any more.
+    /// Applies orders until the sender is dropped.
     pub async fn run(mut self) {
         let mut served = None;
         let mut pause = Duration::ZERO;
@@ -190,12 +190,12 @@ impl<W: Watched> Supervisor<W> {
             }
         }
         if let Some(next) = self.next.take() {
-            // Process 1 of a container may be one that waits for nobody.
+            // PID 1 of a container may not reap orphans, so wait for it here.
             next.dismiss().await;
         }
     }
 
-    /// One claim's workload, from its start until nothing of it runs.
+    /// Runs the workload of one claim, from its start until nothing of it is left.
     async fn serve(&mut self, token: Token) {
         let lead = self.start_lead(token);
         if self.options.command.is_empty() {
@@ -204,13 +204,13 @@ impl<W: Watched> Supervisor<W> {
             self.command(token).await;
         }
         if let Some(lead) = lead {
-            // A task that watches a hook does not panic, and is never aborted.
+            // The task that monitors a hook does not panic, and is never aborted.
             self.left[0] = lead.await.unwrap_or_default();
         }
         self.step_down(token).await;
     }
 
-    /// Starts the hook on_lead, with a task that holds it to this claim.
+    /// Starts the on_lead hook, and a task that ends it with this claim.
     fn start_lead(&mut self, token: Token) -> Option<JoinHandle<Unkillable>> {
         let until = clock::boot_now() + self.options.hook_timeout;
         let ordered = self.ordered(token).filter(|o| o.phase == Phase::Run)?;
@@ -231,8 +231,8 @@ impl<W: Watched> Supervisor<W> {
         Some(tokio::spawn(lead))
     }
 
-    /// Runs the hook on_step_down to its end, or as long as it may. Also after a
-    /// loss, however late: what it is to end should have ended before.
+    /// Runs the on_step_down hook to its end or its timeout. The hook also runs after a loss,
+    /// however late, because the effects that it ends should have ended earlier.
     async fn step_down(&mut self, token: Token) {
         let until = clock::boot_now() + self.options.hook_timeout;
         let terms = Terms {
@@ -255,14 +255,14 @@ impl<W: Watched> Supervisor<W> {
                 hook.kill();
                 limit = Duration::ZERO;
             }
-            // Its guard kills it now.
+            // The guard kills the hook at this time.
             () = tokio::time::sleep(limit) => limit = Duration::ZERO,
         }
         let ended = self.left[1].outlast(hook, limit).await;
         hook::report(&self.options.program.lease, "on_step_down", ended);
     }
 
-    /// What goes wrong with a hook is for people only.
+    /// Logs that a hook failed to start. Hook failures are otherwise ignored.
     fn unstartable<T>(&self, hook: &'static str, error: &io::Error) -> Option<T> {
         let lease = &self.options.program.lease;
         error!(%lease, hook, kind = %error.kind(), "failed to start a hook");
@@ -289,10 +289,11 @@ impl<W: Watched> Supervisor<W> {
         let mut asked_at = None;
         let ended = loop {
             tokio::select! {
-                // What is ordered goes before what happened.
+                // Orders take precedence over events of the workload.
                 biased;
                 changed = self.orders.changed() => {
-                    // Without orders the daemon ends: nothing may be left.
+                    // A closed channel means that the daemon exits, and the workload must not
+                    // outlive it.
                     let ordered = changed.ok().and_then(|()| self.ordered(token));
                     self.obey(&workload, ordered, &mut asked_at);
                 }
@@ -302,7 +303,8 @@ impl<W: Watched> Supervisor<W> {
                         lease = %self.options.program.lease, token = token.get(), pid,
                         "workload started"
                     ),
-                    // What it left behind may take a while; others need not wait for it.
+                    // Leftover processes may take a while to exit; other candidates need not wait
+                    // for them.
                     Progress::Ending { by_us, .. } => if asked_at.is_none() && !by_us {
                         self.tell(Input::WorkloadEnded { token }).await;
                     },
@@ -315,14 +317,13 @@ impl<W: Watched> Supervisor<W> {
         let valid_until = self.ordered(token).map(|o| o.terms.valid_until);
         let expired = valid_until.is_none_or(|at| at <= clock::boot_now());
         if asked_at.is_none() && ended_by_itself(ended, expired) {
-            // Its guard's loss has no code.
+            // There is no exit code if the guard was lost.
             let code = ended.end.exit_code().unwrap_or(exit::SIGNALLED + SIGKILL);
             self.ended(token, code, ended.interrupted).await;
         }
     }
 
-    /// The command with all that can be started without authority; `None`
-    /// without a command.
+    /// Starts everything that does not need authority. `None` without a command.
     fn prepared(&self) -> io::Result<Option<Prepared>> {
         let SupervisorOptions {
             program,
@@ -348,7 +349,7 @@ impl<W: Watched> Supervisor<W> {
         prepared.map(start).transpose()
     }
 
-    /// The command ended by itself.
+    /// Reports that the command ended by itself.
     async fn ended(&mut self, token: Token, code: u8, interrupted: bool) {
         self.tell(Input::WorkloadEnded { token }).await;
         self.watched.ended(code, interrupted);
@@ -368,7 +369,7 @@ impl<W: Watched> Supervisor<W> {
         let signal = self.options.stop_signal;
         match ordered.phase {
             Phase::Run => workload.extend(terms(ordered.terms)),
-            // The grace counts from the first order; renewals carry the deadline on.
+            // The grace counts from the first order; renewals extend the deadline.
             Phase::Stop => {
                 let since = *asked_at.get_or_insert(now);
                 workload.extend(terms(ordered.terms));
@@ -384,7 +385,7 @@ impl<W: Watched> Supervisor<W> {
     /// Waits until leadership is given up or lost.
     async fn told_to_end(&mut self) {
         let ends = |ordered: &Option<Ordered>| ordered.is_none_or(|o| o.phase != Phase::Run);
-        // Without orders the daemon ends.
+        // A closed channel means that the daemon exits.
         let _ = self.orders.wait_for(ends).await;
     }
 
@@ -429,19 +430,19 @@ impl<W: Watched> Supervisor<W> {
     }
 
     async fn tell(&self, input: Input) {
-        // A runner that is gone has ended, and the daemon with it.
+        // If the runner is gone, the daemon is exiting too.
         let _ = self.inputs.send(input).await;
     }
 }
 
-/// Whether nobody ended it. A daemon that was frozen may hear of the command's end
-/// before it has noticed its own deadline: that is a loss, and no exit of the
-/// command's that the daemon would follow.
+/// Returns true if the daemon did not end the command: it exited by itself, or only its guard was
+/// lost. A daemon that was frozen may receive the end of the command before it notices its own
+/// deadline. Such an end is a loss, not an exit of the command that the daemon would follow.
 fn ended_by_itself(ended: Ended, expired: bool) -> bool {
     !ended.by_us || (ended.guard_lost && !expired)
 }
 
-/// In the guard's words.
+/// Converts to the guard's type.
 fn terms(terms: Terms) -> workload::Terms {
     let Terms {
         valid_until,

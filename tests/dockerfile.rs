@@ -1,14 +1,14 @@
-//! What the Dockerfile repeats of other files is as it is there. It repeats
-//! because a layer that has read a file is lost with each change of that file.
+//! The Dockerfile repeats values of other files, because a layer that reads a file is invalidated
+//! by each change of that file. These tests compare the copies.
 //!
-//! That it builds, and that the image runs, is shown by `make test-image`.
+//! `make test-image` shows that it builds and that the image runs.
 
 const DOCKERFILE: &str = include_str!("../Dockerfile");
 const DOCKERIGNORE: &str = include_str!("../.dockerignore");
 const MANIFEST: &str = include_str!("../Cargo.toml");
 const TOOLCHAIN: &str = include_str!("../rust-toolchain.toml");
 
-/// The default of a build argument.
+/// Default of a build argument.
 fn default_of(argument: &str) -> &'static str {
     let start = format!("ARG {argument}=");
     DOCKERFILE
@@ -17,7 +17,7 @@ fn default_of(argument: &str) -> &'static str {
         .expect("an argument with a default")
 }
 
-/// The quoted texts of the first line that begins so.
+/// Quoted texts of the first line with this start.
 fn quoted(text: &'static str, start: &str) -> Vec<&'static str> {
     let line = text
         .lines()
@@ -26,7 +26,7 @@ fn quoted(text: &'static str, start: &str) -> Vec<&'static str> {
     line.split('"').skip(1).step_by(2).collect()
 }
 
-/// What the instructions COPY take from the context.
+/// Sources that the COPY instructions take from the context.
 fn copied() -> Vec<&'static str> {
     let mut sources = Vec::new();
     for line in DOCKERFILE.lines() {
@@ -70,7 +70,7 @@ fn the_context_has_what_is_copied_and_nothing_else() {
         .lines()
         .filter_map(|line| line.strip_prefix('!'))
         .collect();
-    // A directory is sent with all that is in it.
+    // A directory is sent with all of its contents.
     copied.retain(|path| {
         let within = |sent: &&str| path.strip_prefix(*sent).is_some_and(|p| p.starts_with('/'));
         !sent.iter().any(within)

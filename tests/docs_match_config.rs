@@ -1,5 +1,5 @@
-//! Goal: whoever reads `docs/configuration.md`, `config/default.toml` or
-//! `leasehold run --help` reads of the same keys with the same defaults.
+//! Goal: `docs/configuration.md`, `config/default.toml` and `leasehold run --help` document the
+//! same keys with the same defaults.
 //! Method: each of them is compared with the table of keys.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use leasehold::config::{DEFAULT_TOML, KEYS, Key, Kind, Reload};
 
 const DOCUMENT: &str = include_str!("../docs/configuration.md");
 
-/// The cells of the rows that begin with a key.
+/// Cells of the table rows that begin with a key.
 fn rows() -> Vec<Vec<&'static str>> {
     let sections: BTreeSet<_> = KEYS.iter().map(|key| key.section).collect();
     DOCUMENT

@@ -1,7 +1,7 @@
-//! Goal: the recipes of docs/fencing.md, which people copy, refuse a stale
-//! token, also from one that was under way when the fence was raised.
-//! Method: the statements and the program are taken from the page and run, the
-//! former on a real replica set.
+//! Goal: the recipes of docs/fencing.md, which people copy, refuse a stale token, also from a
+//! transaction in flight when the fence was raised.
+//! Method: the statements and the program are taken from the page and run, the statements on a real
+//! replica set.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ fn page() -> String {
     std::fs::read_to_string(page).unwrap()
 }
 
-/// The arguments of the only call of this function on the page.
+/// Arguments of the only call of this function on the page.
 fn arguments(function: &str, token: i64) -> Vec<Document> {
     let page = page();
     let call = format!("{function}(");
@@ -42,7 +42,7 @@ fn arguments(function: &str, token: i64) -> Vec<Document> {
         .collect()
 }
 
-/// A database in which the page's insertion was run.
+/// Creates a database and runs the page's insertion in it.
 async fn database(set: &ReplicaSet) -> Database {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ async fn database(set: &ReplicaSet) -> Database {
     database
 }
 
-/// The page's update of the fence; whether the token was accepted.
+/// Runs the page's update of the fence. Returns true if the token was accepted.
 async fn fence(session: &mut ClientSession, database: &Database, token: i64) -> Result<bool> {
     let call = arguments("db.fences.updateOne", token);
     let fences: Collection<Document> = database.collection("fences");
@@ -66,7 +66,8 @@ async fn fence(session: &mut ClientSession, database: &Database, token: i64) -> 
     Ok(update.session(session).await?.matched_count == 1)
 }
 
-/// A transaction that begins with the fence and has one effect.
+/// Begins a transaction that passes the fence and has one effect, or aborts it if the token is
+/// stale.
 async fn begin(set: &ReplicaSet, database: &Database, token: i64) -> Result<ClientSession> {
     let mut session = set.client().start_session().await?;
     session.start_transaction().await?;
@@ -93,15 +94,15 @@ fn a_stale_token_has_no_effect_in_a_transaction() {
         let database = database(&set).await;
         for (token, accepted) in [(33, 1), (33, 2), (34, 1), (33, 2), (34, 2)] {
             let mut session = begin(&set, &database, token).await.unwrap();
-            // An aborted one has nothing to commit.
+            // An aborted transaction has nothing to commit.
             let _ = session.commit_transaction().await;
             assert_eq!(effects(&database, token).await, accepted, "{token}");
         }
     });
 }
 
-/// The old holder's transaction passed the fence and is under way; the new
-/// holder raises the fence, and what was under way does not come after that.
+/// The old holder's transaction has passed the fence and is in flight. The new holder raises the
+/// fence, and the old transaction must not commit after that.
 #[test]
 fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
     run(async {
@@ -111,16 +112,16 @@ fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
         session.commit_transaction().await.unwrap();
 
         let mut old = begin(&set, &database, 33).await.unwrap();
-        // The new one cannot get past the old one: it is told to try again …
+        // The new transaction conflicts with the old one, and gets a transient error …
         let refused = begin(&set, &database, 34).await.err().unwrap();
         assert!(
             refused.contains_label("TransientTransactionError"),
             "{refused}"
         );
-        // … until the old one is over.
+        // … until the old one ends.
         old.abort_transaction().await.unwrap();
         let mut new = begin(&set, &database, 34).await.unwrap();
-        // And the other way round: the old one cannot get past the new one.
+        // Conversely, the old holder cannot pass while the new transaction is in flight.
         let refused = begin(&set, &database, 33).await.err().unwrap();
         assert!(
             refused.contains_label("TransientTransactionError"),
@@ -151,7 +152,7 @@ fn a_single_document_refuses_a_stale_token() {
     });
 }
 
-/// The page's program, until it is dropped.
+/// The page's HTTP receiver, ended on drop.
 struct Receiver {
     program: Child,
     port: u16,
@@ -181,7 +182,7 @@ impl Receiver {
         }
     }
 
-    /// The status that a request with this header is answered with.
+    /// Status code of the response to a request with this header.
     fn status(&self, header: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let head = "POST /invoices/2026-17/send HTTP/1.0\r\nContent-Length: 0\r\n";

@@ -1,6 +1,6 @@
-//! Goal: every HTTP answer is true at the instant of the request (I4), and no
-//! client can use up the daemon. Method: a real listener on a loopback port,
-//! spoken to in plain bytes.
+//! Goal: every HTTP response is true at the instant of the request (I4), and no client can exhaust
+//! the daemon.
+//! Method: a real listener on a loopback port, addressed with raw bytes.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// A served admin endpoint on an event loop in a thread of its own.
+/// An admin endpoint, served by an event loop in a thread of its own.
 struct Served {
     address: SocketAddr,
     status: watch::Sender<Status>,
@@ -126,13 +126,13 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
     }
 }
 
-/// Sends bytes and reads until the server closes.
+/// Sends bytes and reads until the server closes the connection.
 fn raw(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    // A server that refuses early may close before all is sent.
+    // A server that refuses early may close before all bytes are sent.
     let _ = stream.write_all(request);
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -144,7 +144,7 @@ fn raw(address: SocketAddr, request: &[u8]) -> String {
 }
 
 impl Served {
-    /// Code, head and body of the answer.
+    /// Status code, head and body of the response.
     fn ask_with(&self, line: &str, headers: &str, body: &str) -> (u16, String, String) {
         let length = body.len();
         let answer = raw(
@@ -311,7 +311,7 @@ fn a_confirmation_reaches_the_runner_only_for_the_token_that_steps_down() {
 
 #[test]
 fn a_confirmation_from_elsewhere_is_forbidden() {
-    // Any address of this machine other than loopback is a peer from elsewhere.
+    // Any address of this machine other than loopback counts as a remote peer.
     let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     let routed = probe.connect("192.0.2.1:9");
     let outer = routed.and_then(|()| probe.local_addr());
@@ -372,7 +372,7 @@ fn heads_that_are_too_long_or_rubbish_are_refused() {
     assert_eq!(served.get("/livez").0, 200);
 }
 
-/// A connection to `to` from a loopback address of this machine.
+/// Connects to `to` from a loopback address of this machine.
 fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
@@ -386,7 +386,7 @@ fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Asks on a connection that is kept; `None` if it was closed.
+/// Sends a request on a kept connection. Returns `None` if it was closed.
 fn ask_on(mut stream: &TcpStream) -> Option<u16> {
     let request = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
     stream.write_all(request).ok()?;
@@ -415,7 +415,7 @@ fn silent_connections_of_one_peer_shut_nobody_out() {
         assert_eq!(served.get(path).0, 200, "{path}");
     }
     assert_eq!(ask_on(&neighbour), Some(200), "its connection was kept");
-    // The peer itself gets answers too: its oldest connections gave way.
+    // The peer itself gets responses too, because its oldest connections were evicted.
     assert_eq!(ask_on(&connect_from(ATTACKER, served.address)), Some(200));
     let metrics = served.get("/metrics").1;
     let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"http\"} 0\n";
@@ -439,7 +439,7 @@ fn polite_connections_of_one_peer_shut_nobody_out() {
     }
     for _ in 0..3 {
         assert_eq!(served.get("/livez").0, 200);
-        // Those that are idle for longest gave way.
+        // The connections that were idle for longest were evicted.
         assert_eq!(ask_on(kept.last().unwrap()), Some(200));
     }
     assert_eq!(ask_on(&kept[0]), None, "the one that was idle for longest");

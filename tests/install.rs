@@ -1,6 +1,7 @@
-//! Goal: `leasehold install` leaves a whole program or what was there before,
-//! and says why. Method: the real binary, which is let run short of room
-//! (a limit on the size of files), refused, and kept out.
+//! Goal: `leasehold install` leaves either a complete program or the previous file, and reports the
+//! reason.
+//! Method: the real binary, short of space (a limit on the size of files), killed, locked out, and
+//! given a wrong path.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +22,7 @@ fn install(directory: &Path) -> Output {
     output.unwrap()
 }
 
-/// The same from a shell that has said something first.
+/// Like `install`, from a shell that runs `preparation` first.
 fn install_after(preparation: &str, directory: &Path) -> Output {
     let script = format!("{preparation}; exec \"$0\" install \"$1\"");
     let mut shell = Command::new("sh");
@@ -45,7 +46,7 @@ fn names(directory: &Path) -> Vec<String> {
 fn the_copy_is_the_same_program_for_everybody() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("leasehold");
-    // Also where new files are nobody else's.
+    // A umask that closes new files to other users must not matter.
     let output = install_after("umask 077", directory.path());
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(
@@ -68,7 +69,7 @@ fn a_copy_that_runs_is_replaced_as_a_whole() {
     assert!(install(directory.path()).status.success());
     let copy = directory.path().join("leasehold");
     let before = fs::metadata(&copy).unwrap().ino();
-    // It waits for its leader's file for as long as it is let.
+    // Waits for a status file until it is killed.
     let mut running = Command::new(&copy)
         .args(["status", "--watch", "--directory"])
         .arg(directory.path())
@@ -106,7 +107,7 @@ fn what_one_that_was_killed_left_is_cleared_away() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("leasehold");
     fs::write(&copy, "the old one").unwrap();
-    // The limit's signal kills, in the middle of the copy.
+    // The signal of the limit (SIGXFSZ) kills it in the middle of the copy.
     let killed = install_after("ulimit -f 64", directory.path());
     assert_eq!(killed.status.code(), None, "{}", stderr(&killed));
     assert_eq!(

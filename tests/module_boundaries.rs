@@ -1,9 +1,10 @@
-//! What a module must not know (docs/architecture.md), held by reading the sources.
+//! Checks that the sources of a module do not mention what it must not depend on
+//! (docs/architecture.md).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A part of the sources, and the words that must not stand in it.
+/// A part of the sources, and the words that must not occur in it.
 struct Rule {
     part: &'static [&'static str],
     forbidden: &'static [&'static str],
@@ -106,7 +107,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The longest file that can still be read in one go.
+/// Maximum number of lines of a file that can still be read in one go.
 const LINES_MAX: usize = 520;
 
 fn rust_files(path: &Path, into: &mut Vec<PathBuf>) {

@@ -1,6 +1,6 @@
-//! No rule of the protocol can be broken on purpose in the daemon: what every
-//! program with planted bugs carries is not in it. That unit tests do carry it
-//! is held beside the planted bugs.
+//! The daemon contains no planted bug, so that no rule of the protocol can be broken on purpose:
+//! the marker that every program with planted bugs carries is not in it. A test next to the planted
+//! bugs checks that unit tests do carry it.
 
 use std::fs;
 

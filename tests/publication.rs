@@ -1,7 +1,7 @@
-//! Goal: a status file never keeps saying "leader" to a reader that checks the
-//! deadline (I4), whatever the disk does, and no disk delays the election.
-//! Method: the real writer on a real small tmpfs that is filled up, on a
-//! read-only one, and on one that hangs.
+//! Goal: a status file never keeps saying "leader" to a reader that checks the deadline (I4),
+//! whatever the disk does, and no disk delays the election.
+//! Method: the real writer on a small tmpfs that is filled up, on a read-only one, and on one that
+//! hangs.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,13 +30,13 @@ use tokio::sync::{oneshot, watch};
 
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// A file system of its own for one test, gone with the value.
+/// A file system for one test, unmounted on drop.
 struct Tmpfs {
     place: tempfile::TempDir,
 }
 
 impl Tmpfs {
-    /// `None`, with a word, where this user may not mount.
+    /// Returns `None`, with a message, if this user may not mount.
     fn mount(options: &str) -> Option<Self> {
         let place = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
@@ -58,7 +58,7 @@ impl Tmpfs {
         self.place.path().join("status")
     }
 
-    /// Takes the last free byte.
+    /// Fills the remaining space.
     fn fill(&self) {
         let path = self.place.path().join("filler");
         let filler = File::options().append(true).create(true).open(path);
@@ -66,8 +66,7 @@ impl Tmpfs {
         while filler.write_all(&[0; 512]).is_ok() {}
     }
 
-    /// Takes it, and what the writer had in its hands meanwhile, until the
-    /// writer fails.
+    /// Fills the disk until the writer fails, including the space that the writer frees meanwhile.
     fn fill_beside(&self, published: &Published) {
         let failures = || published.metrics.publish_failures(Surface::File);
         let before = failures();
@@ -132,7 +131,7 @@ impl Published {
     }
 }
 
-/// The answer, which must come within 10 s.
+/// Returns the answer, which must come within 10 s.
 fn within(what: &str, mut answer: oneshot::Receiver<Flushed>) -> Flushed {
     let limit = boot_now() + Duration::from_secs(10);
     loop {
@@ -154,8 +153,9 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Opens a directory that was open before. What another test starts at this
-/// moment holds a copy of each lock of this process until it executes its program.
+/// Opens a directory that was open before. Its lock may still be held for a moment, because a
+/// process that another test starts at this time holds a copy of each lock of this process until it
+/// executes its program.
 fn reopen(path: &Path) -> Result<(StatusDirectory, Memory), DirectoryError> {
     let mut opened = StatusDirectory::open(path);
     eventually("it is not locked", || {
@@ -191,8 +191,8 @@ fn verdict(path: &Path) -> Verdict {
     look(path, Some("orders")).verdict
 }
 
-/// The log of this whole process: other tests here log too, so a line counts
-/// only if it names the directory.
+/// The log of this whole process. Other tests log here too, so a line counts only if it names the
+/// directory.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -232,7 +232,7 @@ fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
     let published = publish(&path, follower());
     assert_eq!(published.say(follower()), Flushed::Shown);
 
-    // Full, and made leader: that cannot be written, the claim record can.
+    // On a full disk the new leadership cannot be published, but the claim record can be written.
     disk.fill_beside(&published);
     assert_eq!(published.say(leader(3)), Flushed::Failed);
     assert_eq!(verdict(&path), Verdict::NotLeader);
@@ -259,7 +259,7 @@ fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
         "at the begin and at the end"
     );
 
-    // Full, and no leader any more: the files must not go on saying so.
+    // After the loss of leadership on a full disk, the files must not keep saying "leader".
     disk.fill_beside(&published);
     assert_eq!(published.say(follower()), Flushed::Shown);
     assert_ne!(verdict(&path), Verdict::Leader);
@@ -283,8 +283,8 @@ fn a_disk_that_is_full_at_the_start_is_refused_unless_the_record_is_there() {
     let error = StatusDirectory::open(&disk.path()).unwrap_err();
     assert!(matches!(error, DirectoryError::Write { .. }), "{error}");
     disk.empty();
-    // The kernel counts the free pages of so small a disk for each processor,
-    // and may be late to see that there are some again.
+    // On so small a disk the kernel counts the free pages per processor, and may notice freed ones
+    // late.
     eventually("room again", || StatusDirectory::open(&disk.path()).is_ok());
     disk.fill();
     assert!(reopen(&disk.path()).is_ok());
@@ -336,7 +336,7 @@ fn a_disk_that_hangs_delays_nobody_and_catches_up() {
     }
     let took = boot_now().since(started);
     assert!(took < Duration::from_secs(5), "calls took {took:?}");
-    // Those that found no place in the queue know at once.
+    // A request that does not fit into the queue fails immediately.
     assert_eq!(answers.pop().unwrap().blocking_recv(), Ok(Flushed::Failed));
     eventually("it is seen to hang", || {
         progress

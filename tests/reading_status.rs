@@ -1,6 +1,6 @@
-//! Goal: the programs of docs/reading-status.md, which people copy, believe a
-//! status file exactly as long as it may be believed. Method: each is taken
-//! from the page and run on directories that are leading, stale, of another
+//! Goal: the programs of docs/reading-status.md, which people copy, trust a status file exactly as
+//! long as it is valid.
+//! Method: each is taken from the page and run on directories that are leading, stale, of another
 //! boot, following, torn, and absent.
 
 #![allow(
@@ -35,7 +35,7 @@ fn block(language: &str) -> String {
 struct Case {
     name: &'static str,
     directory: PathBuf,
-    /// What `leasehold status` exits with; the programs say 1 instead of 2.
+    /// Exit code of `leasehold status`. The programs exit with 1 instead of 2.
     exit_code: u8,
 }
 
@@ -43,7 +43,7 @@ struct Case {
 fn cases(place: &Path) -> Vec<Case> {
     let who = |boot_id: Option<String>| Identification {
         lease: LeaseName::new("orders").unwrap(),
-        // The quotes must survive the shell, and must not run.
+        // The quotes must survive the shell, and the command in it must not run.
         identity: Identity::new("it's $(exit 3) \"me\"").unwrap(),
         boot_id,
     };
@@ -76,7 +76,7 @@ fn cases(place: &Path) -> Vec<Case> {
         authority: None,
         ..leader.clone()
     };
-    // Written before the deadline, read after it: what a frozen daemon leaves.
+    // Written before the deadline and read after it, as a frozen daemon leaves it.
     let before = Moment {
         boot: now.boot - Duration::from_secs(5),
         ..now
@@ -114,7 +114,7 @@ fn cases(place: &Path) -> Vec<Case> {
     written.chain([absent]).collect()
 }
 
-/// Runs a program on every case.
+/// Runs a program on every case and checks its answer.
 fn answers_right(program: &[&str]) {
     let place = tempfile::tempdir().unwrap();
     for case in cases(place.path()) {

@@ -1,4 +1,4 @@
-//! What the README tells a newcomer to write is accepted by the program.
+//! The program accepts the configuration that the README shows to a newcomer.
 
 use std::process::Command;
 

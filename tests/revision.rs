@@ -1,5 +1,5 @@
-//! Goal: a build knows the commit that it is made of, and none where there is
-//! no such commit. Method: the build script's function on repositories of all kinds.
+//! Goal: a build reports the commit that it was made from, and none if there is no such commit.
+//! Method: the build script's function on repositories of all kinds.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ fn a_checkout_is_its_commit_and_says_so_where_files_differ() {
     let path = repository.path();
     let commit = git(path, &["rev-parse", "--short", "HEAD"]);
     assert_eq!(revision(path), Some(commit.clone()));
-    // A tag is a name that moves.
+    // A tag can be moved, so it does not replace the commit.
     git(path, &["tag", "--annotate", "--message=a", "v1"]);
     assert_eq!(revision(path), Some(commit.clone()));
     fs::write(path.join("Cargo.toml"), "[package]\n# else\n").unwrap();

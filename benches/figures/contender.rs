@@ -1,8 +1,5 @@
-//! The lock's protocol alone: a contender whose client is connected already.
-//! What a program around it costs is in `locks.rs`.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! The protocol of the lock alone: a contender whose client is already connected. `locks.rs`
+//! measures the cost of a program around it.
 
 use leasehold::clock;
 use leasehold::election::{Identity, LeaseName, Timings, Token};
@@ -16,11 +13,11 @@ use tokio::sync::mpsc;
 
 use crate::launch::seconds;
 
-/// Contenders for one lock, one after the other, with one client.
+/// Successive contenders for one lock, with one client.
 pub(crate) struct Warm {
     options: Options,
     store: MongoLockStore,
-    /// Nobody else wants the lock, so no stream is opened and nothing comes.
+    /// Unused: without other contenders, no stream is opened and no event arrives.
     _news: mpsc::Receiver<News<Told>>,
 }
 
@@ -48,10 +45,10 @@ impl Warm {
         }
     }
 
-    /// Acquires the lock and releases it: how long that takes.
+    /// Acquires the lock and releases it; returns the time taken, in seconds.
     ///
     /// # Panics
-    /// When somebody else has it.
+    /// If another contender holds or wants the lock.
     pub(crate) async fn round(&self) -> f64 {
         let began_ns = boottime_ns();
         let mut random = KernelRandomness;
@@ -79,7 +76,7 @@ impl Warm {
                     }
                 }
             }
-            // The first one of all finds no document and tries again in a moment.
+            // The very first contender finds no document, and retries shortly after.
             tokio::task::yield_now().await;
         }
     }

@@ -1,5 +1,5 @@
-//! What a frozen primary costs at MongoDB's default election settings: from
-//! its SIGSTOP to the next acknowledged renewal, for two driver heartbeats.
+//! The cost of a frozen primary at MongoDB's default election settings: time from its SIGSTOP to
+//! the next acknowledged renewal, for two driver heartbeats.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,19 +14,18 @@ use crate::observer::Observer;
 use crate::report::{Row, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(90);
-/// All hold one lease each, since what differs is when their heartbeats and
-/// renewals fall.
+/// Each daemon holds a lease of its own, so that only the phases of heartbeats and renewals differ.
 const LEASES_PER_HEARTBEAT: usize = 5;
 const HEARTBEATS: [&str; 2] = ["10s", "2s"];
 const SPREAD: Duration = Duration::from_millis(317);
-/// For the old primary to be a follower again, and the drivers to have seen it.
+/// Time for the old primary to become a follower again, and for the drivers to notice.
 const SETTLE: Duration = Duration::from_secs(15);
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let set = ReplicaSet::builder().default_election().start().await;
     let mut rows = freezes(&setup, &set, "default election settings").await;
-    // The new primary first wants to catch up with all others, and waits for
-    // the frozen one until a heartbeat to that times out, 10 s by default.
+    // The new primary first tries to catch up with all other members, and waits for the frozen one
+    // until a heartbeat to that member times out, after 10 s by default.
     limit_catch_up(&set).await;
     rows.extend(freezes(&setup, &set, "catchUpTimeoutMillis 2000").await);
     rows
@@ -36,8 +35,8 @@ async fn freezes(setup: &Setup, set: &ReplicaSet, settings: &str) -> Vec<Row> {
     let mut waited = vec![Vec::new(); HEARTBEATS.len()];
     let mut lost = vec![0.0; HEARTBEATS.len()];
     for round in 0..setup.count(3, 1) {
-        // New ones each time: who has lost its leadership by deadline twice
-        // within ten minutes lets others go first.
+        // Use new daemons for each round, because a daemon that has lost its leadership by deadline
+        // twice within ten minutes lets others go first.
         let scratch = Scratch::new();
         let paths = directories(scratch.path(), HEARTBEATS.len() * LEASES_PER_HEARTBEAT);
         let mut observer = Observer::start(&paths);
@@ -60,14 +59,14 @@ async fn freezes(setup: &Setup, set: &ReplicaSet, settings: &str) -> Vec<Row> {
     rows
 }
 
-/// What one leader went through.
+/// The effect of a freeze on one leader.
 struct Freeze {
     index: usize,
     waited: f64,
     lost: bool,
 }
 
-/// Freezes the primary until all have renewed.
+/// Freezes the primary until all leaders have renewed.
 async fn freeze(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -> Vec<Freeze> {
     let before: Vec<_> = daemons.iter().map(Daemon::status).collect();
     let primary = set.primary().await;
@@ -78,7 +77,7 @@ async fn freeze(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -
     while freezes.len() < daemons.len() {
         let seen = observer
             .find("all renew again", LEADS_MAX, |seen| {
-                // What was on its way when the primary froze is no renewal.
+                // A renewal that was in flight when the primary froze does not count.
                 let until = before[seen.index]["valid_until_boottime_ns"].as_u64();
                 seconds(stopped_ns, seen.at_ns) > 0.5 && seen.leads_until_ns() > until
             })
@@ -98,7 +97,7 @@ async fn freeze(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -
 async fn leaders(setup: &Setup, set: &ReplicaSet, name: &str, paths: &[PathBuf]) -> Vec<Daemon> {
     join_all(paths.iter().enumerate().map(async |(index, path)| {
         let heartbeat = HEARTBEATS[index / LEASES_PER_HEARTBEAT];
-        // Spread over the renew_interval.
+        // Spread the starts over the renew_interval.
         tokio::time::sleep(SPREAD * u32::try_from(index).expect("few")).await;
         let daemon = setup
             .daemon(&format!("{name}-{index}"), &format!("d{index}"), &set.uri())

@@ -1,4 +1,4 @@
-//! The graceful hand-off: SIGTERM to the leader → another one's file says leader.
+//! The graceful handoff: SIGTERM to the leader → another daemon's file says leader.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// For the others to have written their files, so that rounds do not overlap.
+/// Time for the other daemons to write their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
 
 pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {

@@ -1,4 +1,4 @@
-//! What the label costs, and how soon it and the Service follow the leader.
+//! The cost of the label, and the delay with which the label and the Service follow the leader.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,10 +22,10 @@ const LEASE: &str = "orders";
 const LABEL: &str = "leasehold.dev/orders";
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// For what a change of leaders leaves to be done.
+/// Time for the work that follows a change of leader.
 const SETTLE: Duration = Duration::from_millis(500);
 const STEADY_AFTER: Duration = Duration::from_secs(30);
-/// Two rounds of the label's repair.
+/// Two rounds of the label's periodic repair.
 const STEADY: Duration = Duration::from_secs(120);
 const PODS: usize = 20;
 
@@ -37,7 +37,7 @@ struct Stage {
     places: Vec<Place>,
 }
 
-/// What the API server shows, as it comes: the instant, and who leads by it.
+/// States shown by the API server, as they arrive: the instant, and the leaders shown.
 type Told = mpsc::UnboundedReceiver<(u64, Vec<String>)>;
 
 impl Stage {
@@ -72,7 +72,7 @@ impl Stage {
         all.map(|index| self.daemon(setup, index).start()).collect()
     }
 
-    /// The pods whose label says leader, after each change of a pod.
+    /// Returns the pods whose label says leader, after each change of a pod.
     fn labels(&self) -> Told {
         let pods: Api<Pod> = Api::namespaced(self.kubernetes.client(), &self.namespace);
         let mut labels = BTreeMap::new();
@@ -89,14 +89,14 @@ impl Stage {
         })
     }
 
-    /// The pods that the Service routes to, after each change of its slice.
+    /// Returns the pods that the Service routes to, after each change of its slice.
     fn endpoints(&self) -> Told {
         let slices: Api<EndpointSlice> = Api::namespaced(self.kubernetes.client(), &self.namespace);
         told(slices, routed_to)
     }
 }
 
-/// Watches all objects of a kind from now on.
+/// Watches all objects of a kind.
 fn told<K>(api: Api<K>, mut leads: impl FnMut(&K) -> Vec<String> + Send + 'static) -> Told
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
@@ -121,7 +121,7 @@ where
     receiver
 }
 
-/// When exactly this pod leads.
+/// Waits until this pod is shown as the only leader; returns the instant.
 async fn only(told: &mut Told, name: &str) -> u64 {
     let waited = tokio::time::timeout(LEADS_MAX, async {
         loop {
@@ -150,7 +150,7 @@ async fn leader(daemons: &[Daemon], except: Option<usize>) -> (usize, u64) {
     }
 }
 
-/// Three pods: hand-offs, then a steady state.
+/// Three pods: handoffs, then a steady state.
 pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(3).await;
     let mut daemons = stage.start(&setup);
@@ -235,8 +235,8 @@ async fn steady(stage: &Stage, daemons: &[Daemon]) -> Vec<Row> {
     ]
 }
 
-/// How often the API server was asked for what a sidecar asks for. Nobody else
-/// here patches a pod's status or writes an Event of this API group.
+/// Returns the number of requests of the kinds that a sidecar sends. No other client here patches a
+/// pod's status or writes an Event of this API group.
 async fn requests(kubernetes: &Kubernetes) -> f64 {
     let request = http::Request::get("/metrics").body(Vec::new());
     let text = kubernetes
@@ -255,7 +255,7 @@ async fn requests(kubernetes: &Kubernetes) -> f64 {
         .sum()
 }
 
-/// Twenty pods that start at once.
+/// Twenty pods that start simultaneously.
 pub(crate) async fn of_twenty(setup: Setup) -> Vec<Row> {
     let mut series = Vec::new();
     for _ in 0..setup.count(3, 1) {

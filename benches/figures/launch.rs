@@ -1,8 +1,8 @@
-//! The daemons under measurement, and how they are started.
+//! The daemons under measurement, and their start.
 //!
-//! Where the start itself is measured it must be known when the program was
-//! executed. The testbed's stages before it take some milliseconds, so this
-//! program is the stage: it sets PDEATHSIG, tells the time, and executes.
+//! To measure the start itself, the instant at which the program is executed must be known. The
+//! testbed's stages take some milliseconds before that. This program is therefore its own stage: it
+//! sets PDEATHSIG, prints the time, and executes the program.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -18,17 +18,17 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 /// The first argument of a stage.
 pub(crate) const STAGE: &str = "--stage-of";
 
-/// Long enough for fifty daemons that start at once on two cores.
+/// Long enough for fifty daemons that start simultaneously on two cores.
 const READY_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What is measured, and how thoroughly.
+/// The binary to measure, and the number of samples.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// The binary; that of this build unless another one is compared with it.
+    /// The binary; by default the one of this build.
     pub(crate) binary: PathBuf,
-    /// Fewer samples.
+    /// True for fewer samples.
     pub(crate) quick: bool,
 }
 
@@ -42,13 +42,12 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// How many samples.
+    /// Returns the number of samples.
     pub(crate) fn count(&self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
     }
 
-    /// A daemon, with its status directory made before it starts, so that it
-    /// can be observed from the first status on.
+    /// Returns the builder of a daemon that runs the measured binary.
     pub(crate) fn daemon(&self, lease: &str, identity: &str, uri: &str) -> DaemonBuilder {
         Daemon::builder(&self.binary)
             .lease(lease)
@@ -57,7 +56,7 @@ impl Setup {
     }
 }
 
-/// Makes `count` status directories below `parent`.
+/// Creates `count` status directories below `parent`.
 pub(crate) fn directories(parent: &Path, count: usize) -> Vec<PathBuf> {
     let paths = (0..count).map(|index| parent.join(format!("status-{index}")));
     paths
@@ -65,10 +64,10 @@ pub(crate) fn directories(parent: &Path, count: usize) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Waits until a daemon has its change stream: then it is in steady state.
+/// Waits until a daemon's change stream is open, which means that it is in steady state.
 ///
 /// # Panics
-/// When it does not get there.
+/// If the daemon does not get there within [`READY_MAX`].
 pub(crate) async fn watching(daemon: &Daemon) {
     let end = boottime_ns() + nanos(READY_MAX);
     loop {
@@ -95,12 +94,12 @@ pub(crate) async fn watching(daemon: &Daemon) {
 pub(crate) struct Line {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
-    /// All that it gets of an environment.
+    /// The complete environment.
     pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Line {
-    /// With this program as the stage before it.
+    /// Returns the command, with this program as the stage before it.
     fn staged(&self) -> Command {
         let this = std::env::current_exe().expect("the path of this program can be read");
         let mut command = Command::new(this);
@@ -118,9 +117,8 @@ impl Line {
     }
 }
 
-/// A program that was executed at a known instant. Ends when it is dropped.
-/// To be started on the main thread, since the child ends with the thread that
-/// started it.
+/// A program that was executed at a known instant; killed on drop. Must be started on the main
+/// thread, because the child ends with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct Executed {
     child: Child,
@@ -132,7 +130,7 @@ impl Executed {
     /// Executes `leasehold run`.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub(crate) fn start(
         setup: &Setup,
         uri_file: &Path,
@@ -152,10 +150,10 @@ impl Executed {
         })
     }
 
-    /// Executes a command line, and waits for the stage to tell the time.
+    /// Executes a command line, and waits until the stage has printed the time.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub(crate) fn line(line: &Line) -> Self {
         let mut command = line.staged();
         command.stdout(Stdio::piped());
@@ -169,11 +167,10 @@ impl Executed {
         Self { child, at_ns }
     }
 
-    /// Executes a command line without waiting for the stage: `at_ns` is when
-    /// that was started.
+    /// Executes a command line without waiting for the stage; `at_ns` is the start of the stage.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub(crate) fn at_once(line: &Line) -> Self {
         let at_ns = boottime_ns();
         let child = line.staged().spawn();
@@ -181,10 +178,10 @@ impl Executed {
         Self { child, at_ns }
     }
 
-    /// Waits for its end, which has to be one with 0, and says when it was.
+    /// Waits for the exit, which must be successful; returns its instant.
     ///
     /// # Panics
-    /// When it ended otherwise.
+    /// If the exit status is not 0.
     pub(crate) fn wait(&mut self) -> u64 {
         let status = self.child.wait().expect("a child can be waited for");
         let ended_ns = boottime_ns();
@@ -192,7 +189,7 @@ impl Executed {
         ended_ns
     }
 
-    /// As [`wait`](Self::wait), while others go on.
+    /// Like [`wait`](Self::wait), without blocking the thread.
     pub(crate) async fn ended(&mut self) {
         while self
             .child
@@ -205,9 +202,9 @@ impl Executed {
         self.wait();
     }
 
-    /// Ends it with SIGKILL and waits until it is gone.
+    /// Sends SIGKILL and waits for the exit.
     pub(crate) fn kill(&mut self) {
-        // It may have ended by itself.
+        // The program may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -219,13 +216,14 @@ impl Drop for Executed {
     }
 }
 
-/// The stage: `--stage-of PARENT PROGRAM ARG…`. Returns only if it fails.
+/// The stage: `--stage-of PARENT PROGRAM ARG…`. Returns only on failure.
 pub(crate) fn stage(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = arguments.next();
     let Some(program) = arguments.next() else {
         return ExitCode::from(64);
     };
-    // A parent that died before this was set would never be noticed.
+    // The signal never arrives if the parent exited before this call, so the parent is compared
+    // below.
     let bound = set_parent_process_death_signal(Some(Signal::KILL));
     let now = getppid().map(|pid| OsString::from(pid.to_string()));
     if bound.is_err() || now != parent {
@@ -238,12 +236,12 @@ pub(crate) fn stage(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(126)
 }
 
-/// As nanoseconds, to be compared with instants of CLOCK_BOOTTIME.
+/// Converts to nanoseconds, for comparison with instants of CLOCK_BOOTTIME.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("durations here are minutes at most")
 }
 
-/// From one instant to another, in seconds; negative if it is the earlier.
+/// Returns the time from one instant to another in seconds; negative if the other is earlier.
 pub(crate) fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     let difference = i128::from(to_ns) - i128::from(from_ns);
     #[allow(clippy::cast_precision_loss)] // Far below 2^53 ns between two instants of a run.

@@ -1,10 +1,9 @@
-//! Locks around a command: how soon it runs, how soon the next one does, and
-//! what twenty contenders get.
+//! Locks around a command: the delay until the command runs, the delay until the next one runs, and
+//! the shares of twenty contenders.
 //!
-//! A means of locking is a command line that ends with the command to run, so
-//! that all are measured alike: the starts of their programs are in every
-//! figure that says "exec". The command is this program, which writes down
-//! when it began and ended.
+//! Each means of locking is a command line that ends with the command to run, so that all are
+//! measured alike: every figure that says "exec" includes the start of the programs. The command is
+//! this program, which records its begin and end.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,39 +28,39 @@ use crate::report::{Bound, Row, Statistic, Unit};
 /// The first argument of the command under a lock.
 pub(crate) const ACT: &str = "--act";
 
-/// What etcdctl gives a lock by default, and the hand-made one has too.
+/// The lock TTL: the default of etcdctl, used for the other means too.
 const LIFE: Duration = Duration::from_secs(10);
-/// Nobody gives up.
+/// Long enough that no contender gives up.
 const WAIT: Duration = Duration::from_secs(3600);
-/// Longer than a contender takes to get in line.
+/// Longer than a contender takes to join the queue.
 const HOLD: Duration = Duration::from_millis(400);
-/// For what the one before left behind.
+/// Time for the leftovers of the previous round to clear.
 const SETTLE: Duration = Duration::from_millis(100);
 const CONTENDERS: usize = 20;
-/// The names by which MongoDB's profiler tells one from the other.
+/// Application names by which MongoDB's profiler distinguishes the means.
 const BY_HAND: &str = "by-hand";
 const LEASEHOLD: &str = "leasehold-lock";
 
 /// A way to run a command under a lock.
 struct Means<'a> {
     name: &'static str,
-    /// The command line for a lock, an owner and a command.
+    /// Builds the command line for a lock, an owner and a command.
     line: &'a dyn Fn(&str, &str, Vec<String>) -> Line,
-    /// Under which name it is known to MongoDB, where its commands are counted.
+    /// The application name known to MongoDB, if the commands of this means are counted.
     app_name: Option<&'static str>,
-    /// Whether our targets are meant for it.
+    /// True if our targets apply to it.
     ours: bool,
 }
 
 impl Means<'_> {
-    /// What a figure of it has to be.
+    /// Returns the bounds of a figure; none unless our targets apply.
     fn bounds(&self, statistic: Statistic, limit: f64) -> Vec<Bound> {
         let ours = self.ours.then_some(Bound::AtMost(statistic, limit));
         ours.into_iter().collect()
     }
 }
 
-/// Both stores, three members each.
+/// Both stores, with three members each.
 struct Stage {
     set: ReplicaSet,
     etcd: Etcd,
@@ -164,7 +163,7 @@ impl Stage {
     }
 }
 
-/// One after the other, nobody else wants the lock.
+/// Acquisitions one after the other, without contention.
 pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(100, 20);
@@ -196,7 +195,7 @@ pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
     };
     let by_hand = row("by hand", &warm(&stage, count).await, &[]);
     let contender = Warm::new(stage.set.uri(), "warm-contender");
-    // It makes the connection, and the document.
+    // The first round creates the connection and the document.
     contender.round().await;
     let mut series = Vec::new();
     for _ in 0..count {
@@ -208,7 +207,7 @@ pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Without the start of a program.
+/// Measures the hand-made lock without the start of a program.
 async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
     let mut lock = FindAndModify(Terms {
         collection: stage.set.client().database("leasehold").collection("locks"),
@@ -227,7 +226,7 @@ async fn warm(stage: &Stage, rounds: usize) -> Vec<f64> {
     series
 }
 
-/// The next one waits already when the lock is freed.
+/// Handover to a contender that is already waiting when the lock is freed.
 pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 15);
@@ -261,7 +260,7 @@ pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
     stage.each(measure).await
 }
 
-/// Twenty at once, each again and again.
+/// Twenty concurrent contenders, each of which acquires repeatedly.
 pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
     let stage = Stage::new(&setup).await;
     let rounds = setup.count(50, 10);
@@ -274,7 +273,8 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         }
         let aggregations = profile::aggregations(&client).await;
         let counts = RefCell::new([0_usize; CONTENDERS]);
-        // How many each had when the first one had all of its own.
+        // The acquisitions of each contender at the instant when the first had finished all of its
+        // own.
         let at_first = Cell::new(None);
         let began_ns = boottime_ns();
         join_all((0..CONTENDERS).map(async |index| {
@@ -320,8 +320,8 @@ fn shared_out(name: &str, took: f64, total: usize, shares: &[usize]) -> Vec<Row>
     ]
 }
 
-/// Commands an acquisition. A getMore is the wait on a change stream: it asks
-/// for nothing, and how many there are follows from how long was waited.
+/// Returns the commands per acquisition. A getMore only waits on a change stream, and the number of
+/// getMores depends on the time waited, so they do not count.
 fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f64>) -> Vec<Row> {
     let row = |what: String, each: f64, bounds: &[Bound]| {
         let what = format!("{}: {what}", means.name);
@@ -352,14 +352,14 @@ fn this() -> PathBuf {
     std::env::current_exe().expect("the path of this program can be read")
 }
 
-/// The command under a lock, which holds it for so long.
+/// Returns the command under a lock, which holds it for the given time.
 fn act(journal: &Path, hold: Duration) -> Vec<String> {
     let this = this().display().to_string();
     let (journal, hold) = (journal.display().to_string(), nanos(hold).to_string());
     vec![this, ACT.to_owned(), journal, hold]
 }
 
-/// Carries it out: `--act JOURNAL NANOSECONDS`.
+/// Runs the command: `--act JOURNAL NANOSECONDS`.
 pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let began_ns = boottime_ns();
     let journal = arguments.next().expect("a journal");
@@ -380,10 +380,10 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
     ExitCode::SUCCESS
 }
 
-/// When each command began and ended.
+/// Returns the begin and end of each command.
 ///
 /// # Panics
-/// When one began before the one before it had ended: that is no lock.
+/// If a command began before the previous one had ended, which violates exclusion.
 fn acts(journal: &Path) -> Vec<(u64, u64)> {
     let text = std::fs::read_to_string(journal).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
@@ -399,7 +399,7 @@ fn acts(journal: &Path) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Waits until so many commands have begun.
+/// Waits until the given number of commands has begun.
 async fn begun(journal: &Path, wanted: usize) {
     let end = boottime_ns() + nanos(Duration::from_secs(60));
     loop {

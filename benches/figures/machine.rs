@@ -1,4 +1,4 @@
-//! Where it was measured: figures without it mean little.
+//! The machine and settings of a measurement, without which the figures mean little.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use leasehold_testbed::{Scratch, mongod_binary};
 
 use crate::launch::Setup;
 
-/// A few lines about the machine and the settings.
+/// Returns a few lines about the machine and the settings.
 pub(crate) fn describe(setup: &Setup) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {

@@ -1,15 +1,15 @@
-//! The figures of docs/benchmarks.md, measured on real replica sets with the
-//! release binary. It judges speed and cost; correctness is for the tests.
+//! The figures of docs/benchmarks.md, measured on real replica sets with the release binary: speed
+//! and cost only, since the tests cover correctness.
 //!
 //! `cargo bench --bench figures -- [--quick] [--binary FILE] [FIGURE…]`
 //!
-//! A figure that cannot be measured is reported and does not spoil the others.
-//! All processes end with this one, however it ends.
+//! A figure that cannot be measured is reported and does not affect the others. All child processes
+//! end with this one, however it ends.
 
-// The fixtures fail by panics with a reason; a figure is caught as a whole.
+// The fixtures fail by panicking with a reason; a panic fails one figure as a whole.
 #![allow(clippy::expect_used)]
 
-// What the hand-made locks are compared by is measured here too.
+// The hand-made locks are measured here too, for comparison.
 #[path = "../../tests/handmade/client.rs"]
 #[allow(
     clippy::disallowed_methods,
@@ -54,7 +54,7 @@ use report::{Report, Row};
 
 type Measured = Pin<Box<dyn Future<Output = Vec<Row>>>>;
 
-/// What is measured together, and the names by which its rows are selected.
+/// Figures that are measured together, and the names that select their rows.
 struct Figure {
     names: &'static [&'static str],
     measure: fn(Setup) -> Measured,
@@ -162,7 +162,7 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    // One thread: children of it end with it, see `launch`.
+    // Single-threaded, because child processes end with the thread that started them: see `launch`.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -170,7 +170,7 @@ fn main() -> ExitCode {
     runtime.block_on(run(setup, &selected))
 }
 
-/// The setup and the names of figures; all of them if none is named.
+/// Returns the setup and the names of the selected figures; all figures if none is named.
 fn parse(arguments: &[String]) -> Result<(Setup, Vec<String>), String> {
     let mut setup = Setup::default();
     let mut selected = Vec::new();
@@ -178,7 +178,7 @@ fn parse(arguments: &[String]) -> Result<(Setup, Vec<String>), String> {
     let known = || FIGURES.iter().flat_map(|figure| figure.names);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            // Cargo adds it.
+            // Passed by Cargo.
             "--bench" => {}
             "--quick" => setup.quick = true,
             "--binary" => {
@@ -228,7 +228,7 @@ async fn run(setup: Setup, selected: &[String]) -> ExitCode {
                     report.add(row);
                 }
             }
-            // The panic has told why.
+            // The panic message has shown the reason.
             Err(_) => {
                 failed = true;
                 report.add(Row::failed(figure.names[0]));
@@ -243,13 +243,13 @@ async fn stopped(signals: &mut Signals) {
     while signals.next().await != Signal::Stop {}
 }
 
-/// The answer, on standard output.
+/// Prints a result on standard output.
 fn print(text: &str) {
-    // Who closed the pipe does not want it.
+    // A reader that closed the pipe does not want the rest.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-/// Progress, on standard error.
+/// Prints progress on standard error.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,8 +1,8 @@
-//! Sees every status file that is put in place, at once and for little.
+//! Observes each status file that is put in place, immediately and cheaply.
 //!
-//! A loop that reads the files would take a core from the daemons that are
-//! measured. inotify wakes a thread when a file is renamed into place; what
-//! that costs is measured too, see [`own_cost`].
+//! A loop that polls the files would take a core from the daemons under measurement. Instead,
+//! inotify wakes a thread when a file is renamed into place. The cost of this is measured too, see
+//! [`own_cost`].
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::launch::seconds;
 
 const FILE: &str = "status.json";
-/// How long the thread takes to notice that it is not needed any more.
+/// Maximum time until the thread notices that it is no longer needed.
 const STOP_POLL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -32,22 +32,22 @@ const STOP_POLL: Timespec = Timespec {
 /// A status file that was put in place.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// Whose: the place of its directory in the list given.
+    /// The index of its directory in the given list.
     pub(crate) index: usize,
     /// CLOCK_BOOTTIME when the observer woke.
     pub(crate) at_ns: u64,
-    /// What it says.
+    /// The content of the file.
     pub(crate) status: Value,
 }
 
 impl Seen {
-    /// The deadline, if this says leader with a deadline ahead.
+    /// Returns the deadline, if the file says leader with a deadline ahead.
     pub(crate) fn leads_until_ns(&self) -> Option<u64> {
         let until = self.status["valid_until_boottime_ns"].as_u64();
         until.filter(|until| self.status["leader"] == true && *until > self.at_ns)
     }
 
-    /// Its own token.
+    /// Returns the token in the file.
     pub(crate) fn token(&self) -> Option<i64> {
         self.status["token"].as_i64()
     }
@@ -62,10 +62,10 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Starts to observe.
+    /// Starts observing.
     ///
     /// # Panics
-    /// When a directory is missing.
+    /// If a directory is missing.
     pub(crate) fn start(directories: &[PathBuf]) -> Self {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .expect("the kernel gives an inotify descriptor");
@@ -89,7 +89,7 @@ impl Observer {
         }
     }
 
-    /// The next status.
+    /// Returns the next status.
     pub(crate) async fn next(&mut self) -> Seen {
         let (index, at_ns, text) = self.raw.recv().await.expect("the observer goes on");
         Seen {
@@ -99,10 +99,10 @@ impl Observer {
         }
     }
 
-    /// The next status that `condition` holds for; others are passed over.
+    /// Returns the next status that satisfies `condition`, and skips others.
     ///
     /// # Panics
-    /// After `deadline`, saying `what` did not come.
+    /// After `deadline`, with a message that `what` did not happen.
     pub(crate) async fn find(
         &mut self,
         what: &str,
@@ -122,7 +122,7 @@ impl Observer {
             .unwrap_or_else(|_| panic!("not within {deadline:?}: {what}"))
     }
 
-    /// Forgets what was seen until now.
+    /// Discards everything seen so far.
     pub(crate) fn forget(&mut self) {
         while self.raw.try_recv().is_ok() {}
     }
@@ -149,7 +149,7 @@ fn observe(
     let mut events = inotify::Reader::new(fd, &mut buffer);
     while !stopped.load(Ordering::Relaxed) {
         let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&STOP_POLL));
-        // Before any file is read: this is when it could be known.
+        // Taken before any file is read, because this is the instant at which the change is known.
         let mut at_ns = boottime_ns();
         while let Ok(event) = events.next() {
             let ours = event.events().contains(ReadFlags::MOVED_TO)
@@ -169,8 +169,8 @@ fn observe(
     }
 }
 
-/// From a rename to the observer's wake, in seconds: it is part of every
-/// figure that ends with a status file.
+/// Measures the time from a rename to the observer's wakeup, in seconds. This delay is part of
+/// every figure that ends with a status file.
 pub(crate) async fn own_cost(count: usize) -> Vec<f64> {
     let scratch = Scratch::new();
     let directories = crate::launch::directories(scratch.path(), 1);

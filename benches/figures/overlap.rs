@@ -1,10 +1,10 @@
-//! Two faults after which other electors were seen to have two leaders at
-//! once: the leader's own connection stalls, and the leader is frozen.
+//! Two faults after which other electors were seen to have two leaders simultaneously: the leader's
+//! own connection stalls, and the leader is frozen.
 //!
-//! The old leader counts as saying leader until the deadline in its file, or
-//! until its file says otherwise, and at every answer 200 of its /leader. The
-//! new one counts as leading from the *send* of its acquisition, which is
-//! earlier than it believes itself. So a margin that is measured is a floor.
+//! The old leader counts as leading until the deadline in its file, or until its file says
+//! otherwise, and whenever its /leader answers 200. The new leader counts as leading from the
+//! *send* of its acquisition, which is earlier than its own view. The measured margin is therefore
+//! a lower bound.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use crate::report::{Bound, Row, Statistic, Unit};
 const TIMINGS: DaemonTimings = DaemonTimings::KUBERNETES;
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const FAULT: Duration = Duration::from_secs(40);
-/// How long the old leader is observed after the fault: client-go's went on
+/// Time for which the old leader is observed after the fault. The old leader of client-go continued
 /// for 10 s.
 const AFTERWARDS: Duration = Duration::from_secs(12);
 const HTTP_POLL: Duration = Duration::from_millis(50);
-/// Between the faults of two leases.
+/// Delay between the faults of two leases.
 const STAGGER: Duration = Duration::from_millis(173);
 const LEASES: usize = 10;
 
@@ -67,7 +67,7 @@ async fn repeat(setup: &Setup, fault: Fault) -> Vec<f64> {
     margins
 }
 
-/// A pair that contends for a lease, and the proxy of the one that leads.
+/// Two daemons that contend for a lease, and the proxy of the leading one.
 struct Pair {
     old: Daemon,
     _new: Daemon,
@@ -75,7 +75,7 @@ struct Pair {
     token: i64,
 }
 
-/// What the old and the new leader of a pair were seen to say.
+/// The leadership shown by the old and the new leader of a pair.
 #[derive(Debug, Default, Clone, Copy)]
 struct Said {
     old_until_ns: u64,
@@ -144,11 +144,11 @@ async fn inject(pair: &Pair, fault: Fault) {
     }
 }
 
-/// When the old leader's /leader last said that it leads with its old token.
+/// Returns the last instant at which the old leader's /leader showed leadership with the old token.
 async fn poll(pair: &Pair, end_ns: u64) -> u64 {
     let mut last_ns = 0;
     while boottime_ns() < end_ns {
-        // No answer is no claim to lead.
+        // A missing answer does not claim leadership.
         if let Ok((200, body)) = pair.old.http("/leader").await {
             let answer: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
             if answer["token"] == pair.token {
@@ -160,7 +160,7 @@ async fn poll(pair: &Pair, end_ns: u64) -> u64 {
     last_ns
 }
 
-/// What the files said until `end_ns`.
+/// Collects the leadership shown by the files until `end_ns`.
 async fn files(observer: &mut Observer, tokens: &[i64], end_ns: u64) -> Vec<Said> {
     let mut said = vec![Said::default(); tokens.len()];
     while let Some(left) = end_ns.checked_sub(boottime_ns()) {
@@ -170,7 +170,7 @@ async fn files(observer: &mut Observer, tokens: &[i64], end_ns: u64) -> Vec<Said
         let (said, old_token) = (&mut said[lease], tokens[lease]);
         match (is_old, seen.leads_until_ns()) {
             (true, Some(until)) if seen.token() == Some(old_token) => said.old_until_ns = until,
-            // An earlier word than the deadline counts.
+            // A file that ends the leadership before the deadline counts.
             (true, _) => said.old_until_ns = said.old_until_ns.min(seen.at_ns),
             (false, Some(until)) => {
                 let sent = until - nanos(TIMINGS.renew_deadline);

@@ -1,12 +1,12 @@
-//! What a primary was asked, by its own account: the server's profiler.
+//! The commands that a primary received, as recorded by the server's profiler.
 
 use std::collections::BTreeMap;
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::{Document, doc};
 
-/// Where the commands are recorded. The server does not record
-/// the hello of the driver's monitors.
+/// The databases whose commands are recorded. The server does not record the hello of the driver's
+/// monitors.
 const DATABASES: [&str; 2] = ["leasehold", "admin"];
 
 /// Turns the recording of all commands on (after clearing it) or off.
@@ -30,7 +30,8 @@ pub(crate) async fn record(set: &ReplicaSet, primary: usize, on: bool) {
     }
 }
 
-/// How often each command came from the program that connects under this name.
+/// Returns the number of commands, by name, that were received from clients with this application
+/// name.
 pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeMap<String, f64> {
     let mut counts = BTreeMap::new();
     for name in DATABASES {
@@ -56,9 +57,9 @@ pub(crate) async fn commands(client: &mongodb::Client, app_name: &str) -> BTreeM
     counts
 }
 
-/// How many aggregations a member has begun, whoever asked. The profiler files
-/// the opening of a change stream under the oplog's database, which is not
-/// recorded here; the server counts it all the same.
+/// Returns the number of aggregations that a member has begun for any client. The profiler files
+/// the opening of a change stream under the oplog's database, which is not recorded here, but the
+/// server counts it.
 pub(crate) async fn aggregations(client: &mongodb::Client) -> f64 {
     let admin = client.database("admin");
     let status = admin.run_command(doc! { "serverStatus": 1 }).await;
@@ -71,7 +72,7 @@ pub(crate) async fn aggregations(client: &mongodb::Client) -> f64 {
     f64::from(u32::try_from(total).expect("few aggregations"))
 }
 
-/// A client of one member alone.
+/// Returns a client that connects to one member only.
 pub(crate) async fn direct(set: &ReplicaSet, index: usize) -> mongodb::Client {
     let client = mongodb::Client::with_uri_str(set.direct_uri(index)).await;
     client.expect("the address of a member is a connection string")

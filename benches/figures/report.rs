@@ -1,10 +1,10 @@
-//! What was measured, beside what was aimed at. It measures nothing.
+//! The table of measured values and their targets. This module does not measure.
 
 use std::time::Duration;
 
 use leasehold_testbed::timeline::{SUMMARY_HEADINGS, Table, readable};
 
-/// What a value is.
+/// The unit of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// In seconds.
@@ -15,7 +15,7 @@ pub(crate) enum Unit {
     Count,
 }
 
-/// Which value of a series a target is about.
+/// The value of a series that a target applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statistic {
     Median,
@@ -42,7 +42,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A series. Without bounds it is only reported.
+    /// Creates the row of a series, which is only reported if it has no bounds.
     pub(crate) fn new(
         figure: &'static str,
         what: impl Into<String>,
@@ -76,7 +76,7 @@ impl Row {
         }
     }
 
-    /// A figure that could not be measured.
+    /// Creates the row of a figure that could not be measured.
     pub(crate) fn failed(figure: &'static str) -> Self {
         Self {
             figure,
@@ -87,7 +87,7 @@ impl Row {
         }
     }
 
-    /// As one line, for the progress.
+    /// Returns the row as one line, for the progress output.
     pub(crate) fn line(&self) -> String {
         let cells = SUMMARY_HEADINGS.iter().zip(&self.cells);
         let cells: Vec<_> = cells.map(|(name, cell)| format!("{name} {cell}")).collect();
@@ -111,7 +111,7 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// The table, as Markdown shows it in a code block.
+    /// Returns the table, formatted for a Markdown code block.
     pub(crate) fn render(&self) -> String {
         let headings = ["figure", "what"].into_iter().chain(SUMMARY_HEADINGS);
         let mut table = Table::new(headings.chain(["target", "verdict"]));
@@ -140,7 +140,7 @@ impl Unit {
             }
             Self::Bytes => format!("{:.2} MB", value / 1e6),
             Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
-            // Shares and commands are a few, and their targets have a decimal.
+            // Shares and commands are small numbers, and their targets have a decimal.
             Self::Count if value < 10.0 => format!("{value:.2}"),
             Self::Count => format!("{value:.1}"),
         }
@@ -169,7 +169,8 @@ fn sorted(series: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// Of fewer than 100, the 99th percentile is the largest (nearest rank).
+/// Returns a statistic of a sorted series. With fewer than 100 values, the 99th percentile is the
+/// largest (nearest rank).
 fn value(sorted: &[f64], statistic: Statistic) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     Some(match statistic {

@@ -1,4 +1,4 @@
-//! How long a start takes: the first one, and one after a crash.
+//! The duration of a start: the first one, and one after a crash.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// For what the previous round left behind on the store: cursors, sockets.
+/// Time for the store to clear the leftovers of the previous round: cursors, sockets.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// From the execution to the first acquired lease, which has no document yet.
+/// Time from the execution to leadership, for a lease that has no document yet.
 pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
     let place = Place::new().await;
     let mut series = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
     )]
 }
 
-/// From the execution after a SIGKILL to leading again, on the same directory.
+/// Time from the execution after a SIGKILL to leading again, with the same directory.
 pub(crate) async fn restart(setup: Setup) -> Vec<Row> {
     let place = Place::new().await;
     let paths = directories(&place.sub(0), 1);

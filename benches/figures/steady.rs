@@ -1,4 +1,4 @@
-//! What a daemon costs while nothing happens: memory, CPU, load on the store.
+//! The cost of a daemon at rest: memory, CPU, load on the store.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::usage::{Memory, Work};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(30);
-/// Renewals of a minute at the default renew_interval of 3 s, and one more
-/// for where the minute begins.
+/// Renewals in a minute at the default renew_interval of 3 s, plus one, because the minute may
+/// begin at any phase.
 const WRITES_MAX: f64 = 21.0;
 
 /// Three daemons of one lease.
@@ -106,8 +106,8 @@ fn cpu(trio: &Trio, before: &[Work], after: &[Work], minutes: f64) -> Vec<Row> {
     rows
 }
 
-/// What the primary was asked by each daemon of `trio`, found by the name
-/// under which it connects. What nobody sends has its row too.
+/// Returns the rate of commands that each daemon of `trio` sent to the primary, identified by its
+/// application name. Kinds of commands that no daemon sends have a row too.
 async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64) -> Vec<Row> {
     let client = profile::direct(set, primary).await;
     let mut counts = Vec::new();
@@ -124,7 +124,7 @@ async fn store_load(set: &ReplicaSet, primary: usize, trio: &Trio, minutes: f64)
         let mut row = |what: &str, bound: Option<f64>, matches: &dyn Fn(&str) -> bool| {
             let of = |counts: &BTreeMap<String, f64>| -> f64 {
                 let matching = counts.iter().filter(|(command, _)| matches(command));
-                // Not `sum`, which makes -0 of nothing.
+                // Not `sum`, which returns -0 for an empty series.
                 matching.fold(0.0, |sum, (_, count)| sum + count)
             };
             let series: Vec<_> = members.iter().map(|counts| of(counts) / minutes).collect();

@@ -1,8 +1,8 @@
-//! A supervised command: how soon the next one runs when the leader is told to
-//! go, how soon after an acquisition, and what the guard takes.
+//! A supervised command: the delay until the next one runs after SIGTERM to the leader, the delay
+//! after an acquisition, and the memory of the guard.
 //!
-//! The command is this program. It writes down when it began and ended, ends
-//! at once when it is told to, and has a file lock while it is there at all.
+//! The command is this program, which records its begin and end, exits immediately on SIGTERM, and
+//! holds a file lock while it exists.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -26,21 +26,21 @@ pub(crate) const WORK: &str = "--work";
 
 const COMMAND_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
-/// For the others to have written their files, so that rounds do not overlap.
+/// Time for the other daemons to write their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
-/// A guard does nothing while nothing happens.
+/// Time after which a guard is idle.
 const GUARD_SETTLE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
-/// The defaults, which the daemons here have.
+/// The default, which the daemons here use.
 const RENEW_DEADLINE: Duration = Duration::from_secs(18);
 
-/// What one command wrote down.
+/// The record of one command.
 #[derive(Debug, Default)]
 struct Life {
     began_ns: u64,
-    /// Nobody else had the file lock.
+    /// True if no other process held the file lock.
     alone: bool,
-    /// Right before it exited.
+    /// Instant right before the exit.
     ended_ns: Option<u64>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// What one more guard takes beside its daemon.
+/// The memory that each guard adds to that of its daemon.
 pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
     let set = ReplicaSet::start().await;
     let scratch = Scratch::new();
@@ -189,19 +189,18 @@ pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
     ]
 }
 
-/// The command line of the supervised command.
+/// Returns the command line of the supervised command.
 fn work(journal: &Path) -> [String; 3] {
     let this = std::env::current_exe().expect("the path of this program can be read");
     let journal = journal.display().to_string();
     [this.display().to_string(), WORK.to_owned(), journal]
 }
 
-/// Carries it out: `--work JOURNAL`.
+/// Runs the supervised command: `--work JOURNAL`.
 pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let began_ns = boottime_ns();
     let journal = PathBuf::from(arguments.next().expect("a journal"));
-    // The kernel gives it to the next one when this process is gone, whatever
-    // this process wrote down of its end.
+    // The kernel frees this lock only when the process is gone, whatever end the process recorded.
     let there = File::create(journal.with_extension("there")).expect("a file can be made");
     let alone = there.try_lock().is_ok();
     let mut journal = OpenOptions::new()
@@ -224,7 +223,7 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
     ExitCode::SUCCESS
 }
 
-/// All lives, in the order in which they began.
+/// Returns all records, in the order in which the commands began.
 fn lives(journal: &Path) -> Vec<Life> {
     let text = std::fs::read_to_string(journal).unwrap_or_default();
     let mut lives: Vec<Life> = Vec::new();
@@ -247,7 +246,7 @@ fn lives(journal: &Path) -> Vec<Life> {
     lives
 }
 
-/// How many began while the one before them was still there.
+/// Returns the number of commands that began while the previous one still existed.
 fn beside(lives: &[Life]) -> f64 {
     let over = |life: &Life, next: &Life| life.ended_ns.is_some_and(|at| at <= next.began_ns);
     let pairs = lives.windows(2);
@@ -255,7 +254,7 @@ fn beside(lives: &[Life]) -> f64 {
     f64::from(u32::try_from(violations.count()).expect("few hand-offs"))
 }
 
-/// Waits until so many commands have begun.
+/// Waits until the given number of commands has begun.
 async fn begun(journal: &Path, wanted: usize) {
     let end = boottime_ns() + nanos(COMMAND_MAX);
     loop {

@@ -1,4 +1,4 @@
-//! Take-over after a crash, from the holder's last acknowledged renewal.
+//! Takeover after a crash, measured from the holder's last acknowledged renewal.
 
 use std::time::Duration;
 
@@ -11,10 +11,9 @@ use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
 
 const LEADS_MAX: Duration = Duration::from_secs(60);
-/// A file follows its renewal within milliseconds: after this the file tells
-/// the last acknowledged one.
+/// Time after which a file shows the last acknowledged renewal; it takes milliseconds.
 const FILE_FOLLOWS: Duration = Duration::from_millis(200);
-/// Between the crashes of two leases: they are to be independent samples.
+/// Delay between the crashes of two leases, so that the samples are independent.
 const STAGGER: Duration = Duration::from_millis(137);
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
@@ -82,7 +81,7 @@ async fn crashes(setup: &Setup, timings: DaemonTimings, count: usize) -> Vec<f64
         .collect()
 }
 
-/// Kills a holder between two renewals; when it sent the last one.
+/// Kills a holder between two renewals; returns the instant at which it sent the last one.
 async fn crash(holder: &Daemon, timings: DaemonTimings) -> u64 {
     let before = holder.status()["valid_until_boottime_ns"].clone();
     let renewed =

@@ -1,24 +1,24 @@
-//! What a process uses, as the kernel counts it.
+//! The resource usage of a process, as counted by the kernel.
 
 use std::fs;
 
-/// What a process holds at this instant.
+/// The memory and threads of a process at one instant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// Resident, in bytes, with the pages of the program's file.
+    /// Resident memory in bytes, including the pages of the program's file.
     pub(crate) rss: f64,
-    /// Of these, what is its own and in no file.
+    /// The anonymous part of it, which is in no file.
     pub(crate) rss_anon: f64,
-    /// Proportional: shared pages are divided among those who share them.
+    /// Proportional set size: shared pages are divided among the processes that share them.
     pub(crate) pss: f64,
-    /// What no other process maps, clean or written to: what ends with it.
+    /// Memory that no other process maps, clean or dirty: freed when the process exits.
     pub(crate) private: f64,
-    /// How many threads it has.
+    /// The number of threads.
     pub(crate) threads: f64,
 }
 
 impl Memory {
-    /// Of the process `pid`.
+    /// Reads the usage of the process `pid`.
     pub(crate) fn of(pid: u32) -> Self {
         let status = read(&format!("/proc/{pid}/status"));
         let rollup = read(&format!("/proc/{pid}/smaps_rollup"));
@@ -33,10 +33,10 @@ impl Memory {
     }
 }
 
-/// The guard of a daemon's command.
+/// Returns the guard of a daemon's command.
 ///
 /// # Panics
-/// When the daemon has none.
+/// If the daemon has none.
 pub(crate) fn guard_of(daemon: u32) -> u32 {
     let children = children_of(daemon);
     let is_guard = |pid: &u32| read(&format!("/proc/{pid}/cmdline")).contains("__guard");
@@ -44,7 +44,7 @@ pub(crate) fn guard_of(daemon: u32) -> u32 {
     guard.unwrap_or_else(|| panic!("no guard among {children:?}"))
 }
 
-/// The children of a process that runs.
+/// Returns the children of a running process.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
     let children = tasks
@@ -56,18 +56,18 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// What a process has used since its start.
+/// The CPU usage of a process since its start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
-    /// On a CPU, in seconds.
+    /// CPU time in seconds.
     pub(crate) cpu: f64,
-    /// How often a thread of it went to sleep, which is how often it woke.
+    /// Number of times that a thread went to sleep, which equals the number of wakeups.
     pub(crate) wakeups: f64,
 }
 
 impl Work {
-    /// Of the process `pid`, over its threads. utime and stime count whole
-    /// ticks of 10 ms; the scheduler counts nanoseconds.
+    /// Reads the usage of the process `pid`, summed over its threads. Uses the scheduler's
+    /// nanoseconds, because utime and stime count whole ticks of 10 ms.
     pub(crate) fn of(pid: u32) -> Self {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
         let mut work = Self {

@@ -1,5 +1,5 @@
-//! From a request to its answer. Nothing is cached: what is answered is
-//! computed from the deadline at the instant of the request.
+//! Computes the answer to a request. Nothing is cached; every answer is computed from the deadline
+//! at the time of the request.
 
 use std::net::IpAddr;
 
@@ -92,7 +92,7 @@ where
     }
     let status = state.status.borrow().clone();
     match path {
-        // That this line is reached shows that the event loop turns.
+        // Reaching this line proves that the event loop is running.
         "/livez" => text(StatusCode::OK, "ok"),
         "/readyz" => ready(&status, state),
         "/leader" => leader(&status),
@@ -177,7 +177,7 @@ fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer 
         let store = (store.as_ref(), error.as_ref());
         let body = page::page(status, &state.who(), store, Moment::now());
         let mut answer = respond(StatusCode::OK, HTML, body);
-        // The page loads nothing, and nothing that it shows can become code.
+        // The page loads nothing, and no text in it can run as code.
         answer.headers_mut().insert(
             header::CONTENT_SECURITY_POLICY,
             HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
@@ -194,14 +194,14 @@ fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer 
     answer
 }
 
-/// Takes the word of the workload that its work for a token has ended.
+/// Handles a workload's confirmation that it has stepped down for a token.
 async fn stepped_down<B>(request: Request<B>, client: Client, state: &AdminState) -> Answer
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    // A page in a browser on this machine is a loopback peer too, but says
-    // where it comes from; workloads do not.
+    // A web page in a browser on this machine is a loopback peer too, but the browser sends an
+    // `Origin` header; workloads do not.
     let local = client.peer.ip().to_canonical().is_loopback();
     if !local || request.headers().contains_key(header::ORIGIN) {
         return text(
@@ -236,10 +236,10 @@ where
     }
 }
 
-/// Why a confirmation cannot be meant for what goes on.
+/// Returns why a confirmation does not match the current state, or `None` if it does.
 fn conflict(status: &Status, token: Token) -> Option<String> {
     let now = status.at(clock::boot_now());
-    // The workload may see the deadline before this process does.
+    // The workload may notice the deadline before this process does.
     let expired = || status.authority.filter(|_| now.authority.is_none());
     let lost = now
         .unnoticed
@@ -254,7 +254,7 @@ fn conflict(status: &Status, token: Token) -> Option<String> {
     }
 }
 
-/// True for a Host header with a loopback address or `localhost`, with any port.
+/// Returns true for a Host header with a loopback address or `localhost`, with any port.
 fn names_this_machine(host: &HeaderValue) -> bool {
     let Ok(host) = host.to_str() else {
         return false;
@@ -293,7 +293,7 @@ fn respond(code: StatusCode, content_type: &'static str, body: String) -> Answer
     *answer.status_mut() = code;
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // An answer that a proxy repeats would outlive its deadline.
+    // An answer repeated by a caching proxy could outlive its deadline.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,

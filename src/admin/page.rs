@@ -1,4 +1,4 @@
-//! The page for people. It loads nothing from elsewhere and runs no script.
+//! The HTML page for humans, which loads nothing from elsewhere and runs no script.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -34,14 +34,14 @@ const LINKS: &str = r#"<nav><a href="/status">status</a><a href="/leader">leader
 </body></html>
 "#;
 
-/// Whether an Accept header prefers HTML to JSON. A bare `*/*`, as programs
-/// send it, does not: those read JSON.
+/// Returns true if an Accept header prefers HTML to JSON. A bare `*/*` does not, because programs
+/// send it and expect JSON.
 pub(super) fn preferred(accept: &str) -> bool {
     let html = quality(accept, "text", "html");
     html > 0.0 && html > quality(accept, "application", "json")
 }
 
-/// The page about `status` at `moment`.
+/// Renders the page about `status` at `moment`.
 pub(super) fn page(
     status: &Status,
     who: &Identification,
@@ -70,7 +70,7 @@ pub(super) fn page(
             format!("{set}, {}.{}", s.database, s.collection)
         },
     );
-    // A store that is not read tells of no holder, and of no free lease either.
+    // While the store is unreachable, neither a holder nor a free lease is known.
     let nobody = match role {
         Role::Unknown => "not known",
         Role::Leader | Role::Follower | Role::Paused | Role::Stopping => "nobody",
@@ -141,7 +141,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// How welcome `kind/subkind` is: of the ranges that match, the most specific counts.
+/// Returns the quality value of `kind/subkind`, taken from the most specific range that matches.
 fn quality(accept: &str, kind: &str, subkind: &str) -> f32 {
     let ranges = accept.split(',').filter_map(|range| {
         let mut parts = range.split(';').map(str::trim);

@@ -1,7 +1,7 @@
-//! The places of connections, and which one gives way when all are taken.
+//! The limited places for connections, and the choice of the one to evict if all are taken.
 //!
-//! No peer can shut others out: a new connection takes the place of the one
-//! that was idle for longest among those of the peer address that has most.
+//! A peer cannot lock others out. A new connection replaces the longest idle connection of the peer
+//! address that has the most.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,15 +11,14 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 
 use super::CONNECTIONS_MAX;
 
-/// When a connection was last in use, as the number of uses of all connections
-/// before.
+/// Time of the last use of a connection, as the number of earlier uses of all connections.
 #[derive(Debug, Clone)]
 pub(super) struct Activity {
     uses: Arc<AtomicU64>,
     last: Arc<AtomicU64>,
 }
 
-/// The connections that are served.
+/// The connections being served.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     tasks: JoinSet<()>,
@@ -44,7 +43,7 @@ impl Activity {
         activity
     }
 
-    /// The connection is in use now: it was opened, or has a request.
+    /// Marks the connection as used, when it is opened and at each request.
     pub(super) fn used(&self) {
         let now = self.uses.fetch_add(1, Ordering::Relaxed);
         self.last.store(now, Ordering::Relaxed);
@@ -52,8 +51,7 @@ impl Activity {
 }
 
 impl Places {
-    /// Serves a connection of `peer`. Returns true if another one was closed
-    /// for it.
+    /// Serves a connection of `peer`. Returns true if another connection was evicted for it.
     pub(super) fn serve<F>(&mut self, peer: IpAddr, connection: impl FnOnce(Activity) -> F) -> bool
     where
         F: Future<Output = ()> + Send + 'static,
@@ -65,15 +63,15 @@ impl Places {
         let activity = Activity::new(&self.uses);
         self.taken.push(Place {
             task: self.tasks.spawn(connection(activity.clone())),
-            // The same peer over IPv4 and over an IPv6 socket.
+            // A peer counts as the same over IPv4 and over an IPv6 socket.
             peer: peer.to_canonical(),
             activity,
         });
         evicted
     }
 
-    /// Waits for the end of a connection; `None` if there are none. An error
-    /// is a bug: connections do not panic.
+    /// Waits for the end of a connection; `None` if there are none. An error is a bug, because
+    /// connections do not panic.
     pub(super) async fn ended(&mut self) -> Option<Result<(), JoinError>> {
         let ended = self.tasks.join_next_with_id().await?;
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
@@ -123,8 +121,8 @@ mod tests {
         let of = |places: &Places, peer| places.taken.iter().filter(|p| p.peer == peer).count();
         let counts = PEERS.map(|peer| of(&places, peer));
         assert_eq!(counts, [1, CONNECTIONS_MAX - 2, 1]);
-        // The first of the second peer went; its second one is used, so that
-        // the third is next.
+        // The first connection of the second peer was evicted. Its second one is used now, so the
+        // third is evicted next.
         opened_so_far[2].used();
         assert!(open(&mut places, PEERS[1]).0);
         let stays = |activity: &Activity| {

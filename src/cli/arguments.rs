@@ -1,5 +1,5 @@
-//! Flags and subcommands. The flags of the configuration are made from its
-//! table of keys, so that none can be forgotten.
+//! Flags and subcommands. The configuration flags are generated from the table of keys, so that
+//! every key has one.
 
 mod locking;
 #[cfg(test)]
@@ -22,15 +22,15 @@ use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
 use crate::config::{KEYS, Key, Kind, MASK, Sources, find, looks_secret, suggest_key};
 use crate::exit;
 
-/// Keys that mean nothing to a `leasehold run` without a command. As flags they
-/// are refused there; a file may be shared with one that has a command.
+/// Keys without effect in a `leasehold run` that has no command. As flags they are rejected there.
+/// In a file they are accepted, because the file may be shared with a daemon that has a command.
 const OF_A_COMMAND: [&str; 3] = [
     "workload.stop_signal",
     "workload.stop_grace",
     "workload.on_exit",
 ];
 
-/// The command line as clap knows it.
+/// Returns the clap definition of the command line.
 pub fn command() -> Command {
     Command::new("leasehold")
         .version(version())
@@ -50,7 +50,7 @@ pub fn command() -> Command {
 /// Parses a command line.
 ///
 /// # Errors
-/// [`Stop`]: a usage error, or the help or version that was asked for.
+/// [`Stop`] for a usage error, and for a requested help or version.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
     let arguments: Vec<_> = arguments.into_iter().collect();
     let stop = |error| Stop {
@@ -63,7 +63,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         stop(with_tip(error, &arguments))
     })?;
     if arguments.last().is_some_and(|last| last == "--") {
-        // An empty variable in a script: without this, nothing would be supervised.
+        // Typically an empty variable in a script. Without this check, nothing would be supervised.
         return Err(stop(command().error(
             clap::error::ErrorKind::MissingRequiredArgument,
             "a command is expected after --",
@@ -103,14 +103,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     }
 }
 
-/// From the command line of `leasehold run`.
+/// Builds the arguments of `leasehold run`.
 fn run(matches: &mut ArgMatches) -> Result<RunArgs, Error> {
     let (sources, command) = (sources(matches), words(matches));
     need_a_command(&["run"], &OF_A_COMMAND, &sources, &command)?;
     Ok(RunArgs { sources, command })
 }
 
-/// Refuses flags of these keys where there is no command that they apply to.
+/// Rejects flags of these keys if there is no command that they apply to.
 fn need_a_command(
     subcommand: &[&str],
     keys: &[&str],
@@ -131,7 +131,7 @@ fn need_a_command(
     }
 }
 
-/// What stands after `--`.
+/// Returns the arguments after `--`.
 fn words(matches: &mut ArgMatches) -> Vec<OsString> {
     matches
         .remove_many("command")
@@ -139,8 +139,7 @@ fn words(matches: &mut ArgMatches) -> Vec<OsString> {
         .unwrap_or_default()
 }
 
-/// A command line that is not to be carried out: it is wrong, or it asked
-/// for help or the version.
+/// A command line that is not executed: it is wrong, or requests the help or the version.
 #[derive(Debug)]
 pub struct Stop {
     error: Error,
@@ -148,12 +147,13 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Prints it, help on standard output and errors on standard error.
+    /// Prints help to standard output, and errors to standard error.
     pub fn print(&self) -> ExitCode {
         let plain = self.error.render().to_string();
         let masked = mask(&plain, &self.arguments);
         if masked == plain {
-            // clap decides on colour. Where nobody can read it, the exit code tells.
+            // clap decides on color. If the output cannot be written, the exit code alone reports
+            // the error.
             let _ = self.error.print();
         } else {
             let _ = std::io::stderr().lock().write_all(masked.as_bytes());
@@ -161,7 +161,7 @@ impl Stop {
         ExitCode::from(self.code())
     }
 
-    /// 64, clap's own 2 being `cannot tell` here; 0 for help and version.
+    /// Returns 64 for errors, since clap's own 2 means "cannot tell" here; 0 for help and version.
     pub fn code(&self) -> u8 {
         if self.error.use_stderr() {
             exit::USAGE
@@ -191,7 +191,7 @@ const LAYERS: &str = "\
 Later wins: built-in defaults, files, environment variables LEASEHOLD_<SECTION>__<KEY> (such as \
 LEASEHOLD_LEASE__RENEW_DEADLINE), flags. Durations have a unit: 500ms, 18s, 1m30s.";
 
-/// With the revision that the build script found.
+/// Returns the version with the revision that the build script found.
 fn version() -> String {
     let revision = env!("LEASEHOLD_REVISION");
     format!("{} (revision {revision})", env!("CARGO_PKG_VERSION"))
@@ -213,7 +213,7 @@ fn run_command() -> Command {
     .arg(command_words("Command to run while this replica leads"))
 }
 
-/// `-- CMD ARG…`.
+/// Defines `-- CMD ARG…`.
 fn command_words(help: &'static str) -> Arg {
     Arg::new("command")
         .value_name("CMD")
@@ -320,7 +320,7 @@ fn install_command() -> Command {
         )
 }
 
-/// `--output`, with JSON as the other form.
+/// Defines `--output`, with JSON as the alternative.
 fn output(first: &'static str) -> Arg {
     Arg::new("output")
         .short('o')
@@ -337,13 +337,13 @@ fn wants_json(matches: &ArgMatches) -> bool {
         .is_some_and(|form| form == "json")
 }
 
-/// With the flags of all keys.
+/// Adds the flags of all keys.
 fn with_configuration(command: Command) -> Command {
     let sections: Vec<_> = KEYS.iter().map(|key| key.section).collect();
     with_sections(command, &sections)
 }
 
-/// What somebody needs on the first day: the flags of `-h`.
+/// Keys for the first setup; `-h` shows only these flags.
 const FIRST_KEYS: [&str; 9] = [
     "lease.name",
     "lease.lease_duration",
@@ -356,9 +356,7 @@ const FIRST_KEYS: [&str; 9] = [
     "log.level",
 ];
 
-/// The flag of a key. Values are taken as they are: they are checked with all
-/// other values, so that everything wrong is reported at once.
-/// The heading above the flags of a section.
+/// Returns the heading above the flags of a section.
 fn heading(section: &str) -> String {
     let words = match section {
         "http" => "HTTP".to_owned(),
@@ -373,6 +371,8 @@ fn heading(section: &str) -> String {
     words + " options"
 }
 
+/// Defines the flag of a key. Values are passed on unparsed, because they are validated together
+/// with all other values, so that all errors are reported together.
 fn flag(key: &'static Key) -> Arg {
     let default = match key.default() {
         "" => String::new(),
@@ -388,7 +388,7 @@ fn flag(key: &'static Key) -> Arg {
         .action(ArgAction::Set);
     let flag = match key.kind {
         Kind::Path => flag.value_hint(ValueHint::AnyPath),
-        // `--workload-ends-first` alone says yes.
+        // `--workload-ends-first` without a value means true.
         Kind::Flag => flag
             .num_args(0..=1)
             .require_equals(true)
@@ -402,12 +402,12 @@ fn flag(key: &'static Key) -> Arg {
     }
 }
 
-/// Only with the keys of these sections.
+/// Adds the flags of the keys in these sections.
 fn with_sections(command: Command, sections: &[&str]) -> Command {
     with_keys(command, |key| sections.contains(&key.section))
 }
 
-/// Only with these keys.
+/// Adds the flags of these keys.
 fn with_keys(command: Command, wanted: impl Fn(&Key) -> bool) -> Command {
     let config = Arg::new("config")
         .long("config")
@@ -428,7 +428,7 @@ fn sources(matches: &mut ArgMatches) -> Sources {
     let flags = KEYS
         .iter()
         .filter_map(|key| {
-            // Not every command has the flags of every key.
+            // Not every command has the flags of all keys.
             let given = matches.try_remove_one::<String>(&key.path()).ok()??;
             Some((key, given))
         })
@@ -443,8 +443,8 @@ fn missing_subcommand() -> Error {
     )
 }
 
-/// An error message without the arguments that could hold a password: clap
-/// quotes what it did not expect.
+/// Masks arguments that could hold a password in an error message, because clap quotes unexpected
+/// arguments.
 fn mask(message: &str, arguments: &[OsString]) -> String {
     let mut message = message.to_owned();
     for argument in arguments {

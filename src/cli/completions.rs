@@ -1,4 +1,4 @@
-//! `leasehold completions`: scripts for shells.
+//! `leasehold completions`: completion scripts for shells.
 
 use clap::Command;
 use clap::builder::PossibleValuesParser;
@@ -7,9 +7,9 @@ use clap_complete::Shell;
 use super::{CommandError, answer, command};
 use crate::config::{KEYS, Kind};
 
-/// What the script for bash begins with, and what is put after it: behind
-/// `--` stands a command, with whatever it takes.
+/// First line of the bash script, after which [`BASH_COMMAND`] is inserted.
 const BASH_BEGIN: &str = "_leasehold() {\n";
+/// Completes the words after `--` as a command with its own arguments.
 const BASH_COMMAND: &str = r#"    local word
     for ((word = 1; word < COMP_CWORD; word++)); do
         if [[ "${COMP_WORDS[word]}" == -- ]]; then
@@ -26,7 +26,7 @@ const BASH_COMMAND: &str = r#"    local word
 /// Prints the completion script of a shell.
 ///
 /// # Errors
-/// [`CommandError`] if it cannot be written.
+/// [`CommandError`] if the script cannot be written.
 pub fn run(shell: Shell) -> Result<(), CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut with_words(command()), "leasehold", &mut script);
@@ -38,8 +38,8 @@ pub fn run(shell: Shell) -> Result<(), CommandError> {
     answer(&script)
 }
 
-/// With the words that a key takes. The program itself takes them as text: it
-/// reports all values that are wrong at once.
+/// Adds the accepted values of a key. The program itself accepts any text at this point, so that it
+/// can report all invalid values together.
 fn with_words(command: Command) -> Command {
     command.mut_subcommands(|subcommand| {
         subcommand.mut_args(|argument| {

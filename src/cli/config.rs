@@ -1,4 +1,4 @@
-//! `leasehold config`: what is in effect, and where it came from.
+//! `leasehold config`: prints the values in effect and their origins.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::config::{Kind, MASK, Origin, Setting};
 /// Prints the effective configuration, with secrets masked.
 ///
 /// # Errors
-/// [`CommandError`] if the configuration is wrong or cannot be written.
+/// [`CommandError`] if the configuration is invalid or cannot be written.
 pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     let ConfigArgs { sources, json, key } = args;
     let mut settings = sources.load().settings()?;
@@ -23,8 +23,8 @@ pub fn run(args: ConfigArgs) -> Result<(), CommandError> {
     answer(text.as_bytes())
 }
 
-/// Valid TOML, that can be a configuration file: what must not be in one (a
-/// masked secret, a name with the id of this process) is a comment.
+/// Renders valid TOML that can be used as a configuration file. Values that must not be in a file
+/// (a masked secret, a name with the id of this process) are commented out.
 fn as_toml(settings: &[Setting]) -> String {
     let mut text = String::new();
     let mut section = "";
@@ -53,7 +53,7 @@ fn as_toml(settings: &[Setting]) -> String {
     text
 }
 
-/// One object with the full name of each key.
+/// Renders one object with the full name of each key.
 fn as_json(settings: &[Setting]) -> String {
     let object: serde_json::Map<_, _> = settings
         .iter()
@@ -76,7 +76,7 @@ fn as_json(settings: &[Setting]) -> String {
     format!("{:#}\n", serde_json::Value::Object(object))
 }
 
-/// A basic string of TOML.
+/// Renders a basic string of TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -92,7 +92,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// TOML allows no control characters in a comment.
+/// Replaces control characters, which TOML does not allow in a comment.
 fn on_one_line(text: &str) -> String {
     text.replace(char::is_control, "?")
 }

@@ -1,5 +1,5 @@
-//! `leasehold install`: a copy of this program where a container of another
-//! image can start it. An image without a shell has no `cp` either.
+//! `leasehold install`: copies this program to a place where a container of another image can start
+//! it. An image without a shell has no `cp` either.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-/// What the copy is called.
+/// File name of the copy.
 const NAME: &str = "leasehold";
 
-/// What it is called until it is whole. Always the same, so that one that was
-/// killed leaves nothing that another does not clear away.
+/// Temporary name of the copy. The name is constant, so that the next installation removes the file
+/// of a killed one.
 const UNFINISHED: &str = ".leasehold.unfinished";
 
-/// Anybody may run it, nobody but its owner may change it.
+/// Executable by everyone, writable only by the owner.
 const MODE: u32 = 0o755;
 
-/// The running program, also when its file was replaced or removed.
+/// Path of the running program, even after its file was replaced or removed.
 const MYSELF: &str = "/proc/self/exe";
 
-/// Why there is no copy.
+/// Reason why no copy was made.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The directory cannot be opened.
@@ -31,23 +31,23 @@ pub enum InstallError {
         .0.display()
     )]
     Directory(PathBuf, #[source] io::Error),
-    /// Another process installs into it.
+    /// Another process is installing into the directory.
     #[error("another leasehold is installing into {}", .0.display())]
     Busy(PathBuf),
-    /// A step on the way to the copy failed; what was there before is as it was.
+    /// A step of the copy failed; an existing copy is unchanged.
     #[error("cannot {step} {}", .path.display())]
     Copy {
-        /// What was not done.
+        /// The failed step.
         step: &'static str,
-        /// To which file.
+        /// File of that step.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Copies this program into `directory`; the path of the copy. It is replaced
-/// as a whole, so that nobody ever starts half of it.
+/// Copies this program into `directory`, and returns the path of the copy. The copy is replaced
+/// atomically, so that a partial copy is never started.
 ///
 /// # Errors
 /// [`InstallError`]
@@ -56,13 +56,13 @@ pub fn run(directory: &Path) -> Result<PathBuf, InstallError> {
     let unfinished = directory.join(UNFINISHED);
     let installed = directory.join(NAME);
     copy(&unfinished, &installed).inspect_err(|_| {
-        // The error says what is wrong; the next attempt clears away too.
+        // The error is reported anyway, and the next attempt removes the file too.
         let _ = fs::remove_file(&unfinished);
     })?;
     Ok(installed)
 }
 
-/// Keeps others out until it is dropped: they would write into one file.
+/// Keeps other installations out until it is dropped, because they would write to the same file.
 fn lock(directory: &Path) -> Result<File, InstallError> {
     let refused = |error| InstallError::Directory(directory.to_owned(), error);
     let opened = File::open(directory).map_err(refused)?;
@@ -94,11 +94,11 @@ fn copy(unfinished: &Path, installed: &Path) -> Result<(), InstallError> {
         .open(unfinished)
         .map_err(failed("create", unfinished))?;
     io::copy(&mut source, &mut target).map_err(failed("write", unfinished))?;
-    // Said of the open file, since what a new file may depends on the umask.
+    // Set on the open file, since the mode of a new file depends on the umask.
     target
         .set_permissions(Permissions::from_mode(MODE))
         .map_err(failed("make executable", unfinished))?;
-    // A rename may reach the disk before what was written.
+    // Without a sync, the rename may reach the disk before the contents.
     target.sync_all().map_err(failed("write", unfinished))?;
     // A file that is open for writing cannot be executed.
     drop(target);

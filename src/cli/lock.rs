@@ -1,8 +1,7 @@
 //! `leasehold lock`: a distributed flock for jobs.
 //!
-//! It decides nothing about who holds: that is [`crate::lock`]. It waits as
-//! long as it was told to, runs the command under the lock, and says why it
-//! ends as it does.
+//! The lock protocol in [`crate::lock`] decides who holds the lock. This command waits within its
+//! limits, runs the job under the lock, and reports why it ends.
 
 mod deadline;
 mod held;
@@ -36,50 +35,50 @@ use crate::log;
 use crate::signals::{Relays, Stops};
 use crate::workload::Prepared;
 
-/// What `leasehold lock` was given.
+/// Arguments of `leasehold lock`.
 #[derive(Debug, Clone)]
 pub struct LockArgs {
-    /// Where the configuration comes from.
+    /// Sources of the configuration.
     pub sources: Sources,
-    /// The lock.
+    /// Name of the lock.
     pub name: LeaseName,
-    /// How it is to be held.
+    /// Mode in which the lock is acquired.
     pub want: Want,
-    /// For how long it is waited for; `None`: for ever.
+    /// Maximum wait for the lock; `None` if unlimited.
     pub wait: Option<Duration>,
-    /// How often it is tried again after that.
+    /// Number of additional attempts after that.
     pub retries: u32,
-    /// The exit code of a lock that was not acquired.
+    /// Exit code if the lock was not acquired.
     pub conflict_exit_code: u8,
-    /// How long others wait for this holder when it falls silent; `None`: as configured.
+    /// Time without a renewal after which others evict this holder; `None` if as configured.
     pub lease_duration: Option<Duration>,
-    /// Log the acquisition also where nothing was waited for.
+    /// Log the acquisition even without a wait.
     pub verbose: bool,
-    /// The command; empty: hold the lock until standard input closes.
+    /// Command to run; if empty, the lock is held until standard input closes.
     pub command: Vec<OsString>,
 }
 
-/// Why there is no answer.
+/// Reason why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LockCommandError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The same, under a command of ours that handed none down.
+    /// The same under an outer `leasehold` command, which does not pass on its configuration.
     #[error(
         "{0}\n  `leasehold` does not hand its configuration down to its command: give this one the \
          connection string too, best by --mongodb-uri-file"
     )]
     NotHandedDown(ConfigError),
-    /// `--lease-duration` does not fit the other durations.
+    /// `--lease-duration` is inconsistent with the other durations.
     #[error("--lease-duration: {}", list(.0))]
     Timings(Vec<TimingError>),
-    /// The kernel failed.
+    /// A system call failed.
     #[error("{doing}")]
     System {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -90,7 +89,7 @@ fn list(errors: &[TimingError]) -> String {
 }
 
 impl LockCommandError {
-    /// The exit code that tells what kind of error it is.
+    /// Returns the exit code for this kind of error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::NotHandedDown(_) | Self::Timings(_) => exit::CONFIGURATION,
@@ -103,14 +102,14 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> LockCommandError {
     move |source| LockCommandError::System { doing, source }
 }
 
-/// Acquires the lock, does the work under it, and gives it back.
+/// Acquires the lock, runs the work under it, and releases it.
 ///
 /// # Errors
-/// What is wrong before anything was tried.
+/// [`LockCommandError`] for errors that precede any attempt, and for system calls that fail later.
 pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
     let loaded = args.sources.load();
-    // The variables of our configuration do not reach a command (they may hold
-    // a credential), so an inner one may well be told of no store.
+    // The variables of our configuration are not passed to a command, because they may contain a
+    // credential. An inner command may therefore not know the store.
     let names_no_store = loaded.names_no_store();
     if names_no_store && let Some(held) = Inherited::of_process().of(&args.name, None) {
         let voice = Voice::new(args.name.clone(), false);
@@ -139,20 +138,20 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
         .build()
         .map_err(system("start the event loop"))?;
     let ended = runtime.block_on(contend(&args, &config, timings, &store, &voice));
-    // A call that hangs in the driver must not hold up the end.
+    // A driver call that hangs must not delay the exit.
     runtime.shutdown_background();
     ended.map(ExitCode::from)
 }
 
-/// Whether a command around this one is ours, as far as the environment tells:
-/// enough for a hint.
+/// Returns true if the environment suggests an outer `leasehold` command. This is sufficient for a
+/// hint.
 fn is_inside() -> bool {
     let ours = ["LEASEHOLD_LOCK", "LEASEHOLD_LEASE"];
     ours.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// A command around this one holds the lock already: nothing is written, and
-/// this command ends with that one's authority, by its guard.
+/// Runs the command under a lock that an outer command already holds. Nothing is written to the
+/// store. The guard of the outer command ends this command together with its own authority.
 fn again(args: &LockArgs, held: &Held, voice: &Voice) -> ExitCode {
     let may = match (held.mode(), args.want) {
         (Some(Mode::Exclusive), Want::Exclusive | Want::Shared)
@@ -200,8 +199,8 @@ async fn contend(
     code
 }
 
-/// While nobody holds a lock it takes any number of slots; jobs that disagree on
-/// that are refused only when they meet.
+/// Warns that the number of slots differs from the previous use. A free lock accepts any number of
+/// slots, so jobs that disagree are rejected only when they overlap.
 fn warn_of_slots(args: &LockArgs, before: u32) {
     let (lock, slots) = (&args.name, args.want.slots());
     let shown = match before {
@@ -214,19 +213,19 @@ fn warn_of_slots(args: &LockArgs, before: u32) {
     );
 }
 
-/// A command line and what its configuration says of it.
+/// A command line and its configuration.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     args: &'a LockArgs,
     config: &'a LockConfig,
     timings: Timings,
-    /// Where the lock is kept.
+    /// Location of the lock.
     store: &'a str,
     voice: &'a Voice,
 }
 
 impl Job<'_> {
-    /// One attempt after the other, and the work under the lock.
+    /// Runs the attempts one after the other, and the work under the lock.
     async fn attempt(
         self,
         prepared: &mut Option<Prepared>,
@@ -234,7 +233,7 @@ impl Job<'_> {
     ) -> Result<u8, LockCommandError> {
         let Self { args, config, .. } = self;
         let patience = Patience::of(args, &self.timings);
-        // What does not wait is often in vain.
+        // An attempt without a wait often fails, so its command is not prepared in advance.
         let waits = args.wait.is_none_or(|wait| !wait.is_zero());
         let mut tries = args.retries;
         loop {
@@ -245,7 +244,8 @@ impl Job<'_> {
             let options = self.options(&remembered);
             let mut locker = Locker::start(options, watcher.surfaces(remembered));
             if waits && prepared.is_none() {
-                // While the store is connected to. What fails is tried again under the lock.
+                // Prepared while the store connects. A failed preparation is repeated under the
+                // lock.
                 tokio::task::yield_now().await;
                 *prepared = held::command(args, config).and_then(|command| command.prepare().ok());
             }
@@ -266,7 +266,7 @@ impl Job<'_> {
                 }
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;
-                    // Those who hold it now are given a moment, also with --no-wait.
+                    // Leave the current holders some time, even with --no-wait.
                     tokio::select! {
                         () = tokio::time::sleep(self.timings.retry_interval()) => {}
                         stop = stops.next() => return Ok(stop.exit_code()),

@@ -1,7 +1,7 @@
-//! `leasehold locks`: who holds what, for operators.
+//! `leasehold locks`: lists, breaks and prunes locks, for operators.
 //!
-//! It contends for nothing. What it takes out was silent for as long as it had
-//! declared, unless an operator forces it.
+//! The command never contends for a lock, and removes only expired entries unless `--force` is
+//! given.
 
 mod breaking;
 mod listing;
@@ -22,71 +22,71 @@ use crate::store::mongo::lock::{MongoLockStore, MongoLocks};
 use super::CommandError;
 use super::store_options::of_locks;
 
-/// News of a change stream that nobody opens.
+/// Capacity of the channel for events of the change stream, which is not opened here.
 const NEWS_MAX: usize = 1;
 
-/// What `leasehold locks` was given.
+/// Arguments of `leasehold locks`.
 #[derive(Debug)]
 pub struct LocksArgs {
-    /// Where the configuration comes from.
+    /// Sources of the configuration.
     pub sources: Sources,
-    /// What is asked.
+    /// The requested action.
     pub ask: Ask,
 }
 
-/// What is asked of `leasehold locks`.
+/// Actions of `leasehold locks`.
 #[derive(Debug)]
 pub enum Ask {
-    /// Who holds and who waits.
+    /// List holders and waiters.
     List {
         /// JSON instead of text.
         json: bool,
     },
-    /// Take out those who are silent.
+    /// Remove expired holders and waiters.
     Break {
-        /// The lock.
+        /// Name of the lock.
         name: LeaseName,
-        /// All holders, at once.
+        /// Remove all holders immediately, including live ones.
         force: bool,
-        /// Without asking.
+        /// Skip the confirmation.
         confirmed: bool,
     },
-    /// Shrink unused documents.
+    /// Shrink the documents of unused locks.
     Prune {
-        /// For how long nobody has held them.
+        /// Minimum time since the last holder ended.
         unused_for: Duration,
     },
 }
 
-/// Why there is no answer.
+/// Reason why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LocksError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The store does not answer.
+    /// MongoDB does not respond, or rejected the operation.
     #[error("cannot {doing}: {failure}")]
     Store {
-        /// What was asked of it.
+        /// The failed operation.
         doing: &'static str,
-        /// Why not.
+        /// The cause.
         failure: Failure,
     },
     /// The document of this name is not a lock.
     #[error("lock {name}: the document of this name is not a lock: {why}")]
     NoLock {
-        /// The name.
+        /// Name of the lock.
         name: LeaseName,
-        /// Why not.
+        /// Reason why the document is not a lock.
         why: String,
     },
-    /// The kernel failed.
+    /// The event loop could not be started.
     #[error("cannot start the event loop")]
     System(#[source] std::io::Error),
 }
 
 impl LocksError {
-    /// The exit code that tells what kind of error it is.
+    /// Returns the exit code for this kind of error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::NoLock { .. } => exit::CONFIGURATION,
@@ -96,7 +96,7 @@ impl LocksError {
     }
 }
 
-/// Answers.
+/// Runs the requested action.
 ///
 /// # Errors
 /// [`CommandError`], not yet printed.
@@ -131,7 +131,7 @@ async fn answer(ask: Ask, config: &LockConfig) -> Result<u8, CommandError> {
     }
 }
 
-/// Shrinks the documents of locks that nobody held for this long.
+/// Shrinks the documents of locks that have had no holder for this long.
 async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandError> {
     let locks = MongoLocks::new(store_options(config));
     let listed = locks.list().await.map_err(store("list the locks"))?;
@@ -163,7 +163,7 @@ async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandE
                 let doing = "prune a lock";
                 return Err(LocksError::Store { doing, failure }.into());
             }
-            // Rejected: somebody came back to it just now.
+            // Rejected if the lock came into use again just now.
             if matches!(answer.outcome, crate::lock::Outcome::Applied(_)) {
                 super::answer(format!("pruned {name}\n").as_bytes())?;
                 pruned += 1;
@@ -179,7 +179,7 @@ async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandE
     Ok(exit::DONE)
 }
 
-/// One lock, for reads and single writes.
+/// Opens one lock for reads and single writes.
 fn one(name: &LeaseName, config: &LockConfig) -> MongoLockStore {
     let (news, _) = tokio::sync::mpsc::channel(NEWS_MAX);
     MongoLockStore::new(store_options(config), name.clone(), news).0

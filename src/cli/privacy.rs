@@ -1,8 +1,8 @@
-//! What other processes of the same user may see of this one.
+//! Protection from other processes of the same user.
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// Hides memory and environment, which hold the connection string.
+/// Hides memory and environment, which contain the connection string.
 pub(super) fn hide_from_the_user() {
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(%error, "other processes of this user may read the connection string");

@@ -1,7 +1,7 @@
-//! `leasehold run`: wires the daemon and sees it through to its end.
+//! `leasehold run`: wires the parts of the daemon and runs it to its end.
 //!
-//! Everything that a configuration can get wrong about this machine (the
-//! status directory, the port) fails here before the election begins.
+//! Every setting that this machine cannot satisfy (the status directory, the port) fails here,
+//! before the election begins.
 
 mod environment;
 mod files;
@@ -55,40 +55,41 @@ use crate::store::KnownHome;
 use crate::supervisor::Orders;
 use crate::workload::Orphans;
 
-/// How long the end of the process waits for the files to say "not leader": a
-/// local disk takes well under a millisecond, and what hangs carries a deadline.
+/// Maximum time that the exit waits for the files to say "not leader". A local disk takes well
+/// under a millisecond, and files on a disk that hangs carry a deadline.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 
-/// A workload confirms once per step-down; more wait in vain.
+/// Capacity of the channel for confirmations. A workload confirms once per step-down; additional
+/// confirmations have no effect.
 const CONFIRMATIONS_MAX: usize = 4;
 
-/// Why the daemon could not begin or go on.
+/// Reason why the daemon could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The status directory cannot be used.
+    /// The status directory is not usable.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// The port cannot be used.
+    /// The port is not usable.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Labels are demanded, and this is no pod.
+    /// Labels are required, but the cluster or the pod is unknown.
     #[error(transparent)]
     Kubernetes(#[from] KubernetesError),
-    /// The kernel or a part of the daemon failed.
+    /// The operating system or a part of the daemon failed.
     #[error("{doing}")]
     System {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
-        /// Why it failed.
+        /// The cause.
         source: Box<dyn Error + Send + Sync>,
     },
 }
 
 impl RunError {
-    /// The exit code that tells what kind of error it is.
+    /// Returns the exit code for this kind of error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Directory(_) | Self::Bind(_) | Self::Config(_) | Self::Kubernetes(_) => {
@@ -106,11 +107,11 @@ fn system<E: Into<Box<dyn Error + Send + Sync>>>(doing: &'static str) -> impl Fn
     }
 }
 
-/// Runs the daemon until it is told to stop. `sources` is what SIGHUP reads
-/// again; `command` is run while this replica leads, if it is not empty.
+/// Runs the daemon until it is stopped. SIGHUP reads `sources` again. `command`, if not empty, runs
+/// while this replica leads.
 ///
 /// # Errors
-/// [`RunError`]; what can be known at the start is known before the election begins.
+/// [`RunError`]. Errors that can be detected at startup are returned before the election begins.
 pub fn run(
     config: Config,
     mut sources: Sources,
@@ -128,7 +129,7 @@ pub fn run(
     files::tell_exposure(&config.lease.name, directory.path());
     let cluster = kubernetes::find(&config)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
-    // One thread turns the loop; the files have a thread of their own.
+    // One thread runs the event loop, and the files have a thread of their own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -144,12 +145,12 @@ pub fn run(
         http,
     };
     let ended = runtime.block_on(Daemon::begin(begun));
-    // A call that hangs in the driver must not hold up the end.
+    // A driver call that hangs must not delay the exit.
     runtime.shutdown_background();
     ended
 }
 
-/// What the configuration asks of this machine, had and held.
+/// Resources of this machine that the configuration requires, acquired.
 struct Begun {
     config: Config,
     sources: Sources,
@@ -161,7 +162,7 @@ struct Begun {
     http: Option<Bound>,
 }
 
-/// The parts of a running daemon that react to the machine.
+/// Parts of a running daemon that react to external events.
 struct Daemon {
     elector: Elector,
     signals: Signals,
@@ -301,13 +302,13 @@ impl Daemon {
         };
         let files = Arc::clone(&daemon.files);
         let ended = daemon.attend(serving).await;
-        // Also after a fault: the process takes the thread with it that would
-        // write that this daemon has stopped.
+        // Also after a failure, because the exit of the process ends the thread that has to write
+        // that this daemon has stopped.
         let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
         ended
     }
 
-    /// Reacts until the candidate has ended.
+    /// Handles events until the end of the candidate.
     async fn attend(
         mut self,
         serving: impl Future<Output = io::Result<Infallible>>,
@@ -331,7 +332,7 @@ impl Daemon {
                 }
             };
             tokio::select! {
-                // The end of the candidate goes before the ends of what served it.
+                // The end of the candidate takes precedence over the ends of its helper tasks.
                 biased;
                 signal = self.signals.next() => {
                     let request = (signal == Signal::Stop).then(|| stops.arrived());
@@ -366,8 +367,8 @@ impl Daemon {
                     let Err(error) = serving;
                     return Err(system("serve HTTP")(error));
                 }
-                // A convenience: without it the candidate leads as well. The
-                // gauge of the label says that it is not kept any more.
+                // Publishing on the pod is optional, so the candidate continues to lead without it.
+                // The gauge of the label shows that the label is no longer maintained.
                 (task, error) = published => tracing::error!(
                     lease = %self.who.lease, task, %error,
                     "pod publishing task ended unexpectedly; continuing without it"
@@ -412,19 +413,19 @@ impl Daemon {
     }
 
     async fn send(&self, input: Input) {
-        // A runner that is gone has ended, and `attend` is about to see it.
+        // If the runner is gone, the candidate is finished, and `attend` is about to notice.
         let _ = self.inputs.send(input).await;
     }
 
-    /// Waits, for a moment, until the candidate has obeyed the first signal:
-    /// files that are flushed before that would say leader to the end.
+    /// Waits briefly until the candidate has applied the first stop request. Files that are flushed
+    /// before that would say leader to the end.
     async fn demoted(&mut self) {
         let demoted = self.status.wait_for(|status| status.authority.is_none());
-        // Who is stuck ends by the deadline in its files.
+        // If the candidate is stuck, the deadline in its files ends its leadership.
         let _ = tokio::time::timeout(LAST_FLUSH_MAX, demoted).await;
     }
 
-    /// Waits, for a moment, until the files and the label say what is true.
+    /// Waits briefly until the files and the label show the current status.
     async fn flush(&self) {
         let labelled = async {
             if let Some((kubernetes, _)) = &self.kubernetes {
@@ -442,7 +443,7 @@ impl Daemon {
     }
 }
 
-/// How the candidate contends.
+/// Builds the options of the candidate.
 fn options(
     config: &Config,
     drains: bool,
@@ -472,8 +473,8 @@ fn options(
     options
 }
 
-/// Where the end of the workload is waited for (`drains`), nothing is left for
-/// the hand-off delay to wait for.
+/// Builds the settings of the election. If the end of the workload is awaited (`drains`), the
+/// handoff delay has nothing left to wait for.
 fn tunables(config: &Config, drains: bool) -> Tunables {
     Tunables {
         timings: config.lease.timings,
@@ -485,7 +486,7 @@ fn tunables(config: &Config, drains: bool) -> Tunables {
     }
 }
 
-/// Serves HTTP if it is on; else waits for ever.
+/// Serves HTTP if it is enabled; otherwise waits indefinitely.
 async fn serve(http: Option<Bound>, state: impl FnOnce() -> AdminState) -> io::Result<Infallible> {
     match http {
         Some(bound) => bound.serve(state()).await,
@@ -493,7 +494,7 @@ async fn serve(http: Option<Bound>, state: impl FnOnce() -> AdminState) -> io::R
     }
 }
 
-/// Passes the workload's confirmations on to the election.
+/// Forwards the workload's confirmations to the election.
 fn confirmations(inputs: mpsc::Sender<Input>) -> mpsc::Sender<crate::election::Token> {
     let (sender, mut tokens) = mpsc::channel(CONFIRMATIONS_MAX);
     tokio::spawn(async move {

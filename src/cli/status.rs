@@ -1,7 +1,7 @@
-//! `leasehold status`: says from the status directory who leads.
+//! `leasehold status`: reports from the status directory who leads.
 //!
-//! It talks to no daemon and no store. It trusts "leader" only before the
-//! deadline in the file, on the clock and in the boot that the deadline is of.
+//! The command contacts neither the daemon nor MongoDB. A file that says "leader" is trusted only
+//! before its deadline, on the clock and in the boot to which the deadline belongs.
 
 #[cfg(test)]
 mod any_file;
@@ -25,14 +25,14 @@ use crate::publish::directory::{read_regular, roots};
 use crate::publish::file::JSON_FILE;
 use crate::publish::render::Document;
 
-/// How often `--watch` looks. A change of leadership takes seconds, and a look
-/// is one small read; inotify would not see a deadline pass.
+/// Interval of the checks of `--watch`. A change of leadership takes seconds, and a check is one
+/// small read. inotify would not report that a deadline passes.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
-/// A status file has at most 2 KiB (four names of 253 bytes, escaped); a longer
-/// one is not ours and is not read.
+/// Maximum size of a status file. A status file has at most 2 KiB (four names of 253 bytes,
+/// escaped); a larger file is not ours and is not read.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// The file as it is, with `leader` as judged and what the judgement rests on.
+/// The document of the file, with `leader` replaced by the verdict, and the basis of the verdict.
 #[derive(Serialize)]
 struct Judged<'a> {
     #[serde(flatten)]
@@ -49,8 +49,7 @@ enum DocumentOrNone<'a> {
     None { leader: bool },
 }
 
-/// Runs the command. Exit codes: 0 leader, 1 not leader (stale too), 2 cannot
-/// tell, 64 usage.
+/// Runs the command. Exit codes: 0 leader, 1 not leader (also if stale), 2 cannot tell, 64 usage.
 pub fn run(args: &StatusArgs) -> ExitCode {
     let directory = match directory_of(args) {
         Ok(directory) => directory,
@@ -65,8 +64,8 @@ pub fn run(args: &StatusArgs) -> ExitCode {
     } else {
         let judgement = look(&directory, lease);
         match print(&judgement, args.json) {
-            // The reader of our pipe has what it wanted; a script that looks
-            // at the exit code still needs the verdict.
+            // The reader of the pipe has all that it wants, but a script that checks the exit code
+            // still needs the verdict.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 Ok(judgement.verdict.exit_code())
             }
@@ -75,7 +74,7 @@ pub fn run(args: &StatusArgs) -> ExitCode {
     };
     match result {
         Ok(code) => ExitCode::from(code),
-        // Only `--watch` comes here, whose reader has seen enough.
+        // Only `--watch` gets here, and its reader has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "leasehold status: write answer: {error}");
@@ -84,11 +83,11 @@ pub fn run(args: &StatusArgs) -> ExitCode {
     }
 }
 
-/// Reads and judges the file in `directory` now.
+/// Reads the file in `directory`, and judges it at the current time.
 pub fn look(directory: &Path, lease: Option<&str>) -> Judgement {
     let path = directory.join(JSON_FILE);
-    // The clock is read after the file: judged by an earlier instant, a file
-    // that was slow to read would lead for longer than its deadline.
+    // The clock is read after the file. With an earlier time, a file that was slow to read would
+    // count as leader beyond its deadline.
     let text = read(&path);
     let now = clock::boot_now();
     let boot_id = clock::boot_id();
@@ -118,7 +117,7 @@ fn directory_of(args: &StatusArgs) -> Result<PathBuf, String> {
     }
 }
 
-/// The first that exists, in the order in which daemons choose theirs.
+/// Returns the first directory with a status file, in the order in which daemons choose theirs.
 fn directory_of_lease(lease: &str, roots: &[PathBuf]) -> PathBuf {
     let mut places = roots.iter().map(|root| root.join(lease));
     let first = places.next().unwrap_or_default();
@@ -191,7 +190,7 @@ fn to_json(judgement: &Judgement) -> io::Result<String> {
     Ok(serde_json::to_string(&judged)? + "\n")
 }
 
-/// One line without anything that changes while the leadership does not.
+/// Formats one line without anything that changes while the leadership is unchanged.
 fn line(judgement: &Judgement) -> String {
     let (document, why) = (&judgement.document, judgement.why.as_deref());
     let Some(document) = document else {
@@ -201,7 +200,8 @@ fn line(judgement: &Judgement) -> String {
     let reason = document.reason.as_deref().unwrap_or("-");
     let lease = &document.lease;
     match judgement.verdict {
-        // "renewed" follows "acquired" with the first renewal and changes nothing.
+        // The reason is omitted, because it changes from "acquired" to "renewed" with the first
+        // renewal.
         Verdict::Leader => {
             let token = document.token.unwrap_or_default();
             format!("{lease}: leader, token {token}")
@@ -292,13 +292,13 @@ fn to_text(judgement: &Judgement, now: BootTime, wall: SystemTime) -> String {
         .collect()
 }
 
-/// Whether the daemon has not read the store, or not for a lease duration: it
-/// then knows of no holder, and of no free lease either.
+/// Returns true if the daemon has not read the store at all, or not for a lease duration. The
+/// daemon then knows neither a holder nor that the lease is free.
 fn not_read(document: &Document) -> bool {
     document.role == Role::Unknown.as_str()
 }
 
-/// How long ago a date was, for people: by the wall clock, which may have been set.
+/// Returns the age of a date, for humans. The wall clock may have been changed in between.
 fn age(date: &str, wall: SystemTime) -> Option<String> {
     let then = humantime::parse_rfc3339(date).ok()?;
     let age = wall.duration_since(then).ok()?;

@@ -1,4 +1,4 @@
-//! Settings that are one of a few words.
+//! Settings with a fixed set of values.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ macro_rules! choice {
         }
 
         impl $name {
-            /// The words, as they are written in the configuration.
+            /// All values, as written in the configuration.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// From its word.
+            /// Returns the choice for a value of the configuration.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$variant),)+
@@ -24,7 +24,7 @@ macro_rules! choice {
                 }
             }
 
-            /// Its word.
+            /// Returns the value, as written in the configuration.
             pub const fn word(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -41,7 +41,7 @@ macro_rules! choice {
 }
 
 choice! {
-    /// When `/readyz` answers 200.
+    /// Condition under which `/readyz` returns 200.
     ReadyWhen {
         /// Once the store has been reached.
         Connected = "connected",
@@ -51,19 +51,19 @@ choice! {
 }
 
 choice! {
-    /// Whether pod labels and Events are published.
+    /// Publication of pod labels and Events.
     KubernetesEnabled {
-        /// Where the process finds itself in a cluster.
+        /// Enabled if the process runs in a cluster.
         Auto = "auto",
-        /// Always: what is missing is a mistake.
+        /// Always enabled; missing data is an error.
         On = "on",
-        /// Never.
+        /// Disabled.
         Off = "off",
     }
 }
 
 choice! {
-    /// The signal that asks a workload to end.
+    /// Signal that requests a workload to stop.
     StopSignal {
         /// SIGTERM.
         Term = "TERM",
@@ -77,13 +77,13 @@ choice! {
         Usr1 = "USR1",
         /// SIGUSR2.
         Usr2 = "USR2",
-        /// SIGKILL: no time to end at all.
+        /// SIGKILL, which leaves no time to stop.
         Kill = "KILL",
     }
 }
 
 impl StopSignal {
-    /// The number that the kernel knows it by.
+    /// Returns the number of the signal.
     pub const fn number(self) -> i32 {
         match self {
             Self::Term => consts::SIGTERM,
@@ -98,25 +98,26 @@ impl StopSignal {
 }
 
 choice! {
-    /// What follows when a supervised workload ends by itself.
+    /// Action when a supervised workload exits by itself.
     OnExit {
-        /// The lease is released and the daemon exits with the workload's code.
+        /// The lease is released, and the daemon exits with the workload's code.
         Exit = "exit",
-        /// The lease is released and the daemon stays a candidate, after a while.
+        /// The lease is released, and the daemon contends again after a delay, which grows with
+        /// repeated exits.
         Release = "release",
     }
 }
 
 choice! {
-    /// The least important level that is logged.
+    /// Minimum log level.
     LogLevel {
-        /// What needs somebody at once.
+        /// Events that require immediate attention.
         Error = "error",
-        /// What needs somebody some time.
+        /// Events that require attention at some time.
         Warn = "warn",
         /// Changes of leadership and of the daemon's state.
         Info = "info",
-        /// Single calls.
+        /// Individual calls.
         Debug = "debug",
         /// Everything.
         Trace = "trace",
@@ -124,11 +125,11 @@ choice! {
 }
 
 choice! {
-    /// What log lines look like.
+    /// Format of log lines.
     LogFormat {
         /// Text on a terminal, JSON otherwise.
         Auto = "auto",
-        /// For people.
+        /// For humans.
         Text = "text",
         /// For machines.
         Json = "json",

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, all of it at once.
+//! Problems of a configuration, reported together.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::schema::{KEYS, Key};
 use super::secret::{MASK, UriError, looks_secret, shown, shown_path};
 
-/// Where a value came from.
+/// Origin of a value.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The embedded `config/default.toml`.
@@ -15,9 +15,9 @@ pub enum Origin {
     File(PathBuf),
     /// An environment variable of this name.
     Variable(String),
-    /// A flag of this name, without dashes.
+    /// A flag with this name, without dashes.
     Flag(String),
-    /// Made of the host's name and the process id.
+    /// Derived from the host name and the process id.
     Host,
 }
 
@@ -34,84 +34,84 @@ impl fmt::Display for Origin {
 }
 
 impl fmt::Debug for Origin {
-    /// As it is displayed: a connection string may have been given as a path.
+    /// Same as `Display`, because a connection string may have been passed as a path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// One thing that is wrong.
+/// A single problem.
 #[non_exhaustive]
 pub enum Problem {
     /// A file cannot be read.
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// A file is not TOML, or not YAML.
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Line and column, counted from 1, where the parser said them.
+        /// Line and column, counted from 1, if the parser reported them.
         place: Option<(usize, usize)>,
-        /// What the parser said, without the text of the file: it may hold a secret.
+        /// The parser's message, without the text of the file, which may contain a secret.
         message: String,
     },
-    /// There is no such section.
+    /// The section is unknown.
     UnknownSection {
-        /// What was written.
+        /// The name as written.
         section: String,
-        /// Where.
+        /// Origin of the name.
         origin: Origin,
-        /// What was probably meant.
+        /// The section that was probably meant.
         suggestion: Option<&'static str>,
     },
-    /// There is no such key.
+    /// The key is unknown.
     UnknownKey {
-        /// What was written.
+        /// The name as written.
         key: String,
-        /// Where.
+        /// Origin of the name.
         origin: Origin,
-        /// What was probably meant, in the notation of its origin.
+        /// The key that was probably meant, in the notation of its origin.
         suggestion: Option<String>,
     },
-    /// A value is not accepted.
+    /// A value is rejected.
     Invalid {
-        /// The full name of the key, or of a section.
+        /// Full name of the key, or name of a section.
         key: String,
-        /// The value as it may be shown.
+        /// The value in a form that may be printed.
         value: String,
-        /// Where.
+        /// Origin of the value.
         origin: Origin,
-        /// What would be accepted.
+        /// Description of the accepted values.
         expected: String,
     },
-    /// A relation between values is broken.
+    /// A relation between values is violated.
     Relation {
-        /// The key that is best changed.
+        /// The key that the user most likely needs to change.
         key: String,
         /// Its value.
         value: String,
-        /// Where that came from.
+        /// Origin of that value.
         origin: Origin,
-        /// What is wrong, with all values and what would be accepted.
+        /// Description of the violation, with all values and the accepted ones.
         message: String,
     },
     /// A value is required.
     Missing {
         /// The full name of the key.
         key: String,
-        /// How it can be given.
+        /// Ways to set the value.
         remedy: String,
     },
-    /// The connection string cannot be had.
+    /// The connection string is unavailable.
     Uri(UriError, Origin),
 }
 
 impl Problem {
-    /// A refused value; a secret's is masked, and what looks like one.
+    /// Creates a problem for a rejected value. A secret, or a value that looks like one, is masked.
     pub(super) fn invalid(key: &Key, value: &str, origin: Origin, expected: String) -> Self {
         Self::Invalid {
             key: key.path(),
@@ -187,16 +187,17 @@ impl fmt::Display for Problem {
 }
 
 impl fmt::Debug for Problem {
-    /// As it is displayed: a connection string may have been given as a key.
+    /// Same as `Display`, because a connection string may have been passed as a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// Enough to mend at a time. A file of another program has thousands.
+/// Maximum number of problems shown, enough to fix at a time. A file of another program has
+/// thousands.
 pub const PROBLEMS_SHOWN_MAX: usize = 20;
 
-/// A configuration that is refused, with everything that is wrong with it.
+/// A rejected configuration with all of its problems.
 #[derive(Debug)]
 pub struct ConfigError {
     problems: Vec<Problem>,
@@ -207,7 +208,7 @@ impl ConfigError {
         Self { problems }
     }
 
-    /// Everything that is wrong.
+    /// Returns all problems.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -257,7 +258,7 @@ fn known_keys(section: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// The name of a key or section as somebody wrote it.
+/// Returns the name of a key or section in a form that may be printed.
 fn named(name: &str) -> String {
     if looks_secret(name) {
         MASK.to_owned()

@@ -1,8 +1,8 @@
-//! The layers: defaults, files, environment, flags.
+//! The layers: defaults, files, environment and flags.
 //!
-//! The crate `config` reads the files. The layers are merged here and not by
-//! it, since each value keeps its origin and all mistakes of all layers are
-//! reported at once, while that crate ends at the first.
+//! The crate `config` reads the files. The layers are merged here instead, because each value keeps
+//! its origin and all errors of all layers are reported together, while that crate stops at the
+//! first one.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,23 +15,23 @@ use super::schema::{KEYS, Key, Kind, is_section, suggest, suggest_key};
 use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, read_bounded, reason, shown};
 use super::{value, yaml};
 
-/// What a configuration is made of. It is kept for SIGHUP, which reads the
-/// files again; the environment and the flags of a process do not change.
+/// Sources of a configuration, kept for SIGHUP, which reads the files again. The environment and
+/// the flags of a process do not change.
 #[derive(Clone, Default)]
 pub struct Sources {
-    /// The files, the strongest last.
+    /// Files, in order of increasing precedence.
     pub files: Vec<PathBuf>,
-    /// The environment; what is not configuration is ignored.
+    /// The environment; variables that are not configuration are ignored.
     pub environment: Vec<(OsString, OsString)>,
-    /// Keys that were given as flags, and their values.
+    /// Keys that were passed as flags, with their values.
     pub flags: Vec<(&'static Key, String)>,
-    /// The connection string of a daemon that runs. Then no other pipe is read:
-    /// that could take long.
+    /// Source of the connection string with which a running daemon started. If it is set, no other
+    /// pipe is read, because this could take long.
     pub started_with: Option<UriSource>,
 }
 
 impl Sources {
-    /// With the environment of this process.
+    /// Creates the sources with the environment of this process.
     pub fn of_process(files: Vec<PathBuf>, flags: Vec<(&'static Key, String)>) -> Self {
         let of_pod = |name: &OsStr| POD.iter().any(|(_, _, variable)| name == *variable);
         let relevant = |name: &OsStr| {
@@ -47,8 +47,8 @@ impl Sources {
         }
     }
 
-    /// Variables that are ignored since there is one underscore where two have
-    /// to be, each with the key that was probably meant.
+    /// Returns variables that are ignored because they have one underscore instead of two, each
+    /// with the key that was probably meant.
     pub fn misspelt_variables(&self) -> Vec<(String, &'static Key)> {
         let names = self.environment.iter().map(|(name, _)| name);
         names
@@ -56,8 +56,8 @@ impl Sources {
             .collect()
     }
 
-    /// Reads all layers. Mistakes are kept in the result, so that those of
-    /// reading and those of meaning are reported together.
+    /// Reads all layers. Errors are kept in the result, so that those of reading and those of
+    /// validation are reported together.
     pub fn load(&self) -> Loaded {
         let mut loader = Loader::default();
         for path in &self.files {
@@ -84,7 +84,7 @@ impl Sources {
 }
 
 impl fmt::Debug for Sources {
-    /// Without values: environment and flags may hold a connection string.
+    /// Omits the values, because environment and flags may contain a connection string.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags: Vec<_> = self.flags.iter().map(|(key, _)| key.flag()).collect();
         f.debug_struct("Sources")
@@ -95,23 +95,23 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// The value that is in effect for one key.
+/// Effective value of one key.
 #[derive(Clone)]
 pub struct Setting {
     /// The key.
     pub key: &'static Key,
-    /// Its value; empty: not set.
+    /// The value; empty if not set.
     pub(super) value: String,
-    /// Where it came from.
+    /// Origin of the value.
     pub origin: Origin,
-    /// Whether the value was accepted.
+    /// True if the value was accepted.
     pub(super) valid: bool,
-    /// The layer that gave it; a later one counts more.
+    /// Layer that set the value; a later layer takes precedence.
     pub(super) layer: usize,
 }
 
 impl Setting {
-    /// The value as it may be shown.
+    /// Returns the value in a form that may be printed.
     pub fn shown(&self) -> &str {
         if !self.value.is_empty() && (self.key.secret || is_misplaced_uri(&self.value)) {
             MASK
@@ -133,7 +133,7 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// All layers, read and merged, with the mistakes found so far.
+/// All layers, read and merged, with the errors found so far.
 #[derive(Debug)]
 pub struct Loaded {
     pub(super) settings: Vec<Setting>,
@@ -142,8 +142,8 @@ pub struct Loaded {
     pub(super) started_with: Option<UriSource>,
 }
 
-/// Keys with the variables in which manifests put what a pod is, by convention:
-/// where no layer says anything else.
+/// Keys with the variables that manifests conventionally set to the identity of the pod. A variable
+/// applies only if no layer sets the key.
 const POD: [(&str, &str, &str); 4] = [
     ("identity", "name", "POD_NAME"),
     ("kubernetes", "pod_name", "POD_NAME"),
@@ -151,12 +151,13 @@ const POD: [(&str, &str, &str); 4] = [
     ("kubernetes", "pod_uid", "POD_UID"),
 ];
 
-/// No configuration is longer. It bounds what a wrong path can cost.
+/// Maximum size of a file. No configuration is longer, and the limit bounds the cost of a wrong
+/// path.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// The YAML parser overflows the stack on "- - - -…" of some ten thousand
-/// levels. With this, and indentation that costs bytes on each line, a file of
-/// the greatest size has fewer than 800.
+/// Maximum length of a line of YAML. The parser overflows the stack on "- - - -…" with some ten
+/// thousand levels. With this limit, and with indentation that costs bytes on each line, a file of
+/// the maximum size has fewer than 800 levels.
 const YAML_LINE_BYTES_MAX: usize = 4096;
 
 struct Loader {
@@ -205,7 +206,7 @@ impl Loader {
         let origin = Origin::File(path.to_owned());
         match File::from_str(&text, format).collect() {
             Ok(sections) => {
-                // The map is unordered: reports are the same each time only if sorted.
+                // The map is unordered, so it is sorted for reproducible reports.
                 let mut sections: Vec<_> = sections.into_iter().collect();
                 sections.sort_by(|(a, _), (b, _)| a.cmp(b));
                 for (section, value) in sections {
@@ -219,7 +220,7 @@ impl Loader {
     fn section(&mut self, section: &str, value: Value, origin: &Origin) {
         let table = match value.kind {
             ValueKind::Table(table) if is_section(section) => table,
-            // YAML: a section of which every key is commented out.
+            // In YAML, a section whose keys are all commented out.
             ValueKind::Nil if is_section(section) => return,
             kind if is_section(section) => {
                 self.problems.push(Problem::Invalid {
@@ -299,11 +300,11 @@ impl Loader {
         }
     }
 
-    /// Every layer's value is checked, also one that a stronger layer hides:
-    /// else a mistake would come to light when that layer goes away.
+    /// Checks and sets a value. A value that a stronger layer hides is checked too; otherwise a
+    /// mistake would come to light only when that layer is removed.
     fn set(&mut self, key: &'static Key, mut value: String, origin: Origin) {
         if key.kind == Kind::Uri {
-            // Secrets are often stored with the line end of the file they were made from.
+            // Secrets are often stored with the newline of the file from which they were created.
             value.truncate(value.trim_end_matches(['\n', '\r']).len());
         }
         let checked = if !key.secret && is_misplaced_uri(&value) {
@@ -335,7 +336,7 @@ impl Loader {
         }
     }
 
-    /// Where no layer says what pod this is: the variables of the pod.
+    /// Sets the identity of the pod from its variables, unless a layer sets it.
     fn pod(&mut self, environment: &[(OsString, OsString)]) {
         for (section, name, variable) in POD {
             let value = environment
@@ -350,7 +351,7 @@ impl Loader {
         }
     }
 
-    /// Where neither a layer nor the pod names the candidate: host and process.
+    /// Names the candidate after host and process, unless a layer or the pod names it.
     fn identity(&mut self) {
         if let Some(key) = known("identity", "name")
             && self.is_unset(key)
@@ -362,7 +363,7 @@ impl Loader {
         }
     }
 
-    /// Whether no layer gives a value; a refused one is given.
+    /// Returns true if no layer gives a value; a rejected value counts as given.
     fn is_unset(&self, key: &Key) -> bool {
         let mut settings = self.settings.iter();
         settings.any(|s| s.key == key && s.valid && s.value.is_empty())
@@ -374,9 +375,9 @@ fn known(section: &str, name: &str) -> Option<&'static Key> {
         .find(|key| key.section == section && key.name == name)
 }
 
-/// The section and key that a variable names; `None` if it is no
-/// configuration. Kubernetes injects `LEASEHOLD_HTTP_PORT` and the like for a
-/// service called leasehold-http, so one underscore is not enough.
+/// Returns the section and the key that a variable names; `None` if it is not configuration.
+/// Kubernetes injects variables such as `LEASEHOLD_HTTP_PORT` for a service called leasehold-http,
+/// so one underscore is not sufficient.
 fn variable_parts(name: &OsStr) -> Option<(String, String)> {
     let name = name.to_string_lossy();
     let (section, key) = name.strip_prefix("LEASEHOLD_")?.split_once("__")?;
@@ -386,7 +387,7 @@ fn variable_parts(name: &OsStr) -> Option<(String, String)> {
             .find(is_it)
             .map(|known| known.section.to_owned())
     };
-    // A section in a section first: LEASEHOLD_WORKLOAD__HEALTH__URL.
+    // A nested section takes precedence, as in LEASEHOLD_WORKLOAD__HEALTH__URL.
     if let Some((inner, key)) = key.split_once("__")
         && let Some(section) = named(&format!("{section}.{inner}"))
     {
@@ -395,7 +396,7 @@ fn variable_parts(name: &OsStr) -> Option<(String, String)> {
     Some((named(section)?, key.to_owned()))
 }
 
-/// The key whose variable a name would be with a second underscore.
+/// Returns the key whose variable has this name with a second underscore.
 fn misspelt(name: &OsStr) -> Option<&'static Key> {
     let mut keys = KEYS.iter();
     keys.find(|key| name == key.variable().replace("__", "_").as_str())
@@ -418,7 +419,7 @@ fn read_text(path: &Path, yaml: bool) -> Result<String, String> {
     })
 }
 
-/// The text of a value of the right type; else what would be accepted.
+/// Returns the text of a value of the right type, or a description of the accepted values.
 fn text_of(key: &Key, kind: &ValueKind) -> Result<String, String> {
     match (key.kind, kind) {
         (Kind::Flag, ValueKind::Boolean(value)) => Ok(value.to_string()),
@@ -461,16 +462,16 @@ fn shown_kind(kind: &ValueKind) -> String {
     }
 }
 
-/// What a parser said of a file, without the line that it quotes.
+/// Converts the error of a parser, without the line that it quotes.
 fn syntax(path: &Path, yaml: bool, error: &FileError) -> Problem {
     let text = error.to_string();
     let place = number_after(&text, "line ").map(|line| {
         let column = number_after(&text, "column ");
-        // YAML counts columns from 0.
+        // The YAML parser counts columns from 0.
         (line, column.map_or(1, |c| c + usize::from(yaml)))
     });
-    // The TOML parser's own words come after the quoted line and the marker
-    // line. Anything else could quote the text: a fixed phrase stands for it.
+    // The message of the TOML parser follows the quoted line and the marker line. Other text could
+    // quote the file, so a fixed phrase replaces it.
     let words = match (yaml, text.trim_end().rsplit_once("^\n")) {
         (false, Some((_, words))) => words.lines().next().unwrap_or_default().trim(),
         _ => "",

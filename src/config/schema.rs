@@ -1,5 +1,5 @@
-//! The table of keys. Everything that knows keys is driven by it: unknown-key
-//! detection, flags, `leasehold config` and the test of the documentation.
+//! The table of keys. Unknown-key detection, flags, `leasehold config` and the test of the
+//! documentation are all driven by this table.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -16,32 +16,32 @@ pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 /// One key of the configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Key {
-    /// The section it is in.
+    /// Section of the key.
     pub section: &'static str,
-    /// Its name in that section.
+    /// Name of the key in its section.
     pub name: &'static str,
-    /// What its values look like.
+    /// Kind of its values.
     pub kind: Kind,
-    /// Whether its value is never to be shown.
+    /// True if the value must never be printed.
     pub secret: bool,
-    /// What a reload does with a new value.
+    /// Effect of a reload on a new value.
     pub reload: Reload,
     /// One line for `--help`.
     pub help: &'static str,
 }
 
-/// What a reload (SIGHUP) does with a changed key.
+/// Effect of a reload (SIGHUP) on a changed key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reload {
-    /// The new value holds at once.
+    /// The new value applies immediately.
     Now,
-    /// The new value holds from the next claim on: a claim keeps its durations.
+    /// The new value applies from the next claim, because a claim keeps its durations.
     NextClaim,
-    /// The old value stays until a restart.
+    /// The old value applies until a restart.
     Restart,
 }
 
-/// What the values of a key look like.
+/// Kind of the values of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The name of a lease, or empty.
@@ -58,36 +58,36 @@ pub enum Kind {
     Database,
     /// The name of a MongoDB collection.
     Collection,
-    /// A duration with its unit, between two bounds, both included.
+    /// A duration with its unit, between two inclusive bounds.
     Duration {
-        /// The shortest.
+        /// Minimum.
         min: Duration,
-        /// The longest.
+        /// Maximum.
         max: Duration,
     },
     /// An address and port, or empty.
     Listen,
     /// The prefix of a Kubernetes label.
     LabelPrefix,
-    /// One of these words.
+    /// One of these values.
     OneOf(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
-    /// A whole number, between two bounds, both included.
+    /// A whole number, between two inclusive bounds.
     Count {
-        /// The least.
+        /// Minimum.
         min: u32,
-        /// The most.
+        /// Maximum.
         max: u32,
     },
-    /// A program and its arguments: a list, or words with commas between them; or empty.
+    /// A program and its arguments, as a list or as words separated by commas; or empty.
     Command,
     /// The URL of a health check, without TLS; or empty.
     HealthUrl,
 }
 
 impl Kind {
-    /// The placeholder of a value in `--help`.
+    /// Returns the placeholder of a value in `--help`.
     pub const fn placeholder(self) -> &'static str {
         match self {
             Self::LeaseName | Self::Database | Self::Collection => "NAME",
@@ -108,14 +108,14 @@ impl Kind {
 }
 
 impl Key {
-    /// The full name, such as `lease.renew_deadline`.
+    /// Returns the full name, such as `lease.renew_deadline`.
     pub fn path(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// The flag without its dashes, such as `lease-renew-deadline`.
+    /// Returns the flag without its dashes, such as `lease-renew-deadline`.
     pub fn flag(&self) -> String {
-        // No word twice: `--lease-duration`.
+        // A name that begins with its section is not prefixed again: `--lease-duration`.
         let named = self.name.strip_prefix(self.section);
         let flag = match named.is_some_and(|rest| rest.starts_with('_')) {
             true => self.name.to_owned(),
@@ -124,13 +124,13 @@ impl Key {
         flag.replace(['_', '.'], "-")
     }
 
-    /// The environment variable, such as `LEASEHOLD_LEASE__RENEW_DEADLINE`.
+    /// Returns the environment variable, such as `LEASEHOLD_LEASE__RENEW_DEADLINE`.
     pub fn variable(&self) -> String {
         let section = self.section.replace('.', "__");
         format!("LEASEHOLD_{section}__{}", self.name).to_uppercase()
     }
 
-    /// The built-in value; empty where there is none.
+    /// Returns the built-in value; empty if there is none.
     pub fn default(&self) -> &'static str {
         static DEFAULTS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
         DEFAULTS
@@ -140,21 +140,21 @@ impl Key {
     }
 }
 
-/// The key with this full name.
+/// Returns the key with this full name.
 pub fn find(path: &str) -> Option<&'static Key> {
     let (section, name) = path.rsplit_once('.')?;
     KEYS.iter()
         .find(|key| key.section == section && key.name == name)
 }
 
-/// Whether there is a section of this name.
+/// Returns true if there is a section of this name.
 pub fn is_section(section: &str) -> bool {
     KEYS.iter().any(|key| key.section == section)
 }
 
-/// The known name that `unknown` was probably meant to be.
+/// Returns the known name that `unknown` was probably meant to be.
 pub fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Longer texts are no misspelt key, and comparing them costs the square of their length.
+    /// Longer texts are not misspelled keys, and a comparison takes quadratic time.
     const LENGTH_MAX: usize = 64;
     if unknown.len() > LENGTH_MAX {
         return None;
@@ -168,8 +168,8 @@ pub fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> O
         .map(|(_, name)| name)
 }
 
-/// What to write instead of an unknown key: a near name in its section, the
-/// same name in another one, or a near full name.
+/// Returns a suggestion for an unknown key: a similar name in its section, or the same name in
+/// another section.
 pub fn suggest_key(section: &str, name: &str) -> Option<&'static Key> {
     let in_section: Vec<_> = KEYS.iter().filter(|key| key.section == section).collect();
     if let Some(near) = suggest(name, in_section.iter().map(|key| key.name)) {
@@ -189,7 +189,7 @@ fn embedded_defaults() -> BTreeMap<String, String> {
     defaults
 }
 
-/// The values of a section and of the sections in it, under their full names.
+/// Collects the values of a section and of its subsections under their full names.
 fn flatten(path: String, value: Value, into: &mut BTreeMap<String, String>) {
     match value.kind {
         ValueKind::Table(table) => {
@@ -203,7 +203,7 @@ fn flatten(path: String, value: Value, into: &mut BTreeMap<String, String>) {
     }
 }
 
-/// How many insertions, deletions and replacements make `a` of `b`.
+/// Returns the number of insertions, deletions and replacements that turn `a` into `b`.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -219,17 +219,20 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// A step-down has half a second for all that it shows before it takes a status
-/// file for stuck, and the label must be well within it.
+/// Maximum of `kubernetes.label_wait`. After half a second, a step-down considers a status file
+/// stuck, and the wait for the label must be well within that time.
 const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
 
-/// Nothing here is measured in more than an hour: a longer value is a slip of the unit.
+/// Maximum of most durations. Nothing here takes more than an hour, so a longer value has a wrong
+/// unit.
 const LONGEST: Duration = LEASE_DURATION_MAX;
-/// A drain of a day holds the lease for as long: more is a slip.
+/// Maximum of `workload.stop_grace`. The lease is held for as long, so more than a day is a
+/// mistake.
 const STOP_GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// More looks than this say nothing that fewer at a longer period do not.
+/// Maximum of `workload.health.failures`. Fewer checks at a longer period give the same
+/// information.
 const FAILURES_MAX: u32 = 1000;
-/// The driver refuses less.
+/// Minimum that the driver accepts.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
 
 const fn key(section: &'static str, name: &'static str, kind: Kind) -> Key {

@@ -1,7 +1,7 @@
-//! Connection strings, and what keeps them out of everything that is printed.
+//! Connection strings, and their protection from being printed.
 //!
-//! No text of a connection string, and no text of the driver about one, gets
-//! into an error: the driver quotes the parts that it could not read.
+//! Errors contain neither a connection string nor the driver's message about one, because the
+//! driver quotes the parts that it cannot parse.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -17,10 +17,10 @@ use rustix::io::Errno;
 
 use crate::clock;
 
-/// What is shown in place of a secret.
+/// Placeholder that is printed instead of a secret.
 pub const MASK: &str = "***";
 
-/// A text that is not to be shown.
+/// A text that must not be printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -30,7 +30,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that needs it.
+    /// Returns the text itself, for the one place that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -42,19 +42,19 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where the connection string comes from.
+/// Source of the connection string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UriSource {
-    /// From the configuration itself.
+    /// The configuration itself.
     Inline(Secret),
-    /// From a file that is read again each time.
+    /// A file, which is read again each time.
     File(PathBuf),
-    /// From a pipe, which gave it once.
+    /// A pipe, which returned the text once.
     Pipe(PathBuf, Secret),
 }
 
 impl UriSource {
-    /// From a file or a pipe. A pipe is read now; it cannot be read again.
+    /// Opens a file or a pipe. A pipe is read immediately, because it cannot be read again.
     ///
     /// # Errors
     /// [`UriError`]
@@ -68,8 +68,8 @@ impl UriSource {
         Ok(Self::File(path))
     }
 
-    /// The connection string as it is now: a file is read again, so that a
-    /// rotated secret is found. It has been checked by the driver's parser.
+    /// Returns the current connection string, after a check by the driver's parser. A file is read
+    /// again, so that a rotated secret is found.
     ///
     /// # Errors
     /// [`UriError`], with a remedy and without any part of the text.
@@ -84,7 +84,7 @@ impl UriSource {
     }
 }
 
-/// Why there is not a connection string.
+/// Reason why the connection string is unavailable.
 #[derive(thiserror::Error)]
 pub enum UriError {
     /// The file cannot be read.
@@ -97,10 +97,10 @@ pub enum UriError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said. Not a source: its kind is in the text.
+        /// The system error. Not a source, because its kind is part of the text.
         error: std::io::Error,
     },
-    /// The file holds nothing.
+    /// The file is empty.
     #[error(
         "{} is empty: write the connection string into it (mongodb://…), or correct mongodb.uri_file",
         shown_path(.path)
@@ -109,12 +109,12 @@ pub enum UriError {
         /// The file.
         path: PathBuf,
     },
-    /// The file holds no connection string.
+    /// The contents of the file are not a connection string.
     #[error("{} {problem}", shown_path(.path))]
     RefusedFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with the text in it.
+        /// The problem of the contents.
         problem: UriProblem,
     },
     /// The configured text is not a connection string.
@@ -123,30 +123,30 @@ pub enum UriError {
 }
 
 impl fmt::Debug for UriError {
-    /// As it is displayed: a connection string may have been given as a path.
+    /// Same as `Display`, because a connection string may have been passed as a path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// What is wrong with a connection string, said without any part of it.
+/// Problem of a connection string, described without any part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UriProblem {
-    /// It begins with something else than the two schemes.
+    /// Begins with neither of the two schemes.
     Scheme,
-    /// It has spaces or line breaks.
+    /// Contains spaces or line breaks.
     Whitespace,
-    /// It has characters outside ASCII.
+    /// Contains characters outside ASCII.
     NotAscii,
-    /// It is longer than any connection string, or not UTF-8.
+    /// Longer than any connection string, or not UTF-8.
     NotText,
-    /// It sets an option that the driver leaves to the caller.
+    /// Sets an option that the driver leaves to the caller.
     Timeout,
-    /// It sets what `mongodb.heartbeat` sets.
+    /// Sets the same as `mongodb.heartbeat`.
     Heartbeat,
-    /// It asks for a deployment that hides its members.
+    /// Requests a deployment that hides its members.
     LoadBalanced,
-    /// The driver's parser refuses it.
+    /// Rejected by the driver's parser.
     Malformed,
 }
 
@@ -185,10 +185,10 @@ impl fmt::Display for UriProblem {
     }
 }
 
-/// Checks a connection string without a network.
+/// Checks a connection string without network access.
 ///
 /// # Errors
-/// What is wrong with it, without any part of it.
+/// The problem, described without any part of the text.
 pub fn check_uri(uri: &str) -> Result<(), UriProblem> {
     let Some(rest) = uri
         .strip_prefix("mongodb://")
@@ -202,8 +202,8 @@ pub fn check_uri(uri: &str) -> Result<(), UriProblem> {
     if uri.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(UriProblem::Whitespace);
     }
-    // Also a protection: the driver (3.9.1) panics, with a part of the text in
-    // the message, where a % is followed by such a character.
+    // Also a protection, because the driver (3.9.1) panics with a part of the text in the message
+    // if a % is followed by such a character.
     if !uri.is_ascii() {
         return Err(UriProblem::NotAscii);
     }
@@ -216,7 +216,7 @@ pub fn check_uri(uri: &str) -> Result<(), UriProblem> {
     }
     match ConnectionString::parse(uri) {
         Ok(_) => Ok(()),
-        // The error is dropped: it quotes the text.
+        // The error is dropped, because it quotes the text.
         Err(_) => Err(UriProblem::Malformed),
     }
 }
@@ -230,9 +230,9 @@ fn refused_option(name: &str, value: &str) -> Option<UriProblem> {
     }
 }
 
-/// Whether a text could be a connection string, or a part of one with a
-/// password. Such a text is never shown, wherever it was found: connection
-/// strings get into the wrong key.
+/// Returns true if a text could be a connection string, or a part of one with a password. Such a
+/// text is never printed, whatever its origin, because connection strings are often set in the
+/// wrong key.
 pub fn looks_secret(text: &str) -> bool {
     let plain = (text.starts_with("http://") || text.starts_with("https://"))
         && text.matches("://").count() == 1
@@ -240,8 +240,8 @@ pub fn looks_secret(text: &str) -> bool {
     (text.contains("://") && !plain) || (text.contains('@') && text.contains(':'))
 }
 
-/// Whether a text is so much a connection string that no other key takes it:
-/// it would be published with the status or the lease.
+/// Returns true if a text is so clearly a connection string that no other key accepts it. Other
+/// values may be published with the status or the lease.
 pub(super) fn is_misplaced_uri(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.contains("mongodb://")
@@ -249,9 +249,9 @@ pub(super) fn is_misplaced_uri(text: &str) -> bool {
         || (lower.contains("://") && lower.contains('@'))
 }
 
-/// A text as it may be shown: in quotes, shortened, or masked.
+/// Returns a text in a form that may be printed: quoted, shortened or masked.
 pub fn shown(text: &str) -> String {
-    /// Enough to recognise a value by.
+    /// Sufficient to recognize a value.
     const LENGTH_MAX: usize = 100;
     if looks_secret(text) {
         return MASK.to_owned();
@@ -262,7 +262,8 @@ pub fn shown(text: &str) -> String {
     }
 }
 
-/// A path as it may be shown: somebody will pass a connection string as one.
+/// Returns a path in a form that may be printed, because a connection string may be passed as a
+/// path.
 pub fn shown_path(path: &Path) -> String {
     let text = path.to_string_lossy();
     if looks_secret(&text) {
@@ -272,14 +273,14 @@ pub fn shown_path(path: &Path) -> String {
     }
 }
 
-/// How long a program may take to write the connection string into a pipe: one
-/// that asks a vault takes seconds.
+/// Maximum time for a program to write the connection string into a pipe. A program that queries a
+/// vault takes seconds.
 const PIPE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// No connection string is longer. It bounds what a wrong path (`/dev/zero`) can cost.
+/// Maximum size of a connection string. The limit bounds the cost of a wrong path (`/dev/zero`).
 const FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// The connection string in what was read from a file.
+/// Extracts the connection string from the contents of a file.
 fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, UriError> {
     let refused = |problem| UriError::RefusedFile {
         path: path.to_owned(),
@@ -302,7 +303,7 @@ fn uri_in(path: &Path, read: io::Result<Option<Vec<u8>>>) -> Result<Secret, UriE
     Ok(Secret::new(uri))
 }
 
-/// Why a file cannot be read, in words for operators.
+/// Returns the reason why a file cannot be read, for operators.
 pub(super) fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -311,8 +312,8 @@ pub(super) fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// The bytes of a file; `None` if there are more than `bytes_max`. Only of a
-/// regular file: a pipe would hold up its reader, and gives its bytes once.
+/// Returns the bytes of a file; `None` if there are more than `bytes_max`. Only regular files are
+/// read, because a pipe would block its reader, and returns its bytes only once.
 pub(super) fn read_bounded(path: &Path, bytes_max: usize) -> std::io::Result<Option<Vec<u8>>> {
     let limit = u64::try_from(bytes_max)
         .unwrap_or(u64::MAX)
@@ -330,7 +331,8 @@ pub(super) fn read_bounded(path: &Path, bytes_max: usize) -> std::io::Result<Opt
     Ok((bytes.len() <= bytes_max).then_some(bytes))
 }
 
-/// The bytes that a pipe gives before all of its writers have closed it.
+/// Returns the bytes of a pipe once all of its writers have closed it; `None` if there are too
+/// many.
 fn read_pipe(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let mut pipe = open_without_waiting(path)?;
     let until = clock::boot_now() + PIPE_TIME_MAX;
@@ -355,7 +357,7 @@ fn read_pipe(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     Ok(None)
 }
 
-/// Opens a file to read it. A FIFO without a writer is opened at once.
+/// Opens a file for reading. The open of a FIFO without a writer does not block.
 fn open_without_waiting(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -435,7 +437,7 @@ mod tests {
         let secret = Secret::new("mongodb://u:one@h");
         assert_eq!(source, UriSource::Pipe(path.clone(), secret.clone()));
         assert_eq!(source.read().expect("kept"), secret);
-        // A file that is to be read again and again is none.
+        // A pipe is rejected as a file that is read repeatedly.
         let refused = UriSource::File(path).read().expect_err("refused");
         assert!(
             refused.to_string().contains("not a regular file"),

@@ -1,16 +1,16 @@
-//! Flags that would do nothing, since what they apply to is not configured. In a
-//! file or in the environment they may be meant for another daemon, and stay.
+//! Rejects flags without effect, because the feature that they configure is off. In a file or in
+//! the environment they are accepted, because they may be intended for another daemon.
 
 use super::error::{Origin, Problem};
 use super::validate::Checked;
 
-/// Keys that apply to something that others turn on.
+/// Keys that apply only if other keys enable a feature.
 struct Dependent {
     keys: &'static [&'static str],
-    /// One of them has a value, or has another one than `off`.
+    /// The feature is on if one of these keys has a value other than `off`.
     needs: &'static [&'static str],
     off: &'static str,
-    /// What has to be configured.
+    /// The feature, as named in the error.
     what: &'static str,
 }
 
@@ -55,7 +55,7 @@ const DEPENDENTS: [Dependent; 4] = [
 ];
 
 impl Checked {
-    /// Refuses flags without an effect.
+    /// Rejects flags without effect.
     pub(super) fn unused_flags(&mut self) {
         for dependent in &DEPENDENTS {
             let on = |key: &&str| {

@@ -1,5 +1,5 @@
-//! From settings to the typed configuration: what is required, and how values
-//! must relate.
+//! Converts settings to the typed configuration, and checks required keys and the relations between
+//! values.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use super::{
 use crate::election::{Identity, LeaseName, TimingSettings, Timings};
 
 impl Loaded {
-    /// The configuration of a daemon: a lease and a store are required, and
-    /// the file with the connection string must be there.
+    /// Returns the configuration of a daemon. A lease and a connection string are required, and the
+    /// file with the connection string must be readable.
     ///
     /// # Errors
-    /// Everything that is wrong, at once.
+    /// [`ConfigError`] with all problems.
     pub fn config(self) -> Result<Config, ConfigError> {
         let mut checked = Checked(self);
         let timings = checked.timings();
@@ -35,7 +35,7 @@ impl Loaded {
         }
     }
 
-    /// Whether no layer says where the store is.
+    /// Returns true if no layer specifies the store.
     pub fn names_no_store(&self) -> bool {
         let unset = |path: &str| {
             let mut settings = self.settings.iter();
@@ -44,11 +44,11 @@ impl Loaded {
         unset("mongodb.uri") && unset("mongodb.uri_file")
     }
 
-    /// The configuration of a command that uses the store and is no daemon: a
-    /// lease's name is not required.
+    /// Returns the configuration of a command that uses the store but is not a daemon. A lease name
+    /// is not required.
     ///
     /// # Errors
-    /// Everything that is wrong, at once.
+    /// [`ConfigError`] with all problems.
     pub fn lock_config(self) -> Result<LockConfig, ConfigError> {
         let mut checked = Checked(self);
         let timings = checked.timings();
@@ -62,11 +62,11 @@ impl Loaded {
         }
     }
 
-    /// The values in effect, in the order of the documentation. Nothing is
-    /// required, and no file but those of the configuration is looked at.
+    /// Returns the effective values, in the order of the documentation. Nothing is required, and no
+    /// other files than those of the configuration are read.
     ///
     /// # Errors
-    /// Everything that is wrong, at once.
+    /// [`ConfigError`] with all problems.
     pub fn settings(self) -> Result<Vec<Setting>, ConfigError> {
         let mut checked = Checked(self);
         checked.timings();
@@ -81,7 +81,7 @@ impl Loaded {
     }
 }
 
-/// The keys whose durations make the [`Timings`], with their sections.
+/// Keys of the durations in [`Timings`], with their sections.
 const TIMINGS: [&str; 6] = [
     "lease.lease_duration",
     "lease.renew_deadline",
@@ -102,20 +102,20 @@ impl Checked {
             .expect("every key that is read is in the table: a test loads them all")
     }
 
-    /// The accepted value that is set.
+    /// Returns the value if it is set and accepted.
     pub(super) fn text(&self, path: &str) -> Option<&str> {
         let setting = self.setting(path);
         (setting.valid && !setting.value.is_empty()).then_some(setting.value.as_str())
     }
 
-    /// Whether no layer gives a value; a refused one is given.
+    /// Returns true if no layer gives a value; a rejected value counts as given.
     fn is_unset(&self, path: &str) -> bool {
         let setting = self.setting(path);
         setting.valid && setting.value.is_empty()
     }
 
-    /// Reports what is required and not given; not while a file cannot be
-    /// read, since it may well be there.
+    /// Reports a missing value that is required. Skipped if a file cannot be read, because the
+    /// value may be in that file.
     fn missing(&mut self, key: &str, remedy: &str) {
         let unread = |problem: &Problem| {
             matches!(problem, Problem::Unreadable { .. } | Problem::Syntax { .. })
@@ -145,7 +145,7 @@ impl Checked {
         }
     }
 
-    /// The relations of the durations; not judged while one of them is refused.
+    /// Checks the relations of the durations, unless one of them was rejected.
     fn timings(&mut self) -> Option<Timings> {
         let [
             lease_duration,
@@ -197,8 +197,8 @@ impl Checked {
         LeaseName::new(self.text("lease.name")?).ok()
     }
 
-    /// Of two keys that exclude each other the one of the later layer counts;
-    /// in one layer, both are a mistake. Returns false then.
+    /// Resolves two keys that exclude each other: the one of the later layer takes precedence. Both
+    /// in the same layer are an error, and the function returns false.
     pub(super) fn one_of(&mut self, first: &str, second: &str) -> bool {
         let (one, other) = (self.setting(first), self.setting(second));
         if one.value.is_empty() || other.value.is_empty() {
@@ -230,7 +230,7 @@ impl Checked {
         true
     }
 
-    /// Where the connection string is to come from, if it is said, and said once.
+    /// Returns the source of the connection string, if exactly one is given.
     fn uri_source(&mut self) -> Option<UriSource> {
         if !self.one_of("mongodb.uri", "mongodb.uri_file") {
             return None;
@@ -279,7 +279,7 @@ impl Checked {
             pod_name: named("kubernetes.pod_name"),
             pod_namespace: named("kubernetes.pod_namespace"),
             pod_uid: named("kubernetes.pod_uid"),
-            // The empty path is no directory: nothing is found in it.
+            // The empty path is not a directory, so nothing is found in it.
             credentials: PathBuf::from(self.text("kubernetes.credentials").unwrap_or_default()),
             label_prefix: named("kubernetes.label_prefix")?,
             label_wait: self.duration("kubernetes.label_wait")?,
@@ -350,8 +350,8 @@ impl Checked {
     }
 }
 
-/// The election knows its durations without their sections; an operator must
-/// find them in the file.
+/// Adds the sections to the names of durations in an error. The election does not know the
+/// sections, but an operator has to find the keys in the file.
 fn full_names(text: &str) -> String {
     TIMINGS.iter().fold(text.to_owned(), |text, path| {
         let name = path.split_once('.').map_or(*path, |(_, name)| name);

@@ -1,5 +1,5 @@
-//! From the text of one value to what it means. No text is guessed at: a
-//! duration has a unit, a flag is `true` or `false`, and `007` is a name.
+//! Parses and checks single values. Nothing is guessed: a duration has a unit, a flag is `true` or
+//! `false`, and `007` is a name.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use super::schema::Kind;
 use super::secret::check_uri;
 use crate::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName};
 
-/// Checks a value; the error says what would be accepted.
+/// Checks a value. The error describes the accepted values.
 pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
     match kind {
         Kind::LeaseName => optional(text, |text| {
@@ -47,12 +47,12 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
     }
 }
 
-/// A duration with its unit, between two bounds.
+/// Parses a duration with its unit, between two bounds.
 ///
 /// # Errors
-/// What would be accepted.
+/// A description of the accepted values.
 pub fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
-    /// Longer texts are slips, and could overflow the parser's sum.
+    /// Longer texts are mistakes, and could overflow the parser's sum.
     const LENGTH_MAX: usize = 32;
     /// Nine digits of years are still within the range of a `Duration`.
     const DIGITS_MAX: usize = 9;
@@ -80,7 +80,7 @@ pub fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, St
     Ok(duration)
 }
 
-/// What to say of a number where a duration is expected.
+/// Returns the error for a number without a unit.
 pub(super) fn unit_is_missing(number: &str, min: Duration, max: Duration) -> String {
     let seconds = format!("{number}s");
     if duration(&seconds, min, max).is_ok() {
@@ -98,7 +98,7 @@ fn range(min: Duration, max: Duration) -> String {
     )
 }
 
-/// `true` or `false`.
+/// Parses `true` or `false`.
 pub(super) fn flag(text: &str) -> Result<bool, String> {
     match text {
         "true" => Ok(true),
@@ -107,7 +107,7 @@ pub(super) fn flag(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number between two bounds.
+/// Parses a whole number between two bounds.
 pub(super) fn count(text: &str, min: u32, max: u32) -> Result<u32, String> {
     text.parse()
         .ok()
@@ -115,8 +115,8 @@ pub(super) fn count(text: &str, min: u32, max: u32) -> Result<u32, String> {
         .ok_or_else(|| format!("expected a whole number from {min} to {max}"))
 }
 
-/// A program and its arguments: a JSON list (what a list in a file becomes), or
-/// words with commas between them. Empty: none.
+/// Parses a program and its arguments: a JSON list (the form of a list in a file), or words
+/// separated by commas. An empty text is an empty list.
 pub(super) fn command(text: &str) -> Result<Vec<OsString>, String> {
     const EXPECTED: &str = "expected a program and its arguments: a list of texts such as \
                             [\"/bin/check\", \"--fast\"], or /bin/check,--fast";
@@ -150,8 +150,8 @@ fn health_url(text: &str) -> Result<(), String> {
     }
 }
 
-/// An address and port; `None` for the empty text. `localhost` and a missing
-/// address are what other programs accept too; other names are not looked up.
+/// Parses an address and a port; `None` for the empty text. `localhost` and a missing address are
+/// accepted, as by other programs. Other names are not resolved.
 pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -169,7 +169,7 @@ pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
     })
 }
 
-/// Kubernetes: a DNS subdomain.
+/// Checks for a DNS subdomain, as Kubernetes requires.
 fn label_prefix(text: &str) -> Result<(), String> {
     const LENGTH_MAX: usize = 253;
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -208,10 +208,10 @@ fn path(text: &str) -> Result<(), String> {
     }
 }
 
-/// MongoDB's rules for database names, those of Windows included so that a
-/// name is legal wherever the server runs.
+/// Checks MongoDB's rules for database names, including those for Windows, so that a name is valid
+/// on every server.
 fn database(text: &str) -> Result<(), String> {
-    /// MongoDB: fewer than 64 bytes.
+    /// MongoDB requires fewer than 64 bytes.
     const LENGTH_MAX: usize = 63;
     if ["local", "config"].contains(&text.to_lowercase().as_str()) {
         return Err("expected another database: this one is not replicated like data".to_owned());
@@ -227,7 +227,7 @@ fn database(text: &str) -> Result<(), String> {
 }
 
 fn collection(text: &str) -> Result<(), String> {
-    /// With the database's 63 bytes and the point it stays below MongoDB's 255.
+    /// With the 63 bytes of the database and the dot, the total stays below MongoDB's limit of 255.
     const LENGTH_MAX: usize = 180;
     let legal = !text.is_empty()
         && text.len() <= LENGTH_MAX
@@ -290,7 +290,7 @@ mod tests {
             assert!(error.contains("between 50ms and 1h"), "{error}");
         }
         assert_eq!(duration("0s", Duration::ZERO, HOUR), Ok(Duration::ZERO));
-        // The sum of these two panics in the parser of the crate.
+        // The sum of these two would panic in the humantime parser.
         assert!(parsed("18446744073709551615s 1000000000ns").is_err());
     }
 

@@ -1,4 +1,4 @@
-//! What is configured of the workload: how it ends, its health, its hooks.
+//! Configuration of the workload: its stop, its health check and its hooks.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -15,51 +15,51 @@ use super::value;
 pub struct WorkloadConfig {
     /// Stop signal of a supervised workload.
     pub stop_signal: StopSignal,
-    /// How long it may take when leadership is given up.
+    /// Time given to a supervised workload to stop at a graceful step-down.
     pub stop_grace: Duration,
-    /// What follows when it ends by itself.
+    /// Action when the workload exits by itself.
     pub on_exit: OnExit,
-    /// Whether the workload has ended when TERM arrives.
+    /// True if the workload stops before this daemon receives SIGTERM.
     pub ends_first: bool,
-    /// How its health is found out; `None`: not at all.
+    /// Health check; `None` if there is none.
     pub health: Option<HealthConfig>,
 }
 
 /// Section `[workload.health]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthConfig {
-    /// Who is asked.
+    /// The kind of health check.
     pub check: HealthCheck,
-    /// From one look to the next.
+    /// Interval between checks.
     pub period: Duration,
     /// Timeout of a single health check.
     pub timeout: Duration,
-    /// How many looks in a row must fail.
+    /// Consecutive failed checks before the workload is considered unhealthy.
     pub failures: u32,
 }
 
-/// How health is found out.
+/// The kind of health check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthCheck {
-    /// A GET that is answered with 2xx.
+    /// Healthy if a GET of this URL returns 2xx.
     Url(String),
-    /// A program with its arguments that exits 0.
+    /// Healthy if this program with its arguments exits 0.
     Command(Vec<OsString>),
 }
 
 /// Section `[hooks]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HooksConfig {
-    /// Run when this replica begins to lead; empty: nothing.
+    /// Run when this replica becomes the leader; empty if there is none.
     pub on_lead: Vec<OsString>,
-    /// Run when it has stopped leading; empty: nothing.
+    /// Run when this replica has stopped leading; empty if there is none.
     pub on_step_down: Vec<OsString>,
-    /// How long each may take.
+    /// Timeout of each hook.
     pub timeout: Duration,
 }
 
 impl Checked {
-    /// How the keys of `[workload.health]` relate.
+    /// Checks the relations between the keys of `[workload.health]`.
     pub(super) fn health(&mut self) {
         self.one_of("workload.health.url", "workload.health.command");
         let timeout = self.setting("workload.health.timeout");

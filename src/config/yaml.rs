@@ -1,13 +1,14 @@
-//! What a YAML file may be made of. The parser of the crate `config` copies
-//! what an alias names: a file of some hundred bytes can become gigabytes.
+//! Limits for YAML files. The parser of the crate `config` copies the target of an alias, so that a
+//! file of some hundred bytes can become gigabytes.
 
 use yaml_rust2::parser::{Event, Parser};
 
-/// Ten times the number of keys, with room for long commands.
+/// Maximum number of keys and values: more than ten times as many as there are, with room for long
+/// commands.
 const NODES_MAX: usize = 2000;
 
-/// Refuses aliases and files with too many values, before anything is made of
-/// them. What is no YAML is left to the parser, which says where.
+/// Rejects aliases and files with too many values before they are loaded. Invalid YAML is left to
+/// the parser, which reports the position.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let mut parser = Parser::new_from_str(text);
     let mut nodes = 0;
@@ -40,7 +41,7 @@ mod tests {
         assert_eq!(check("lease: &a\n  name: b\n"), Ok(()));
         let refused = check("a: &a [x]\nb: *a\n").expect_err("an alias");
         assert!(refused.contains("line 2"), "{refused}");
-        // Also before a place that cannot be parsed.
+        // Rejected even if a later line cannot be parsed.
         assert!(check("a: &a [x]\nb: *a\nc: [\n").is_err());
     }
 

@@ -1,8 +1,8 @@
-//! Standard error, without ever waiting for whoever reads it.
+//! Standard error that never blocks on its reader.
 //!
-//! A full pipe makes a writer wait, and here the writer is the event loop that
-//! renews the lease. What the reader has no room for is dropped and counted.
-//! The kernel's buffer is the queue: 64 KiB of a pipe, some 300 lines.
+//! A full pipe blocks the writer, and here the writer is the event loop that renews the lease.
+//! Lines for which the reader has no room are dropped and counted. The queue is the kernel's
+//! buffer: 64 KiB for a pipe, some 300 lines.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::OwnedFd;
@@ -14,29 +14,27 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-/// What a pipe that is ready takes at once (PIPE_BUF).
+/// Number of bytes that a writable pipe accepts in one write without blocking (PIPE_BUF).
 const PIECE_MAX: usize = 4096;
 
-/// Where lines go, and how many could not.
+/// The destination of log lines, with the number of lines lost.
 pub(super) struct Stderr {
     way: Way,
-    /// The end of a line was dropped: the next one begins on a line of its own.
+    /// True if the end of a line was dropped. The next line then starts with a line break.
     torn: AtomicBool,
     lost: AtomicU64,
     on_loss: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
-/// How to write without waiting.
+/// Method of writing without blocking.
 enum Way {
-    /// A pipe or a terminal, opened once more. O_NONBLOCK belongs to an open
-    /// file, and the one that was inherited is shared with other processes,
-    /// which do not expect it.
+    /// A pipe or a terminal, opened a second time. O_NONBLOCK belongs to the open file description,
+    /// and the inherited one is shared with other processes, which do not expect it.
     OwnOpening(OwnedFd),
-    /// journald's: here each call can say that it does not wait.
+    /// A socket of journald, on which each call can be made non-blocking.
     Socket,
-    /// A file, or what cannot be opened again: written to when it says that it
-    /// is ready. Another writer on the same pipe could be faster and make this
-    /// one wait.
+    /// A file, or anything that cannot be reopened; written only if poll reports it writable.
+    /// Another writer on the same pipe could fill it in between and make this one block.
     WhenReady,
 }
 
@@ -57,11 +55,11 @@ impl Stderr {
         }
     }
 
-    /// From now on `count` is told how many more lines were dropped; first,
-    /// how many were so far.
+    /// Registers a callback for the number of further lines dropped. The first call, made
+    /// immediately, passes the number dropped so far.
     pub(super) fn on_loss(&self, count: impl Fn(u64) + Send + Sync + 'static) {
         count(self.lost.load(Ordering::Relaxed));
-        // There is one log and one registry in a process.
+        // A process has one log and one metrics registry.
         let _ = self.on_loss.set(Box::new(count));
     }
 
@@ -106,7 +104,7 @@ impl Way {
             Ok(FileType::Socket) => Self::Socket,
             Ok(kind) if kind == FileType::Fifo || inherited.is_terminal() => {
                 let how = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                // Fails without /proc, or where the pipe is another user's.
+                // Fails without /proc, or if the pipe belongs to another user.
                 open("/proc/self/fd/2", how, Mode::empty())
                     .map_or(Self::WhenReady, Self::OwnOpening)
             }
@@ -138,7 +136,7 @@ impl Way {
 }
 
 impl io::Write for &Stderr {
-    /// Takes one whole line at a time, as the log gives them.
+    /// Writes one whole line per call, as the log passes them.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.write_line(line);
         Ok(line.len())

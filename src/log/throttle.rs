@@ -1,16 +1,16 @@
-//! Throttles the log lines about an error that lasts: one at once, then at
+//! Throttles the log lines about a lasting error. The first is logged immediately, later ones at
 //! growing intervals.
 
 use std::time::Duration;
 
 use crate::election::BootTime;
 
-/// From the first line about an error to the second, unless said otherwise.
+/// Default interval from the first line about an error to the second.
 const REPEAT_MIN: Duration = Duration::from_secs(2);
-/// The longest time between two lines about an error that lasts.
+/// Maximum interval between two lines about a lasting error.
 const REPEAT_MAX: Duration = Duration::from_secs(300);
 
-/// Formats a duration, to the millisecond.
+/// Formats a duration with millisecond precision.
 pub(crate) fn shown(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     humantime::format_duration(Duration::from_millis(millis)).to_string()
@@ -19,7 +19,7 @@ pub(crate) fn shown(duration: Duration) -> String {
 /// Decides which failures of one operation are logged.
 #[derive(Debug)]
 pub(crate) struct ErrorThrottle {
-    /// From the first line to the second.
+    /// Interval from the first line to the second.
     first_interval: Duration,
     since: Option<BootTime>,
     failures: u64,
@@ -27,8 +27,8 @@ pub(crate) struct ErrorThrottle {
     said: bool,
     speak_at: BootTime,
     interval: Duration,
-    /// Kinds of failures that were logged: a new one is logged at once. MongoDB
-    /// has about twenty.
+    /// Kinds of failures already logged. A new kind is logged immediately. MongoDB has about
+    /// twenty.
     kinds: Vec<&'static str>,
 }
 
@@ -39,7 +39,7 @@ impl Default for ErrorThrottle {
 }
 
 impl ErrorThrottle {
-    /// With another interval from the first line to the second.
+    /// Creates a throttle with another interval from the first line to the second.
     pub(crate) const fn starting_with(first_interval: Duration) -> Self {
         Self {
             first_interval,
@@ -52,13 +52,13 @@ impl ErrorThrottle {
         }
     }
 
-    /// Counts a failure. Returns true if it is to be logged.
+    /// Counts a failure. Returns true if it should be logged.
     pub(crate) fn failed(&mut self, kind: &'static str, now: BootTime) -> bool {
         if self.since.is_none() {
             self.since = Some(now);
             self.failures = 0;
-            // One that comes back before its next line was due goes on where
-            // it was, else it would be a line each time.
+            // An error that recurs before its next line was due continues with the old interval.
+            // Otherwise each recurrence would be logged.
             if now >= self.speak_at + self.interval {
                 self.interval = self.first_interval;
                 self.kinds.clear();
@@ -78,14 +78,14 @@ impl ErrorThrottle {
         due || new_kind
     }
 
-    /// Returns for how long the operation has been failing, and how often.
+    /// Returns for how long the operation has been failing, and the number of failures.
     pub(crate) fn so_far(&self, now: BootTime) -> (Duration, u64) {
         let lasted = self.since.map_or(Duration::ZERO, |since| now.since(since));
         (lasted, self.failures)
     }
 
-    /// Ends the error. Returns since when the operation had failed, and how
-    /// often, if that was logged.
+    /// Marks the error as over. If it was logged, returns the time of the first failure and the
+    /// number of failures.
     pub(crate) fn over(&mut self) -> Option<(BootTime, u64)> {
         let since = self.since.take()?;
         std::mem::take(&mut self.said).then_some((since, self.failures))

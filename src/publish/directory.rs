@@ -1,10 +1,10 @@
-//! The status directory: its lock, and the claim record that outlives a kill.
+//! The status directory: its lock, and the claim record, which survives a kill of the daemon.
 //!
-//! It does not say who leads; [`super::file`] writes that. Whoever gets the
-//! lock and finds in the record the claim that the document names knows that
-//! the process which made that claim is gone (local proof of death), and
-//! everything that shared its lock with it. What ran under the claim without
-//! sharing it is in the record too, and its end is part of the proof.
+//! The current leader is not recorded here; [`super::file`] publishes it. If a process acquires the
+//! lock and finds in the record the claim that the lease document names, this is proof of death:
+//! the process that made the claim has exited, and with it every process that shared its lock.
+//! Processes that ran under the claim without sharing the lock are in the record too, and the proof
+//! requires that they have exited as well.
 
 mod deployment;
 mod place;
@@ -31,63 +31,61 @@ use crate::clock;
 use crate::election::{Claim, Declared, LeaseName, Token};
 use crate::workload::claim_share::{PLACES_BEGIN, no_children};
 
-/// Where status directories are by default.
+/// Default parent of status directories.
 pub const RUN_ROOT: &str = "/run/leasehold";
-/// The file that is locked and holds the claim record.
+/// Name of the file that is locked and holds the claim record.
 pub const CLAIM_FILE: &str = "claim";
-/// The file that only a daemon locks. With it a second daemon is told from the
-/// guard of a dead one, which shares the lock of the claim until its workload is gone.
+/// Name of the file that only a daemon locks. This lock distinguishes a second daemon from the
+/// guard of an exited daemon, which shares the lock of the claim until its workload is gone.
 pub const DAEMON_FILE: &str = "daemon";
-/// The file that holds the deployment which the candidate belongs to.
+/// Name of the file that holds the deployment which the candidate belongs to.
 pub const DEPLOYMENT_FILE: &str = "deployment";
-/// Made and removed at the start, to see whether that can be done.
+/// Name of a file that is created and removed at startup, to check that files can be created.
 const PROBE_FILE: &str = ".probe";
-/// The length of the claim record: the longest one has 265 bytes (two UUIDs,
-/// three 20-digit numbers and an hour with their names), and the next power of two
-/// stays inside one page of the page cache, so that a kill cannot tear it.
-/// Behind it stands what guards wrote of their children.
+/// Length of the claim record. The longest record has 265 bytes (two UUIDs, three 20-digit numbers
+/// and an hour, with their names). The next power of two stays inside one page of the page cache,
+/// so that a kill cannot tear it. Behind the record, guards write down their children.
 pub const RECORD_LENGTH: usize = PLACES_BEGIN;
-/// Readable by everybody: the workload may be another user.
+/// Mode of the directory. Every user may read it, because the workload may run as another user.
 const MODE: u32 = 0o755;
-/// How often the claim file may be exchanged under us before we give up; each
-/// time takes an operator who deletes it between our open and our lock.
+/// Maximum number of attempts to lock a file that is replaced between the open and the lock. For
+/// each failed attempt, an operator has to delete the file in exactly that interval.
 const OPEN_ATTEMPTS_MAX: u32 = 8;
-/// How often the lock of the claim is tried while a guard has it. It is part of
-/// how fast a restarted daemon leads again.
+/// Interval between attempts to lock the claim file while a guard holds it. The interval adds to
+/// the time in which a restarted daemon leads again.
 const GUARD_POLL: Duration = Duration::from_millis(5);
 
-/// A locked status directory. The lock lasts as long as the value, and as long
-/// as any handle from [`StatusDirectory::lock_handle`].
+/// A locked status directory. The lock lasts as long as the value, or any handle from
+/// [`StatusDirectory::lock_handle`], exists.
 #[derive(Debug)]
 pub struct StatusDirectory {
     path: PathBuf,
     claim: File,
-    /// Held for its lock, which nobody shares.
+    /// Kept open for its lock, which is never shared.
     daemon: File,
     boot_id: Option<String>,
     inode: u64,
     device: u64,
-    /// Whether handles from [`StatusDirectory::lock_handle`] are of the claim
-    /// file that has the name. Where it is another one, a guard may live
-    /// that does not hold its lock.
+    /// False once [`StatusDirectory::keep`] has replaced the claim file. A guard that holds the
+    /// lock of the previous file may then still run without holding the lock of the new one.
     shares_lock: bool,
 }
 
-/// What the record of an earlier process tells.
+/// State recovered from the record of an earlier process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Memory {
-    /// The claim of a process that is proven gone; `None` without that proof.
+    /// The claim of a process that is proven to have exited; `None` without that proof.
     pub claim: Option<Claim>,
-    /// The highest token that process had seen.
+    /// The highest token that the process had seen.
     pub token: Token,
-    /// The longest lease duration that it had seen; `None` where a record of
-    /// an earlier version does not tell.
+    /// The longest lease duration that the process had seen; `None` if the record of an earlier
+    /// version does not contain it.
     pub lease_longest: Option<Duration>,
-    /// Whether a record was there that could not be read: worth a warning,
-    /// since the token that it held is forgotten.
+    /// True if the record or the claim in it could not be parsed. Worth a warning, because an
+    /// unreadable record loses its token.
     pub damaged: bool,
-    /// Why the claim of a process that is gone is no proof, where that lies in
-    /// the processes which ran under it.
+    /// The reason why the claim of a process that has exited is not a proof of death, if a process
+    /// that ran under the claim may still be running.
     pub unproven: Option<Unproven>,
 }
 
@@ -102,29 +100,29 @@ struct Record {
     device: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lease_longest_ms: Option<i64>,
-    /// Guards write down their children behind this record. An earlier version,
-    /// whose guards do not, leaves this out when it writes.
+    /// True if guards write down their children behind this record. Earlier versions, whose guards
+    /// do not, omit the field.
     #[serde(default)]
     children: bool,
 }
 
 impl StatusDirectory {
-    /// Makes the directory if it is missing, locks it, and reads what an
-    /// earlier process left.
+    /// Creates the directory if it is missing, locks it, and reads the record of an earlier
+    /// process.
     ///
     /// # Errors
-    /// [`DirectoryError`] if it cannot be made or written or is in use.
+    /// [`DirectoryError`] if the directory cannot be created or written, or is in use.
     pub fn open(path: &Path) -> Result<(Self, Memory), DirectoryError> {
         Self::open_after(path, Duration::ZERO, |_| {})
     }
 
-    /// As [`StatusDirectory::open`]; where the guard of a dead daemon still
-    /// ends its workload, `waiting` is called and its end is waited for, no
-    /// longer than `patience`, and a moment for a workload whose guard was
-    /// killed. It blocks: call it before there is an event loop.
+    /// Same as [`StatusDirectory::open`], but waits for the guard of a previous daemon that is
+    /// still stopping its workload. In that case `waiting` is called, and the wait lasts at most
+    /// `patience`. A workload whose guard was killed is also waited for briefly. The function
+    /// blocks, so call it before the event loop starts.
     ///
     /// # Errors
-    /// As [`StatusDirectory::open`].
+    /// Same as [`StatusDirectory::open`].
     pub fn open_after(
         path: &Path,
         patience: Duration,
@@ -145,19 +143,20 @@ impl StatusDirectory {
             shares_lock: true,
         };
         let mut memory = directory.read().map_err(&write_error)?;
-        // A record that another user may have written proves nothing.
+        // A record that another user may have written is not a proof.
         memory.claim = memory.claim.filter(|_| place::is_ours(metadata.uid()));
         if memory.claim.is_some() && memory.unproven.is_none() {
             let unproven = predecessor::may_run(&directory.claim, path, patience);
             memory.unproven = unproven.map_err(&write_error)?;
         }
         memory.claim = memory.claim.filter(|_| memory.unproven.is_none());
-        // A successor leads at once with another token. Where the files of the
-        // dead process cannot be taken away, it waits like anyone else.
+        // With the proof, this process leads immediately, with another token. If the files of the
+        // previous process cannot be removed, it gives up the proof and waits like any other
+        // candidate.
         memory.claim = memory.claim.filter(|_| directory.clear().is_ok());
-        // Written at once: from here on the file has its full length, and
-        // later records need no room on a disk that has filled up.
-        // The proof is kept until the caller has used it.
+        // Write the record immediately. From here on the file has its full length, so later records
+        // need no space on a disk that has filled up. The proof is kept until the caller has used
+        // it.
         directory
             .record(memory.claim, memory.token, memory.lease_longest)
             .map_err(&write_error)?;
@@ -167,27 +166,26 @@ impl StatusDirectory {
         Ok((directory, memory))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Another handle on the lock: the directory stays locked until both are
-    /// closed. For the guard of a workload, whose life must count as ours.
+    /// Returns another handle on the lock; the directory stays locked until both are closed. The
+    /// handle is for the guard of a workload, so that the lock also covers the guard's lifetime.
     ///
     /// # Errors
-    /// When no file descriptor is left.
+    /// If no file descriptor is left.
     pub fn lock_handle(&self) -> io::Result<OwnedFd> {
         Ok(self.claim.try_clone()?.into())
     }
 
-    /// Makes sure that the directory is there and that its locks are ours: a
-    /// directory that was removed is made again, unless another daemon has
-    /// done that and uses it. Returns true if the claim record is empty and
-    /// has to be written again.
+    /// Ensures that the directory exists and that its locks are held by this process. A directory
+    /// that was removed is created again, unless another daemon has done that and uses it. Returns
+    /// true if the claim record is empty and has to be written again.
     ///
     /// # Errors
-    /// [`DirectoryError`], as at the start.
+    /// [`DirectoryError`], as in [`StatusDirectory::open`].
     pub fn keep(&mut self) -> Result<bool, DirectoryError> {
         let write_error = |file| DirectoryError::writing(&self.path, file);
         let has_daemon = self.has_name(&self.daemon, DAEMON_FILE);
@@ -208,7 +206,7 @@ impl StatusDirectory {
         Ok(true)
     }
 
-    /// True if the file under this name is the open one.
+    /// Returns true if `name` still refers to the open file.
     fn has_name(&self, open: &File, name: &str) -> io::Result<bool> {
         let open = open.metadata()?;
         match fs::symlink_metadata(self.path.join(name)) {
@@ -218,12 +216,12 @@ impl StatusDirectory {
         }
     }
 
-    /// Writes the record: one write in place, of fixed length. It needs no
-    /// room on the disk and cannot be torn by a kill. It is not synced: it
-    /// proves nothing after a crash of the machine anyway (another boot).
+    /// Writes the record, with one write in place of fixed length. The write needs no disk space
+    /// and cannot be torn by a kill. The record is not synced, because it proves nothing after a
+    /// crash of the machine anyway (another boot).
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     pub fn record(
         &self,
         claim: Option<Claim>,
@@ -270,9 +268,8 @@ impl StatusDirectory {
         let Some(token) = Token::new(record.token).filter(|_| record.schema == 1) else {
             return Ok(damaged);
         };
-        // A copied directory has another inode, a restored image another boot:
-        // neither proves that the process of this claim is gone. A boot that
-        // cannot be read matches nothing.
+        // A copied directory has another inode, and a restored image another boot; neither proves
+        // that the process of this claim has exited. A boot id that cannot be read matches nothing.
         let proven = self.boot_id.is_some()
             && record.boot_id == self.boot_id
             && record.inode == self.inode
@@ -289,12 +286,12 @@ impl StatusDirectory {
         })
     }
 
-    /// Under a claim of this process nothing runs yet.
+    /// Clears the places of the guards, because nothing runs yet under a claim of this process.
     fn forget_children(&self) -> io::Result<()> {
         self.claim.write_all_at(&no_children(), PLACES_BEGIN as u64)
     }
 
-    /// Takes away what a dead process said: its files may name a deadline ahead.
+    /// Removes the status files of the previous process, whose deadline may still be in the future.
     fn clear(&self) -> io::Result<()> {
         for name in [super::file::JSON_FILE, super::file::ENV_FILE] {
             match fs::remove_file(self.path.join(name)) {
@@ -305,8 +302,8 @@ impl StatusDirectory {
         Ok(())
     }
 
-    /// Whether new files can be made: a directory that turned read-only around
-    /// a writable claim file is a configuration error, a full disk is not.
+    /// Checks that new files can be created. A directory that turned read-only around a writable
+    /// claim file is a configuration error; a full disk is not.
     fn probe(&self) -> io::Result<()> {
         let probe = self.path.join(PROBE_FILE);
         match place::create_anew(&probe, 0o600) {
@@ -324,15 +321,15 @@ impl StatusDirectory {
     }
 }
 
-/// The directory for `lease`: `configured`, else `/run/leasehold/<lease>`, else
-/// `$XDG_RUNTIME_DIR/leasehold/<lease>` where the former cannot be made.
+/// Returns the directory for `lease`: `configured`, else `/run/leasehold/<lease>`, or
+/// `$XDG_RUNTIME_DIR/leasehold/<lease>` if the latter cannot be created.
 pub fn default_directory(lease: &LeaseName, configured: Option<&Path>) -> PathBuf {
     let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
     choose(lease, configured, Path::new(RUN_ROOT), user.as_deref())
 }
 
-/// Where a reader finds the directories of running daemons, in the order in
-/// which a daemon chooses them.
+/// Returns the parents of the directories of running daemons, in the order in which a daemon
+/// chooses them.
 pub fn roots() -> Vec<PathBuf> {
     let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
     let user = user.map(|root| root.join("leasehold"));
@@ -341,9 +338,8 @@ pub fn roots() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The runtime directory of the user. The specification says that a relative
-/// path is to be ignored; below whatever directory this process was started in,
-/// no reader would look.
+/// Returns the runtime directory of the user. The XDG specification says that a relative path must
+/// be ignored; it would depend on the working directory, and no reader would find it.
 fn user_root(variable: Option<OsString>) -> Option<PathBuf> {
     variable
         .map(PathBuf::from)
@@ -369,7 +365,7 @@ fn choose(
     }
 }
 
-/// The lock of the claim, as soon as nobody who shares it is left.
+/// Locks the claim file once no other process shares its lock.
 fn lock_after(
     directory: &Path,
     patience: Duration,
@@ -394,8 +390,8 @@ fn lock(directory: &Path, name: &'static str) -> Result<File, DirectoryError> {
     let path = directory.join(name);
     let error = DirectoryError::writing(directory, name);
     for _ in 0..OPEN_ATTEMPTS_MAX {
-        // The standard library sets O_CLOEXEC, so no hook or workload inherits
-        // the lock and outlives us with it.
+        // The standard library sets O_CLOEXEC, so no hook or workload inherits the lock and
+        // outlives this process with it.
         let file = place::open_or_create(&path).map_err(&error)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -408,7 +404,7 @@ fn lock(directory: &Path, name: &'static str) -> Result<File, DirectoryError> {
             }
             Err(errno) => return Err(error(errno.into())),
         }
-        // A lock on a file that was deleted in between excludes nobody.
+        // A lock on a file that was deleted in between does not exclude other processes.
         let locked = file.metadata().map_err(&error)?;
         match fs::symlink_metadata(&path) {
             Ok(named) if (named.ino(), named.dev()) == (locked.ino(), locked.dev()) => {

@@ -1,8 +1,8 @@
-//! Keeps `status.json` and `status.env` true, on a thread of its own.
+//! Keeps `status.json` and `status.env` up to date, on a thread of its own.
 //!
-//! It is not on the event loop: a write to a disk that hangs would stall
-//! renewals, and a step-down would wait for it. The thread takes the newest
-//! status whenever it comes round, so a slow disk skips states and no queue grows.
+//! On the event loop, a write to a hanging disk would stall renewals and delay a step-down. The
+//! thread takes the newest status in each iteration, so a slow disk skips states and no queue
+//! grows.
 
 mod progress;
 mod replace;
@@ -29,58 +29,58 @@ use crate::clock::boot_now;
 use crate::election::{BootTime, Claim, Identity, LeaseName, Role, Status, Token};
 use crate::store::DeploymentId;
 
-/// The status for programs.
+/// Name of the status file for programs.
 pub const JSON_FILE: &str = "status.json";
-/// The status for shells.
+/// Name of the status file for shells.
 pub const ENV_FILE: &str = "status.env";
 
-/// The status for programs in a directory, whatever the current one is.
+/// Returns the absolute path of the JSON status file in `directory`, which stays valid if the
+/// working directory changes.
 pub fn status_file(directory: &Path) -> PathBuf {
     std::path::absolute(directory)
         .unwrap_or_else(|_| directory.to_owned())
         .join(JSON_FILE)
 }
 
-/// How many calls wait for the thread at most. A wake-up that finds no room is
-/// not lost, since every call in the queue makes the thread look at the newest
-/// status; only flushes need a place each, and a step-down makes one.
+/// Maximum number of queued calls to the thread. A wake-up that finds no room is not lost, because
+/// every queued call makes the thread read the newest status. Only flushes need a place each, and a
+/// step-down makes one flush.
 const QUEUE_LENGTH_MAX: usize = 16;
 
-/// Who is described in the files, and how often they are rewritten.
+/// The candidate that the files describe, and the interval between rewrites.
 #[derive(Debug, Clone)]
 pub struct FileOptions {
     /// The lease contended for.
     pub lease: LeaseName,
-    /// This candidate.
+    /// This candidate's name.
     pub identity: Identity,
-    /// The running boot.
+    /// The id of the current boot.
     pub boot_id: Option<String>,
-    /// The longest time between two rewrites by a follower: the renew_interval.
-    /// A leader's files are rewritten at its renewals, and when those fail to
-    /// come for half as long again.
+    /// Maximum time between two rewrites by a follower, equal to renew_interval. A leader's files
+    /// are rewritten at its renewals, and without renewals after 1.5 times this interval.
     pub refresh: Duration,
-    /// Why the store does not answer.
+    /// The current error of the store, if any.
     pub store_error: watch::Receiver<Option<StoreError>>,
-    /// What to keep in mind for the next process.
+    /// The deployment to record for the next process.
     pub deployment: watch::Receiver<Option<DeploymentId>>,
 }
 
 /// The answer to [`StatusFileHandle::flush`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flushed {
-    /// The files show at least what the channel held at the call. Where that
-    /// said "not leader" and could not be written: no file says "leader" any more.
+    /// The files show at least the status that the channel held at the call. If that status was
+    /// "not leader" and could not be written, neither file says "leader" any longer.
     Shown,
-    /// They show something older.
+    /// The files show something older.
     Failed,
 }
 
-/// Starts the thread.
+/// The thread that writes the status files; see [`StatusFile::spawn`].
 #[derive(Debug)]
 pub struct StatusFile;
 
-/// The event loop's end of the thread. When it is dropped the thread writes
-/// that this candidate does not lead, gives the directory up, and ends.
+/// The event loop's handle on the thread. When the handle is dropped, the thread writes that this
+/// candidate does not lead, unlocks the directory, and ends.
 #[derive(Debug)]
 pub struct StatusFileHandle {
     calls: SyncSender<Call>,
@@ -95,7 +95,7 @@ enum Call {
     Close(oneshot::Sender<Flushed>),
 }
 
-/// What the claim record should hold.
+/// The content of the claim record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Remembered {
     claim: Option<Claim>,
@@ -104,10 +104,10 @@ struct Remembered {
 }
 
 impl StatusFile {
-    /// Starts the thread, which writes the files at once.
+    /// Starts the thread, which writes the files immediately.
     ///
     /// # Errors
-    /// When the system has no thread left.
+    /// If the system cannot create a thread.
     pub fn spawn(
         directory: StatusDirectory,
         status: watch::Receiver<Status>,
@@ -156,8 +156,8 @@ impl StatusFile {
             .spawn(move || {
                 let asked = writer.run(&queue);
                 let last = writer.end();
-                // The lock goes before the answer, so that who waits for it
-                // can start a successor on the same directory.
+                // The lock is released before the answer is sent, so that the receiver can start a
+                // successor on the same directory.
                 drop(writer);
                 if let Some(answer) = asked {
                     let _ = answer.send(last);
@@ -172,14 +172,15 @@ impl StatusFile {
 }
 
 impl StatusFileHandle {
-    /// Says that the channel has a new status. Never blocks.
+    /// Notifies the thread of a new status in the channel. Never blocks.
     pub fn wake(&self) {
-        // Full: the thread has calls left and will see the status with them.
+        // If the queue is full, the thread has calls left and reads the status with them.
         let _ = self.calls.try_send(Call::Wake);
     }
 
-    /// Asks for an answer when the files show what the channel holds now.
-    /// Never blocks. The receiver fails if the thread is gone.
+    /// Requests an answer once the files show the current content of the channel. Never blocks. The
+    /// answer is [`Flushed::Failed`] if the queue is full or the thread has exited. The receiver
+    /// fails if the thread exits before it answers.
     pub fn flush(&self) -> oneshot::Receiver<Flushed> {
         self.ask(Call::Flush)
     }
@@ -199,8 +200,8 @@ impl StatusFileHandle {
         answered
     }
 
-    /// Puts the claim, the highest token and the longest lease duration seen
-    /// into the claim record, soon. Only the newest call counts. Never blocks.
+    /// Soon writes the claim, the highest token and the longest lease duration seen into the claim
+    /// record. Only the newest call counts. Never blocks.
     pub fn record(&self, claim: Option<Claim>, token: Token, lease_longest: Option<Duration>) {
         self.record.send_replace(Some(Remembered {
             claim,
@@ -210,14 +211,14 @@ impl StatusFileHandle {
         self.wake();
     }
 
-    /// How the thread gets on with its writes.
+    /// Returns the progress of the thread's writes.
     pub fn progress(&self) -> Progress {
         self.progress.clone()
     }
 
-    /// Ends the thread: it writes that this candidate has stopped and gives up
-    /// the directory. A process that exits without the answer may leave files
-    /// that do not say so. The caller bounds how long it waits.
+    /// Ends the thread, which writes that this candidate has stopped and unlocks the directory. A
+    /// process that exits without waiting for the answer may leave files that do not say so. The
+    /// caller limits the wait.
     pub fn close(&self) -> oneshot::Receiver<Flushed> {
         self.ask(Call::Close)
     }
@@ -236,15 +237,15 @@ struct Writer {
     deployment: watch::Receiver<Option<DeploymentId>>,
     deployment_written: Option<DeploymentId>,
     progress: Progress,
-    /// What the files say; `None` if that is not known, as at the start.
+    /// The status in the files; `None` if unknown, as at startup.
     shown: Option<Status>,
-    /// What they say of the store.
+    /// The store error in the files.
     shown_error: Option<StoreError>,
-    /// Whether one of them may say "leader": also a predecessor's, and one of
-    /// the two where only the other could be written.
+    /// True if one of the files may say "leader". This includes a predecessor's file, and a write
+    /// in which only one of the two files succeeded.
     says_leader: bool,
     rewrite_at: BootTime,
-    /// No rewrite follows.
+    /// True once no further rewrite follows.
     stopped: bool,
     file_trouble: Trouble,
     record_trouble: Trouble,
@@ -252,8 +253,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Until it is told to end, or nobody is left to tell it: returns who
-    /// wants to know of the end.
+    /// Serves calls until a close request or until the handle is dropped. Returns the sender that
+    /// waits for the end, if any.
     fn run(&mut self, queue: &Receiver<Call>) -> Option<oneshot::Sender<Flushed>> {
         loop {
             self.record();
@@ -263,7 +264,7 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return None,
             };
-            // All that waits is answered by one look at the newest status.
+            // One read of the newest status answers every queued call.
             let calls = std::iter::once(call).chain(queue.try_iter().take(QUEUE_LENGTH_MAX));
             let (mut flushes, mut closed) = (Vec::new(), None);
             for call in calls {
@@ -286,9 +287,9 @@ impl Writer {
         }
     }
 
-    /// Until the next rewrite, or until the files would say "leader" past the
-    /// deadline. A reader checks that deadline anyway; this is for those that
-    /// look only at the bare field.
+    /// Returns the time until the next rewrite, or until the files would say "leader" past the
+    /// deadline. Readers check the deadline themselves; this covers readers that use only the bare
+    /// field.
     fn wait(&self) -> Duration {
         let now = boot_now();
         let refresh = self.rewrite_at.since(now);
@@ -309,8 +310,8 @@ impl Writer {
         {
             return Flushed::Shown;
         }
-        // A leader's next renewal is expected just when the refresh is due: a
-        // refresh of its own would write the same files twice.
+        // A leader's next renewal is expected exactly when the refresh is due, so a refresh at that
+        // time would write the same files twice.
         let refresh = match truth.authority {
             Some(_) => self.refresh * 3 / 2,
             None => self.refresh,
@@ -328,15 +329,15 @@ impl Writer {
             let path = self.directory.path();
             self.file_trouble.goes_on(path, &error, boot_now());
             if leads {
-                // The files keep an earlier deadline, or none: readers stop
-                // trusting them too early, never too late.
+                // The files keep an earlier deadline, or none, so readers stop trusting them too
+                // early and never too late.
                 return Flushed::Failed;
             }
             if !self.says_leader {
                 return Flushed::Shown;
             }
-            // "Leader" must not stay on a full disk. Removing the files needs
-            // no room and makes some, so one more attempt may succeed.
+            // "Leader" must not remain on a full disk. Removing the files needs no space and frees
+            // some, so one more attempt may succeed.
             let removed = self.files.remove();
             self.says_leader = removed.is_err();
             if self.write(&truth).is_err() {
@@ -371,7 +372,7 @@ impl Writer {
         let (error, now) = (self.store_error.borrow().clone(), Moment::now());
         let mut document =
             Document::new(truth, &self.who, now).with_store_error(error.as_ref(), now);
-        // A refresh later, since the thread may be late on a busy machine.
+        // One refresh of tolerance, because the thread may be late on a busy machine.
         let due = (!self.stopped).then(|| (self.rewrite_at + self.refresh).as_nanos());
         document.rewrite_due_boottime_ns = due;
         document.stopped = self.stopped;
@@ -379,7 +380,7 @@ impl Writer {
         self.files.replace(&document.to_json(), &document.to_env())
     }
 
-    /// Brings what the next process is to find up to date.
+    /// Updates the records for the next process.
     fn record(&mut self) {
         self.record_claim();
         self.record_deployment();
@@ -429,8 +430,8 @@ impl Writer {
         }
     }
 
-    /// The last state: nobody looks at the store any more, so no holder is
-    /// known, and whoever led here does not.
+    /// Writes the final state. The store is no longer watched, so no holder is known, and this
+    /// candidate no longer leads.
     fn end(&mut self) -> Flushed {
         self.record();
         let mut last = self.status.borrow().at(boot_now());

@@ -1,8 +1,8 @@
-//! What a pod says of its candidate: a label that a Service can select, and Events.
+//! Publishes the candidate's state on its pod, as a label that a Service can select and as Events.
 //!
-//! Nothing here is needed for the exclusion, and nothing waits for it but the
-//! step-down, for a bounded moment: the API server may be slow, frozen or gone.
-//! A label is no deadline. `docs/kubernetes.md` says how far behind it can be.
+//! Mutual exclusion does not depend on this module. Only the step-down waits for it, for a bounded
+//! time, because the API server may be slow, frozen or gone. A label is not a deadline;
+//! `docs/kubernetes.md` documents its maximum delay.
 
 mod access;
 mod api;
@@ -43,34 +43,32 @@ use super::metrics::Metrics;
 use super::render::Identification;
 use crate::election::Status;
 
-/// From one write of a label that is right to the next: so that a label which
-/// somebody edits or removes is right again within a minute, at one request a
-/// minute and pod.
+/// Interval between writes of a label that is already correct. A label that was edited or removed
+/// is thus repaired within a minute, at the cost of one request per minute and pod.
 pub const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The longest time that a step-down may be made to wait for a label. The
-/// candidate gives its surfaces half a second in all before it takes a status
-/// file for stuck.
+/// Maximum of [`KubernetesOptions::label_wait`]. The candidate gives all surfaces together half a
+/// second before it treats a status file as stuck.
 pub const LABEL_WAIT_MAX: Duration = Duration::from_millis(400);
 
-/// What is published, and where.
+/// Configuration of the label and the Events.
 #[derive(Debug, Clone)]
 pub struct KubernetesOptions {
     /// The pod that this candidate runs in.
     pub pod: Pod,
-    /// The label is `<prefix>/<lease>`.
+    /// The prefix of the label's key, which is `<prefix>/<lease>`.
     pub label_prefix: String,
-    /// How long a step-down waits for the label at most; see [`LABEL_WAIT_MAX`].
+    /// Maximum time that a step-down waits for the label; see [`LABEL_WAIT_MAX`].
     pub label_wait: Duration,
-    /// Whether a new leader sets the labels of other pods that still say leader.
+    /// True if a new leader sets the labels of other pods that still say leader.
     pub demote_others: bool,
-    /// Whether Events are reported.
+    /// True if Events are reported.
     pub events: bool,
-    /// As [`REPAIR_INTERVAL`].
+    /// Same as [`REPAIR_INTERVAL`].
     pub repair_interval: Duration,
 }
 
-/// What the daemon asks of the label and tells to the Events. Clones share both.
+/// The daemon's handle on the label and the Events. Clones share both.
 #[derive(Debug, Clone)]
 pub struct Kubernetes {
     shown: watch::Receiver<Shown>,
@@ -78,7 +76,7 @@ pub struct Kubernetes {
     label_wait: Duration,
 }
 
-/// The tasks behind a [`Kubernetes`]. None of them ends but by a fault.
+/// The tasks behind a [`Kubernetes`]. A task ends only by a fault.
 #[derive(Debug, Default)]
 pub struct Tasks {
     running: JoinSet<io::Result<()>>,
@@ -86,10 +84,10 @@ pub struct Tasks {
 }
 
 impl Kubernetes {
-    /// Begins to publish. To be called inside a tokio runtime.
+    /// Starts publishing. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the kernel gives no timer, or two metrics collide.
+    /// If the kernel cannot create a timer, or if two metrics collide.
     pub fn spawn(
         api: Api,
         options: KubernetesOptions,
@@ -142,20 +140,20 @@ impl Kubernetes {
         Ok((this, tasks))
     }
 
-    /// Reports an Event, if there is room. Never blocks.
+    /// Queues an Event, if there is room. Never blocks.
     pub fn report(&self, event: Event) {
         if let Some(events) = &self.events {
             events.offer(event);
         }
     }
 
-    /// Waits until no label of this pod says leader, for `label_wait` at most.
-    /// To be called after the status says so.
+    /// Waits until the pod's label no longer says leader, for at most `label_wait`. Call it after
+    /// the status says so.
     pub fn demoted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut shown = self.shown.clone();
         let label_wait = self.label_wait;
         async move {
-            // A task that is gone cannot be waited for.
+            // Fails if the label task has exited, and then there is nothing to wait for.
             let demoted = async {
                 shown
                     .wait_for(|shown| !shown.may_say_leader())
@@ -166,8 +164,8 @@ impl Kubernetes {
         }
     }
 
-    /// Waits, for `label_wait` at most, until the label says follower and all
-    /// Events are out: the last thing before the process ends.
+    /// Waits, for at most `label_wait`, until the label no longer says leader and all Events are
+    /// sent. This is the last step before the process exits.
     pub async fn last_words(&self) {
         let reported = async {
             if let Some(events) = &self.events {
@@ -182,8 +180,8 @@ impl Kubernetes {
 }
 
 impl Tasks {
-    /// Waits for the end of a task, which is always a fault: its name, and why
-    /// it ended. The others go on. Waits for ever when all have ended.
+    /// Waits for the end of a task, which is always a fault. Returns the task's name and the cause.
+    /// The other tasks continue. If all have ended, the future never completes.
     pub async fn ended(&mut self) -> (&'static str, io::Error) {
         let (id, error) = match self.running.join_next_with_id().await {
             Some(Ok((id, Err(error)))) => (id, error),

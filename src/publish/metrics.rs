@@ -1,8 +1,7 @@
-//! What Prometheus sees.
+//! The metrics for Prometheus.
 //!
-//! No gauge about leadership is stored: they are computed from the deadline at
-//! the time of the scrape, so a daemon that was frozen past its deadline never
-//! says that it leads.
+//! Gauges about leadership are not stored but computed from the deadline at the time of the scrape,
+//! so a daemon that was frozen past its deadline never reports that it leads.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +24,7 @@ use super::{StoreInfo, Surface};
 use crate::clock::boot_now;
 use crate::election::{BootTime, Reason, Role, Status};
 
-/// The content type of [`Metrics::text`].
+/// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
 /// All values of the label `operation`.
@@ -42,21 +41,19 @@ pub const OPERATIONS: [&str; 7] = [
 /// All values of the label `outcome`.
 pub const OUTCOMES: [&str; 4] = ["applied", "rejected", "failed", "unknown"];
 
-/// Upper bounds of the durations: a renewal takes 2–4 ms on a healthy set, a
-/// call waits 3 s (`operation_timeout`) by default, and 30 s is the driver's
-/// own longest wait.
+/// Upper bounds of the duration buckets. A renewal takes 2–4 ms on a healthy set, a call waits 3 s
+/// (`operation_timeout`) by default, and 30 s is the longest wait of the driver itself.
 const DURATION_BUCKETS: [f64; 12] = [
     0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0,
 ];
 
-/// Upper bounds of a workload's end: what exits at once takes some
-/// milliseconds, `loss_grace` is 3 s and `stop_grace` 30 s by default.
+/// Upper bounds of the buckets for stopping a workload. A workload that exits immediately takes
+/// some milliseconds; `loss_grace` is 3 s and `stop_grace` 30 s by default.
 const STOP_BUCKETS: [f64; 10] = [0.005, 0.02, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0];
 
-/// The changes of role that a candidate can make. They exist with 0 from the
-/// first scrape, so that `rate()` sees the first of them; the rest of the
-/// 5 roles × 13 reasons cannot occur, and 40 series that are always 0 would
-/// only cost.
+/// The role changes whose series exist with 0 from the first scrape, so that `rate()` sees the
+/// first change. The remaining combinations of 5 roles and 13 reasons cannot occur, and more than
+/// 40 series that are always 0 would only add cost.
 const TRANSITIONS: [(Role, &[Reason]); 4] = [
     (
         Role::Leader,
@@ -91,8 +88,7 @@ const TRANSITIONS: [(Role, &[Reason]); 4] = [
     (Role::Paused, &[Reason::Paused]),
 ];
 
-/// The registry of one candidate, and the counters that others increment.
-/// Clones share them.
+/// The registry of one candidate, and the counters that other modules increment. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Registry,
@@ -108,7 +104,7 @@ pub struct Metrics {
     status_files: Written,
 }
 
-/// When the status files were last written, on the boot clock.
+/// Time of the last write of the status files, on the boot clock.
 #[derive(Debug, Clone)]
 struct Written(Arc<AtomicU64>);
 
@@ -123,10 +119,10 @@ impl Written {
 }
 
 impl Metrics {
-    /// Registers everything for one lease.
+    /// Creates and registers all metrics of one lease.
     ///
     /// # Errors
-    /// When two metrics collide: a bug, never a configuration.
+    /// If two metrics collide, which is a bug and never a configuration error.
     pub fn new(
         who: &Identification,
         status: watch::Receiver<Status>,
@@ -198,8 +194,8 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts a change of role. Without a reason (before the first read) the
-    /// label is empty.
+    /// Counts a change of role. The label `reason` is empty if there is none (before the first
+    /// read).
     pub fn transition(&self, to: Role, reason: Option<Reason>) {
         let reason = reason.map_or("", Reason::as_str);
         self.transitions
@@ -207,8 +203,8 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts a call of the store. `operation` is one of [`OPERATIONS`],
-    /// `outcome` one of [`OUTCOMES`].
+    /// Counts a call of the store. `operation` is one of [`OPERATIONS`], `outcome` one of
+    /// [`OUTCOMES`].
     pub fn store_operation(&self, operation: &'static str, outcome: &'static str, took: Duration) {
         self.store_operations
             .with_label_values(&[operation, outcome])
@@ -218,31 +214,31 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Counts a failed attempt to show the status.
+    /// Counts a failed attempt to publish the status.
     pub fn publish_failed(&self, surface: Surface) {
         self.publish_failures
             .with_label_values(&[surface.as_str()])
             .inc();
     }
 
-    /// Failed attempts so far.
+    /// Returns the number of failed attempts so far.
     pub fn publish_failures(&self, surface: Surface) -> u64 {
         self.publish_failures
             .with_label_values(&[surface.as_str()])
             .get()
     }
 
-    /// Notes whether the supervised command runs.
+    /// Records whether the supervised command is running.
     pub fn workload_up(&self, up: bool) {
         self.workload_up.set(i64::from(up));
     }
 
-    /// Counts an ordered end of the supervised command.
+    /// Counts a requested stop of the supervised command.
     pub fn workload_stopped(&self, took: Duration) {
         self.workload_stops.observe(took.as_secs_f64());
     }
 
-    /// Notes whether a change stream is open.
+    /// Records whether a change stream is open.
     pub fn watch_connected(&self, connected: bool) {
         let outcome = if connected { "applied" } else { "failed" };
         self.store_operations
@@ -251,31 +247,31 @@ impl Metrics {
         self.watch_connected.set(i64::from(connected));
     }
 
-    /// Counts log lines that were dropped.
+    /// Counts dropped log lines.
     pub fn log_lines_lost(&self, lines: u64) {
         self.log_lines_lost.inc_by(lines);
     }
 
-    /// Counts an HTTP connection that made room for a new one.
+    /// Counts an HTTP connection that was evicted for a new one.
     pub fn http_connection_evicted(&self) {
         self.http_evictions.inc();
     }
 
-    /// Notes that both status files were written.
+    /// Records that both status files were written.
     pub fn status_files_written(&self) {
         let now = boot_now().as_nanos();
         self.status_files.0.store(now, Ordering::Relaxed);
     }
 
-    /// Where other modules register metrics of their own.
+    /// Returns the registry, in which other modules register metrics of their own.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Everything in the text format of Prometheus, computed now.
+    /// Renders all metrics in the text format of Prometheus, computed now.
     ///
     /// # Errors
-    /// When a registered collector gives an ill-formed metric: a bug.
+    /// If a registered collector returns an invalid metric, which is a bug.
     pub fn text(&self) -> Result<String, prometheus::Error> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
@@ -333,9 +329,8 @@ impl Metrics {
     }
 }
 
-/// The gauges that are computed from the status at each scrape. They are
-/// gauges of the client library only for the shape: nobody else has them, and
-/// each scrape sets them before it reads them.
+/// The gauges that are computed from the status at each scrape. Their values are not state; only
+/// this collector has the gauges, and each scrape sets them before it reads them.
 #[derive(Debug)]
 struct Truth {
     who: Identification,
@@ -420,8 +415,8 @@ impl Truth {
         let left = authority.map(|a| a.valid_until.since(moment.boot));
         self.authority_seconds
             .set(left.unwrap_or_default().as_secs_f64());
-        // Exact up to 2^53, which a lease that changes hands each millisecond
-        // reaches after 285,000 years.
+        // Exact up to 2^53. A lease that changes hands every millisecond reaches this after 285,000
+        // years.
         self.token.set(status.token_highest.get() as f64);
         let renewed = status.renewed_at.map(|at| timestamp_seconds(at, moment));
         self.last_renewal.set(renewed.unwrap_or(0.0));

@@ -1,8 +1,7 @@
-//! The processes that have a locked file or a taken port, to be named in errors.
+//! Finds the processes that have locked a file or taken a port, to name them in errors.
 //!
-//! It looks through /proc, so it sees the processes of its own PID namespace
-//! that this user may look at. It runs once, before the process that was
-//! refused exits.
+//! The search reads /proc, so it finds processes in its own PID namespace that this user may
+//! inspect. The search runs only after a lock or an address was refused.
 
 use std::fmt;
 use std::fs;
@@ -12,12 +11,12 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 
-/// A process that has what is wanted.
+/// A process that occupies a file or port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupant {
     pid: u32,
     name: String,
-    /// It runs the program that this process runs.
+    /// True if the process runs the same program as this one.
     pub is_leasehold: bool,
 }
 
@@ -27,7 +26,7 @@ impl fmt::Display for Occupant {
     }
 }
 
-/// Those who have it, in one phrase.
+/// Formats the occupants as one phrase.
 pub fn named(occupants: &[Occupant]) -> String {
     if occupants.is_empty() {
         return "another process".to_owned();
@@ -36,19 +35,20 @@ pub fn named(occupants: &[Occupant]) -> String {
     named.join(", ")
 }
 
-/// As many as an error names: a file has one that locked it, and its children.
+/// Maximum number of processes named in an error. A file has one process that locked it, and its
+/// children.
 const NAMED_MAX: usize = 3;
 
-/// The other processes that have this file open; without the right to look at
-/// their descriptors (a daemon hides its own), those that have it locked. Empty if
-/// none can be seen.
+/// Returns the other processes that have this file open. If this user may not read their
+/// descriptors (a daemon hides its own), returns those that have locked the file. Empty if none are
+/// visible.
 pub(super) fn of_file(path: &Path) -> Vec<Occupant> {
     let Ok(wanted) = fs::metadata(path) else {
         return Vec::new();
     };
     let wanted = (wanted.dev(), wanted.ino());
     let open = of(|descriptor| {
-        // Follows the link to the file that is open, also one that was deleted.
+        // Follows the link to the open file, even if it was deleted.
         let found = fs::metadata(descriptor);
         found.is_ok_and(|found| (found.dev(), found.ino()) == wanted)
     });
@@ -79,7 +79,7 @@ pub(super) fn of_file(path: &Path) -> Vec<Occupant> {
         .collect()
 }
 
-/// The process of a line of /proc/locks, if its lock is on this file.
+/// Returns the process in a line of /proc/locks if its lock is on this file.
 fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
     let fields = line
         .split_whitespace()
@@ -94,7 +94,7 @@ fn owner(line: &str, (device, inode): (u64, u64)) -> Option<u32> {
     (same_device && same_inode).then_some(pid)
 }
 
-/// The processes that listen on this address; empty if none can be seen.
+/// Returns the processes that listen on this address; empty if none are visible.
 pub(crate) fn of_address(address: SocketAddr) -> Vec<Occupant> {
     let table = match address.ip() {
         IpAddr::V4(_) => "/proc/net/tcp",
@@ -114,7 +114,7 @@ pub(crate) fn of_address(address: SocketAddr) -> Vec<Occupant> {
     })
 }
 
-/// The inode of a line of /proc/net/tcp, if it is a listener on this port.
+/// Returns the inode in a line of /proc/net/tcp if it is a listener on this port.
 fn listener(line: &str, port: u16) -> Option<&str> {
     const LISTEN: &str = "0A";
     let mut fields = line.split_whitespace().skip(1);
@@ -124,7 +124,7 @@ fn listener(line: &str, port: u16) -> Option<&str> {
     fields.nth(5).filter(|_| listens && same_port)
 }
 
-/// The processes, but for this one, that have a descriptor of this kind.
+/// Returns the processes, except this one, with a descriptor that matches `wanted`.
 fn of(wanted: impl Fn(&Path) -> bool) -> Vec<Occupant> {
     let me = std::process::id();
     let program = |process: &Path| fs::metadata(process.join("exe")).map(|m| (m.dev(), m.ino()));

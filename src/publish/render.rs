@@ -1,7 +1,7 @@
-//! What a status looks like in `status.json` and `status.env`.
+//! Renders a status as `status.json` and `status.env`.
 //!
-//! Pure: no clock is read and no file is touched, so that file, HTTP and the
-//! tests' golden text come from the same function.
+//! Rendering is pure and touches no file, so that files, HTTP and the golden text of the tests come
+//! from the same code. Only [`Moment::now`] reads the clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,37 +13,37 @@ use crate::election::{
     Authority, BootTime, HolderView, Identity, LeaseName, Role, Status, WallMillis,
 };
 
-/// The version of `status.json`; it changes only with the meaning of a field.
+/// Schema version of `status.json`, which changes only if the meaning of a field changes.
 pub const SCHEMA: u32 = 1;
 
-/// The last second of the year 9999, the last that RFC 3339 can write.
+/// The last second of the year 9999, the last one that RFC 3339 can represent.
 const DATE_LAST: Duration = Duration::from_secs(253_402_300_799);
 
-/// Who publishes: the same for every status of one process.
+/// The identification of the publisher, which is the same for every status of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identification {
     /// The lease contended for.
     pub lease: LeaseName,
     /// This candidate's name.
     pub identity: Identity,
-    /// The running boot; `None` where it cannot be read.
+    /// The id of the current boot; `None` if it cannot be read.
     pub boot_id: Option<String>,
 }
 
-/// One instant on both clocks: the boot clock, by which a status is judged, and
-/// the wall clock, in which people read dates.
+/// One instant on two clocks: the boot clock, which decides if a status is still valid, and the
+/// wall clock, which is used for dates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// CLOCK_BOOTTIME.
     pub boot: BootTime,
     /// The wall clock, for display.
     pub wall: SystemTime,
-    /// The time namespace that the former is of; `None` where there are none.
+    /// The time namespace of `boot`; `None` if the kernel does not support time namespaces.
     pub time_namespace: Option<u64>,
 }
 
 impl Moment {
-    /// This instant.
+    /// Returns the current instant.
     pub fn now() -> Self {
         Self {
             boot: clock::boot_now(),
@@ -52,11 +52,10 @@ impl Moment {
         }
     }
 
-    /// The date of `instant` in RFC 3339 with milliseconds.
+    /// Formats `instant` as an RFC 3339 date with milliseconds.
     ///
-    /// Dates outside 1970–9999 are drawn to those ends: a machine whose clock
-    /// was never set would otherwise end the daemon with a panic over a date
-    /// that only people read.
+    /// Dates outside 1970–9999 are clamped to that range. Otherwise a machine whose clock was never
+    /// set would end the daemon with a panic over an informational date.
     pub fn date(&self, instant: BootTime) -> String {
         let wall = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
         let date = if instant >= self.boot {
@@ -68,58 +67,58 @@ impl Moment {
     }
 }
 
-/// A date of a document in RFC 3339 with milliseconds, for people. Dates outside
-/// 1970–9999 are drawn to those ends.
+/// Formats a date of a document in RFC 3339 with milliseconds, for display. Dates outside 1970–9999
+/// are clamped to that range.
 pub fn date(at: WallMillis) -> String {
     let since = Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
     humantime::format_rfc3339_millis(UNIX_EPOCH + since.min(DATE_LAST)).to_string()
 }
 
-/// `status.json`, field by field in the order of the contract.
+/// The fields of `status.json`, in the order of the contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The lease.
+    /// The lease contended for.
     pub lease: String,
-    /// This candidate.
+    /// This candidate's name.
     pub identity: String,
-    /// This start of this candidate.
+    /// The id of the session, which is one life of the candidate's process.
     pub session: String,
-    /// One of [`Role::ALL`], as a word.
+    /// The name of one of [`Role::ALL`].
     pub role: String,
-    /// Whether the role is `leader`. A reader trusts it only before the deadline.
+    /// True if the role is `leader`. Readers must trust it only before the deadline.
     pub leader: bool,
-    /// The own fencing token; null unless leader.
+    /// The candidate's own fencing token; null unless leader.
     pub token: Option<i64>,
-    /// The deadline for people; null unless leader.
+    /// The deadline as a date, informational; null unless leader.
     pub valid_until: Option<String>,
     /// The deadline on CLOCK_BOOTTIME, in nanoseconds; null unless leader.
     pub valid_until_boottime_ns: Option<u64>,
-    /// The boot in which the deadline means something.
+    /// The id of the boot in which the deadline is valid.
     pub boot_id: Option<String>,
-    /// The inode of the time namespace in which it does; absent where there are none.
+    /// The inode of the time namespace in which the deadline is valid; absent if the kernel does
+    /// not support time namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_namespace: Option<u64>,
-    /// Who leads; null when free or expired as observed.
+    /// The current leader; null if the lease is free or observed as expired.
     pub holder: Option<DocumentHolder>,
-    /// How often this process changed its role.
+    /// Number of role changes of this process.
     pub transitions: u64,
-    /// When the role began.
+    /// Time at which the role began.
     pub since: String,
-    /// Why the role is what it is; null before the first read.
+    /// Reason for the role; null before the first read.
     pub reason: Option<String>,
-    /// When this was written or, over HTTP, asked.
+    /// Time at which this document was written or, over HTTP, requested.
     pub updated_at: String,
-    /// Why the store does not answer; null while it does. Absent in files of
-    /// earlier versions.
+    /// The current error of the store; null while it works. Absent in files of earlier versions.
     #[serde(default)]
     pub store_error: Option<DocumentStoreError>,
-    /// The instant, on CLOCK_BOOTTIME in nanoseconds, by which a daemon that
-    /// runs has written the file again; only in files.
+    /// Time, on CLOCK_BOOTTIME in nanoseconds, by which a running daemon has rewritten the file;
+    /// only in files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewrite_due_boottime_ns: Option<u64>,
-    /// True once the daemon has ended; only in files.
+    /// True once the daemon has exited; only in files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
 }
@@ -127,38 +126,38 @@ pub struct Document {
 /// The error of the store in [`Document`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentStoreError {
-    /// What failed, why, and the remedy.
+    /// The failed operation, its cause, and the remedy.
     pub message: String,
-    /// When it began.
+    /// Time at which the error began.
     pub since: String,
 }
 
 /// The holder in [`Document`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentHolder {
-    /// Its name.
+    /// The holder's name.
     pub identity: String,
-    /// Its fencing token.
+    /// The holder's fencing token.
     pub token: i64,
 }
 
-/// The authority of a candidate at `now`: only of one whose role is leader.
+/// Returns the candidate's authority at `now`, only if its role is leader.
 pub fn authority_at(status: &Status, now: BootTime) -> Option<Authority> {
     let status = status.at(now);
     status.authority.filter(|_| status.role == Role::Leader)
 }
 
-/// Who leads, for those who compare the name with their own (`GET /` and
-/// `leasehold_holder_info`): never an expired holder, and this candidate only
-/// while it has authority, whatever the document says.
+/// Returns the leader's name for readers that compare it with their own (`GET /` and
+/// `leasehold_holder_info`). Never an expired holder, and this candidate only while it has
+/// authority, regardless of the document.
 pub fn leader_name_at<'a>(status: &'a Status, me: &Identity, now: BootTime) -> Option<&'a str> {
     let leads = authority_at(status, now).is_some();
     let holder = status.holder.as_ref().filter(|h| h.until > now)?;
     (leads || holder.identity != *me).then(|| holder.identity.as_str())
 }
 
-/// Whether two truths read the same, but for the date of writing. A follower's
-/// status changes with every renewal of the holder, in what is not written.
+/// Returns true if two statuses render equally, apart from the time of writing. Each renewal of the
+/// holder changes a follower's status, but only in fields that are not rendered.
 pub fn same_words(one: &Status, other: &Status) -> bool {
     let written = |status: &Status| {
         let Status {
@@ -196,7 +195,7 @@ pub fn same_words(one: &Status, other: &Status) -> bool {
 }
 
 impl Document {
-    /// The truth about `status` at `moment`.
+    /// Builds the document for `status` at `moment`.
     pub fn new(status: &Status, who: &Identification, moment: Moment) -> Self {
         let authority = authority_at(status, moment.boot);
         let status = status.at(moment.boot);
@@ -226,7 +225,7 @@ impl Document {
         }
     }
 
-    /// With the error of the store, if there is one.
+    /// Adds the error of the store, if there is one.
     #[must_use]
     pub fn with_store_error(mut self, error: Option<&StoreError>, moment: Moment) -> Self {
         self.store_error = error.map(|error| DocumentStoreError {
@@ -236,7 +235,7 @@ impl Document {
         self
     }
 
-    /// The text of `status.json`: one line.
+    /// Renders `status.json` as one line.
     pub fn to_json(&self) -> String {
         let mut json = serde_json::to_string(self)
             .expect("strings, numbers and nulls can always be written as JSON");
@@ -244,7 +243,7 @@ impl Document {
         json
     }
 
-    /// The text of `status.env`: assignments that a shell can source.
+    /// Renders `status.env` as assignments that a shell can source.
     pub fn to_env(&self) -> String {
         let number = |n: Option<String>| n.unwrap_or_default();
         let lines = [
@@ -273,13 +272,13 @@ impl Document {
     }
 }
 
-/// The texts of `status.json` and `status.env` for `status` at `moment`.
+/// Renders `status.json` and `status.env` for `status` at `moment`.
 pub fn render(status: &Status, who: &Identification, moment: Moment) -> (String, String) {
     let document = Document::new(status, who, moment);
     (document.to_json(), document.to_env())
 }
 
-/// One word for a POSIX shell: inside single quotes only the quote itself is special.
+/// Quotes one word for a POSIX shell. Inside single quotes, only the quote itself is special.
 fn shell_quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
@@ -405,7 +404,7 @@ mod tests {
         let expected =
             r#""store_error":{"message":"no primary","since":"2027-01-15T08:01:30.000Z"}}"#;
         assert!(json.trim_end().ends_with(expected), "{json}");
-        // A file of an earlier version has no such field.
+        // Files of earlier versions do not have this field.
         let (earlier, _) = json
             .split_once(r#","store_error""#)
             .expect("it is the last");

@@ -1,8 +1,8 @@
-//! Tells systemd that the daemon is ready, what it is, and that it lives.
+//! Notifies systemd of readiness, status and liveness.
 //!
-//! Does nothing where there is no NOTIFY_SOCKET. The messages are those of the
-//! crate sd-notify; the socket is our own, because that crate's blocks, and a
-//! service manager that does not read would then stall the event loop.
+//! Does nothing without NOTIFY_SOCKET. The messages are formatted by the crate sd-notify. The
+//! socket is our own, because the crate's socket blocks, and a service manager that does not read
+//! would stall the event loop.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,13 +17,14 @@ use tracing::warn;
 use super::render::{authority_at, leader_name_at};
 use crate::election::{BootTime, Identity, LeaseName, Role, Status};
 
-/// The variable that names systemd's socket.
+/// The environment variable with systemd's socket.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
-/// More often is no use: a service manager has a second to spare.
+/// Minimum interval between watchdog pings. More frequent pings are useless, because a service
+/// manager can wait for a second.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// The line to systemd. The watchdog is pinged by the event loop, so that a
-/// loop that is stuck stops pinging and systemd restarts the service.
+/// The connection to systemd. The event loop sends the watchdog pings, so a stuck loop stops
+/// pinging and systemd restarts the service.
 #[derive(Debug)]
 pub struct Systemd {
     channel: Option<Channel>,
@@ -39,15 +40,15 @@ struct Channel {
 }
 
 impl Systemd {
-    /// As the environment says: silent without NOTIFY_SOCKET, or with one that
-    /// cannot be used (which is logged).
+    /// Configures itself from the environment. Sends nothing without NOTIFY_SOCKET, or if the
+    /// socket cannot be used (which is logged).
     pub fn from_environment() -> Self {
         let address = std::env::var_os(NOTIFY_SOCKET).filter(|a| !a.is_empty());
         Self::new(address, sd_notify::watchdog_enabled())
     }
 
-    /// Speaks to the socket at `address`: a path, or `@` and an abstract name.
-    /// `watchdog` is how long systemd waits for a ping; zero is none.
+    /// Sends to the socket at `address`, a path or `@` and an abstract name. `watchdog` is
+    /// systemd's watchdog timeout; zero disables the pings.
     pub fn new(address: Option<OsString>, watchdog: Option<Duration>) -> Self {
         let channel = address.and_then(|address| match Channel::open(&address) {
             Ok(channel) => Some(channel),
@@ -64,12 +65,12 @@ impl Systemd {
         }
     }
 
-    /// The service is up: the store has been reached.
+    /// Reports that the service is up, because the store has been reached.
     pub fn ready(&mut self) {
         self.send(&[NotifyState::Ready]);
     }
 
-    /// Shows what this candidate is in `systemctl status`; sends only changes.
+    /// Shows the candidate's state in `systemctl status`. Sends only changes.
     pub fn show(&mut self, status: &Status, lease: &LeaseName, me: &Identity, now: BootTime) {
         let line = describe(status, lease, me, now);
         if line != self.line {
@@ -78,21 +79,21 @@ impl Systemd {
         }
     }
 
-    /// How often [`Systemd::ping`] is wanted: half of systemd's patience, as
+    /// Returns the interval for [`Systemd::ping`], half of the watchdog timeout as
     /// sd_watchdog_enabled(3) advises. `None` without a watchdog.
     pub fn ping_interval(&self) -> Option<Duration> {
         let half = self.watchdog.map(|patience| patience / 2);
         half.map(|half| half.max(PING_INTERVAL_MIN))
     }
 
-    /// Says that the event loop turns.
+    /// Reports that the event loop is running.
     pub fn ping(&mut self) {
         if self.watchdog.is_some() {
             self.send(&[NotifyState::Watchdog]);
         }
     }
 
-    /// The service is about to exit.
+    /// Reports that the service is about to exit.
     pub fn stopping(&mut self) {
         self.send(&[NotifyState::Stopping]);
     }
@@ -100,8 +101,8 @@ impl Systemd {
     fn send(&mut self, states: &[NotifyState<'_>]) {
         let Some(channel) = &self.channel else { return };
         let message: String = states.iter().map(|s| format!("{s}\n")).collect();
-        // To the address each time, not connected: the socket may be made anew
-        // when the manager is restarted.
+        // Addressed on each send instead of connected, because the manager may recreate the socket
+        // when it restarts.
         let sent = channel
             .socket
             .send_to_addr(message.as_bytes(), &channel.manager);
@@ -128,7 +129,7 @@ impl Channel {
     }
 }
 
-/// One line for people. It has no time left in it: it would change all the time.
+/// Returns one line for humans, without the remaining time, which would change constantly.
 fn describe(status: &Status, lease: &LeaseName, me: &Identity, now: BootTime) -> String {
     if let Some(authority) = authority_at(status, now) {
         return format!("leader of {lease}, token {}", authority.token);

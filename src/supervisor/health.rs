@@ -1,7 +1,7 @@
-//! Whether the workload can do its work, found out by asking it.
+//! Health checks of the workload.
 //!
-//! It decides nothing about leadership: the election is told when the answer
-//! changes, and leaves the lease to others meanwhile.
+//! Leadership is not decided here. The election is notified when the health changes, and leaves the
+//! lease to other candidates while the workload is unhealthy.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -20,64 +20,64 @@ use super::program::Unkillable;
 use crate::clock;
 use crate::election::{BootTime, Input, Token};
 
-/// Who is asked.
+/// The kind of health check.
 #[derive(Debug, Clone)]
 pub enum Check {
-    /// A GET of this URL is answered with 2xx.
+    /// Healthy if a GET of this URL returns 2xx.
     Url(String),
-    /// This command exits 0.
+    /// Healthy if this command exits 0.
     Command(Vec<OsString>),
 }
 
-/// How the workload's health is found out.
+/// Configuration of the health check.
 #[derive(Debug, Clone)]
 pub struct HealthOptions {
-    /// Who is asked.
+    /// The kind of check.
     pub check: Check,
-    /// From one look to the next.
+    /// Interval between checks.
     pub period: Duration,
     /// Timeout of a single health check.
     pub timeout: Duration,
-    /// How many looks in a row must fail.
+    /// Consecutive failed checks before the workload is considered unhealthy.
     pub failures: u32,
-    /// After this long, a workload that was stopped for its health is tried
-    /// again where nothing else can tell.
+    /// Delay after which a workload that was stopped as unhealthy is tried again, if no check can
+    /// determine its health while it is stopped.
     pub retry_after: Duration,
 }
 
-/// Looks at the workload's health.
+/// Monitors the workload's health.
 pub struct Health {
     options: HealthOptions,
     program: Program,
-    /// The token under which the supervised command runs; `None` in it: it
-    /// does not run. Without a receiver the workload is not ours to run.
+    /// Token under which the supervised command runs; the inner `None` means that it does not run.
+    /// The outer `None` means that this process does not run the workload.
     runs: Option<watch::Receiver<Option<Token>>>,
-    /// A health command that could not be killed.
+    /// Health command that could not be killed.
     left: Unkillable,
 }
 
-/// What one look showed.
+/// Result of a single check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Look {
     Well,
     Ill(String),
-    /// Nobody is there to be asked, and nobody ought to be.
+    /// The workload is not running and is not expected to be.
     Nobody,
 }
 
-/// From looks to a verdict.
+/// Health state, derived from consecutive checks.
 #[derive(Debug)]
 struct Verdict {
     failures_max: u32,
     retry_after: Duration,
     healthy: bool,
     failures: u32,
-    /// When the last look failed.
+    /// Time of the last failed check.
     failed_at: Option<BootTime>,
 }
 
 impl Verdict {
-    /// `true` if the verdict changed.
+    /// Records a check. Returns true if the state changed.
     fn weigh(&mut self, look: &Look, now: BootTime) -> bool {
         let before = self.healthy;
         match look {
@@ -101,15 +101,15 @@ impl Verdict {
         self.healthy != before
     }
 
-    /// Another run of the workload: what the one before failed does not count.
+    /// Resets the failures for a new run of the workload.
     fn begin_anew(&mut self) {
         self.failures = 0;
     }
 }
 
 impl Health {
-    /// A look-out for the workload beside this process, or, with `runs`, for
-    /// the one that this process runs.
+    /// Creates a monitor of an external workload or, with `runs`, of the workload that this process
+    /// runs.
     pub fn new(
         options: HealthOptions,
         program: Program,
@@ -123,14 +123,14 @@ impl Health {
         }
     }
 
-    /// Whether the workload counts as healthy before the first look. One that
-    /// is not run yet has nothing to answer with; what a command says is
-    /// waited for, and so is a workload that is there already.
+    /// Returns true if the workload is considered healthy before the first check. A URL check
+    /// cannot succeed before this process has started the workload. Command checks and workloads
+    /// that are already running have to pass a check first.
     pub fn at_first(&self) -> bool {
         self.runs.is_some() && matches!(self.options.check, Check::Url(_))
     }
 
-    /// Looks for ever, and tells `inputs` of each change.
+    /// Checks indefinitely, and sends each change to `inputs`.
     pub async fn watch(mut self, inputs: mpsc::Sender<Input>) {
         let mut verdict = Verdict {
             failures_max: self.options.failures,
@@ -219,11 +219,11 @@ enum GetError {
     Http,
 }
 
-/// One GET on a connection of its own.
+/// Sends one GET on a connection of its own.
 async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
     let url: Uri = url.parse().map_err(|_| GetError::Http)?;
     let host = url.host().unwrap_or_default();
-    // Literal IPv6 addresses stand in brackets.
+    // Literal IPv6 addresses are in brackets.
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((name, url.port_u16().unwrap_or(80)))
         .await
@@ -242,8 +242,8 @@ async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
         .header(hyper::header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|_| GetError::Http)?;
-    // The connection is turned here and ends with this look, whatever the
-    // workload goes on to send. It may end in the same moment as the answer comes.
+    // The connection is polled here and ends with this check, whatever else the workload sends. The
+    // connection may end at the same moment as the response arrives.
     let (answer, connection) = (sender.send_request(request), connection);
     tokio::pin!(answer, connection);
     let answer = tokio::select! {

@@ -1,6 +1,6 @@
-//! Commands that are told of leadership, each with a limit of its own.
+//! Hooks: commands that are notified of leadership, each with its own timeout.
 //!
-//! Nothing waits for what they bring about, and nothing is decided by it.
+//! No decision depends on their effects, and nothing waits for these effects.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,7 +16,7 @@ use crate::election::{BootTime, LeaseName, Terms, Token};
 use crate::workload::claim_share::{ClaimShare, Place};
 use crate::workload::{Ended, Workload};
 
-/// The terms of a claim, and no longer than `until`.
+/// Returns the terms of a claim, limited to `until`.
 pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
     Terms {
         valid_until: terms.valid_until.min(until),
@@ -24,8 +24,8 @@ pub(super) fn bounded(terms: Terms, until: BootTime) -> Terms {
     }
 }
 
-/// Starts a hook; `None`: there is none. Its guard shares the lock of the claim, as
-/// that of a command does: the next daemon waits for it.
+/// Starts a hook; `None` if there is none. Its guard shares the lock of the claim, like the guard
+/// of a command, so the next daemon waits for the hook.
 pub(super) fn start(
     options: &SupervisorOptions,
     (words, place): (&[OsString], Place),
@@ -39,9 +39,9 @@ pub(super) fn start(
     Workload::start(&command.quiet(), super::terms(terms), Some(claim)).map(Some)
 }
 
-/// Sees the hook on_lead to its end: by itself, by its limit, or because its
-/// claim leads no more. A daemon that is frozen meanwhile has a guard that
-/// holds the hook to the claim's deadline.
+/// Runs the on_lead hook until it ends by itself, reaches its timeout, or its claim no longer
+/// leads. If the daemon is frozen meanwhile, the guard of the hook enforces the deadline of the
+/// claim.
 pub(super) async fn lead(
     mut hook: Workload,
     mut orders: watch::Receiver<Option<Ordered>>,
@@ -55,7 +55,7 @@ pub(super) async fn lead(
         let ordered = *orders.borrow_and_update();
         let leads = |o: &Ordered| o.token == token && o.phase == Phase::Run;
         let Some(ordered) = ordered.filter(leads) else {
-            // What it was to bring about has no leader any more.
+            // The claim no longer leads, so the effects of the hook are not wanted.
             return end(hook, &lease).await;
         };
         hook.extend(super::terms(bounded(ordered.terms, until)));
@@ -64,17 +64,17 @@ pub(super) async fn lead(
                 report(&lease, "on_lead", Some(ended));
                 return Unkillable::default();
             }
-            // Its guard has killed it by then.
+            // The guard has killed the hook by then.
             () = &mut overdue => return end(hook, &lease).await,
             changed = orders.changed() => if changed.is_err() {
-                // Without orders the daemon ends.
+                // A closed channel means that the daemon exits.
                 return end(hook, &lease).await;
             },
         }
     }
 }
 
-/// Kills the hook on_lead, and waits a moment for its end.
+/// Kills the on_lead hook, and waits briefly for its end.
 async fn end(hook: Workload, lease: &LeaseName) -> Unkillable {
     let mut left = Unkillable::default();
     hook.kill();
@@ -84,7 +84,7 @@ async fn end(hook: Workload, lease: &LeaseName) -> Unkillable {
     left
 }
 
-/// `None`: it was killed and has not ended.
+/// Logs the end of a hook; `None` means that it was killed and has not ended.
 pub(super) fn report(lease: &LeaseName, hook: &'static str, ended: Option<Ended>) {
     let unkillable = || Err("it was killed and has not ended".to_owned());
     match ended.map_or_else(unkillable, success) {
@@ -102,7 +102,7 @@ mod tests {
     async fn a_hook_that_cannot_be_killed_holds_up_its_end_no_longer_than_a_moment() {
         let lease = LeaseName::new("orders").expect("legal");
         let (_orders, ordered) = Orders::channel();
-        // No order is in force: what it was to bring about has no leader.
+        // Without an order in force, the claim no longer leads.
         let (hook, _progress) = Workload::stand_in();
         let until = clock::boot_now() + Duration::from_secs(3600);
         let ends = lead(hook, ordered, Token::ZERO, until, lease);

@@ -1,5 +1,4 @@
-//! Commands with what they are told of the lease: the workload, its hooks, and
-//! the command that asks for its health.
+//! Commands with the lease in their environment: the workload, its hooks and the health command.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,11 +9,11 @@ use crate::clock;
 use crate::election::{Identity, LeaseName, Token};
 use crate::workload::{Command, Ended, Progress, Terms, Workload};
 
-/// How long a killed command may take to be gone. One that hangs in the kernel
-/// (on a disk, on a file system of the network) is gone when that lets it go.
+/// Time that a killed command has to exit. A command that is blocked in the kernel (on a disk or a
+/// network file system) exits only when that operation returns.
 pub(super) const KILLED_WITHIN: Duration = Duration::from_secs(1);
 
-/// What every command is told, but for the token.
+/// Environment of every command, except the token.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// LEASEHOLD_LEASE.
@@ -26,8 +25,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// `words` with the environment of a workload; `None` without a word.
-    /// Without a token the variable is empty: this replica does not lead.
+    /// Builds a command from `words` with the environment of a workload; `None` if `words` is
+    /// empty. Without a token the variable is empty, which means that this replica does not lead.
     pub(super) fn command(&self, words: &[OsString], token: Option<Token>) -> Option<Command> {
         let (program, arguments) = words.split_first()?;
         let mut command = Command::new(program)
@@ -41,8 +40,8 @@ impl Program {
         Some(command)
     }
 
-    /// The variables that are known only with authority. A lock that is taken
-    /// inside puts its own token into the first one; the second one stays.
+    /// Returns the variables that are known only with authority. A lock acquired inside the
+    /// workload overwrites the first one with its own token; the second one is kept.
     pub(super) fn of_token(token: Option<Token>) -> [(OsString, OsString); 2] {
         let token = OsString::from(token.map_or_else(String::new, |token| token.to_string()));
         [
@@ -51,9 +50,8 @@ impl Program {
         ]
     }
 
-    /// Runs a short command to its end: whether it succeeded, or why not. One
-    /// that cannot be killed fails as well, and is in `left` then; nothing is
-    /// started beside it.
+    /// Runs a short command to its end, and returns why it failed. A command that cannot be killed
+    /// is a failure too and is kept in `left`; no other command is started before its end.
     pub(super) async fn run_briefly(
         &self,
         words: &[OsString],
@@ -82,7 +80,7 @@ impl Program {
     }
 }
 
-/// Whether a short command succeeded, or why not.
+/// Returns why a short command failed.
 pub(super) fn success(ended: Ended) -> Result<(), String> {
     if let Some(error) = ended.end.not_executed() {
         return Err(format!("it cannot be executed: {}", cause(&error)));
@@ -95,20 +93,20 @@ pub(super) fn success(ended: Ended) -> Result<(), String> {
     }
 }
 
-/// A command that was killed and has not ended, if there is one.
+/// A command that was killed and has not ended, if any.
 #[derive(Debug, Default)]
 pub(super) struct Unkillable(Option<Workload>);
 
 impl Unkillable {
-    /// Whether it still has not ended.
+    /// Returns true if the command has not ended yet.
     pub(super) fn remains(&mut self) -> bool {
         let gone = |left: &mut Workload| matches!(left.progress(), Progress::Gone(_));
         self.0.take_if(gone);
         self.0.is_some()
     }
 
-    /// Waits for the end of a command that its guard kills within `limit`;
-    /// `None`: it has not ended, and remains here.
+    /// Waits for the end of a command that its guard kills within `limit`. Returns `None` if it has
+    /// not ended; it is then kept here.
     pub(super) async fn outlast(
         &mut self,
         mut started: Workload,

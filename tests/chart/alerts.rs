@@ -1,6 +1,6 @@
-//! Goal: each alert fires when it should and is silent otherwise.
-//! Method: `promtool` on the rules as rendered, with the series of
-//! alerts.test.yaml; and a look that no alert is without such a test.
+//! Goal: each alert fires when it should, and only then.
+//! Method: `promtool` evaluates the rendered rules against the series of alerts.test.yaml; another
+//! test checks that each alert has a firing and a quiet case there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,8 +42,9 @@ fn the_rules_pass_their_unit_tests() {
 
 const NEARLY_GONE: &str = "LeaseholdAuthorityNearlyGone";
 
-/// A test of promtool's with what scrapes show of a leader's authority, in
-/// milliseconds; what is left when it should be told of, as it is written.
+/// Returns a promtool unit test. `authority` is the authority that each scrape reports, in
+/// milliseconds; `left` is the remaining authority as the alert prints it, or `None` if the alert
+/// must not fire.
 fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     let values = |value: &dyn Fn(u64) -> f64| {
         let texts: Vec<_> = authority.iter().map(|ms| value(*ms).to_string()).collect();
@@ -74,7 +75,7 @@ fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
     })
 }
 
-/// What is left at an instant of a leader that renews until `outage`, all in milliseconds.
+/// Authority left at `now` of a leader that renews until `outage`, all in milliseconds.
 fn authority(deadline: u64, interval: u64, outage: u64, now: u64) -> u64 {
     let renewed = now.min(outage) / interval * interval;
     (renewed + deadline).saturating_sub(now)
@@ -96,7 +97,7 @@ fn scrapes_at_the_charts_interval_see_every_leader_that_runs_out_of_authority() 
     assert_eq!(endpoint["interval"], "10s");
     let tests: Vec<_> = (0..10_000)
         .step_by(500)
-        // At these instants nothing more is left than the limit, and then nothing at all.
+        // At this phase one scrape sees exactly the limit of 10 s, and the next sees no authority.
         .filter(|phase| phase % 10_000 != 8_000)
         .map(|phase| {
             // The last renewal is sent at 60 s; authority ends at 78 s.

@@ -1,5 +1,4 @@
-//! A namespace of the real API server with the chart installed in it, and pods
-//! as its Deployment would make them.
+//! A namespace of the real API server with the chart installed, and pods made from its Deployment.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::helm::{self, Objects, RELEASE};
 
-/// A policy is in force some moments after it was stored; seconds on a machine
-/// that is busy with other tests.
+/// Time to wait for the effect of a stored object. A policy is in force some moments after it was
+/// stored, and seconds after on a machine that is busy with other tests.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -25,9 +24,8 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// What `installation` renders with `changes`, but for what only the
-    /// Prometheus operator knows, in a namespace that enforces the restricted
-    /// level.
+    /// Installs `installation` with `changes` in a new namespace that enforces the restricted
+    /// level. The caller turns off the kinds that only the Prometheus operator defines.
     pub(crate) async fn new(installation: &str, changes: &[&str]) -> Self {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
@@ -61,7 +59,7 @@ impl Installed {
         created.unwrap_or_else(|error| panic!("create {name}: {error}"))
     }
 
-    /// The same, or why it is not admitted.
+    /// Like `pod`, but returns the error if the pod is not admitted.
     pub(crate) async fn try_pod(&self, name: &str) -> kube::Result<Pod> {
         let template = &self.objects.one("Deployment")["spec"]["template"];
         let mut pod = template.clone();
@@ -79,7 +77,7 @@ impl Installed {
     }
 }
 
-/// The text of an installation in a namespace.
+/// Renders an installation in a namespace, as YAML.
 pub(crate) fn render(installation: &str, namespace: &str, changes: &[&str]) -> String {
     let file = helm::values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap(), "--namespace", namespace];
@@ -116,7 +114,7 @@ pub(crate) async fn patch_status(
     patched.map_err(|error| error.to_string())
 }
 
-/// Looks until there is something.
+/// Polls `look` until it returns a value. Panics after [`SOON`].
 pub(crate) async fn eventually<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
     let end = Instant::now() + SOON;
@@ -131,7 +129,7 @@ pub(crate) async fn eventually<T>(what: &str, look: impl AsyncFn() -> Option<T>)
     }
 }
 
-/// A pod of others, which no chart made.
+/// A pod that does not come from the chart.
 pub(crate) fn foreign_pod(name: &str, spec: &Value) -> Pod {
     let pod = json!({"metadata": ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, "spec": spec});
     serde_json::from_value(pod).unwrap()

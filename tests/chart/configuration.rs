@@ -1,7 +1,7 @@
-//! Goal: the daemon accepts what the chart gives it, and the chart lets through
-//! exactly the keys that it does not set itself. Method: the rendered flags go
-//! to `leasehold config`, whose judgement of durations the chart shares, and the
-//! schema is compared with the table of keys.
+//! Goal: the daemon accepts the flags that the chart renders, and the chart accepts exactly the
+//! keys that it does not set itself.
+//! Method: the rendered flags are passed to `leasehold config`; the chart has to accept and refuse
+//! the same relations of durations; its schema is compared with the table of keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::helm::{Objects, render, root};
 
-/// Keys that the chart sets from values of its own, or from the pod, or that
-/// name a place where it mounts something.
+/// Keys that the chart sets from its own values or from the pod, or that name a path where it
+/// mounts something.
 const SET_BY_THE_CHART: [&str; 15] = [
     "lease.name",
     "identity.name",
@@ -32,14 +32,14 @@ const SET_BY_THE_CHART: [&str; 15] = [
     "kubernetes.events",
 ];
 
-/// The daemon's flags, without a command that it is to run.
+/// The daemon's flags, without the command that it runs.
 fn flags(objects: &Objects) -> Vec<String> {
     let list = objects.daemon()["args"].as_array().unwrap().clone();
     let flags = list.iter().map(|flag| flag.as_str().unwrap().to_owned());
     flags.take_while(|flag| flag != "--").collect()
 }
 
-/// What the values configure, by the full names of the keys.
+/// Collects the configured values by the full names of their keys.
 fn configured(config: &Value, section: &str, into: &mut BTreeMap<String, Value>) {
     for (name, value) in config.as_object().into_iter().flatten() {
         let path = format!("{section}{name}");
@@ -98,7 +98,7 @@ fn the_flags_are_a_configuration() {
     assert!(checked > 15, "{checked}");
 }
 
-/// The keys of a section of the schema, and of the sections in it.
+/// Collects the keys of a section of the schema and of its subsections.
 fn keys(section: &str, schema: &Value, into: &mut BTreeSet<String>) {
     for (name, schema) in schema["properties"].as_object().unwrap() {
         let path = format!("{section}{name}");
@@ -159,7 +159,8 @@ fn the_chart_refuses_the_relations_of_durations_that_the_daemon_refuses() {
         render("minimal", &changes).is_ok()
     };
     let (duration, deadline) = ("lease.lease_duration", "lease.renew_deadline");
-    // At the default of the others: 1.2 × (3 s + 1 s) + 2 × 3 s, and (18 s + 3 s) × 1.1 + 500 ms.
+    // With the other keys at their defaults, the limits are 1.2 × (3 s + 1 s) + 2 × 3 s and (18 s +
+    // 3 s) × 1.1 + 500 ms.
     for (accepted, settings) in [
         (true, &[][..]),
         (false, &[(deadline, "90s")]),

@@ -1,6 +1,6 @@
-//! Goal: dashboard and rules ask for nothing that the daemon does not expose.
-//! Method: every metric and label in an expression is looked for among those of
-//! docs/metrics.md, which are those of a scrape; promtool judges the expressions.
+//! Goal: the dashboard and the rules query only what the daemon exposes.
+//! Method: every metric and label in an expression has to be listed in docs/metrics.md, which
+//! matches a scrape; promtool checks the expressions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::helm::{Objects, root, text, tool};
 
-/// What Prometheus adds to each series of a pod.
+/// Labels that Prometheus adds to each series of a pod.
 const TARGET_LABELS: [&str; 1] = ["pod"];
 
-/// The labels of each metric, by name. The page lists exactly what a scrape
-/// shows: tests/metrics_page.rs compares the two.
+/// Returns the labels of each metric, by name. The page lists exactly what a scrape shows;
+/// tests/metrics_page.rs compares the two.
 fn exposed() -> BTreeMap<String, BTreeSet<String>> {
     let page = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
     let mut exposed = BTreeMap::new();
@@ -47,7 +47,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Every expression of the dashboard and the rules, with where it is.
+/// Every expression of the dashboard and the rules, with its location.
 fn expressions() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for panel in dashboard()["panels"].as_array().unwrap() {
@@ -75,7 +75,7 @@ fn expressions() -> Vec<(String, String)> {
     found
 }
 
-/// The words of an expression, without its quoted texts.
+/// Identifiers in an expression, without its quoted texts.
 fn words(expression: &str) -> BTreeSet<String> {
     let unquoted: String = expression
         .split('"')
@@ -89,7 +89,7 @@ fn words(expression: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The words in the parentheses after each `by`, and those before each comparison of a selector.
+/// Label names in an expression: those after each `by`, and those in each selector.
 fn labels(expression: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for list in expression.split("by (").skip(1) {

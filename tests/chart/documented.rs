@@ -1,5 +1,5 @@
-//! Goal: what the documentation tells a reader to type works when it is copied.
-//! Method: the commands are taken out of the pages and run.
+//! Goal: the commands and files in the documentation work when they are copied.
+//! Method: the commands are extracted from the pages and run.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cluster::Installed;
 use crate::helm::{Objects, chart, render_chart, root, text, tool};
 
-/// The block of YAML in a page that begins with the name of a file.
+/// Returns the YAML block of a page that begins with a comment naming this file.
 pub(crate) fn block(page: &str, file: &str) -> String {
     let page = fs::read_to_string(root().join(page)).unwrap();
     let start = format!("```yaml\n# {file}\n");
@@ -20,7 +20,7 @@ pub(crate) fn block(page: &str, file: &str) -> String {
     rest.split_once("```").unwrap().0.to_owned()
 }
 
-/// The commands that start with `helm`, each on one line.
+/// The `helm` commands of a page, each on one line.
 fn helm_commands(page: &str) -> Vec<String> {
     let page = fs::read_to_string(root().join(page)).unwrap();
     let blocks = page.split("```console\n").skip(1);
@@ -113,7 +113,7 @@ fn a_chart_of_ones_own_gets_the_same_sidecar() {
     }
     let mounts = own.workload()["volumeMounts"].as_array().unwrap();
     assert!(mounts.iter().any(|mount| mount["readOnly"] == true));
-    // What the restricted level asks of it.
+    // Required by the restricted level.
     let pod = &own.pod()["securityContext"];
     assert_eq!(pod["runAsNonRoot"], true);
     assert_eq!(pod["seccompProfile"]["type"], "RuntimeDefault");
@@ -131,11 +131,11 @@ fn the_documented_values_of_supervisor_mode_are_an_installation() {
     let objects = Objects::parse(&rendered.unwrap());
     let arguments = objects.daemon()["args"].as_array().unwrap();
     assert!(arguments.ends_with(&["--".into(), "/orders".into(), "--serve".into()]));
-    // What the page says of the time that a pod has.
+    // The termination grace period that the page states.
     assert_eq!(objects.pod()["terminationGracePeriodSeconds"], 25);
 }
 
-/// The pods of README's Deployment by hand.
+/// The pod template of the README's hand-written Deployment.
 fn by_hand() -> Value {
     let page = fs::read_to_string(root().join("README.md")).unwrap();
     let (_, rest) = page.split_once("```yaml\n").unwrap();
@@ -159,8 +159,7 @@ fn the_pod_by_hand_is_admitted_under_the_restricted_level() {
     });
 }
 
-/// With a token, which the pod has no use for, the daemon warns that it does
-/// not know which pod it is in.
+/// The pod does not need a token. With one, the daemon would warn that it does not know its pod.
 #[test]
 fn the_pod_by_hand_has_no_token() {
     assert_eq!(by_hand()["spec"]["automountServiceAccountToken"], false);

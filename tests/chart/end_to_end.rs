@@ -1,8 +1,7 @@
-//! Goal: what the chart installs is what the daemon needs: labels, Service and
-//! Events are right through a hand-off, and each right in the Role is used.
-//! Method: the chart on a real API server, its pods made through the API, and
-//! real daemons with those pods' bound tokens and the chart's flags, on a real
-//! replica set.
+//! Goal: the chart installs what the daemon needs. Labels, Service and Events are correct
+//! throughout a handoff, and each right in the Role is used.
+//! Method: the chart on a real API server, its pods created through the API, and real daemons with
+//! those pods' bound tokens and the chart's flags, on a real replica set.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -26,7 +25,7 @@ struct Running {
     place: Place,
 }
 
-/// What the downward API gives for one variable of the container.
+/// Value that the downward API provides for one variable of the container.
 fn downward(pod: &Pod, path: &str) -> String {
     match path {
         "metadata.name" => pod.name_any(),
@@ -36,7 +35,7 @@ fn downward(pod: &Pod, path: &str) -> String {
     }
 }
 
-/// The container that the daemon runs in: the sidecar, or the workload's.
+/// The container that runs the daemon: the sidecar, or the workload's in supervisor mode.
 fn container(pod: &Pod) -> &Container {
     let spec = pod.spec.as_ref().unwrap();
     let mut containers = spec
@@ -74,7 +73,8 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         .uri(uri)
         .timings(DaemonTimings::SHORT)
         .workload(command.iter().skip(1));
-    // The rest of the chart's flags as they are; the mounts are elsewhere here.
+    // The test sets these flags itself, since mounts and ports differ here. The chart's other flags
+    // are passed unchanged.
     let places = [
         "--lease-name=",
         "--mongodb-uri-file=",
@@ -118,7 +118,7 @@ async fn labelled(installed: &Installed, value: &str) -> Vec<String> {
     found.items.iter().map(ResourceExt::name_any).collect()
 }
 
-/// The addresses behind the Service of the leader.
+/// The addresses behind the leader's Service.
 async fn routed(installed: &Installed) -> Vec<String> {
     let slices: Api<EndpointSlice> =
         Api::namespaced(installed.kubernetes.client(), &installed.namespace);
@@ -147,7 +147,7 @@ async fn leads(installed: &Installed, leader: &str, follower: &[&str], address: 
 
 const SERVICE: &str = "service.enabled=true";
 
-/// The leader steps down, and the other pod is what the first one was.
+/// Makes the leader step down, and waits until the other pod leads and is labelled and routed to.
 async fn hand_over(changes: &[&str]) -> (Running, Running) {
     let set = SET.get().await;
     let installed = Installed::new("minimal", changes).await;
@@ -195,7 +195,7 @@ fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
                 environment.lines().any(|line| line == said),
                 "{environment}"
             );
-            // What the pod configures leasehold with is leasehold's.
+            // Configuration of leasehold itself is not passed on to the workload.
             assert!(
                 !environment.contains("LEASEHOLD_KUBERNETES__"),
                 "{environment}"
@@ -210,7 +210,7 @@ fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
     });
 }
 
-/// The Role without one of its verbs.
+/// Removes one verb from the Role.
 pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str) {
     let roles: Api<Role> = Api::namespaced(installed.kubernetes.client(), &installed.namespace);
     let mut role = roles.get("orders-leasehold").await.unwrap();
@@ -241,7 +241,7 @@ pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str)
         .unwrap();
 }
 
-/// Failures that a daemon has counted on a surface.
+/// Number of failures that a daemon has counted on a surface.
 async fn failures(installed: &Installed, daemon: &Daemon, surface: &str) -> Option<f64> {
     let lease = format!("{}.orders", installed.namespace);
     let series =
@@ -266,8 +266,8 @@ async fn elected(installed: &Installed, pod: &Pod) {
     .await;
 }
 
-/// The leader is killed, and the one that follows it finds one right missing,
-/// or none.
+/// Kills the leader and starts a successor. If `missing` names a right, that right is removed from
+/// the Role first, and the successor has to count failures.
 async fn takeover_without(missing: Option<(&str, &str, &str)>) {
     let set = SET.get().await;
     let demoting = "leasehold.kubernetes.demoteOthers=true";
@@ -296,7 +296,7 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
             .await;
         }
         None => {
-            // The killed one's pod still said leader.
+            // The killed leader's pod was still labelled as leader.
             leads(&installed, "b", &["a"], "10.9.0.2").await;
             elected(&installed, &second.place.pod).await;
             for surface in ["label", "event"] {

@@ -1,7 +1,7 @@
-//! Goal: with the token that the chart mounts a sidecar reports on its own pod,
-//! in its own name, and changes nothing of an Event but how often it happened.
-//! Method: the chart is installed on a real API server, and each request is
-//! tried with a pod's bound token.
+//! Goal: with the token that the chart mounts, a sidecar creates Events only about its own pod and
+//! in its own name, and changes only the count of an existing Event.
+//! Method: the chart is installed on a real API server, and each request is sent with a pod's bound
+//! token.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::core::v1::Pod;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Installed, eventually};
 use crate::end_to_end::take_away;
 
-/// An Event as the daemon creates it, with some of it replaced.
+/// An Event as the daemon creates it, with `changes` merged into it.
 fn event(pod: &Pod, name: &str, changes: &Value) -> Event {
     let mut event = json!({
         "apiVersion": "events.k8s.io/v1",
@@ -39,7 +39,7 @@ fn event(pod: &Pod, name: &str, changes: &Value) -> Event {
     serde_json::from_value(event).unwrap()
 }
 
-/// A merge, as deep as both are maps.
+/// Merges maps recursively, and replaces all other values.
 fn merge(target: &mut Value, changes: &Value) {
     match (target, changes) {
         (Value::Object(target), Value::Object(changes)) => {
@@ -70,12 +70,12 @@ async fn patch(events: &Api<Event>, name: &str, patch: Value) -> Result<Event, S
     patched.map_err(|error| error.to_string())
 }
 
-/// How the daemon says that an Event happened again.
+/// The patch with which the daemon reports that an Event happened again.
 fn again(count: i32) -> Value {
     json!({"series": {"count": count, "lastObservedTime": "2026-01-02T03:05:05.000006Z"}})
 }
 
-/// A pod's own right to report, once the policy and the Role are in force.
+/// Returns the Events API with a pod's own token, once the policy and the Role are in force.
 async fn reporter(installed: &Installed, pod: &Pod) -> Api<Event> {
     let events = events(installed, installed.client_of(pod).await);
     let forbidden = json!({"reportingController": "kubelet"});
@@ -120,7 +120,7 @@ fn a_sidecar_reports_on_its_own_pod_in_its_own_name() {
                 OWN_POD,
             ),
             (json!({"reportingController": "kubelet"}), OWN_NAME),
-            // The API server itself wants none.
+            // The API server itself requires this field to be unset.
             (
                 json!({"deprecatedSource": {"host": "node-2"}}),
                 "needs to be unset",
@@ -192,8 +192,8 @@ fn a_sidecar_counts_its_own_events_and_changes_nothing_else() {
     });
 }
 
-/// A controller compares the expressions with the types of what they are for. A
-/// warning is nothing that a user of the chart could do something about.
+/// A controller checks the expressions against the types of the objects that they match. There must
+/// be no warnings, because a user of the chart could not act on them.
 #[test]
 fn the_expressions_of_the_policies_have_the_types_of_what_they_judge() {
     run(async {

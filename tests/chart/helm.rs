@@ -1,4 +1,4 @@
-//! Helm as a person runs it, and what it renders as data.
+//! Runs helm as a user does, and parses what it renders.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// The newest Kubernetes that the chart knows something about: injection.
+/// Newest Kubernetes version with a feature that the chart uses (injection).
 pub(crate) const KUBERNETES: &str = "1.36.0";
-/// Where the tests install it.
+/// Namespace in which the tests install the chart.
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const RELEASE: &str = "orders";
-/// The values files, each of them a kind of installation.
+/// Values files, one for each kind of installation.
 pub(crate) const INSTALLATIONS: [&str; 5] = [
     "minimal",
     "everything",
@@ -50,7 +50,7 @@ pub(crate) fn tool(name: &str) -> Command {
     Command::new(&tools[name])
 }
 
-/// Both streams, for a message.
+/// Standard output and standard error, for a message.
 pub(crate) fn text(output: &Output) -> String {
     format!(
         "{}{}",
@@ -59,7 +59,8 @@ pub(crate) fn text(output: &Output) -> String {
     )
 }
 
-/// `helm template` of a chart with more arguments; what it complains of if it fails.
+/// Runs `helm template` on a chart with more arguments. Returns helm's output as the error if it
+/// fails.
 pub(crate) fn render_chart(chart: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = tool("helm")
         .args(["template", RELEASE])
@@ -75,7 +76,7 @@ pub(crate) fn render_chart(chart: &Path, arguments: &[&str]) -> Result<String, S
     }
 }
 
-/// The text of one of the [`INSTALLATIONS`], with `--set` for each of `changes`.
+/// Renders one of the [`INSTALLATIONS`], with `--set-json` for each of `changes`.
 pub(crate) fn render(installation: &str, changes: &[&str]) -> Result<String, String> {
     let file = values(installation);
     let mut arguments = vec!["--values", file.to_str().unwrap()];
@@ -83,7 +84,7 @@ pub(crate) fn render(installation: &str, changes: &[&str]) -> Result<String, Str
     render_chart(&chart(), &arguments)
 }
 
-/// The objects in what was rendered.
+/// The rendered objects.
 #[derive(Debug)]
 pub(crate) struct Objects(Vec<Value>);
 
@@ -93,7 +94,7 @@ impl Objects {
         Self(objects.into_iter().filter(|o| !o.is_null()).collect())
     }
 
-    /// Of an installation that must render.
+    /// Renders an installation, which must succeed.
     pub(crate) fn of(installation: &str, changes: &[&str]) -> Self {
         Self::parse(
             &render(installation, changes).unwrap_or_else(|complaint| panic!("{complaint}")),
@@ -112,7 +113,7 @@ impl Objects {
         self.0.iter().find(|object| object["kind"] == kind)
     }
 
-    /// The one object of a kind, which must be there.
+    /// Returns the first object of a kind. Panics if there is none.
     pub(crate) fn one(&self, kind: &str) -> &Value {
         self.find(kind)
             .unwrap_or_else(|| panic!("no {kind} among {:?}", self.kinds()))
@@ -131,7 +132,7 @@ impl Objects {
         &self.pod()["containers"][0]
     }
 
-    /// The container that the daemon runs in: a sidecar's own, or the workload's.
+    /// The container that runs the daemon: the sidecar, or the workload's in supervisor mode.
     pub(crate) fn daemon(&self) -> &Value {
         let runs = |container: &&Value| container["args"][0] == "run";
         [self.sidecar(), self.workload()]

@@ -1,6 +1,6 @@
-//! Goal: a pod that asks for it by its annotation gets the chart's sidecar, and
-//! is admitted where the restricted level is enforced. Method: the policy on a
-//! real API server, and pods of several shapes.
+//! Goal: a pod with the annotation gets the chart's sidecar, and is admitted where the restricted
+//! level is enforced.
+//! Method: the policy on a real API server, and pods of several shapes.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
@@ -42,7 +42,7 @@ async fn create(installed: &Installed, pod: &Pod, dry_run: bool) -> Result<Value
     Ok(serde_json::to_value(created).unwrap())
 }
 
-/// The same object with what the API server fills in taken away.
+/// Reduces `container` to the fields of `expected`, without those that the API server fills in.
 fn said(container: &Value, expected: &Value) -> Value {
     match (container, expected) {
         (Value::Object(found), Value::Object(wanted)) => wanted
@@ -123,7 +123,8 @@ fn pods_of_every_shape_keep_what_they_have() {
             (containers == 2).then_some(tried)
         })
         .await;
-        // After its own, so that it does not lead while they still prepare.
+        // Injected after the pod's own init containers, so that it does not lead while they still
+        // prepare.
         assert_eq!(pod["spec"]["initContainers"][0]["name"], "prepare");
         assert_eq!(pod["spec"]["initContainers"][1]["name"], "leasehold");
         assert_eq!(pod["spec"]["volumes"][0]["name"], "work");

@@ -1,5 +1,5 @@
-//! The Helm charts, judged by what people run on them: helm, kubeconform,
-//! promtool, and the API server.
+//! The Helm charts, tested with the tools that users run on them: helm, kubeconform, promtool, and
+//! the API server.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
-//! Goal: a mistake in the values is refused before anything is made, by a
-//! message that names the key, the value and what to set instead.
-//! Method: each mistake is rendered; the schema of the application chart is
-//! compared with the library's, which it repeats.
+//! Goal: a mistake in the values is refused before any object is created, with a message that names
+//! the key, the value and what to set instead.
+//! Method: each mistake is rendered; the application chart's schema is compared with the library's,
+//! which it repeats.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::helm::{Objects, render, root};
 
-/// An installation, a mistake in it, and the words of the answer.
+/// An installation, a mistake in it, and the texts that the error must contain.
 type Mistake = (&'static str, &'static str, &'static [&'static str]);
 
 fn refused(mistakes: &[Mistake]) {
@@ -122,7 +122,7 @@ fn what_is_leaseholds_in_the_pod_is_not_the_workloads() {
             &["leasehold.extraEnv", "the name POD_UID"],
         ),
     ]);
-    // Two protocols of one port are two ports.
+    // One port number with two protocols counts as two ports.
     let both = r#"workload.ports=[{"containerPort":53,"protocol":"UDP"},{"containerPort":53,"protocol":"TCP"}]"#;
     render("minimal", &[both]).unwrap();
 }
@@ -215,7 +215,7 @@ fn alerts_and_scrapes_fit_together() {
             ],
         ),
     ]);
-    // Who writes alerts of his own scrapes as he likes.
+    // Without the chart's alerts, users may choose any scrape interval.
     let own = ["podMonitor.enabled=true", r#"podMonitor.interval="1m""#];
     render("minimal", &own).unwrap();
 }
@@ -254,8 +254,8 @@ fn schema(chart: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The library's schema judges the same values once more, under a path that
-/// begins below them: the application's says where they are.
+/// Helm checks the values against the library's schema too, but reports paths relative to the
+/// subchart. The application's schema repeats it, so that its errors contain the full path.
 #[test]
 fn the_schema_repeats_that_of_the_library_so_that_its_answers_have_the_whole_path() {
     let (application, library) = (schema("leasehold"), schema("leasehold-sidecar"));

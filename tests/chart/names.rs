@@ -1,5 +1,5 @@
-//! Goal: two uses of a chart in one release have nothing in common.
-//! Method: a chart that depends on it twice, rendered.
+//! Goal: two uses of the chart in one release share nothing.
+//! Method: a chart that depends on it twice is rendered.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::helm::{Objects, chart, render, render_chart};
 
-/// A chart with the chart twice, as `orders` and as `billing`, and these values.
+/// Renders a chart that depends on ours twice, as `orders` and as `billing`, with these values.
 fn umbrella(values: &str) -> Result<Objects, String> {
     let around = tempfile::tempdir().unwrap();
     let path = around.path();

@@ -1,6 +1,7 @@
-//! Goal: with the token that the chart mounts a sidecar writes the label of its
-//! own pod and nothing else. Method: the chart is installed on a real API
-//! server, and each patch is tried with a pod's bound token.
+//! Goal: with the token that the chart mounts, a sidecar can write the label of its own pod and
+//! nothing else.
+//! Method: the chart is installed on a real API server, and each patch is sent with a pod's bound
+//! token.
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRulesReviewSpec};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Installed, eventually, patch_status};
 
-/// Waits until the policy bites, seen by a patch that it must refuse.
+/// Waits until the policy is in force, which shows when it refuses a forbidden patch.
 async fn in_force(installed: &Installed, pods: &Api<Pod>, name: &str) {
     let forbidden = json!({"metadata": {"annotations": {"trial": "yes"}}});
     eventually("the policy is in force", async || {
@@ -94,7 +95,7 @@ fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
             "{refused}"
         );
 
-        // The API server itself lets nobody change owners on the status.
+        // The API server itself does not let the status subresource change owners.
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": other.uid()});
         let patch = json!({"metadata": {"ownerReferences": [owner]}});
         let owned = patch_status(&pods, "own", patch, false).await;
@@ -106,7 +107,7 @@ fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
             .patch("own", &parameters, &Patch::Strategic(image.clone()))
             .await;
         assert!(refused.unwrap_err().to_string().contains("forbidden"));
-        // On the status, what is said of the spec is not listened to.
+        // On the status subresource, a change of the spec is refused or ignored.
         let patched = pods
             .patch_status("own", &parameters, &Patch::Strategic(image))
             .await;
@@ -199,7 +200,7 @@ fn with_demote_others_a_leader_takes_the_label_from_others_and_gives_it_to_none(
     });
 }
 
-/// What the token may do in the namespace, beyond what everybody may.
+/// Rights of the token in the namespace, beyond those that every user has.
 pub(crate) async fn rights(client: Client, namespace: &str) -> Vec<String> {
     let reviews: Api<SelfSubjectRulesReview> = Api::all(client);
     let review = SelfSubjectRulesReview {

@@ -1,7 +1,7 @@
-//! Goal: every object that the chart can make is one that Kubernetes accepts,
-//! to the last field. Method: kubeconform, strict, with the schemas of the real
-//! API server (and the Prometheus operator's definitions in it); and a dry run
-//! on that server, where server-side apply refuses fields that it does not know.
+//! Goal: Kubernetes accepts every object that the chart can render, down to the last field.
+//! Method: kubeconform in strict mode, with the schemas of the real API server (including the
+//! Prometheus operator's definitions); and a dry run on that server, where server-side apply
+//! refuses unknown fields.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::cluster::{eventually, render};
 use crate::helm::{INSTALLATIONS, Objects, root, text, tool};
 
-/// Where the server publishes the schemas of a group and version.
+/// Path at which the server publishes the schemas of a group and version.
 fn openapi_path(api_version: &str) -> String {
     match api_version.contains('/') {
         true => format!("/openapi/v3/apis/{api_version}"),
@@ -22,7 +22,7 @@ fn openapi_path(api_version: &str) -> String {
     }
 }
 
-/// How kubeconform calls the schema of a kind.
+/// File name that kubeconform expects for the schema of a kind.
 fn file_name(kind: &str, api_version: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let group = group.split('.').next().unwrap_or_default();
@@ -34,7 +34,7 @@ fn file_name(kind: &str, api_version: &str) -> String {
     format!("{}{suffix}.json", kind.to_lowercase())
 }
 
-/// Makes a schema strict: fields that it does not name are mistakes.
+/// Makes a schema strict, so that fields it does not name are errors.
 fn tighten(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -53,7 +53,7 @@ fn tighten(schema: &mut Value) {
     }
 }
 
-/// Writes the schemas of all kinds of one group and version; their number.
+/// Writes the schemas of all kinds of one group and version. Returns their number.
 fn write_schemas(document: &Value, api_version: &str, directory: &Path) -> usize {
     let mut definitions = document["components"]["schemas"].clone();
     tighten(&mut definitions);

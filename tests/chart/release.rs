@@ -1,6 +1,6 @@
-//! Goal: helm itself installs and updates as the documentation says, with the
-//! rights of who runs it. Method: helm on the real API server, as the
-//! administrator of the cluster and as that of one namespace.
+//! Goal: helm installs and upgrades as documented, with the rights of the user who runs it.
+//! Method: helm on the real API server, as the administrator of the cluster and as that of one
+//! namespace.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::cluster::{eventually, patch_status};
 use crate::documented::block;
 use crate::helm::{chart, text, tool, values};
 
-/// A namespace, and helm in it.
+/// A namespace in which helm runs.
 struct Place {
     kubernetes: Arc<Kubernetes>,
     namespace: String,
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// What helm prints, or why it fails.
+    /// Runs helm. Returns its standard output, or all of its output if it fails.
     fn helm(&self, arguments: &[&str]) -> Result<String, String> {
         let output = tool("helm")
             .args(arguments)
@@ -46,7 +46,7 @@ impl Place {
         }
     }
 
-    /// `helm install` or `upgrade` of the chart with the least that it needs.
+    /// Runs a helm command (such as `install` or `upgrade`) on the chart with the minimal values.
     fn chart(&self, verb: &str, release: &str, more: &[&str]) -> Result<String, String> {
         let (chart, file) = (chart(), values("minimal"));
         let arguments = [verb, release, path(&chart), "--values", path(&file)];
@@ -88,7 +88,7 @@ fn an_update_to_another_lease_is_refused_while_old_replicas_would_go_on() {
         let recreating = ["--set", "deployment.strategy.type=Recreate"];
         let once = [&to[..], &recreating[..]].concat();
         place.chart(upgrade, release, &once).unwrap();
-        // From then on as ever.
+        // Later upgrades need no special strategy.
         place.chart(upgrade, release, &to).unwrap();
         let deployments: Api<Deployment> =
             Api::namespaced(place.kubernetes.client(), &place.namespace);
@@ -98,8 +98,8 @@ fn an_update_to_another_lease_is_refused_while_old_replicas_would_go_on() {
     });
 }
 
-/// The rights of the ClusterRole `admin` for a user in a namespace. Its parts
-/// are bound, since the controller that puts them together does not run here.
+/// Bindings that grant a user the rights of the ClusterRole `admin` in a namespace. Its parts are
+/// bound, because the controller that aggregates them does not run here.
 fn administrator_of(namespace: &str, user: &str) -> String {
     let binding = |part: &str| {
         json!({
@@ -137,7 +137,7 @@ fn the_administrator_of_a_namespace_installs_as_documented() {
         assert!(refused.contains("second-leasehold"), "{refused}");
         assert!(refused.contains("pods/status"), "{refused}");
 
-        // What the cluster's administrator makes.
+        // Created by the administrator of the cluster.
         let only = ["--show-only", "templates/rights.yaml"];
         let rights = place.chart("template", "orders", &only).unwrap();
         place.kubernetes.apply(&place.namespace, &rights).await;

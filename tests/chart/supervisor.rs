@@ -1,7 +1,7 @@
-//! Goal: in supervisor mode leasehold runs the workload, in its container, with
-//! nothing of the workload's lost and nothing promised that cannot be kept.
-//! Method: what helm renders, read as data; the daemon on the rendered
-//! arguments; pods on the real API server.
+//! Goal: in supervisor mode leasehold runs the workload in the workload's container, without losing
+//! any of its settings, and settings that cannot be honored are refused.
+//! Method: helm's output, parsed as data; the daemon with the rendered arguments; pods on the real
+//! API server.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::helm::{Objects, render};
 const SUPERVISOR: &str = "mode=\"supervisor\"";
 const COMMAND: &str = "workload.command=[\"/orders\"]";
 
-/// As little as an install needs, in this mode, with more of it.
+/// Renders the minimal installation in supervisor mode, with `changes`.
 fn minimal(changes: &[&str]) -> Result<String, String> {
     render("minimal", &[&[SUPERVISOR, COMMAND], changes].concat())
 }
@@ -43,7 +43,7 @@ fn what_the_installer_leaves_is_what_the_container_runs() {
     assert_eq!(read["mountPath"], place);
     assert_eq!(read["readOnly"], true);
     assert!(named(&pod["volumes"], "leasehold-program").is_some());
-    // The same command line, in a directory of this machine.
+    // The same command line, with a directory of this machine.
     let directory = tempfile::tempdir().unwrap();
     let installed = Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .arg(installer["args"][0].as_str().unwrap())
@@ -106,7 +106,7 @@ fn leasehold_has_what_a_sidecar_would_have() {
         monitor["spec"]["podMetricsEndpoints"][0]["port"],
         "leasehold"
     );
-    // It writes the status where it says that it is.
+    // The daemon writes the status into the mounted directory.
     let mounts = &workload["volumeMounts"];
     let status = named(mounts, "leasehold-status").unwrap();
     assert_eq!(
@@ -115,7 +115,8 @@ fn leasehold_has_what_a_sidecar_would_have() {
     );
     let arguments = workload["args"].as_array().unwrap();
     assert!(arguments.contains(&json!("--status-directory=/status")));
-    // A native sidecar's workload has ended at SIGTERM; this one has not.
+    // The workload of a native sidecar exits before the sidecar gets SIGTERM; a supervised one does
+    // not.
     assert!(!workload["args"].to_string().contains("ends-first"));
     for (list, name) in [("env", "SSL_CERT_DIR"), ("volumeMounts", "ca")] {
         assert!(named(&workload[list], name).is_some(), "{name}");
@@ -130,7 +131,7 @@ fn variables_of_leasehold_are_none_that_a_workload_has() {
     assert_eq!(variables.len(), 4);
     for variable in variables {
         let name = variable["name"].as_str().unwrap();
-        // leasehold takes its configuration out of the workload's environment.
+        // The daemon removes its own configuration variables from the workload's environment.
         let key = name.strip_prefix("LEASEHOLD_").unwrap().to_lowercase();
         let key = key.replacen("__", ".", 1);
         assert!(leasehold::config::find(&key).is_some(), "{name}");
@@ -228,7 +229,8 @@ fn the_pod_lives_longer_than_its_workload_may_take() {
     let grace = |text: &str| format!("leasehold.config.workload.stop_grace=\"{text}\"");
     let hook = "leasehold.config.hooks.on_step_down=[\"/orders\",\"flush\"]".to_owned();
     let timeout = "leasehold.config.hooks.timeout=\"4s\"".to_owned();
-    // What it is, or the least that it would have to be.
+    // `Ok` is the rendered period. `Err` is the stop grace in the message, and the required
+    // minimum.
     for (given, changes, expected) in [
         (0, vec![], Ok(35)),
         (0, vec![grace("2m")], Ok(125)),
@@ -273,7 +275,8 @@ fn the_pod_lives_longer_than_its_workload_may_take() {
             (rendered, _) => panic!("{settings:?}: {rendered:?}"),
         }
     }
-    // A sidecar outlives the workload's time by itself.
+    // With a native sidecar the default stays, since the kubelet ends the sidecar after the
+    // workload.
     let sidecar = Objects::of("minimal", &[]);
     assert_eq!(sidecar.pod()["terminationGracePeriodSeconds"], 30);
 }
@@ -281,7 +284,7 @@ fn the_pod_lives_longer_than_its_workload_may_take() {
 #[test]
 fn the_restricted_level_admits_its_pods() {
     run(async {
-        // The operator's kinds are not needed for this.
+        // The Prometheus operator's kinds are not needed here.
         let plain = ["podMonitor.enabled=false", "prometheusRule.enabled=false"];
         let installed = Installed::new("supervisor", &plain).await;
         let pod = installed.pod("orders-0").await;
@@ -291,7 +294,7 @@ fn the_restricted_level_admits_its_pods() {
             spec.containers[0].command.as_deref(),
             Some(&["/opt/leasehold/leasehold".to_owned()][..])
         );
-        // The namespace does enforce it.
+        // Checks that the namespace enforces the level.
         let root = "workload.securityContext.runAsNonRoot=false";
         let lax = Installed::new("supervisor", &[&plain[..], &[root]].concat()).await;
         let refused = lax.try_pod("orders-0").await.unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Goal: each template does what its values say: off, by default, and with
-//! other values. Method: what helm renders, read as data.
+//! Goal: each template follows its values: turned off, at the defaults, and with other values.
+//! Method: helm's output, parsed as data.
 
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ fn each_object_can_be_turned_on_and_off() {
             "leasehold.policy.create=false",
         ),
     ] {
-        // An account that is not made has to be named.
+        // A service account that the chart does not create has to be named.
         let account = "leasehold.serviceAccount.name=\"orders\"";
         let objects = |change| Objects::of("minimal", &[account, change]);
         assert!(objects(on).find(kind).is_some(), "{on}");
@@ -310,7 +310,7 @@ fn everything_says_which_chart_and_version_made_it() {
         assert_eq!(labels["helm.sh/chart"], format!("leasehold-{version}"));
         assert_eq!(labels["app.kubernetes.io/version"], version);
     }
-    // Not in the pods: a new version of the chart would make all of them anew.
+    // Not in the pods, because each new version of the chart would then recreate all of them.
     let everything = Objects::of("everything", &[]);
     let template = &everything.one("Deployment")["spec"]["template"];
     assert!(template["metadata"]["labels"]["helm.sh/chart"].is_null());
@@ -321,15 +321,15 @@ fn a_liveness_probe_gives_a_leader_that_hangs_the_time_to_lose_its_authority() {
     let objects = Objects::of("minimal", &[]);
     let probe = &objects.sidecar()["livenessProbe"];
     let number = |field: &str| probe[field].as_u64().unwrap();
-    // From the first probe without an answer to the end of the last one.
+    // Time from the first failed probe to the one that restarts the container.
     let patience = (number("failureThreshold") - 1) * number("periodSeconds");
-    // renew_deadline and loss_grace, by default, and as much again for a machine that is busy.
+    // Twice the default renew_deadline and loss_grace, for a busy machine.
     assert!(patience >= 2 * (18 + 3), "{probe}");
 }
 
 #[test]
 fn the_policy_of_events_asks_nothing_that_an_old_server_has_no_type_for() {
-    // It is a reserved word, which the types of Kubernetes 1.30 spell in another way.
+    // `namespace` is a reserved word of CEL, and the types of Kubernetes 1.30 spell it differently.
     let objects = Objects::of("everything", &[]);
     let policies = objects
         .iter()
@@ -460,7 +460,7 @@ fn the_network_policy_lets_through_what_leasehold_needs() {
         ports("minimal"),
         (vec![json!(9402)], vec![json!(53), json!(27017), json!(443)])
     );
-    // No labels, no way to the API server.
+    // Without labels, the API server is not needed.
     assert_eq!(
         ports("unlabelled"),
         (vec![json!(9402)], vec![json!(53), json!(27017)])
@@ -485,7 +485,7 @@ fn what_prometheus_and_grafana_read_follows_the_values() {
     assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
     let config = objects.one("ConfigMap");
     assert_eq!(config["metadata"]["labels"]["grafana"], "yes");
-    // Where there are no labels, they cannot be out of step.
+    // Without labels, this alert could never fire.
     let alert = "LeaseholdLabelOutOfSync";
     assert!(rule.to_string().contains(alert));
     let alerts = Objects::of("unlabelled", &[])

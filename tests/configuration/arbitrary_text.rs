@@ -1,6 +1,6 @@
-//! Goal: no text in any layer panics, and none gets a connection string shown.
-//! Method: random files, variables and values, some of them with mistakes
-//! beside a connection string. A failure prints the smallest input found.
+//! Goal: no text in any layer causes a panic or reveals a connection string.
+//! Method: random files, variables and values, some of them with mistakes next to a connection
+//! string. A failure prints the smallest input found.
 
 use leasehold::config::{KEYS, Sources, check_uri};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::setup::{Files, sources};
 
 const SECRET: &str = "zq9secretzq9";
 
-/// Everything that these sources get shown.
+/// All output that these sources can cause.
 fn shown(sources: &Sources) -> String {
     let loaded = format!("{sources:?}\n{:?}", sources.load());
     let config = match sources.load().config() {
@@ -23,7 +23,7 @@ fn shown(sources: &Sources) -> String {
     [loaded, config, settings].join("\n")
 }
 
-/// Fragments of configuration files, put together in any order.
+/// Fragments of configuration files, in any order.
 fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop_oneof![
         Just("[lease]\n".to_owned()),

@@ -1,4 +1,4 @@
-//! Goal: scripts can tell the kinds of failure apart, and read the answers.
+//! Goal: scripts can tell the kinds of failure apart, and parse the output.
 
 use config::{File, FileFormat, Source};
 

@@ -1,4 +1,4 @@
-//! Goal: the strongest layer wins, and nothing but configuration is read as it.
+//! Goal: the strongest layer wins, and unrelated variables are not read as configuration.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use leasehold::config::{
 
 use crate::setup::{Files, REQUIRED, refusal, sources};
 
-/// The value in effect for a key, and where it came from.
+/// The value in effect for a key, and its origin.
 fn effective(sources: &Sources, path: &str) -> (String, Origin) {
     let settings = sources.load().settings().expect("valid");
     let setting = settings

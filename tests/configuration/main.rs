@@ -1,5 +1,5 @@
-//! The configuration as an operator meets it: layers, mistakes, masking and
-//! exit codes, on files of the disk and on the real binary.
+//! The configuration as an operator sees it: layers, mistakes, masking and exit codes, with files
+//! on disk and the real binary.
 
 mod arbitrary_text;
 mod exit_codes;

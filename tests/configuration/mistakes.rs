@@ -1,5 +1,5 @@
-//! Goal: an operator sees every mistake at once, each with its key, value,
-//! origin and what would be accepted.
+//! Goal: an operator sees all mistakes in one report, each with its key, value, origin and the
+//! accepted values.
 
 use crate::setup::{Files, REQUIRED, refusal, sources};
 
@@ -34,7 +34,7 @@ fn all_mistakes_of_all_layers_are_reported_at_once() {
     ] {
         assert!(refused.contains(&expected), "{expected}\nnot in\n{refused}");
     }
-    // What is refused is given: it is not missing too. The connection string is.
+    // A refused value is not also reported as missing. The connection string is missing.
     assert!(!refused.contains("lease.name: required"), "{refused}");
 }
 
@@ -116,7 +116,7 @@ fn a_syntax_error_names_file_and_line() {
             "{refused}"
         );
         assert!(refused.contains(place), "{place}: {refused}");
-        // The lease's name may be in the file that could not be read.
+        // The name of the lease may be in the file that could not be read.
         assert!(!refused.contains("required"), "{refused}");
     }
 }
@@ -178,7 +178,7 @@ fn a_file_of_thousands_of_mistakes_is_answered_by_twenty() {
     assert_eq!(refused.lines().count(), 22);
 }
 
-/// Ninefold aliases on some levels: the parser would make 9^levels copies.
+/// YAML with nine aliases on each level: a parser that expands them would make 9^levels copies.
 fn yaml_bomb(levels: u32) -> String {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..levels {
@@ -193,7 +193,7 @@ fn a_small_file_that_becomes_gigabytes_is_refused() {
     let files = Files::new();
     let file = files.write("bomb.yaml", &yaml_bomb(11));
     assert!(std::fs::metadata(&file).expect("written").len() < 700);
-    // A debug build needs address space, and the bomb 2.5 GB more.
+    // Enough address space for a debug build; the bomb would need 2.5 GB more.
     let output = std::process::Command::new("prlimit")
         .args([
             "--as=700000000",

@@ -1,11 +1,11 @@
-//! Goal (I12): no password of a connection string in anything that is shown,
-//! wherever the string was put and whatever is wrong with it.
+//! Goal (I12): no output contains the password of a connection string, wherever the string was
+//! given and whatever is wrong with it.
 
 use leasehold::config::{KEYS, UriSource};
 
 use crate::setup::{Files, PASSWORD, REQUIRED, URI, leasehold, refusal, sources};
 
-/// Connection strings with something wrong, each with the password in it.
+/// Invalid connection strings, each with the password in it.
 const BROKEN: [&str; 10] = [
     "hunter2",
     "mongodb://operator:hunter2@db:port",

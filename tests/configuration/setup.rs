@@ -1,5 +1,5 @@
-//! Configuration files, sources and the real binary without the surroundings'
-//! own configuration.
+//! Configuration files, sources and the real binary, isolated from the configuration of the
+//! environment.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use leasehold::config::{Sources, find};
 use tempfile::TempDir;
 
-/// A connection string whose password must never be seen.
+/// A connection string whose password must never appear in output.
 pub(crate) const URI: &str = "mongodb://operator:hunter2@db.example.net:27017/?replicaSet=rs0";
 /// The password in it.
 pub(crate) const PASSWORD: &str = "hunter2";
@@ -32,7 +32,7 @@ impl Files {
     }
 }
 
-/// Sources with these files, variables and flags, and nothing of the process.
+/// Sources with these files, variables and flags, and nothing from this process.
 pub(crate) fn sources(
     files: &[PathBuf],
     variables: &[(&str, &str)],
@@ -52,19 +52,19 @@ pub(crate) fn sources(
     }
 }
 
-/// The flags without which no daemon starts.
+/// Flags of a minimal configuration. `identity.name` has a default, and is set to be predictable.
 pub(crate) const REQUIRED: [(&str, &str); 3] = [
     ("lease.name", "orders"),
     ("identity.name", "me"),
     ("mongodb.uri", "mongodb://localhost"),
 ];
 
-/// The text of everything that is wrong.
+/// The message that lists every mistake.
 pub(crate) fn refusal(sources: &Sources) -> String {
     sources.load().config().expect_err("refused").to_string()
 }
 
-/// The real binary, with nothing in its environment that configures it.
+/// Runs the real binary without environment variables that configure it.
 pub(crate) fn leasehold(arguments: &[&str], variables: &[(&str, &str)]) -> Answer {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for (name, _) in std::env::vars_os() {
@@ -81,7 +81,7 @@ pub(crate) fn leasehold(arguments: &[&str], variables: &[(&str, &str)]) -> Answe
     Answer::from(output)
 }
 
-/// What the binary said.
+/// Exit code and output of the binary.
 pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) stdout: String,

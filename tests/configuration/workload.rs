@@ -1,6 +1,5 @@
-//! Goal: what is configured of the workload means what it says, from every layer.
-//! Method: values of a section in a section, and of lists, given in files,
-//! variables and flags.
+//! Goal: the settings of the workload have their documented meaning in every layer.
+//! Method: values of nested sections, and lists, given in files, variables and flags.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Goal: whatever is wrong with what the daemon is given, it says what and
-//! where, exits with the right code, and never echoes a connection string.
+//! Goal: for any bad input the daemon reports what is wrong and where, exits with the right code,
+//! and never echoes a connection string.
 
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::doc;
@@ -10,7 +10,7 @@ use crate::contest::{Contest, LONG, eventually};
 const PASSWORD: &str = "hunter2";
 const URI: (&str, &str) = ("LEASEHOLD_MONGODB__URI", "mongodb://127.0.0.1:1/");
 
-/// Exit 78, with all of `parts` on standard error.
+/// Asserts exit code 78, with all of `parts` on standard error.
 async fn refused_naming(arguments: &[&str], environment: &[(&str, &str)], parts: &[&str]) {
     let files = Files::new();
     let directory = format!("--status-directory={}", files.path("status").display());
@@ -101,7 +101,7 @@ async fn an_unknown_key_is_refused_and_foreign_variables_are_not() {
     let parts = ["lease.nmae", "nonsense"];
     refused_naming(&["--lease=a", "--config", &file], &[URI], &parts).await;
 
-    // Kubernetes injects such variables for a service called leasehold.
+    // Kubernetes injects such variables for a Service named leasehold.
     let contest = Contest::new("service-links").await;
     let daemon = contest
         .candidate("a")

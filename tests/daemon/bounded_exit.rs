@@ -1,5 +1,5 @@
-//! Goal: TERM ends a daemon soon and with 0 although MongoDB does not answer,
-//! and a release that cannot be sent costs no more than the lease's end.
+//! Goal: after SIGTERM a daemon exits soon and with code 0 although MongoDB does not answer. A
+//! release that cannot be sent does not delay the exit until the lease expires.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold_testbed::DaemonTimings;
 
 use crate::contest::{Contest, LONG, wait_follows};
 
-/// The lease would last 24 s, the call that hangs may last 3 s.
+/// The lease lasts 24 s, and a call that hangs times out after 3 s.
 const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
 const EXIT_MAX: Duration = Duration::from_secs(12);
 

@@ -1,4 +1,4 @@
-//! The binary as a command that ends by itself.
+//! Runs the binary as a command that exits on its own.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use leasehold_testbed::{Launch, Scratch, process};
 
 use crate::contest::{LONG, PROGRAM};
 
-/// What a command said.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: i32,
@@ -32,7 +32,7 @@ pub(crate) fn leasehold(arguments: &[&str], environment: &[(&str, &str)]) -> Ans
     }
 }
 
-/// A `leasehold run` that has to refuse to start.
+/// Runs `leasehold run`, which has to refuse to start.
 pub(crate) async fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> Answer {
     let scratch = Scratch::new();
     let log = scratch.path().join("log");
@@ -54,7 +54,7 @@ pub(crate) async fn refused(arguments: &[&str], environment: &[(&str, &str)]) ->
     }
 }
 
-/// Files of a test, gone with the value.
+/// Files of a test, removed on drop.
 pub(crate) struct Files(Scratch);
 
 impl Files {

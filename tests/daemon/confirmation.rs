@@ -1,5 +1,5 @@
-//! Goal: a workload that confirms ends the hand-off delay early, and only for
-//! the token that steps down.
+//! Goal: a workload that confirms ends the handoff delay early, and only for the token that is
+//! stepping down.
 
 use leasehold_testbed::DaemonTimings;
 use rustix::process::Signal;

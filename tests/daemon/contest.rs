@@ -1,4 +1,4 @@
-//! A lease of its own for each test, on a replica set that they share.
+//! A separate lease for each test, on a shared replica set.
 
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::sync::Mutex;
 
 /// The shipped binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// For what takes milliseconds on an idle machine and is waited for on a busy one.
+/// Timeout for what takes milliseconds on an idle machine and longer on a busy one.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// One lease and the set that keeps it.
+/// A lease and the replica set that stores it.
 pub(crate) struct Contest {
     set: Arc<ReplicaSet>,
     client: Client,
@@ -23,7 +23,7 @@ pub(crate) struct Contest {
 }
 
 impl Contest {
-    /// Tests that run at the same time use different names.
+    /// Tests that run concurrently use different names.
     pub(crate) async fn new(lease: &str) -> Self {
         let set = shared_set().await;
         let client = Client::with_uri_str(set.uri()).await.unwrap();
@@ -38,7 +38,7 @@ impl Contest {
         &self.set
     }
 
-    /// A daemon to be started: lease of 6 s, immediate hand-off.
+    /// Builds a daemon with a lease of 6 s and an immediate handoff.
     pub(crate) fn candidate(&self, identity: &str) -> DaemonBuilder {
         self.candidate_with(identity, DaemonTimings::DEMO, "0s")
     }
@@ -57,7 +57,7 @@ impl Contest {
             .flag(&format!("--lease-handoff-delay={handoff_delay}"))
     }
 
-    /// The lease document as it is stored.
+    /// Returns the stored lease document.
     pub(crate) async fn document(&self) -> Document {
         let leases = self.client.database("leasehold").collection("leases");
         let found = leases.find_one(doc! { "_id": &self.lease }).await;
@@ -83,7 +83,7 @@ impl Contest {
     }
 }
 
-/// A leadership of the past, as the history has it.
+/// A past leadership, as recorded in the history.
 pub(crate) struct Ended {
     pub(crate) token: i64,
     pub(crate) identity: String,
@@ -100,7 +100,7 @@ pub(crate) async fn wait_follows(daemon: &Daemon, identity: &str) -> Value {
         .await
 }
 
-/// Waits until a renewal later than those so far is published.
+/// Waits until a renewal later than the current one is published.
 pub(crate) async fn renews(daemon: &Daemon) {
     let until = |status: &Value| status["valid_until_boottime_ns"].as_u64();
     let before = until(&daemon.status());
@@ -119,8 +119,8 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     waited.await.unwrap_or_else(|_| panic!("not so: {what}"));
 }
 
-/// The instant on CLOCK_BOOTTIME at which the renewal or acquisition was sent
-/// from which a leader's `status` has its deadline.
+/// Instant on CLOCK_BOOTTIME at which the renewal or acquisition was sent that determines the
+/// deadline in a leader's `status`.
 pub(crate) fn sent_ns(status: &Value, timings: DaemonTimings) -> u64 {
     let until = status["valid_until_boottime_ns"].as_u64().unwrap();
     until - nanos(timings.renew_deadline)
@@ -136,8 +136,8 @@ pub(crate) fn token(status: &Value) -> i64 {
         .unwrap_or_else(|| panic!("no token in {status}"))
 }
 
-/// The set lives while a test uses it, so that its files go with the last one.
-/// The driver's tasks need a runtime that outlives the test which came first.
+/// Returns the shared set, which lives while a test uses it, so that its files are removed with the
+/// last test. The driver's tasks need a runtime that outlives the first test.
 async fn shared_set() -> Arc<ReplicaSet> {
     static SET: Mutex<Weak<ReplicaSet>> = Mutex::const_new(Weak::new());
     let mut shared = SET.lock().await;

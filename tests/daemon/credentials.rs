@@ -1,4 +1,4 @@
-//! Goal: no credential is seen on any surface, whether it works or not (I12).
+//! Goal: no surface shows a credential, whether it is valid or not (I12).
 
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet};
 use mongodb::bson::doc;
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::command::leasehold;
 use crate::contest::{LONG, PROGRAM, eventually};
 
-/// As the testbed chooses it, and as it stands in a connection string.
+/// The password that the testbed chooses, and its form in a connection string.
 const PASSWORD: [&str; 2] = ["p@ss/word:%", "p%40ss%2Fword%3A%25"];
 const WRONG: &str = "correct-horse";
 
@@ -54,7 +54,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
             assert_secret(file, &std::fs::read_to_string(path).unwrap());
         }
     }
-    // While it ran, its arguments were seen by every user of the machine.
+    // Given by a variable, since arguments are visible to every user of the machine.
     for output in ["toml", "json"] {
         let arguments = ["config", "--lease=a", "--output", output];
         let answer = leasehold(&arguments, &[("LEASEHOLD_MONGODB__URI", &uri)]);
@@ -65,7 +65,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
     }
 }
 
-/// A role with these four actions on the one collection is all it takes.
+/// A role with these four actions on the one collection is sufficient.
 #[tokio::test]
 async fn four_actions_on_one_collection_suffice_and_none_is_told_of_more() {
     let set = ReplicaSet::builder().auth().start().await;

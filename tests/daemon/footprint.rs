@@ -1,4 +1,4 @@
-//! Goal: a daemon is one process with at most three threads, and leaves none.
+//! Goal: a daemon is one process with at most three threads, and leaves no process behind.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ async fn leader_and_follower_have_three_threads_at_most_and_no_children() {
     let follower = contest.candidate("follower").start();
     wait_follows(&follower, "leader").await;
     for daemon in [&leader, &follower] {
-        // After a name was looked up, a page was scraped and a file written.
+        // Counted after a name lookup, a scrape and a file write.
         daemon.http("/metrics").await.unwrap();
         let status = std::fs::read_to_string(process(daemon).join("status")).unwrap();
         let threads = status

@@ -1,6 +1,5 @@
-//! Goal: a leader that was frozen past its deadline never says "leader" again
-//! before it has acquired the lease anew (I4), not even to a request that
-//! waited in its sockets while it was frozen.
+//! Goal: a leader that was frozen past its deadline never reports "leader" again before it has
+//! reacquired the lease (I4), not even to a request that waited in its sockets while it was frozen.
 
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
         (&after["leader"], &after["token"]),
         (&false.into(), &().into())
     );
-    // For some renew_intervals it has every chance to be wrong.
+    // Keeps observing for a few renewals, so that a wrong answer would be seen.
     for _ in 0..3 {
         renews(&new).await;
     }
@@ -83,7 +82,7 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
         lost_ns,
         continued_ns,
     };
-    // The metric has no token: what it says is bounded by the acquisition.
+    // The metric has no token, so its answers are bounded by the instant of the acquisition.
     let seen = lookout.end().await;
     freeze.assert_requests_waited(&seen);
     freeze.assert_nothing_after(&seen, |look| {
@@ -98,8 +97,8 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
     assert_eq!(reasons, ["deadline"]);
 }
 
-/// A request on a connection that was served before is read by the daemon
-/// before anything else, since it arrived before the deadline did.
+/// The daemon reads a request on an established connection before anything else, since the request
+/// arrived before the deadline passed.
 #[tokio::test]
 async fn i4_a_request_that_waits_in_a_frozen_leader_is_answered_as_of_then() {
     let contest = Contest::new("frozen-request").await;
@@ -131,7 +130,7 @@ async fn i4_a_request_that_waits_in_a_frozen_leader_is_answered_as_of_then() {
         let (_, body): &(String, String) = &answers[index];
         serde_json::from_str(body).unwrap()
     };
-    // Where it had the time to lead again it says so with the new token.
+    // If the daemon has already reacquired the lease, it reports the new token.
     let old = &frozen["token"];
     assert!(json(0)["token"] != *old, "{answers:?}");
     assert_eq!(json(0)["leader"], answers[0].0.contains("200 OK"));
@@ -154,7 +153,7 @@ async fn send(connection: &mut TcpStream, path: &str) {
     connection.write_all(request.as_bytes()).await.unwrap();
 }
 
-/// The head and the body of an answer that tells its length.
+/// Receives the head and the body of a response that declares its length.
 async fn receive(connection: &mut TcpStream) -> (String, String) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -170,7 +169,7 @@ async fn receive(connection: &mut TcpStream) -> (String, String) {
     (head, String::from_utf8(body).unwrap())
 }
 
-/// Returns when no thread of it runs any more.
+/// Stops the daemon and returns when none of its threads runs.
 async fn freeze(daemon: &Daemon) {
     daemon.stop();
     let path = format!("/proc/{}/stat", daemon.pid());
@@ -181,7 +180,7 @@ async fn freeze(daemon: &Daemon) {
     .await;
 }
 
-/// When a daemon was frozen, lost its authority, and was let go on.
+/// Instants at which a daemon was frozen, lost its authority, and was continued.
 struct Freeze {
     frozen_ns: u64,
     lost_ns: u64,
@@ -189,10 +188,10 @@ struct Freeze {
 }
 
 impl Freeze {
-    /// No look whose answer was certainly computed after the deadline saw the
-    /// leader, among those that `counts` picks. A request that was sent before
-    /// the freeze may have been answered before it too, and held by it on its
-    /// way out: that answer was true at an instant between request and reply.
+    /// Asserts that no probe selected by `counts` saw the leader if its reply was certainly
+    /// computed after the deadline. A request sent before the freeze may also have been answered
+    /// before it, with the reply delayed by the freeze. Such a reply was true at an instant between
+    /// request and reply.
     fn assert_nothing_after(&self, seen: &[Sighting], counts: impl Fn(&Sighting) -> bool) {
         let late = |look: &&Sighting| {
             look.started_ns > self.lost_ns
@@ -205,7 +204,7 @@ impl Freeze {
         assert!(wrong.is_none(), "lost at {}: {wrong:?}", self.lost_ns);
     }
 
-    /// `/leader` and the metric were asked while nobody answered.
+    /// Asserts that requests for `/leader` and the metric waited while the daemon was frozen.
     fn assert_requests_waited(&self, seen: &[Sighting]) {
         let waited = |look: &&Sighting| {
             let asked = self.frozen_ns..self.lost_ns;

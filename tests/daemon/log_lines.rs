@@ -1,5 +1,5 @@
-//! Goal: the log of a daemon is JSON where no terminal reads it, and has each
-//! change of leadership in exactly one line that says all about it.
+//! Goal: the log of a daemon is JSON unless it goes to a terminal, and has each change of
+//! leadership in exactly one complete line.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ async fn a_quiet_life_has_no_lines() {
     leader.wait_leads(LONG).await;
     let follower = contest.candidate("follower").start();
     wait_follows(&follower, "leader").await;
-    // Published first, then logged.
+    // A change is published before it is logged.
     for daemon in [&leader, &follower] {
         eventually("its role is logged", async || {
             let records = daemon.log_records();

@@ -1,7 +1,7 @@
-//! Looks at what a daemon says of itself, all the time and on every surface.
+//! Probes the status that a daemon reports, continuously and on every surface.
 //!
-//! A look is a span on CLOCK_BOOTTIME, not an instant: what it saw was so at
-//! some instant inside. Overlap is claimed only where it is certain.
+//! A probe spans an interval on CLOCK_BOOTTIME, not an instant: its answer was true at some instant
+//! within. An overlap is reported only if it is certain.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -15,22 +15,22 @@ use tokio::task::JoinHandle;
 
 use crate::contest::eventually;
 
-/// Fine against a hand-off, which takes some 5 ms; three tasks for each daemon
-/// must leave the processor to others.
+/// Pause between two probes. Short compared with a handoff, which takes about 5 ms, and long enough
+/// that three tasks for each daemon leave the processor to others.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What one look saw.
+/// Result of one probe.
 #[derive(Debug, Clone)]
 pub(crate) struct Sighting {
     pub(crate) surface: &'static str,
     pub(crate) started_ns: u64,
     pub(crate) ended_ns: u64,
     pub(crate) leader: bool,
-    /// Of the leader, on surfaces that tell.
+    /// Token of the leader, on surfaces that report it.
     pub(crate) token: Option<i64>,
 }
 
-/// Looks until it is told to end.
+/// Probes until it is ended.
 pub(crate) struct Lookout {
     ends: watch::Sender<bool>,
     /// The surfaces on which a leader was seen.
@@ -46,8 +46,7 @@ enum Surface {
 }
 
 impl Lookout {
-    /// On the status file (as a reader who checks its deadline), `/leader` and
-    /// the metric.
+    /// Probes the status file (as a reader that checks its deadline), `/leader` and the metric.
     pub(crate) fn on(daemon: &Arc<Daemon>) -> Self {
         let (ends, end) = watch::channel(false);
         let surfaces = [Surface::File, Surface::Leader, Surface::Metric];
@@ -71,7 +70,7 @@ impl Lookout {
         .await;
     }
 
-    /// Everything seen, each surface in its order.
+    /// Ends the probes. Returns their results, in order for each surface.
     pub(crate) async fn end(self) -> Vec<Sighting> {
         self.ends.send_replace(true);
         let mut sightings = Vec::new();
@@ -82,7 +81,7 @@ impl Lookout {
     }
 }
 
-/// I1, I4: once `new` was seen to lead, no later look saw `old` lead.
+/// Asserts that once `new` was seen to lead, no later probe saw `old` lead (I1, I4).
 pub(crate) fn assert_one_after_the_other(old: &[Sighting], new: &[Sighting]) {
     let first = new.iter().filter(|sighting| sighting.leader);
     let first = first.min_by_key(|sighting| sighting.ended_ns);
@@ -114,7 +113,7 @@ async fn look(
             Surface::Leader => http_leader(&daemon).await,
             Surface::Metric => metric(&daemon).await,
         };
-        // A daemon that has ended answers nothing, which is "not leader".
+        // A daemon that has exited does not answer, which counts as "not leader".
         let (leader, token) = seen.unwrap_or((false, None));
         if leader {
             leaders.lock().unwrap().insert(surface.name());

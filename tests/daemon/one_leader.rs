@@ -1,5 +1,4 @@
-//! Goal: of three daemons one leads, and all of them say which one, on every
-//! surface.
+//! Goal: exactly one of three daemons leads, and all of them report which one on every surface.
 
 use leasehold_testbed::Daemon;
 use leasehold_testbed::daemon::sample;
@@ -29,7 +28,7 @@ async fn i1_three_daemons_elect_one_and_all_name_it() {
     assert_eq!(daemons.iter().filter(|daemon| daemon.leads()).count(), 1);
 }
 
-/// All surfaces of `daemon` say what the document says.
+/// Asserts that all surfaces of `daemon` agree with the document.
 async fn agrees(daemon: &Daemon, holder: &Document, token: i64) {
     let name = holder.get_str("identity").unwrap();
     let leads = daemon.identity() == name;

@@ -1,5 +1,5 @@
-//! Goal: the next process on the same status directory leads again at once;
-//! nobody else does, whatever its name and whatever it copied (I8).
+//! Goal: the next process on the same status directory leads again immediately; no other process
+//! does, whatever its name and whatever it copied (I8).
 
 use std::process::Command;
 
@@ -29,7 +29,7 @@ async fn a_killed_leader_leads_again_at_once_on_the_same_directory() {
         gap < nanos(timings.lease_duration / 2),
         "far from the lease's 24 s: {gap} ns"
     );
-    // Published first, then logged.
+    // The change is published before it is logged.
     eventually("it says why", async || {
         daemon.log_records().iter().any(|line| {
             let message = line["message"].as_str().unwrap_or_default();
@@ -60,7 +60,7 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
     let old = contest.candidate_with("a", TIMINGS, "0s").start();
     old.wait_leads(LONG).await;
     let copy = files.path("copy");
-    // While it runs, a file that is to be copied may be renamed.
+    // Stopped, because a running daemon may rename a file while it is copied.
     old.stop();
     let copied = Command::new("cp")
         .arg("-a")
@@ -73,7 +73,7 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
         .status_directory(&copy)
         .start();
     wait_follows(&new, "a").await;
-    // Had it believed the copy it would have taken over with its first read.
+    // If it trusted the copy, it would have taken over with its first read.
     renews(&old).await;
     renews(&old).await;
     assert_eq!(new.status()["role"], "follower");

@@ -1,5 +1,5 @@
-//! Goal: HUP takes over what can change, says what waits and what cannot, and
-//! a mistake changes nothing.
+//! Goal: SIGHUP applies what can change, reports what is deferred and what needs a restart, and a
+//! mistake changes nothing.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually, token};
 
-/// Everything that the tests change.
+/// The settings that the tests change.
 struct Settings {
     lease_duration: &'static str,
     level: &'static str,
@@ -70,7 +70,7 @@ impl Reloaded {
         self.daemon.signal(Signal::HUP);
     }
 
-    /// Waits for the line about `key`.
+    /// Waits for the log line about `key`.
     async fn said(&self, message: &str, key: &str) {
         let found = |line: &Value| line["message"] == message && line["key"] == key;
         eventually(message, async || {
@@ -177,7 +177,7 @@ async fn a_mistake_changes_nothing_and_is_told() {
     for part in ["log.level", "loud", "leasehold.toml"] {
         assert!(problem.contains(part), "{problem}");
     }
-    // The other value of that file is not taken over either.
+    // The other value in that file is not applied either.
     daemon.signal(Signal::USR1);
     daemon
         .wait_until(

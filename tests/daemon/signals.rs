@@ -1,4 +1,4 @@
-//! Goal: a second TERM, USR1 and USR2 do what operators are told they do.
+//! Goal: a second TERM, USR1 and USR2 behave as documented for operators.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use crate::contest::{Contest, LONG, eventually, nanos, sent_ns, token, wait_follows};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
-/// As timeout(1) sends two.
+/// Interval between two signals of timeout(1).
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
-/// A signal that comes sooner after the first one says nothing more.
+/// Interval after the first signal within which another one is the same request.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn a_second_term_exits_at_once_and_leaves_no_file_that_says_leader() {
         .await;
     tokio::time::sleep(SAME_REQUEST).await;
     daemon.term();
-    // Long before the hand-off delay that the first signal began is over.
+    // Long before the end of the handoff delay that the first signal started.
     assert_eq!(daemon.wait_exit(LONG).await, 1);
     let last = daemon.status();
     assert_eq!(last["leader"], false, "{last}");

@@ -1,5 +1,5 @@
-//! Goal: what this machine cannot give at the start is refused with exit 78
-//! and a text that names it, and nothing that another daemon has is harmed.
+//! Goal: if this machine cannot provide what the daemon needs at startup, the daemon exits with
+//! code 78 and a message that names it, and other daemons are not harmed.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -66,7 +66,7 @@ async fn a_port_that_is_taken_is_refused_by_key() {
 async fn a_status_directory_that_cannot_be_made_is_refused_by_name() {
     let files = Files::new();
     let file = files.write("file", "in its place");
-    // Nobody, root included, makes a directory in /proc.
+    // Not even root can create a directory in /proc.
     for directory in [file.as_str(), &format!("{file}/below"), "/proc/leasehold"] {
         let answer = start_in(directory).await;
         assert_eq!(answer.code, 78, "{}", answer.stderr);

@@ -1,5 +1,5 @@
-//! Goal: `leasehold status` answers from a real daemon's files, by exit code,
-//! also when that daemon was killed.
+//! Goal: the exit code of `leasehold status` follows a real daemon's files, also after that daemon
+//! was killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -142,7 +142,7 @@ async fn watch_prints_a_line_for_each_change() {
     drop(watch);
 }
 
-/// `leasehold status --watch`, ended with the value.
+/// `leasehold status --watch`, ended on drop.
 struct Watch(Child);
 
 impl Watch {
@@ -180,7 +180,7 @@ async fn i4_a_reader_with_another_clock_cannot_tell() {
     let contest = Contest::new("time-namespace").await;
     let leader = contest.candidate("a").start();
     leader.wait_leads(LONG).await;
-    // Its clock is behind, so that any deadline lies ahead of it.
+    // The reader's clock is behind, so that every deadline lies ahead of it.
     let elsewhere = |words: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(["--time", "--boottime=-1", "--"]).args(words);

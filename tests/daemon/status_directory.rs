@@ -1,6 +1,5 @@
-//! Goal: a status directory is made so that readers of other users get through
-//! whatever the umask, and nothing that others plant in it harms this user's
-//! files. The store is not needed for it.
+//! Goal: a status directory is created so that other users can read it whatever the umask, and
+//! nothing that other users plant in it harms this user's files. MongoDB is not needed for this.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
 

@@ -1,15 +1,15 @@
-//! Goal: a daemon that cannot reach MongoDB waits, says so without a flood,
-//! is alive and not ready, and leads as soon as it can.
+//! Goal: a daemon that cannot reach MongoDB keeps trying, reports it without flooding the log, is
+//! live but not ready, and leads as soon as it can.
 
 use leasehold_testbed::{Daemon, DaemonTimings};
 use serde_json::Value;
 
 use crate::contest::{Contest, LONG, PROGRAM, eventually};
 
-/// At the retry_interval of 200 ms these take 5 s at least: lines after 0, 2
-/// and 6 s are what a lasting trouble is allowed.
+/// Number of failures to wait for. At the retry_interval of 200 ms they take at least 5 s; a
+/// lasting failure may be logged after 0, 2 and 6 s.
 const FAILURES: f64 = 25.0;
-/// Those, and one for each further kind of failure.
+/// Maximum number of log lines: those, and one for each further kind of failure.
 const LINES_MAX: usize = 6;
 const FAILED: &str = " failed (attempt ";
 
@@ -25,7 +25,7 @@ async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
     assert!(!said.is_empty(), "never said");
     assert!(said.len() <= LINES_MAX, "{}", daemon.logs());
     assert_eq!(said[0]["level"], "WARN");
-    // That there is no change stream either is a consequence.
+    // The missing change stream is a consequence, and not reported separately.
     assert!(
         lines(&daemon, "no change stream").is_empty(),
         "{}",
@@ -82,7 +82,7 @@ async fn i4_a_leader_that_loses_the_store_says_so_in_two_lines_and_leads_again()
         200,
         "it was reached"
     );
-    // Unknown once nothing has been read for a lease_duration.
+    // The role becomes unknown once nothing has been read for a lease_duration.
     daemon
         .wait_until(|status| status["role"] == "unknown", LONG)
         .await;
@@ -107,7 +107,7 @@ async fn is_alive_and_not_ready(daemon: &Daemon) {
     assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
     assert_eq!(daemon.http("/readyz").await.unwrap().0, 503);
     assert_eq!(daemon.http("/leader").await.unwrap().0, 503);
-    // It may have said so in its log before its first file was written.
+    // The failure may be logged before the first status file is written.
     let unknown = |status: &Value| status["role"] == "unknown";
     let status = daemon.wait_until(unknown, LONG).await;
     assert_eq!(status["leader"], false, "{status}");
@@ -133,7 +133,7 @@ async fn failed_often(daemon: &Daemon) {
     .await;
 }
 
-/// The lines whose message has this in it.
+/// Log lines whose message contains this text.
 fn lines(daemon: &Daemon, message: &str) -> Vec<Value> {
     let mut records = daemon.log_records();
     records.retain(|line| {

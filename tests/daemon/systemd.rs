@@ -1,5 +1,6 @@
-//! Goal: systemd is told when the daemon is ready, what it is, that it lives
-//! and that it stops. Method: a datagram socket in systemd's place.
+//! Goal: systemd is notified when the daemon is ready, of its status, that it is alive (watchdog)
+//! and that it stops.
+//! Method: a datagram socket in systemd's place.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -8,7 +9,7 @@ use leasehold_testbed::DaemonTimings;
 use crate::command::Files;
 use crate::contest::{Contest, eventually};
 
-/// Reads what was sent, in order.
+/// Reads the received notifications, in order.
 struct Manager {
     socket: UnixDatagram,
     messages: Vec<String>,
@@ -33,7 +34,7 @@ impl Manager {
         &self.messages
     }
 
-    /// Makes room: the kernel keeps some ten messages and drops the next one.
+    /// Drains the socket, which holds about ten messages; the next one would be lost.
     fn hears(&mut self) -> bool {
         self.heard();
         true

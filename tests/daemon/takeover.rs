@@ -1,4 +1,4 @@
-//! Goal: a killed leader is taken over from, and not before its lease is over.
+//! Goal: a killed leader is taken over from, but not before its lease has expired.
 
 use leasehold_testbed::DaemonTimings;
 

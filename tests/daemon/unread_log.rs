@@ -1,7 +1,7 @@
-//! Goal: a daemon whose log nobody reads goes on renewing, counts the lines
-//! that it dropped, and ends as it is told.
-//! Method: standard error is a pipe with room for one page that this test
-//! holds open and does not read, at level debug.
+//! Goal: a daemon whose log is not read keeps renewing, counts the lines that it dropped, and exits
+//! on SIGTERM.
+//! Method: standard error is a pipe with room for one page, which this test holds open and does not
+//! read, at level debug.
 
 use leasehold_testbed::process::write_program;
 use leasehold_testbed::{Daemon, DaemonTimings, Scratch, daemon::sample};
@@ -46,7 +46,7 @@ async fn a_full_pipe_costs_lines_and_not_the_leadership() {
     }
     assert_eq!(daemon.status()["token"], 1, "it led all the time");
 
-    // With room in the pipe again, nothing more is lost for a while.
+    // After a read the pipe has room, so that no more lines are lost for a while.
     let mut page = [0; 4096];
     let read = rustix::io::read(&reader, &mut page).unwrap();
     let text = String::from_utf8_lossy(&page[..read]);

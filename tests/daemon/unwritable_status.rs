@@ -1,6 +1,5 @@
-//! Goal: whatever becomes of the status directory, leadership goes on, the
-//! trouble is counted and told once, and a step-down is neither delayed nor
-//! hidden behind a file that says "leader" (I4).
+//! Goal: if the status directory fails, leadership continues, the failures are counted and logged
+//! once, and a step-down is neither delayed nor hidden behind a file that says "leader" (I4).
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
 
@@ -118,7 +117,8 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     let stuck = old.status();
     eventually("a write failed", async || file_failures(&old).await > 0.0).await;
     old.term();
-    // It does not wait for the readers of the file: the lease does.
+    // The exit does not wait for readers of the file. The lease is not released, and expires
+    // instead.
     assert_eq!(old.wait_exit(LONG).await, 0);
     assert_eq!(old.status(), stuck, "nothing could be written");
     assert!(old.leads(), "to a reader of the file");
@@ -135,7 +135,7 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     assert_eq!(left.len(), 1, "{}", old.logs());
 }
 
-/// A leader on `directory` and its follower.
+/// Starts a leader on `directory`, and a follower.
 async fn leader_on(contest: &Contest, directory: &Path) -> (Arc<Daemon>, Arc<Daemon>) {
     let old = contest.candidate("old").status_directory(directory).start();
     old.wait_leads(LONG).await;
@@ -155,7 +155,7 @@ async fn goes_on_leading_and_steps_down(contest: &Contest, old: &Daemon, new: &D
     .await;
     assert!(file_failures(old).await >= 3.0, "every failure is counted");
     let warned = lines(old, "failed to write the status file, retrying");
-    // The second is due after 10 s.
+    // The second line is due after 10 s.
     assert!((1..=2).contains(&warned.len()), "{}", old.logs());
     assert_eq!(warned[0]["level"], "WARN");
 
@@ -188,14 +188,14 @@ fn lines(daemon: &Daemon, message: &str) -> Vec<Value> {
     records
 }
 
-/// A mount, gone with the value.
+/// A mount, unmounted on drop.
 struct Mounted {
     path: PathBuf,
     _scratch: Option<Scratch>,
 }
 
 impl Mounted {
-    /// On a new directory. `None`, with a word, where this user may not mount.
+    /// Mounts a new directory. Returns `None`, with a message, if this user may not mount.
     fn new(arguments: &[&str]) -> Option<Self> {
         let scratch = Scratch::new();
         let path = scratch.path().join("disk");
@@ -206,13 +206,13 @@ impl Mounted {
         })
     }
 
-    /// Over `place`, which from then on lets nothing be written or removed.
+    /// Mounts over `place`, so that nothing there can be written or removed.
     async fn read_only(place: &str) -> Option<Self> {
         let mounted = mount(&["--bind", place, place]).then(|| Self {
             path: PathBuf::from(place),
             _scratch: None,
         })?;
-        // Refused while the daemon has a file there open for writing.
+        // Refused by the kernel while the daemon has a file there open for writing.
         eventually("it is read-only", async || {
             mounts(&["-o", "remount,ro,bind", place])
         })
@@ -224,7 +224,7 @@ impl Mounted {
         &self.path
     }
 
-    /// Takes the last free byte.
+    /// Fills the remaining space.
     fn fill(&self) {
         let filler = self.path.join("filler");
         let mut filler = File::options()

@@ -1,5 +1,5 @@
-//! API servers that do not take what a daemon publishes. Leadership does not
-//! depend on them.
+//! API servers that cannot be reached or refuse what a daemon publishes. Leadership does not depend
+//! on them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
 pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
     let kubernetes = &parts.kubernetes;
-    // Its pods have no right to anything.
+    // The pods in it have no rights.
     let namespace = kubernetes.namespace().await;
     let uri = parts.open.uri();
     let place = Arc::new(kubernetes.place(&namespace, "a", "app").await);

@@ -1,4 +1,4 @@
-//! Who is asked for a name, and what he may not do.
+//! Authentication and authorization failures.
 
 use mongodb::bson::doc;
 

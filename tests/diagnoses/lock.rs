@@ -1,4 +1,4 @@
-//! Locks that are not to be had.
+//! Locks that cannot be acquired.
 
 use leasehold_testbed::ReplicaSet;
 use mongodb::bson::{Bson, DateTime, Document, doc, spec::BinarySubtype};
@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc, spec::BinarySubtype};
 use crate::parts::Parts;
 use crate::situation::Situation;
 
-/// As many as may wait.
+/// Maximum number of waiters.
 const QUEUE_MAX: usize = 512;
 
 pub(crate) async fn situations(parts: &Parts) -> Vec<Situation> {
@@ -101,7 +101,7 @@ fn entry(number: usize, mode: &str, token: Option<i64>) -> Document {
         }
     };
     let name = if token.is_some() { "holder" } else { "waiter" };
-    // Far longer than the test: nobody takes them out.
+    // Far longer than the test, so that the entries are not evicted.
     doc! {
         "claim": id(1), "identity": format!("{name}-{number}"), "session": id(2), "mode": mode,
         "revision": id(3), "lease_duration_ms": 3_600_000_i64, "token": token,

@@ -1,4 +1,4 @@
-//! Ports and directories that this machine does not give.
+//! Ports and directories that are unavailable on this machine.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use crate::parts::Parts;
 use crate::situation::{Ending, Situation};
 
-/// Runs a program without what root may do more than others; anybody else may
-/// not do it anyway.
+/// Returns a wrapper that drops the privileges which root has over other users. Empty for other
+/// users.
 pub(crate) fn without_privileges() -> Vec<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
@@ -20,7 +20,7 @@ pub(crate) fn without_privileges() -> Vec<&'static str> {
     vec!["setpriv", without, "--"]
 }
 
-/// Runs a program in a mount namespace where `{dir}` is a full disk.
+/// Runs a program in a mount namespace in which the first argument is a full disk.
 const ON_A_FULL_DISK: &str = r#"
 directory="$1"; shift
 mount -t tmpfs -o size=4k,nr_inodes=1 full "$directory" && exec "$@"
@@ -159,7 +159,7 @@ fn directories(parts: &Parts) -> Vec<Situation> {
     ]
 }
 
-/// With one of its files locked by flock(1), which ends with the test.
+/// Locks one of the situation's files with flock(1), which is ended with the test.
 fn locked(situation: Situation, file: &str) -> (Situation, String) {
     let directory = situation.path("status");
     fs::create_dir(&directory).unwrap();

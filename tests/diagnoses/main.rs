@@ -1,10 +1,9 @@
-//! Goal: whatever refuses, be it a store, a port, a directory, a lock or an API
-//! server: the message names what was refused, by whom, and the remedy, and
-//! never a password (I12).
-//! Method: a table of situations on real parts, each with the command that
-//! meets it, its exit code and what it has to say.
+//! Goal: each refusal, be it by a server, a port, a directory, a lock or an API server, is reported
+//! with what was refused, by which component, and the remedy, and never with a password (I12).
+//! Method: a table of situations with real servers, each with the command that is refused, its exit
+//! code and its expected output.
 
-// It observes from outside, so it has clocks of its own.
+// The tests observe from outside and use their own clocks.
 #![allow(clippy::disallowed_methods)]
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +26,7 @@ use leasehold_testbed::run;
 use parts::Parts;
 use situation::Situation;
 
-/// Commands at a time. Most of them wait for a time-out.
+/// Number of commands that run concurrently. Most of them wait for a timeout.
 const AT_A_TIME: usize = 6;
 
 #[test]
@@ -49,7 +48,7 @@ fn each_refusal_names_what_was_refused_by_whom_and_the_remedy() {
     });
 }
 
-/// Meets all of them; what is wrong with what was said.
+/// Runs all situations. Returns descriptions of those that went wrong.
 async fn tried(table: Vec<Situation>) -> Vec<String> {
     let names: Vec<_> = table.iter().map(|situation| situation.name).collect();
     eprintln!("{} situations: {}", names.len(), names.join(", "));

@@ -6,27 +6,27 @@ use std::thread;
 use leasehold_testbed::{Kubernetes, Proxy, ReplicaSet, ReservedPort};
 use mongodb::bson::doc;
 
-/// The name that the testbed gives its sets.
+/// Name that the testbed gives its sets.
 pub(crate) const SET: &str = "testbed";
 
 pub(crate) struct Parts {
-    /// TLS, users, and a demand for client certificates.
+    /// A set with TLS and users that requires client certificates.
     pub(crate) guarded: ReplicaSet,
-    /// A set that lets everybody in.
+    /// A set without authentication.
     pub(crate) open: ReplicaSet,
-    /// One server that is no set.
+    /// A standalone server.
     pub(crate) standalone: ReplicaSet,
     /// A set whose only member stepped down.
     pub(crate) deposed: ReplicaSet,
     pub(crate) kubernetes: Kubernetes,
-    /// In front of the open set: nothing gets through.
+    /// In front of the open set; holds back all traffic.
     pub(crate) holding: Proxy,
-    /// In front of the open set: connections are closed.
+    /// In front of the open set; closes connections.
     pub(crate) cutting: Proxy,
     pub(crate) closed: ReservedPort,
-    /// A server of something else.
+    /// A web server.
     pub(crate) web: SocketAddr,
-    /// Leads to the guarded set under a name that its certificate has not.
+    /// Forwards to the guarded set, from an address that its certificate does not name.
     pub(crate) alias: SocketAddr,
 }
 
@@ -63,7 +63,7 @@ impl Parts {
     }
 }
 
-/// Answers as a web server does.
+/// Starts a server that answers like a web server.
 fn web() -> SocketAddr {
     use std::io::{Read, Write};
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -80,7 +80,7 @@ fn web() -> SocketAddr {
     address
 }
 
-/// A port on 127.0.0.2 that leads to one on 127.0.0.1.
+/// Opens a port on 127.0.0.2 that forwards to one on 127.0.0.1.
 fn forward(port: u16) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
     let address = listener.local_addr().unwrap();

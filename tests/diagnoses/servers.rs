@@ -1,4 +1,4 @@
-//! Servers that cannot be reached, or are others than the URI says.
+//! Servers that cannot be reached, or differ from what the URI says.
 
 use leasehold_testbed::FakeClock;
 
@@ -132,7 +132,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
     ]
 }
 
-/// With the deposed server frozen.
+/// Situations with the deposed server frozen.
 pub(crate) fn frozen(parts: &Parts) -> Vec<Situation> {
     let uri = parts.deposed.uri();
     let address = parts.deposed.node(0).address();

@@ -1,4 +1,4 @@
-//! One way to be refused, and what has to be said about it.
+//! A refused command, and the output that it must have.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use leasehold_testbed::{Scratch, process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// An answer that is final is not waited out: with `--no-wait` the store is
-/// waited for up to 18 s. Far above what a busy machine needs.
+/// Limit for final errors, which must not be retried: with `--no-wait` the command retries MongoDB
+/// for up to 18 s. Far above what a busy machine needs.
 const FINAL_MAX: Duration = Duration::from_secs(14);
-/// For everything else.
+/// Limit for all other commands.
 const LONG: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
-/// In no output, whatever is said.
+/// Passwords that must not appear in any output.
 const SECRETS: [&str; 4] = ["p@ss/word:%", "p%40ss", "wr0ng", "hunter2"];
 
 /// A command that is refused.
@@ -25,17 +25,18 @@ pub(crate) struct Situation {
     command: &'static [&'static str],
     environment: Vec<(String, std::ffi::OsString)>,
     uri: Option<String>,
-    /// `None`: it goes on, and is ended when it has said all.
+    /// Expected exit code. `None` if the command keeps running, and is killed when it has printed
+    /// all texts.
     code: Option<i32>,
     says: Vec<String>,
     unsaid: Vec<String>,
     within: Duration,
     place: Scratch,
-    /// What stands in its way until it has ended.
+    /// Obstacles, kept until the command exits.
     kept: Vec<Box<dyn Send>>,
 }
 
-/// A process that ends with this.
+/// A process that is killed on drop.
 pub(crate) struct Ending(pub(crate) std::process::Child);
 
 impl Drop for Ending {
@@ -63,13 +64,13 @@ impl Situation {
         }
     }
 
-    /// `leasehold locks`, which asks the store once.
+    /// `leasehold locks`, which reads from MongoDB once.
     pub(crate) fn locks(name: &'static str, uri: &str) -> Self {
         let asked = Self::new(name, &["locks", "--mongodb-operation-timeout=1s"]);
         asked.uri(uri).exits(69).says("cannot list the locks: ")
     }
 
-    /// `leasehold lock NAME --no-wait -- true`, whose answer is final.
+    /// `leasehold lock NAME --no-wait -- true`, whose error is final.
     pub(crate) fn lock(name: &'static str, uri: &str, lock: &str) -> Self {
         let mut asked = Self::new(name, &["lock", lock, "--no-wait"]).uri(uri);
         asked.command = &["true"];
@@ -86,7 +87,7 @@ impl Situation {
             .flag(&format!("--status-directory={directory}"))
     }
 
-    /// A place of its own, gone with it.
+    /// A path in the situation's own directory, which is removed on drop.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
@@ -101,26 +102,26 @@ impl Situation {
         self
     }
 
-    /// Without a bound for the wait.
+    /// Removes the bound on the wait.
     pub(crate) fn patient(mut self) -> Self {
         self.arguments.retain(|known| known != "--no-wait");
         self.within = LONG;
         self
     }
 
-    /// The connection string, in a file.
+    /// Sets the connection string, which is passed in a file.
     pub(crate) fn uri(mut self, uri: &str) -> Self {
         self.uri = Some(uri.to_owned());
         self
     }
 
-    /// No connection string but what the flags say.
+    /// Passes no connection string besides the flags.
     pub(crate) fn without_uri(mut self) -> Self {
         self.uri = None;
         self
     }
 
-    /// Runs it by way of another program.
+    /// Runs the command through another program.
     pub(crate) fn by(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = wrapper.iter().map(|a| (*a).to_owned()).collect();
         self
@@ -131,7 +132,7 @@ impl Situation {
         self
     }
 
-    /// Keeps this until it has ended.
+    /// Keeps a value until the command exits.
     pub(crate) fn keeps(mut self, what: impl Send + 'static) -> Self {
         self.kept.push(Box::new(what));
         self
@@ -142,7 +143,7 @@ impl Situation {
         self
     }
 
-    /// Everything that is to be said, in any order.
+    /// Adds a text that the output must contain, in any order.
     pub(crate) fn says(mut self, text: &str) -> Self {
         self.says.push(text.to_owned());
         self
@@ -153,14 +154,14 @@ impl Situation {
         self
     }
 
-    /// What is wrong with what came of it.
+    /// Runs the command. Describes what is wrong with its result, if anything.
     pub(crate) async fn verdict(self) -> Option<String> {
         let log = self.path("said");
         let mut child = self.start(&log);
         let began = Instant::now();
         let read = || std::fs::read_to_string(&log).unwrap_or_default();
         let code = loop {
-            // What it said last counts, so it is read after the end.
+            // Checked before the output is read, so that the last lines count.
             let ended = child.try_wait().unwrap();
             let said = read();
             if let Some(status) = ended {
@@ -177,7 +178,7 @@ impl Situation {
             let _ = child.wait();
         }
         let said = read();
-        // So that whoever is not root can take them away.
+        // Lets users other than root remove the directories.
         for name in ["status", "parent"] {
             let writable = std::fs::Permissions::from_mode(0o755);
             let _ = std::fs::set_permissions(self.path(name), writable);

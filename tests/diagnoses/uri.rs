@@ -1,4 +1,4 @@
-//! Connection strings that cannot be used, and files that hold none.
+//! Connection strings that cannot be used, and files without one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

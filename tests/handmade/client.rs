@@ -1,5 +1,5 @@
-//! A process that holds a hand-made lock while a command runs. It is this test
-//! binary again (or the benchmark's), told what to do by an environment variable.
+//! A process that holds a hand-made lock while a command runs. The process is this test binary (or
+//! the benchmark's), started with an order in an environment variable.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,20 +13,20 @@ use crate::designs::{
     Counter, Design, FindAndModify, HandMade, LockedAt, Pessimistic, Terms, TtlIndex, VersionCheck,
 };
 
-/// The variable with an [`Order`].
+/// The environment variable that contains an [`Order`].
 const VARIABLE: &str = "HANDMADE_LOCK";
-/// The test that obeys it.
+/// The test that carries out an order.
 const ENTRANCE: &str = "in_calm_weather::each_design_excludes";
-/// Between attempts, as such locks poll.
+/// Interval between attempts, because such locks poll.
 const POLL: Duration = Duration::from_millis(100);
-/// Between looks at the command.
+/// Interval between checks of the command.
 const LOOK: Duration = Duration::from_millis(1);
-/// The exit code of who did not get the lock.
+/// The exit code of a client that did not get the lock.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
-/// The exit code of who finds at the end that the lock was not its own.
+/// The exit code of a client that finds on release that the lock was not its own.
 pub(crate) const NOT_OURS: u8 = 76;
 
-/// What a client is to do.
+/// The order for a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) design: Design,
@@ -35,15 +35,15 @@ pub(crate) struct Order {
     pub(crate) name: String,
     pub(crate) owner: String,
     pub(crate) life: Duration,
-    /// Whether the expiry is put off while the command runs.
+    /// True if the expiry is extended while the command runs.
     pub(crate) extend: bool,
-    /// For how long it tries.
+    /// Time limit for acquiring the lock.
     pub(crate) wait: Duration,
     pub(crate) command: Vec<String>,
 }
 
 impl Order {
-    /// The process that obeys it.
+    /// Returns the launch of a process that carries out this order.
     pub(crate) fn launch(&self) -> Launch {
         let this: PathBuf = std::env::current_exe().expect("the path of this program can be read");
         let (name, value) = self.variable();
@@ -52,14 +52,14 @@ impl Order {
             .env(name, value)
     }
 
-    /// The environment of a process that obeys it.
+    /// Returns the environment variable of a process that carries out this order.
     pub(crate) fn variable(&self) -> (String, String) {
         let text = serde_json::to_string(self).expect("an order is JSON");
         (VARIABLE.to_owned(), text)
     }
 }
 
-/// Ends the process if it was started to obey an order.
+/// Carries out an order and exits, if the process was started with one.
 pub(crate) fn obey() {
     let Ok(text) = std::env::var(VARIABLE) else {
         return;
@@ -102,7 +102,7 @@ async fn hold(mut lock: impl HandMade, order: &Order) -> u8 {
     }
     let mut command = Command::new(&order.command[0]);
     command.args(&order.command[1..]);
-    // The wrong clock is the client's, not its command's.
+    // The wrong clock applies to the client, not to its command.
     command.env_remove("LD_PRELOAD").env_remove(VARIABLE);
     let mut child = command.spawn().expect("the command can be started");
     let mut extended = Instant::now();

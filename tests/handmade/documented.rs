@@ -1,11 +1,10 @@
-//! Goal: the table of docs/locks.md names tests that are there, and leaves out
-//! no way in which a hand-made lock was made to break, and none in which
-//! leasehold was seen to hold.
+//! Goal: the table of docs/locks.md names only existing tests. The table omits no way in which a
+//! hand-made lock was made to break, and none in which leasehold was seen to hold.
 //! Method: reads the page and the sources of this suite.
 
 use std::path::Path;
 
-/// Ways that are shown by more than one design; the page names one of them.
+/// Failures that are shown by more than one design; the page names one of them.
 const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_document_with_a_ttl_index_is_deleted_under_its_owner",
     "a_locked_at_time_out_passes_under_its_owner",
@@ -13,7 +12,7 @@ const SHOWN_BY_ANOTHER: [&str; 5] = [
     "a_counter_of_one_is_deleted_under_its_owner",
     "of_a_counter_of_one_leaves_two_owners",
 ];
-/// Files with tests of which none breaks a lock, and none shows what to use instead.
+/// Files with tests that neither break a lock nor show the alternative.
 const NOT_ON_THE_PAGE: [&str; 3] = ["documented.rs", "in_calm_weather.rs", "journal.rs"];
 
 #[test]
@@ -42,7 +41,7 @@ fn the_table_names_the_tests_of_this_suite() {
         }
     }
     assert!(missing.is_empty(), "not on the page: {missing:?}");
-    // A test in a cell is a word with underscores, and nothing else there is.
+    // A test in a cell is a word with underscores; nothing else in the section is.
     let words = page.split('`').skip(1).step_by(2);
     let tests = words.filter(|word| word.matches('_').count() > 2).count();
     assert_eq!(named, tests, "the page names a test that is not there");

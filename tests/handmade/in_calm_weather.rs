@@ -1,8 +1,7 @@
-//! Goal: the designs are no straw men: without a fault they exclude, and the
-//! scenes in which they break are scenes in which a lock that holds is seen to.
-//! Method: three contenders of each, whose work is short, one after the other;
-//! nobody acts again after another one did. Then work that outlasts the expiry
-//! of a lock that is extended.
+//! Goal: the designs are not straw men: without a fault they exclude, and the scenes in which they
+//! break also recognize a lock that holds.
+//! Method: three contenders for each design work briefly, one after the other; none
+//! acts again after another one did. Then work outlasts the expiry of a lock that is extended.
 
 use futures_util::future::join_all;
 use leasehold_testbed::process::exit_code;
@@ -30,7 +29,7 @@ fn each_design_excludes() {
                 .map(|name| (name, scene.start(name)))
                 .into_iter()
                 .collect::<Vec<_>>();
-            // Whoever comes first works for a while and ends.
+            // The first contender to come works for a while and ends.
             while !contenders.is_empty() {
                 let at_work = scene.first_at_work(&contenders).await;
                 let (name, client) = contenders.remove(at_work);

@@ -1,5 +1,5 @@
-//! What those who held a lock did, in the order in which they did it: each act
-//! is one line appended to a file.
+//! The acts of the holders of a lock, in the order in which they happened: each act is one line
+//! appended to a file.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub(crate) struct Journal {
 /// One act.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Act {
-    /// CLOCK_BOOTTIME, to 10 ms, for people; the order is that of the lines.
+    /// CLOCK_BOOTTIME, to 10 ms, informational; the order is that of the lines.
     pub(crate) at: f64,
     pub(crate) owner: String,
 }
@@ -44,18 +44,18 @@ impl Journal {
             .collect()
     }
 
-    /// How often this owner has acted.
+    /// Returns the number of acts of this owner.
     pub(crate) fn count(&self, owner: &str) -> usize {
         let acts = self.acts();
         acts.iter().filter(|act| act.owner == owner).count()
     }
 
-    /// How often the first owner acted after the second one had begun.
+    /// Returns the number of acts of the first owner after the second one had begun.
     pub(crate) fn after_the_next_began(&self, owner: &str, next: &str) -> usize {
         acts_after(&self.acts(), owner, next)
     }
 
-    /// Waits until this owner has acted so many times; whether it did in time.
+    /// Waits until this owner has acted `count` times; returns false if the time limit passed.
     pub(crate) async fn reaches(&self, owner: &str, count: usize, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         while self.count(owner) < count {
@@ -74,8 +74,8 @@ fn acts_after(acts: &[Act], owner: &str, next: &str) -> usize {
     after.iter().filter(|act| act.owner == owner).count()
 }
 
-/// How often the acting owner changed to one that had acted before: 0 where
-/// each acted once, without a break.
+/// Returns how often the acting owner changed to one that had acted before: 0 if all acts of each
+/// owner are contiguous.
 pub(crate) fn returns(acts: &[Act]) -> usize {
     let mut seen: Vec<&str> = Vec::new();
     let mut returns = 0;

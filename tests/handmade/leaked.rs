@@ -1,4 +1,4 @@
-//! Goal: what a holder that died leaves behind.
+//! Goal: the effects of a holder that was killed.
 //! Method: SIGKILL of one client, and its work ends with it.
 
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::client::NOT_ACQUIRED;
 use crate::designs::Design;
 use crate::scene::{AT_WORK, ByHand, KEPT_OUT, LONG, Scene, die_beside_another};
 
-/// Nobody knows whose count is whose, so the expiry is that of all: as long as
-/// one extends it, the dead one's place is taken.
+/// The design does not record which count belongs to which holder, so all share one expiry: as long
+/// as one of them extends it, the place of the killed one stays taken.
 #[test]
 fn a_counter_never_gets_the_place_of_a_dead_holder_back_while_another_lives() {
     run(async {
@@ -22,7 +22,7 @@ fn a_counter_never_gets_the_place_of_a_dead_holder_back_while_another_lives() {
     });
 }
 
-/// Without an expiry each acquire time-out passes, for ever.
+/// Without an expiry, each acquisition times out, indefinitely.
 #[test]
 fn a_lock_without_expiry_stays_with_the_dead() {
     run(async {

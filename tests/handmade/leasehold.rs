@@ -1,8 +1,7 @@
-//! Goal: in the very scenes in which hand-made locks break, commands that
-//! leasehold runs never act beside each other, and what the dead held is free
-//! again.
-//! Method: `leasehold run -- CMD` and `leasehold lock NAME -- CMD` as the means;
-//! the command keeps to nothing but its signals, as with the hand-made locks.
+//! Goal: in the same scenes in which hand-made locks break, commands that leasehold runs never act
+//! concurrently, and the locks of killed holders become free again.
+//! Method: `leasehold run -- CMD` and `leasehold lock NAME -- CMD` as the means. As with the
+//! hand-made locks, the command reacts only to signals.
 
 use leasehold::exit::LOCK_LOST;
 use leasehold_testbed::process::exit_code;
@@ -30,7 +29,7 @@ impl Means for Run {
     }
 }
 
-/// Runs a command under a lock, with a life well below that of the scenes.
+/// Runs a command under a lock that expires well within the duration of the scenes.
 struct Lock(&'static [&'static str]);
 
 const EXCLUSIVE: Lock = Lock(&[]);
@@ -46,7 +45,7 @@ impl Means for Lock {
             .argument(format!("--mongodb-uri={}", place.uri))
             .argument(format!("--mongodb-database={}", place.database))
             .argument("--lease-duration=3s")
-            // The longest that fits beside it: a busy machine is slow.
+            // The longest that the lease duration allows, because a busy machine is slow.
             .argument("--mongodb-operation-timeout=500ms")
             .argument("--")
             .arguments(command)
@@ -67,14 +66,15 @@ async fn outlasts_its_life(means: impl Means) {
     assert!(at_work_to_the_end(&scene), "{}", scene.tell());
 }
 
-/// What `a` holds lives for 3 s unless it is renewed, and the scene for 6 s.
+/// Returns true if the acts span more than 4 s: a lock of `a` lasts 3 s unless it is renewed, and
+/// the scene takes 6 s.
 fn at_work_to_the_end<M: Means>(scene: &Scene<M>) -> bool {
     let acts = scene.journal.acts();
     let instants = acts.first().zip(acts.last());
     instants.is_some_and(|(first, last)| last.at - first.at > (2 * LIFE).as_secs_f64())
 }
 
-/// One of the two has a wall clock that is off by this.
+/// Checks that the lock holds although one of the wall clocks is off by this.
 async fn holds(means: impl Means, clock_of_a: Option<&str>, clock_of_b: Option<&str>) {
     let clock = |offset| FakeClock::offset(offset).expect("libfaketime");
     let (clock_of_a, clock_of_b) = (clock_of_a.map(clock), clock_of_b.map(clock));
@@ -135,7 +135,7 @@ fn a_slot_of_the_dead_comes_back_while_another_lives() {
     });
 }
 
-/// Here it is the dead reader that is waited for, and the living one after it.
+/// The writer waits for the killed reader to expire, and then for the live one.
 #[test]
 fn a_dead_reader_keeps_no_writer_out() {
     run(async {
@@ -173,7 +173,7 @@ fn a_lock_of_the_dead_comes_back() {
     });
 }
 
-/// It gives back what it does not have any more.
+/// The contender releases a lock that it no longer holds.
 #[test]
 fn a_late_release_frees_no_other_ones_lock() {
     run(async {

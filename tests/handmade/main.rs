@@ -1,11 +1,10 @@
-//! Locks as people make them by hand on MongoDB, on a real replica set with
-//! real processes: each design works in calm weather, and each breaks.
+//! Locks as people make them by hand on MongoDB, on a real replica set with real processes: each
+//! design works in the absence of faults, and each breaks.
 //!
-//! A test here asserts that the hand-made lock *does* break. The scenes
-//! (`scene.rs`) take the means of locking as a parameter, so that `leasehold
-//! lock` is put through the very same ones.
+//! The tests here assert that a hand-made lock *does* break. The scenes (`scene.rs`) take the means
+//! of locking as a parameter, so that `leasehold lock` is tested in the same scenes.
 
-// It observes from outside, so it has clocks of its own.
+// The tests observe from outside, so they use clocks of their own.
 #![allow(clippy::disallowed_methods)]
 
 mod client;

@@ -1,6 +1,6 @@
-//! Goal: work that takes longer than its author thought leaves two owners,
-//! where nothing extends the lock; and the first one's release then frees the
-//! second one's lock, where no owner is compared.
+//! Goal: work that takes longer than its author expected leaves two owners if nothing extends the
+//! lock. The first one's release then frees the second one's lock if the design does not compare
+//! owners.
 //! Method: no fault but time.
 
 use leasehold_testbed::run;
@@ -36,8 +36,8 @@ fn a_counter_of_one_is_deleted_under_its_owner() {
     run(both_act(Design::Counter { slots: 1 }));
 }
 
-/// `a` has outlasted its lock and ends; its release frees that of `b`, which is
-/// extended and keeps others out.
+/// `a` has outlasted its lock and ends; its release frees the lock of `b`, which is extended and
+/// would keep others out.
 #[test]
 fn a_late_release_frees_the_next_ones_lock() {
     run(async {

@@ -1,7 +1,7 @@
-//! Goal: a pause of the client that keeps a lock leaves two owners at work,
-//! although the client would have extended the lock in time.
-//! Method: SIGSTOP of the client of `a`, whose command goes on; `b` comes when
-//! the lock has expired; both act.
+//! Goal: pausing the client that keeps a lock leaves two owners at work, although the client would
+//! have extended the lock in time.
+//! Method: SIGSTOP of the client of `a`, whose command continues; `b` acquires when the lock has
+//! expired; both act.
 
 use leasehold_testbed::run;
 

@@ -1,5 +1,5 @@
-//! Goal: re-entrance by owner id lets two processes in that have the same id:
-//! copied configuration, a cloned machine, `hostname` and pid 1 in containers.
+//! Goal: re-entrance by owner id admits two processes that have the same id: copied configuration,
+//! a cloned machine, `hostname` and pid 1 in containers.
 //! Method: two clients with one id; no fault.
 
 use leasehold_testbed::run;

@@ -1,6 +1,6 @@
-//! A lock, those who contend for it, and what they did while they held it. The
-//! means of locking is a parameter: the same scene for a hand-made lock and
-//! for any other that runs a command under a lock.
+//! A lock, its contenders, and their acts while they hold it. The means of locking is a parameter,
+//! so that the same scene runs with a hand-made lock and with any other that runs a command under a
+//! lock.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::client::Order;
 use crate::designs::Design;
 use crate::journal::Journal;
 
-/// Ends as soon as what is waited for is so; this long only when it never is.
+/// Timeout of waits that normally end as soon as their condition holds.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// For how long a hand-made lock is taken: short for a test, and several times
-/// what a busy machine makes an extension wait.
+/// Time until a hand-made lock expires: short for a test, and several times the delay of an
+/// extension on a busy machine.
 pub(crate) const LIFE: Duration = Duration::from_secs(2);
-/// Who has not come to work by now is kept out.
+/// Time after which a contender that has not come to work counts as kept out.
 pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
-/// So many acts (half a second of work) are no straggler.
+/// Number of acts (half a second of work) that a mere straggler does not reach.
 pub(crate) const AT_WORK: usize = 20;
 
 const POLL: Duration = Duration::from_millis(5);
 
-/// Acts until it is told to stop, or its scene is over, and at most for some
-/// minutes: $0 is the journal, $1 the owner, $2 the file that keeps it going.
+/// Acts until it is stopped or its scene is over, and for some minutes at most: $0 is the journal,
+/// $1 the owner, $2 the file whose existence keeps it going.
 const WORK: &str = r#"
 i=0
 while [ -e "$2" ] && [ "$i" -lt 6000 ]; do
@@ -37,23 +37,23 @@ while [ -e "$2" ] && [ "$i" -lt 6000 ]; do
 done"#;
 
 static SET: SharedSet = SharedSet::new(|| {
-    // The TTL monitor looks each second instead of each minute.
+    // The TTL monitor runs each second instead of each minute.
     ReplicaSet::builder().parameter("ttlMonitorSleepSecs=1")
 });
 
-/// Where a contender finds the lock.
+/// The location of the lock, for a contender.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) uri: String,
     pub(crate) database: String,
     pub(crate) lock: String,
-    /// For files of its own.
+    /// Directory for files of the contender.
     pub(crate) directory: PathBuf,
 }
 
 /// A way to run a command under a lock.
 pub(crate) trait Means {
-    /// The process of `owner`, which runs `command` while it holds the lock.
+    /// Returns the process of `owner`, which runs `command` while it holds the lock.
     fn launch(&self, place: &Place, owner: &str, command: Vec<String>) -> Launch;
 }
 
@@ -61,9 +61,9 @@ pub(crate) trait Means {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ByHand {
     pub(crate) design: Design,
-    /// Whether its expiry is put off while the work goes on.
+    /// True if its expiry is extended while the work continues.
     pub(crate) extend: bool,
-    /// For how long it tries.
+    /// Time limit for acquiring the lock.
     pub(crate) wait: Duration,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Scene<M> {
 }
 
 impl<M: Means> Scene<M> {
-    /// On the set that the tests share.
+    /// Creates a scene on the set that the tests share.
     pub(crate) async fn new(means: M) -> Self {
         Self::on(SET.get().await, means)
     }
@@ -138,18 +138,17 @@ impl<M: Means> Scene<M> {
         &self.set
     }
 
-    /// Starts a contender. Its work goes on until [`finish`](Self::finish).
+    /// Starts a contender. Its work continues until [`finish`](Self::finish).
     pub(crate) fn start(&self, owner: &str) -> Process {
         self.start_as(owner, owner, None)
     }
 
-    /// Starts one that acts in the journal under another name than it has as
-    /// the owner of the lock.
+    /// Starts a contender whose name in the journal differs from its name as the owner of the lock.
     pub(crate) fn start_as(&self, owner: &str, actor: &str, clock: Option<&FakeClock>) -> Process {
         self.start_by(&self.means, owner, actor, clock)
     }
 
-    /// Starts one that has other means than the rest.
+    /// Starts a contender that uses other means than the rest.
     pub(crate) fn start_by(
         &self,
         means: &impl Means,
@@ -166,7 +165,7 @@ impl<M: Means> Scene<M> {
         let mut launch = means
             .launch(&self.place, owner, command)
             .stderr(self.scratch.path().join(format!("{actor}.log")))
-            // What a lock remembers from one run to the next.
+            // Directory for what a lock remembers from one run to the next.
             .env("XDG_RUNTIME_DIR", self.scratch.path().display().to_string());
         for (name, value) in clock.map_or(&[][..], FakeClock::variables) {
             launch = launch.env(name, value);
@@ -174,7 +173,7 @@ impl<M: Means> Scene<M> {
         launch.start().unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Waits until one of these acts; which.
+    /// Waits until one of these acts; returns its index.
     pub(crate) async fn first_at_work(&self, contenders: &[(&str, Process)]) -> usize {
         let end = Instant::now() + LONG;
         loop {
@@ -192,14 +191,14 @@ impl<M: Means> Scene<M> {
         std::fs::remove_file(self.scratch.path().join(actor)).expect("it was at work");
     }
 
-    /// Waits until `actor` has acted so many times more than by now.
+    /// Waits until `actor` has acted this many times more.
     pub(crate) async fn acts_more(&self, actor: &str, more: usize) {
         let count = self.journal.count(actor) + more;
         let reached = self.journal.reaches(actor, count, LONG).await;
         assert!(reached, "{actor} does not act: {}", self.tell());
     }
 
-    /// The journal in short, and what the contenders said.
+    /// Returns the journal in short, and the errors of the contenders.
     pub(crate) fn tell(&self) -> String {
         let mut text = String::new();
         for act in self.journal.acts() {
@@ -218,8 +217,7 @@ impl<M: Means> Scene<M> {
     }
 }
 
-/// The client of `a` is paused while its work goes on; `b` comes. Ends when `b`
-/// is at work.
+/// Pauses the client of `a` while its work continues, and starts `b`. Returns when `b` is at work.
 pub(crate) async fn pause<M: Means>(scene: &Scene<M>) -> (Process, Process) {
     let a = scene.start("a");
     scene.acts_more("a", AT_WORK).await;
@@ -229,8 +227,8 @@ pub(crate) async fn pause<M: Means>(scene: &Scene<M>) -> (Process, Process) {
     (a, b)
 }
 
-/// The work of `a` takes several times as long as the lock is taken for; `b`
-/// comes. Says whether `b` came to work beside it in this time.
+/// The work of `a` takes several times as long as the lock needs to expire, and `b` contends.
+/// Returns true if `b` came to work within `time`, concurrently with `a`.
 pub(crate) async fn outlast<M: Means>(scene: &Scene<M>, time: Duration) -> bool {
     let _a = scene.start("a");
     scene.acts_more("a", AT_WORK).await;
@@ -242,8 +240,8 @@ pub(crate) async fn outlast<M: Means>(scene: &Scene<M>, time: Duration) -> bool 
     came
 }
 
-/// `a` holds and extends the lock; `b` comes, and one of them has a wrong wall
-/// clock. Says whether `b` came to work in this time, while `a` was.
+/// `a` holds and extends the lock, `b` contends, and one of them has a wrong wall clock. Returns
+/// true if `b` came to work within `time`, while `a` was at work.
 pub(crate) async fn skew<M: Means>(
     scene: &Scene<M>,
     clock_of_a: Option<&FakeClock>,
@@ -260,8 +258,8 @@ pub(crate) async fn skew<M: Means>(
     came
 }
 
-/// Two may hold; `a` dies with its lock, `b` goes on, and `c` comes. Says
-/// whether `c` came to work beside `b` in this time.
+/// Two may hold: `a` is killed with its lock, `b` continues, and `c` contends. Returns true if `c`
+/// came to work within `time`, concurrently with `b`.
 pub(crate) async fn die_beside_another<M: Means>(scene: &Scene<M>, time: Duration) -> bool {
     let (a, _b) = (scene.start("a"), scene.start("b"));
     scene.acts_more("a", AT_WORK).await;

@@ -1,6 +1,6 @@
 //! Goal: one client with a wrong wall clock steals a live, extended lock.
-//! Method: libfaketime gives one real client a clock that is an hour off; the
-//! other one, mongod and their commands have the right time.
+//! Method: libfaketime gives one real client a clock that is an hour off; the other client, mongod
+//! and the commands have the right time.
 
 use leasehold_testbed::{FakeClock, run};
 

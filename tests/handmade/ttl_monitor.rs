@@ -1,7 +1,6 @@
-//! Goal: a TTL index frees a dead holder's lock late, by up to the pause of the
-//! TTL monitor: a minute by default, ten seconds here.
-//! Method: the lock is taken right after the monitor has passed, and its holder
-//! killed.
+//! Goal: a TTL index frees the lock of a killed holder late, by up to the interval of the TTL
+//! monitor: a minute by default, ten seconds here.
+//! Method: the lock is taken right after a pass of the monitor, and its holder is killed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,8 +45,8 @@ fn a_dead_holders_document_stays_until_the_monitor_comes() {
         assert!(expired < PAUSE, "this machine is too slow: {expired:?}");
         let _b = scene.start("b");
         scene.acts_more("b", 1).await;
-        // Not when it has expired: when the monitor comes again. The pass
-        // before was seen a little after it was over.
+        // The lock is not freed when it expires, but when the monitor runs again. The previous pass
+        // was observed slightly after its end.
         let freed = passed.elapsed();
         assert!(freed > PAUSE - LIFE / 2, "{freed:?}: {}", scene.tell());
     });

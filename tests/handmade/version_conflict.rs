@@ -1,5 +1,5 @@
-//! Goal: a version check at the end refuses the second *write*, and not the
-//! work that both have done by then.
+//! Goal: a version check at the end refuses the second *write*, but not the work that both have
+//! done by then.
 //! Method: two clients; no fault.
 
 use leasehold_testbed::process::exit_code;

@@ -1,6 +1,5 @@
-//! Goal: an API server that is frozen or gone costs no renewal and no
-//! leadership, delays a step-down by no more than `label_wait`, and finds the
-//! newest truth, not a queue of old ones, when it is back.
+//! Goal: a frozen or unreachable API server costs no renewal and no leadership, delays a step-down
+//! by at most `label_wait`, and gets the newest state, not a queue of old ones, when it is back.
 
 use std::time::{Duration, Instant};
 
@@ -38,8 +37,8 @@ fn behind_a_frozen_api_server_renewals_go_on_and_the_hand_off_is_not_held_up() {
         a.term();
         b.wait_leads(LONG).await;
         let handed_over = begin.elapsed();
-        // The wait for the label is 250 ms; the rest is this machine's. Who
-        // waited for the API server would have to wait for the lease to expire.
+        // The wait for the label is 250 ms; the rest is the overhead of this machine. If the daemon
+        // waited for the API server, the follower would have to wait for the lease to expire.
         println!("handed over after {handed_over:?} behind a frozen API server");
         let expires = DaemonTimings::DEMO.lease_duration - DaemonTimings::DEMO.renew_interval;
         assert!(handed_over < expires, "{handed_over:?}");
@@ -68,7 +67,7 @@ fn an_api_server_that_comes_back_is_told_the_newest_truth_at_once() {
         proxy.resume();
         let took = cluster.wait_label("a", "leader").await;
         println!("right {took:?} after the API server came back");
-        // 5 s between two attempts.
+        // The interval between two attempts is 5 s.
         assert!(took < Duration::from_secs(15), "{took:?}");
         let lines = daemon.log_records();
         let lines = lines

@@ -1,5 +1,5 @@
-//! One test's namespace and lease: pods with the rights of the chart, and
-//! daemons that run as those pods.
+//! One test's namespace and lease: pods with the rights that the chart grants, and daemons that run
+//! as those pods.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,17 +16,17 @@ use serde_json::json;
 
 /// The shipped binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// For what takes milliseconds on an idle machine and is waited for on a busy one.
+/// Timeout for what takes milliseconds on an idle machine and longer on a busy one.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// The lease of every test; namespaces and databases keep them apart.
+/// The lease of every test. Namespaces and databases separate the tests.
 pub(crate) const LEASE: &str = "orders";
 /// The label of every test.
 pub(crate) const LABEL: &str = "leasehold.dev/orders";
 
-/// What the pods of every test have as their label `app`.
+/// Value of the label `app` of the pods of every test.
 const APP: &str = "orders";
 
-/// The slices of the Service of a test.
+/// Selects the endpoint slices of a test's Service.
 pub(crate) const OF_SERVICE: &str = "kubernetes.io/service-name=leader";
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A namespace whose pods may do what leasehold needs.
+    /// A namespace whose pods have the rights that leasehold needs.
     pub(crate) async fn new() -> Self {
         let cluster = Self::without_rights().await;
         cluster.grant().await;
@@ -60,7 +60,7 @@ impl Cluster {
         self.kubernetes.grant(&self.namespace).await;
     }
 
-    /// Routes to the pod with the label `leader`.
+    /// Creates a Service that routes to the pod labelled `leader`.
     pub(crate) async fn service(&self) {
         let route = self.kubernetes.route_to_leader(&self.namespace, APP, LABEL);
         route.await;
@@ -70,12 +70,12 @@ impl Cluster {
         self.kubernetes.place(&self.namespace, name, APP).await
     }
 
-    /// A daemon in a pod: lease of 6 s, immediate hand-off.
+    /// Builds a daemon in a pod, with a lease of 6 s and an immediate handoff.
     pub(crate) fn candidate(&self, place: &Place) -> DaemonBuilder {
         self.candidate_at(place, self.kubernetes.environment())
     }
 
-    /// A daemon in a pod that reaches the API server through a proxy.
+    /// Builds a daemon in a pod that reaches the API server through a proxy.
     pub(crate) fn candidate_through(&self, place: &Place, proxy: &Proxy) -> DaemonBuilder {
         self.candidate_at(place, self.kubernetes.environment_through(proxy))
     }
@@ -91,12 +91,12 @@ impl Cluster {
         place.sidecar(builder, environment)
     }
 
-    /// A proxy in front of the store.
+    /// A proxy in front of MongoDB.
     pub(crate) fn store_proxy(&self) -> Proxy {
         self.set.proxy()
     }
 
-    /// The store's address behind a proxy.
+    /// MongoDB's URI, through a proxy.
     pub(crate) fn uri_through(&self, proxy: &Proxy) -> String {
         proxy.uri(&self.set.uri())
     }
@@ -105,7 +105,7 @@ impl Cluster {
         Api::namespaced(self.kubernetes.client(), &self.namespace)
     }
 
-    /// What the label of a pod says.
+    /// Value of a pod's label.
     pub(crate) async fn label(&self, name: &str) -> Option<String> {
         self.pods()
             .get(name)
@@ -123,7 +123,7 @@ impl Cluster {
         .await
     }
 
-    /// Sets the label of a pod, or removes it, as somebody with rights might.
+    /// Sets the label of a pod, or removes it, as another client with rights might.
     pub(crate) async fn interfere(&self, name: &str, value: Option<&str>) {
         self.set_label(name, LABEL, value).await;
     }
@@ -147,7 +147,7 @@ impl Cluster {
     }
 }
 
-/// Polls until `condition` holds, and says how long that took.
+/// Polls until `condition` holds. Returns how long that took.
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !condition().await {

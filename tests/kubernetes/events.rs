@@ -1,4 +1,5 @@
-//! Goal: a change of leadership is on record at the pod, with whom and why.
+//! Goal: each change of leadership is recorded as an Event of the pod, with the token, the reason,
+//! and after a takeover the previous holder.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +63,7 @@ fn renewals_that_fail_in_the_same_way_are_one_event() {
             .start();
         daemon.wait_leads(LONG).await;
         proxy.stall();
-        // Events are reported in their order, so after this one all are there.
+        // Events are reported in order, so all earlier ones exist once this one does.
         eventually("the loss is reported", async || {
             notes(&cluster, "a", "SteppedDown").await
                 == ["lost leadership of orders (token 1): deadline"]

@@ -1,5 +1,5 @@
-//! Goal: through start, hand-off, crash and restart the label says who leads,
-//! and a Service that selects it has exactly the leader as its endpoint.
+//! Goal: through start, handoff, crash and restart the label names the leader, and a Service that
+//! selects it has exactly the leader as its endpoint.
 
 use leasehold_testbed::run;
 
@@ -31,8 +31,8 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
         })
         .await;
 
-        // The label of the old one is right before it is gone, or put right by
-        // the new one where the API server took longer than it is waited for.
+        // The old leader turns its label before it exits. If the API server takes longer than it
+        // waits, the new leader corrects the label.
         a.term();
         assert_eq!(a.wait_exit(LONG).await, 0);
         cluster.wait_label("a", "follower").await;
@@ -40,8 +40,8 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
         cluster.wait_label("b", "leader").await;
         routes_to("b").await;
 
-        // Back and forth, and then a crash: nobody corrects the label of the
-        // dead but the daemon that comes after it.
+        // Handoff and back, and then a crash. `a` does not demote others, so only the restarted
+        // daemon corrects the label of `b`.
         a.restart_same_directory();
         b.wait_leads(LONG).await;
         cluster.wait_label("a", "follower").await;

@@ -1,5 +1,5 @@
-//! Goal: a label that somebody edits or removes is put right without anybody's
-//! doing, and one that is right costs no more than a request each interval.
+//! Goal: a label that another client edits or removes is repaired automatically, and a correct one
+//! costs at most a request per interval.
 //! Method: the publisher itself, with an interval that a test can wait for.
 
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn the_label_turns_at_the_deadline_although_nothing_is_published() {
     run(async {
         let cluster = Cluster::new().await;
         let place = cluster.place("a").await;
-        // No repair comes to help within the time that is waited for.
+        // No repair interferes within the time that the test waits.
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
         // A first write that the promotion overtakes would count as a failure.
         eventually("in sync", async || publisher.in_sync()).await;
@@ -60,7 +60,7 @@ fn nothing_is_written_while_nothing_changes() {
         let publisher = Publisher::start(&cluster, &place, LONG);
         cluster.wait_label("a", "follower").await;
         eventually("in sync", async || publisher.in_sync()).await;
-        // A leader publishes at each renewal, and its label stays as it is.
+        // A status is published at each renewal, but an unchanged label is not written again.
         cluster.interfere("a", Some("x")).await;
         for _ in 0..20 {
             publisher.set(follower());

@@ -1,9 +1,8 @@
-//! Goal: at a hand-off the old leader's label says `follower` before the lease
-//! is free, so that no Service routes to two pods, however slow the API server
-//! is within `label_wait`.
-//! Method: the demotion is held up on its way to the API server; in what order
-//! things came to be is read from watches. A hand-off that this machine was too
-//! slow for, so that `label_wait` may have ended, says nothing and is repeated.
+//! Goal: at a handoff the old leader's label is `follower` before the lease is free, so that no
+//! Service routes to two pods, however slow the API server is within `label_wait`.
+//! Method: the demotion is held up on its way to the API server, and watches show the order of the
+//! changes. If this machine was so slow that `label_wait` may have elapsed, the handoff proves
+//! nothing and is repeated.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -17,12 +16,12 @@ use serde::de::DeserializeOwned;
 
 use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, routed_to};
 
-/// As long as it may be.
+/// The maximum of `kubernetes.label_wait`.
 const LABEL_WAIT: Duration = Duration::from_millis(400);
-/// How long the demotion is held: most of what a step-down waits for it.
+/// Time for which the demotion is held up, well within `LABEL_WAIT`.
 const HELD: Duration = Duration::from_millis(150);
-/// A label that turned within this long, from before the signal, turned within
-/// `label_wait` whenever that began.
+/// A label that turned within this time, measured from before the signal, turned within
+/// `label_wait`, whenever that began.
 const IN_TIME: Duration = Duration::from_millis(350);
 const HAND_OFFS_MAX: usize = 20;
 
@@ -72,7 +71,7 @@ fn the_old_leader_is_no_endpoint_any_more_when_the_new_one_begins_to_lead() {
     });
 }
 
-/// Whether the hand-off was quick enough to show something.
+/// Hands the lease over. Returns true if that was quick enough to prove something.
 async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     cluster.wait_label(old.name, "leader").await;
     cluster.wait_label(new.name, "follower").await;
@@ -126,7 +125,7 @@ async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     in_time
 }
 
-/// All changes of some objects from a moment on, in their order.
+/// All changes of some objects from an instant on, in order.
 struct Watch<K> {
     changes: futures_util::stream::BoxStream<'static, Result<WatchEvent<K>, kube::Error>>,
 }
@@ -145,7 +144,7 @@ where
         }
     }
 
-    /// Looks at the changes up to one that is `last`.
+    /// Reads the changes up to one for which `last` returns true.
     async fn until(&mut self, mut last: impl FnMut(&K) -> bool) {
         let looked = async {
             while let Some(change) = self.changes.try_next().await.unwrap() {

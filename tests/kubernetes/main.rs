@@ -1,5 +1,5 @@
-//! Labels and Events on a real API server: real daemons with the credentials
-//! of pods, on a real replica set, and faults in between.
+//! Labels and Events on a real API server: real daemons with the credentials of pods, on a real
+//! replica set, with injected faults.
 
 #![allow(
     clippy::unwrap_used,

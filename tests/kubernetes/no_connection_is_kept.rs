@@ -1,11 +1,11 @@
-//! Goal: a daemon at rest holds no connection of the API server's.
-//! Method: a proxy whose port no other has, and the kernel's table of sockets.
+//! Goal: an idle daemon holds no connection to the API server.
+//! Method: a proxy with a port of its own, and the kernel's table of sockets.
 
 use leasehold_testbed::run;
 
 use crate::cluster::{Cluster, LONG, eventually};
 
-/// How many connections to a port of 127.0.0.1 are established.
+/// Number of established connections to a port of 127.0.0.1.
 fn connections(port: u16) -> usize {
     const ESTABLISHED: &str = "01";
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -30,7 +30,7 @@ fn a_connection_ends_with_its_request() {
         .await;
         let took = eventually("nothing is kept", async || connections(proxy.port(0)) == 0).await;
         println!("no connection {took:?} after the label was right");
-        // A request that is not answered has one, or this table shows nothing.
+        // An unanswered request has a connection, which shows that the table is read correctly.
         proxy.stall();
         daemon.term();
         eventually("a connection", async || connections(proxy.port(0)) > 0).await;

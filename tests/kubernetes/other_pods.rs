@@ -1,5 +1,5 @@
-//! Goal: with `demote_others` the pod of a daemon that is gone loses the label
-//! `leader`; without it, and where another lease is meant, it keeps it.
+//! Goal: with `demote_others` the pod of an exited daemon loses the label `leader`. Labels of other
+//! leases stay.
 
 use http::Request;
 use leasehold_testbed::run;
@@ -16,7 +16,7 @@ fn a_new_leader_takes_the_label_of_a_dead_one() {
         let a = cluster.candidate(&place_a).start();
         a.wait_leads(LONG).await;
         cluster.wait_label("a", "leader").await;
-        // Somebody else's label, on the dead pod too.
+        // The label of another lease, on the pod that is killed later.
         let other = "leasehold.dev/other";
         cluster.set_label("a", other, Some("leader")).await;
         let b = cluster
@@ -39,7 +39,7 @@ fn a_new_leader_takes_the_label_of_a_dead_one() {
     });
 }
 
-/// What the unit tests of the publisher answer in the API server's place.
+/// The response that the publisher's unit tests simulate.
 #[test]
 fn where_no_pod_has_the_label_the_list_is_null() {
     run(async {

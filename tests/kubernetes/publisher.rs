@@ -1,4 +1,4 @@
-//! The publisher of one pod without its daemon: the test says who leads.
+//! The publisher of one pod without its daemon. The test sets who leads.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::cluster::{Cluster, LEASE, Place};
 
-/// Longer than a test waits, so that it is told apart from no wait at all.
+/// Longer than a test waits, to be distinguishable from no wait at all.
 pub(crate) const LABEL_WAIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Publisher {
@@ -24,7 +24,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// With the credentials of a pod.
+    /// Starts with the credentials of a pod.
     pub(crate) fn start(cluster: &Cluster, place: &Place, repair_interval: Duration) -> Self {
         let [(_, host), (_, port)] = cluster.kubernetes.environment();
         let directory = place.credentials.directory();
@@ -32,7 +32,7 @@ impl Publisher {
         Self::over(Api::new(access), place, repair_interval)
     }
 
-    /// With rights that do not end with the pod.
+    /// Starts with rights that do not end with the pod.
     pub(crate) fn start_as_administrator(
         cluster: &Cluster,
         place: &Place,

@@ -1,5 +1,5 @@
-//! Goal: what the API server refuses is told apart, said once in words that
-//! name the remedy, and costs no leadership.
+//! Goal: refusals of the API server are distinguished, logged once with the remedy, and cost no
+//! leadership.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn without_the_right_one_line_names_the_missing_rule_and_the_lease_is_led() {
             "I12"
         );
 
-        // A change is worth an attempt at once: no minute passes.
+        // A change is attempted immediately, without waiting for a minute.
         cluster.grant().await;
         daemon.term();
         assert_eq!(daemon.wait_exit(LONG).await, 0);
@@ -69,7 +69,7 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
         })
         .await;
         assert_eq!(cluster.label("a").await, None);
-        // What is gone needs no waiting for.
+        // A pod that is gone is not waited for.
         publisher.set(follower());
         let begin = std::time::Instant::now();
         publisher.kubernetes.demoted().await;
@@ -102,8 +102,8 @@ fn a_request_uses_the_token_that_the_file_holds_at_that_moment() {
         cluster.wait_label("a", "follower").await;
         eventually("in sync", async || publisher.in_sync()).await;
         assert_eq!(publisher.failures(), 0);
-        // One that would be refused shows that it is used at once, although
-        // nothing was wrong with the one before it.
+        // An invalid token is refused, which shows that it is used immediately, although the one
+        // before it was still valid.
         place.credentials.publish("not.a.token");
         publisher.set(leader(boot_now() + LONG));
         eventually("refused", async || publisher.failures() > 0).await;

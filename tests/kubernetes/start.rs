@@ -1,5 +1,5 @@
-//! Goal: what is missing for labels is said at the start, by its name; where
-//! nothing demands them it is no mistake. No cluster is needed.
+//! Goal: if labels are required, a missing prerequisite is named at startup; otherwise it is not an
+//! error. No cluster is needed.
 
 use std::process::{Command, Output, Stdio};
 
@@ -79,7 +79,7 @@ async fn outside_of_a_cluster_labels_are_off_and_one_line_says_so() {
         .uri("mongodb://127.0.0.1:1/")
         .flag("--log-level=debug")
         .start();
-    // It listens before its first file is written.
+    // The daemon listens before it writes its first file.
     daemon.wait_until(|_| true, LONG).await;
     let (_, page) = daemon.http("/metrics").await.unwrap();
     assert!(!page.contains("leasehold_label_in_sync"), "{page}");

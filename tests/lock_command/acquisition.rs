@@ -1,4 +1,4 @@
-//! Goal: what a job is told, and how it is told that it has to do without.
+//! Goal: a job receives its token and exit code, and a job that does not get the lock reports why.
 
 use leasehold_testbed::run;
 
@@ -65,7 +65,7 @@ fn who_does_not_wait_is_told_on_whom_it_would() {
             .contains("not acquired within 3s: held by holder"),
         "{waited:?}"
     );
-    // Whoever gave up is not in the queue any more.
+    // A contender that gave up is no longer in the queue.
     let listed = place.run(&["locks", "--output=json"]);
     assert!(!listed.stdout.contains("\"waits\""), "{listed:?}");
     drop(holder);
@@ -152,7 +152,7 @@ fn retries_are_further_tries() {
         "--",
         "sh",
         "-c",
-        // Several tries, also of a busy machine.
+        // Long enough for several tries, even on a busy machine.
         &format!("{holds}; sleep 5"),
     ]);
     place.wait_noted("holds");

@@ -1,4 +1,4 @@
-//! Goal: what is wrong is refused with the flag, the value and the remedy.
+//! Goal: invalid input is refused with the flag, the value and the remedy.
 
 use leasehold_testbed::{Daemon, DaemonTimings, run};
 
@@ -29,7 +29,7 @@ fn a_wrong_command_line_exits_64_and_says_what_is_expected() {
         (&["lock", "x", "echo", "hi"], "put '--' before it: -- echo"),
         (&["lock", "-n", "3", "x", "true"], "--slots N"),
         (&["lock", "x", "-c", "true"], "-- sh -c 'COMMAND'"),
-        // Means nothing to a lock, or twice the same.
+        // A flag that does not apply to a lock.
         (
             &["lock", "x", "--lease=y", "--", "true"],
             "unexpected argument '--lease'",

@@ -1,5 +1,5 @@
-//! Goal: a place whose holder was killed is free again although no job ever
-//! waits, or works, for as long as an entry takes to expire.
+//! Goal: the place of a killed holder is free again although no job ever waits, or works, for as
+//! long as an entry takes to expire.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use rustix::process::Signal;
 use crate::job::{Job, Place, eventually};
 
 const LEASE: Duration = Duration::from_secs(6);
-/// Machines, each of which remembers what its own jobs saw.
+/// Machines, each of which remembers the observations of its own jobs.
 const HOSTS: usize = 3;
 
-/// One short job after the other, on some machines, until it is told to stop.
+/// Runs short jobs one after the other, on some machines, until `stop` is set.
 fn traffic(place: &Place, flags: &[&str], stop: &AtomicBool) {
     std::thread::scope(|scope| {
         for host in 0..HOSTS {
@@ -32,7 +32,7 @@ fn traffic(place: &Place, flags: &[&str], stop: &AtomicBool) {
     });
 }
 
-/// Ends the traffic, also where the test fails.
+/// Ends the traffic, even if the test fails.
 struct StopWhenDropped<'a>(&'a AtomicBool);
 
 impl Drop for StopWhenDropped<'_> {

@@ -1,10 +1,10 @@
-//! Goal: exclusive, shared and slots hold what they promise, in the order of arrival.
+//! Goal: exclusive locks, shared locks and slots keep their promises, in the order of arrival.
 
 use leasehold_testbed::run;
 
 use crate::job::{Job, Place, eventually};
 
-/// Whether at some instant more than `most` of these ran.
+/// Returns the maximum number of jobs that ran simultaneously.
 fn most_at_once(place: &Place) -> usize {
     let (mut now, mut most) = (0, 0);
     for line in place.journal() {
@@ -23,7 +23,7 @@ fn jobs(place: &Place, count: usize, flags: &[&str]) -> Vec<Job> {
     jobs_that(place, count, flags, "sleep 0.1")
 }
 
-/// Waits, in a shell, until so many have begun.
+/// Returns a shell command that waits until this number of jobs has begun.
 fn until_begun(place: &Place, count: usize) -> String {
     let journal = place.path("journal");
     format!(
@@ -64,7 +64,7 @@ fn one_at_a_time() {
 #[test]
 fn readers_together_and_a_writer_alone() {
     let place = run(Place::new());
-    // Before a writer waits, behind whom the slowest of them would.
+    // All four begin before a writer waits, because a later reader would wait behind it.
     let together = format!("{}; sleep 0.1", until_begun(&place, 4));
     let mut started = jobs_that(&place, 4, &["readers", "--shared"], &together);
     eventually("four hold it", || place.journal().len() >= 4);

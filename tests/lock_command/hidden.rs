@@ -1,6 +1,5 @@
-//! Goal: the connection string of a job is nothing that another process of the
-//! same user can read.
-//! Method: as another user than root, who may read everything.
+//! Goal: the connection string of a job cannot be read by another process of the same user.
+//! Method: the job runs as a user other than root, because root may read everything.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
 
@@ -23,13 +22,13 @@ fn the_environment_of_a_job_cannot_be_read_by_its_user() {
         return;
     }
     let place = run(Place::new());
-    // Where another user may execute it.
+    // A location at which another user may execute the program.
     let program = place.path("leasehold");
     fs::copy(PROGRAM, &program).unwrap();
     let open = Permissions::from_mode(0o755);
     fs::set_permissions(place.path(""), open.clone()).unwrap();
     fs::set_permissions(&program, open).unwrap();
-    // What it keeps in mind of the lock goes there.
+    // The program stores its memory of the lock there.
     let temporary = place.path("tmp");
     fs::create_dir(&temporary).unwrap();
     fs::set_permissions(&temporary, Permissions::from_mode(0o777)).unwrap();
@@ -58,7 +57,7 @@ fn the_environment_of_a_job_cannot_be_read_by_its_user() {
         output.unwrap()
     };
     let (name, environment) = (look("comm"), look("environ"));
-    // It gives the lock back.
+    // Closing standard input releases the lock.
     drop(job.stdin.take());
     assert!(job.wait().unwrap().success());
     assert!(said.contains("\"lock\":\"hidden\""), "{said}");

@@ -1,10 +1,10 @@
-//! Goal: a lock inside itself is no second acquisition, and no deadlock.
+//! Goal: a lock inside itself causes neither a second acquisition nor a deadlock.
 
 use leasehold_testbed::run;
 
 use crate::job::{PROGRAM, Place};
 
-/// An inner `leasehold lock` that knows the store as the outer one does.
+/// Returns an inner `leasehold lock` that uses the same store as the outer one.
 fn inner(place: &Place, flags: &str, then: &str) -> String {
     let store = place.store().join(" ");
     format!("{PROGRAM} lock {store} {flags} -- {then}")
@@ -23,7 +23,7 @@ fn an_inner_lock_of_the_same_name_runs_at_once_with_the_same_token() {
     );
     let done = place.run(&["lock", "again", "--", "sh", "-c", &script]);
     assert_eq!((done.stdout.as_str(), done.code), ("1\n1\n", 3), "{done:?}");
-    // Also where it is told of no store: our variables do not reach a command.
+    // This also works without the flags of the store; our variables do not reach a command.
     let bare = format!("{PROGRAM} lock again -- echo inner");
     let done = place.run(&["lock", "again", "--", "sh", "-c", &bare]);
     assert_eq!(done.stdout, "inner\n", "{done:?}");
@@ -80,7 +80,7 @@ fn another_lock_inside_that_is_told_of_no_store_says_why() {
     assert_eq!(done.code, 78, "{done:?}");
     let why = "`leasehold` does not hand its configuration down to its command";
     assert!(done.stderr.contains(why), "{done:?}");
-    // Where nothing is around it, there is nothing to be said of that.
+    // Without an outer lock, the error does not mention this.
     let mut alone = std::process::Command::new(PROGRAM);
     alone.args(["lock", "inside", "--", "true"]).env_clear();
     let alone = String::from_utf8(alone.output().unwrap().stderr).unwrap();
@@ -127,7 +127,7 @@ fn the_innermost_command_has_the_token_of_its_own_lock() {
 fn a_lock_inside_a_lease_hides_neither_token() {
     let place = run(Place::new());
     let show = "sh -c 'echo $LEASEHOLD_LEASE_TOKEN $LEASEHOLD_LOCK_TOKEN $LEASEHOLD_TOKEN'";
-    // As `leasehold run` gives it to its command.
+    // Set as `leasehold run` sets it for its command.
     let lease = "export LEASEHOLD_LEASE=orders LEASEHOLD_TOKEN=7 LEASEHOLD_LEASE_TOKEN=7";
     let script = format!("{lease}; {}", inner(&place, "within", show));
     let done = place.run(&["lock", "around", "--", "sh", "-c", &script]);

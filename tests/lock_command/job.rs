@@ -1,4 +1,4 @@
-//! `leasehold lock …` as a process on the shared set, and what it said.
+//! `leasehold lock …` as a process on the shared set, and its output.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -13,26 +13,26 @@ use mongodb::bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// For what takes milliseconds on an idle machine and is waited for on a busy one.
+/// Timeout of actions that take milliseconds on an idle machine, but longer on a busy one.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Lives while a test uses it.
+/// Exists while a test uses it.
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A place to run jobs: a directory, and a database of the replica set, so that
-/// no test lists, breaks or prunes the locks of another one.
+/// A place to run jobs: a directory, and a database of the replica set, so that no test lists,
+/// breaks or prunes the locks of another one.
 pub(crate) struct Place {
     pub(crate) set: Arc<ReplicaSet>,
     database: String,
     scratch: Scratch,
 }
 
-/// A job that was started. It ends with the test.
+/// A job that was started; killed on drop.
 pub(crate) struct Job {
     child: Child,
 }
 
-/// What became of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) code: i32,
@@ -54,9 +54,10 @@ impl Place {
         place.reached_by(uri)
     }
 
-    /// The same place by another way, such as through a proxy.
+    /// Returns the same place with another URI, such as through a proxy.
     ///
-    /// To be called before any job is started: jobs read the file as they begin.
+    /// The URI applies to jobs that are started afterwards, because jobs read the file when they
+    /// start.
     pub(crate) fn reached_by(self, uri: String) -> Self {
         std::fs::write(self.path("uri"), uri).unwrap();
         self
@@ -66,7 +67,7 @@ impl Place {
         self.scratch.path().join(name)
     }
 
-    /// The flags that name the store.
+    /// Returns the flags that name the store.
     pub(crate) fn store(&self) -> [String; 2] {
         let uri = self.path("uri");
         [
@@ -75,7 +76,7 @@ impl Place {
         ]
     }
 
-    /// Puts a document beside the locks, as somebody else would.
+    /// Stores a document next to the locks, as another program would.
     pub(crate) fn store_document(&self, name: &str, mut document: Document) {
         document.insert("_id", name);
         let database = self.set.client().database(&self.database);
@@ -83,7 +84,7 @@ impl Place {
         run(async { collection.insert_one(document).await }).unwrap();
     }
 
-    /// `leasehold` with these arguments, and the store in a file.
+    /// Returns `leasehold` with these arguments, and the store in a file.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command
@@ -104,13 +105,13 @@ impl Place {
         Job::start(self.command(arguments))
     }
 
-    /// Runs one to its end.
+    /// Runs a job to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.start(arguments).output()
     }
 
-    /// The words of the lines that jobs wrote into the file `journal`, up to
-    /// one that is being written.
+    /// Returns the words of the lines that jobs wrote into the file `journal`, without a line that
+    /// is still being written.
     pub(crate) fn journal(&self) -> Vec<Vec<String>> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
         let whole = text
@@ -120,7 +121,7 @@ impl Place {
         whole.map(words).collect()
     }
 
-    /// A shell command that writes `what`, its token and its process into the journal.
+    /// Returns a shell command that writes `what`, its token and its process id into the journal.
     pub(crate) fn note(&self, what: &str) -> String {
         let journal = self.path("journal");
         format!(
@@ -164,7 +165,7 @@ impl Job {
         self.child.stdout.take().unwrap()
     }
 
-    /// Waits until it has said this on standard error.
+    /// Waits until the job has written this to standard error.
     pub(crate) fn wait_said(&mut self, text: &str) {
         let stderr = self.child.stderr.as_mut().unwrap();
         let mut said = Vec::new();
@@ -177,7 +178,7 @@ impl Job {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the job.
     pub(crate) fn output(mut self) -> Output {
         let status = self.wait();
         let mut output = Output {
@@ -207,7 +208,8 @@ impl Job {
         }
     }
 
-    /// What the job and its descendants do, and what the job said: for a test that fails.
+    /// Describes the state of the job and its descendants, and its errors so far; for a failing
+    /// test.
     fn looked_at(&mut self) -> String {
         let mut seen = vec![self.child.id()];
         let mut text = String::new();
@@ -236,7 +238,7 @@ impl Job {
             }
         }
         if let Some(mut stderr) = self.child.stderr.take() {
-            // What there is so far, without waiting for more.
+            // Read the available text, without waiting for more.
             rustix::io::ioctl_fionbio(&stderr, true).unwrap();
             let mut said = Vec::new();
             let _ = stderr.read_to_end(&mut said);
@@ -248,7 +250,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // It may have ended; then there is nothing to end.
+        // Fails if the job has exited already, which is harmless.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -259,8 +261,8 @@ fn code(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|n| 128 + n)).unwrap()
 }
 
-/// A lock whose slots are all held, with so many who wait. Nobody of them
-/// renews, and all expire long after the test.
+/// Returns a lock whose slots are all held, with this number of waiters. No entry is renewed, and
+/// all expire long after the test.
 pub(crate) fn crowd(holders: u32, waiters: u32) -> Document {
     let id = |kind: u8, number: u32| mongodb::bson::Binary {
         subtype: mongodb::bson::spec::BinarySubtype::Uuid,
@@ -290,7 +292,7 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process with this id runs.
+/// Returns true if a process with this id exists.
 pub(crate) fn runs(pid: &str) -> bool {
     Path::new("/proc").join(pid).exists()
 }

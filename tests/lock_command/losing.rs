@@ -1,4 +1,5 @@
-//! Goal: a lock that is lost ends its command in time, and only then is anybody else granted it.
+//! Goal: a lost lock ends its command in time, and only then is the lock granted to another
+//! contender.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::job::{Place, eventually, runs};
 
-/// As timeout(1) sends two.
+/// Interval between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
 
 /// A command that ignores SIGTERM.
@@ -152,7 +153,7 @@ fn a_signal_to_every_process_of_a_nest_ends_the_job_in_its_grace() {
     let job = place.start(&["lock", "around", "--", "sh", inner.to_str().unwrap()]);
     let job_itself = place.wait_noted("holds")[2].clone();
     let within = place.wait_noted("outer")[2].clone();
-    // As systemd signals a unit: leasehold, leasehold within, and the job.
+    // Like systemd, which signals each process of a unit: leasehold, leasehold within, and the job.
     job.signal(Signal::TERM);
     for pid in [within, job_itself] {
         let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();

@@ -1,7 +1,6 @@
-//! `leasehold lock` and `leasehold locks` as a job and an operator use them, on
-//! a real replica set.
+//! `leasehold lock` and `leasehold locks` as a job and an operator use them, on a real replica set.
 
-// It observes from outside, so it has clocks of its own.
+// The tests observe from outside, so they use clocks of their own.
 #![allow(clippy::disallowed_methods)]
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Goal: an operator sees who holds what, and breaks a lock without voiding the
-//! exclusion unless he says so.
+//! Goal: an operator sees the holders of each lock, and breaks a lock without voiding the exclusion
+//! unless forced.
 
 use leasehold_testbed::run;
 use mongodb::bson::doc;

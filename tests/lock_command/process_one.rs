@@ -1,6 +1,5 @@
-//! Goal: as process 1 of a PID namespace, as in a container, it guards and
-//! reaps as elsewhere. Its session and its process group began outside, so that
-//! inside both have the number 0.
+//! Goal: as process 1 of a PID namespace, as in a container, leasehold guards and reaps as
+//! elsewhere. Its session and its process group began outside, so inside both have the number 0.
 
 use std::process::Command;
 
@@ -9,7 +8,7 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 
 use crate::job::{Job, Place, eventually};
 
-/// The job as process 1 of its own PID namespace, with a /proc that shows it.
+/// Runs the job as process 1 of its own PID namespace, with a matching /proc.
 fn as_process_one(job: &Command) -> Command {
     let mut command = Command::new("unshare");
     if !getuid().is_root() {
@@ -28,7 +27,7 @@ fn as_process_one(job: &Command) -> Command {
     command
 }
 
-/// The children of a process, as this namespace numbers them.
+/// Returns the children of a process, as this namespace numbers them.
 fn children(pid: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let text = text.unwrap_or_default();
@@ -49,7 +48,7 @@ fn signal(pid: u32, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
-/// A job that holds.
+/// Starts a job that holds the lock.
 fn holding(place: &Place, name: &str, script: &str) -> Job {
     let script = format!("{}; {script}", place.note("holds"));
     let job = place.command(&["lock", name, "--", "sh", "-c", &script]);
@@ -87,8 +86,8 @@ fn orphans_of_others_are_reaped() {
     let job = holding(&place, "orphans-of-one", "while :; do sleep 0.02; done");
     let one = only_child(job.id());
     let guard = only_child(one);
-    // As `docker exec` and `kubectl exec` start processes: their orphans are
-    // those of process 1, which knows nothing of them.
+    // Like processes that `docker exec` and `kubectl exec` start: their orphans become children of
+    // process 1, which did not start them.
     let status = Command::new("nsenter")
         .arg(format!("--target={one}"))
         .args(["--pid", "--", "sh", "-c", "sleep 1000 & sleep 1000 &"])

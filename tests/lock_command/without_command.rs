@@ -45,7 +45,7 @@ fn one_line_when_it_is_held_and_free_when_standard_input_closes() {
     );
 }
 
-/// A holder that was asked to stop, and says so.
+/// Returns a holder that was asked to stop, and has reported this.
 fn stopping(place: &Place, name: &str, flags: &[&str]) -> (Job, impl std::io::Write + use<>) {
     let (mut job, _, input) = holder(place, &[&[name], flags].concat());
     job.signal(Signal::TERM);
@@ -104,14 +104,14 @@ fn a_loss_by_deadline_gives_nothing_back_beside_who_still_works() {
     let uri = place.set.proxied_uri(&proxy);
     let place = place.reached_by(uri);
     let (job, _, input) = holder(&place, &["silent-helper", "--lease-duration=3s"]);
-    // What it sends arrives, and it learns nothing of that.
+    // The requests arrive at the server, but the replies do not come back.
     proxy.hold_replies_containing("silent-helper");
     assert_eq!(job.output().code, 76);
     let place = place.reached_by(direct);
     let held = place.run(&["locks"]).stdout;
     let held = held.lines().find(|line| line.starts_with("silent-helper"));
     assert!(held.is_some_and(|line| line.contains("held")), "{held:?}");
-    // Its entry expires.
+    // The entry expires.
     assert_eq!(place.run(&["lock", "silent-helper", "--", "true"]).code, 0);
     drop(input);
 }

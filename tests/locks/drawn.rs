@@ -1,4 +1,4 @@
-//! Locks and operations drawn at random, from few ids so that many match.
+//! Random locks and operations, from few ids so that many match.
 
 use leasehold::election::{Token, WallMillis};
 use leasehold::lock::{Ending, Entry, Joining, LockDocument, Mode, Operation, Seen, Writer};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::scene::{claim, entry, joining, revision, token};
 
-/// Claims of entries are from 1 on up to this; the one above joins.
+/// Entries have the claims from 1 up to this; some joins have a higher one.
 const CLAIMS_MAX: u16 = 9;
 
 fn mode() -> impl Strategy<Value = Mode> {
@@ -25,7 +25,7 @@ fn some_token() -> impl Strategy<Value = Token> {
     ]
 }
 
-/// In one lock no claim is twice.
+/// A lock in which no claim occurs twice.
 pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
     let one = (mode(), 1..3_u16, prop::option::of(0..40_i64), 0..5_i64);
     let entries = proptest::collection::vec(one, 0..usize::from(CLAIMS_MAX));
@@ -79,12 +79,12 @@ fn join(slots: u32) -> impl Strategy<Value = Operation> {
         })
 }
 
-/// The only write where there is nothing.
+/// The only write that applies to a missing document.
 pub(crate) fn create() -> impl Strategy<Value = Operation> {
     some_token().prop_map(|seen| Operation::Create { seen })
 }
 
-/// Any write, on a lock with so many slots.
+/// Any write, for a lock with this number of slots.
 pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
     let number = || 1..=CLAIMS_MAX;
     let pairs = proptest::collection::vec((number(), 1..3_u16), 0..8);

@@ -1,7 +1,7 @@
-//! Goal: what a paused ex-holder still writes is refused by the document that
-//! its successor has written, while its lock cannot stop it.
-//! Method: a holder in a runtime that is not driven any more, which is what a
-//! process that was stopped between its check and its write looks like.
+//! Goal: a late write of a paused former holder is refused by the document that its successor has
+//! written, although the lock cannot stop it.
+//! Method: a holder in a runtime that is no longer driven, which is equivalent to a process that
+//! was stopped between its check and its write.
 
 use leasehold::election::{LeaseName, Token};
 use leasehold::fenced::{self, FencedError};
@@ -12,14 +12,16 @@ use mongodb::Collection;
 use mongodb::bson::{Document, doc};
 
 use crate::library::short;
-use crate::scene::{LONG, NAME, connection, shared_stage, token};
+use crate::scene::{LONG, NAME, shared_stage, store_options, token};
 
 fn lock(stage: &Stage, identity: &str) -> Lock {
     let name = LeaseName::new(NAME).expect("legal");
-    Lock::new(connection(stage, identity), name).timings(short())
+    let mut options = store_options(stage, identity);
+    options.timings = short();
+    Lock::new(options, name)
 }
 
-/// The documents that the work is about.
+/// The documents that the work changes.
 fn orders(stage: &Stage) -> Collection<Document> {
     let client = stage.set().client();
     client.database(stage.database()).collection("orders")
@@ -47,7 +49,7 @@ fn a_paused_ex_holders_write_is_refused() {
         .enable_all()
         .build()
         .expect("a runtime can be built");
-    // It holds, checks, and is paused before it writes.
+    // The former holder holds, checks, and is paused before it writes.
     let (ex_holder, its_token) = paused.block_on(async {
         let guard = lock(&stage, "a").acquire_within(LONG).await;
         let guard = guard.unwrap_or_else(|error| panic!("{error}"));
@@ -65,7 +67,7 @@ fn a_paused_ex_holders_write_is_refused() {
             .update_one(&orders, doc! { "_id": 1 }, set(2))
             .await;
         written.expect("the holder writes");
-        // And again: its own token does not refuse it.
+        // The second write shows that the holder's own token does not refuse it.
         let written = successor
             .update_one(&orders, doc! { "_id": 1 }, set(3))
             .await;
@@ -79,16 +81,16 @@ fn a_paused_ex_holders_write_is_refused() {
             other => panic!("{other:?}"),
         }
         assert_eq!(value(&orders).await, 3);
-        // Had it asked again, it would have known.
+        // A new check would have revealed the loss.
         let asked = ex_holder
             .update_one(&orders, doc! { "_id": 1 }, set(1))
             .await;
         assert!(matches!(asked, Err(FencedError::NotHeld)), "{asked:?}");
-        // Without the token nothing stops it: that is what the fence is for.
+        // Without the token nothing stops the write, which is why the fence is needed.
         let plain = orders.update_one(doc! { "_id": 1 }, set(1)).await;
         assert_eq!(plain.expect("written").modified_count, 1);
     });
-    // Within its own runtime its connections can be ended.
+    // Dropped inside its own runtime, so that its connections can be closed.
     paused.block_on(async { drop(ex_holder) });
 }
 

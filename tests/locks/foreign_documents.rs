@@ -1,7 +1,7 @@
-//! Goal: no write of the store changes what is not a lock of this schema (I11),
-//! and what the store reads as a lock it can also use.
-//! Method: each field of a lock, and of its entries, in turn has every odd value
-//! there is in BSON; every write is attempted, made to match what is there.
+//! Goal: no write of the store changes a document that is not a lock of this schema (I11), and
+//! every document that the store reads as a lock is usable.
+//! Method: each field of a lock, and of its entries, takes many odd BSON values in turn; every
+//! write is attempted, and made to match the document.
 
 use leasehold::lock::{Ending, Found, LockDocument, Mode, Operation, Outcome};
 use leasehold::store::Store;
@@ -15,7 +15,7 @@ use crate::scene::{
     store, stored, sweep, token,
 };
 
-/// Where an odd value is put; `0` is the only entry of a list.
+/// Paths at which odd values are put; `0` is the only entry of a list.
 const PATHS: [&str; 23] = [
     "schema",
     "kind",
@@ -48,7 +48,7 @@ fn binary(subtype: BinarySubtype, bytes: Vec<u8>) -> Bson {
     Bson::Binary(Binary { subtype, bytes })
 }
 
-/// Every type of BSON, and the values nearest to the right ones. `None`: absent.
+/// Values of many BSON types, and the values nearest to valid ones. `None` means absent.
 fn odd_values() -> Vec<Option<Bson>> {
     let regex = Regex {
         pattern: "lock".try_into().expect("no zero in it"),
@@ -92,7 +92,7 @@ fn odd_values() -> Vec<Option<Bson>> {
     present.chain([None]).collect()
 }
 
-/// Held by claim 1, waited for by claim 2.
+/// Returns a lock that claim 1 holds and claim 2 waits for.
 fn lock() -> Document {
     document(&LockDocument {
         token: token(7),
@@ -155,7 +155,7 @@ async fn untouched(store: &MongoLockStore, stored: &StoredLease, document: &Docu
     assert_eq!(stored.bytes().await, before, "{document}");
 }
 
-/// One life on what was read as a lock.
+/// Uses a document that was read as a lock: joins, renews, sweeps and leaves.
 async fn used(store: &MongoLockStore, document: &Document) {
     let lock = applied(store, join(NEW, Mode::Exclusive)).await;
     let found = lock.holders.iter().chain(&lock.queue);
@@ -225,7 +225,7 @@ fn i11_what_is_not_a_lock_is_not_touched_and_what_is_one_can_be_used() {
                 }
             }
         }
-        // Both happen, or the cases are worth nothing.
+        // Both must occur often, otherwise the cases prove nothing.
         assert!(counts[0] > 200 && counts[1] > 100, "{counts:?}");
     });
 }

@@ -1,26 +1,31 @@
-//! Goal: a lock as a program uses it: one holder at a time, in order, with a
-//! token that grows; given back when the guard is dropped; lost when it is broken.
+//! Goal: a lock works as a program uses it: one holder at a time, in order of arrival, with a
+//! growing token; released when the guard is dropped; lost when it is broken.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::election::{Identity, LeaseName, TimingSettings, Timings, Token};
-use leasehold::lock::{Loss, Operation, Options, Sightings, Slots, Standing, Status, Want, scaled};
+use leasehold::election::{LeaseName, TimingSettings, Timings, Token};
+use leasehold::lock::{Loss, Operation, Slots, Standing, Status, Want, scaled};
 use leasehold::locker::{Lock, LockError, LockGuard, Locker, LockerOptions, NoLockSurfaces};
-use leasehold::store::mongo::ConnectionOptions;
 use leasehold_testbed::{Stage, run};
 use mongodb::bson::doc;
 
 use crate::scene::{
-    LONG, NAME, applied, connection, eventually, numbers, read, shared_stage, store, stored, token,
+    LONG, NAME, applied, eventually, numbers, read, shared_stage, store, store_options, stored,
+    token,
 };
 
-/// Waits that end by themselves: long enough to be told apart from none.
+/// Duration of waits that time out: long enough to differ from no wait.
 const SHORTLY: Duration = Duration::from_millis(300);
 
 fn lock(stage: &Stage, identity: &str) -> Lock {
-    let name = LeaseName::new(NAME).expect("legal");
-    Lock::new(connection(stage, identity), name)
+    lock_with(stage, identity, Timings::default())
+}
+
+fn lock_with(stage: &Stage, identity: &str, timings: Timings) -> Lock {
+    let mut options = store_options(stage, identity);
+    options.timings = timings;
+    Lock::new(options, LeaseName::new(NAME).expect("legal"))
 }
 
 async fn acquire(lock: &Lock) -> LockGuard {
@@ -213,8 +218,8 @@ fn i11_a_lease_of_that_name_is_said_and_left_alone() {
 fn a_holder_keeps_the_lock_by_renewing_for_longer_than_its_lease_duration() {
     run(async {
         let stage = shared_stage().await;
-        let guard = acquire(&lock(&stage, "a").timings(short())).await;
-        let other = lock(&stage, "b").timings(short());
+        let guard = acquire(&lock_with(&stage, "a", short())).await;
+        let other = lock_with(&stage, "b", short());
         let rival = tokio::spawn(async move { other.acquire_within(LONG).await });
         let before = held_with(&guard);
         let end = Instant::now() + short().lease_duration() * 2;
@@ -233,7 +238,7 @@ fn a_holder_keeps_the_lock_by_renewing_for_longer_than_its_lease_duration() {
     });
 }
 
-/// As short as a busy machine allows.
+/// The shortest timings that a busy machine allows.
 pub(crate) fn short() -> Timings {
     Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(4),
@@ -246,7 +251,7 @@ pub(crate) fn short() -> Timings {
     .unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
-/// One of two slots, whose holder is gone without a word.
+/// Takes one of two slots and abandons it without a release.
 async fn abandoned_slot(stage: &Stage, timings: Timings) {
     let mut store = store_options(stage, "killed");
     store.timings = timings;
@@ -266,7 +271,7 @@ fn a_program_that_holds_briefly_and_often_gets_a_killed_holders_slot_back() {
         let lease = Duration::from_secs(4);
         let timings = scaled(&Timings::default(), lease).expect("the defaults scale");
         abandoned_slot(&stage, timings).await;
-        let lock = lock(&stage, "a").slots(slots(2)).timings(timings);
+        let lock = lock_with(&stage, "a", timings).slots(slots(2));
         let store = store(&stage);
         let since = Instant::now();
         eventually("its slot is free", async || {

@@ -1,11 +1,11 @@
-//! Goal: 256 hold, 512 wait, 20 ends are kept, and an identity is only text.
+//! Goal: at most 256 contenders hold and 512 wait, 20 ends are kept, and an identity is plain text.
 
 use leasehold::lock::{HOLDERS_MAX, LockDocument, Mode, Operation, QUEUE_MAX};
 use leasehold_testbed::run;
 
 use crate::scene::{
-    applied, connection, document, entry, held, join, joining, leave, numbers, read, rejected,
-    shared_stage, store, store_over, stored, text, token,
+    applied, document, entry, held, join, joining, leave, numbers, read, rejected, shared_stage,
+    store, store_options, store_over, stored, text, token,
 };
 
 const HISTORY_MAX: usize = 20;
@@ -155,7 +155,7 @@ fn the_history_keeps_the_newest_twenty_ends() {
 fn an_identity_is_text_and_no_expression() {
     run(async {
         let stage = shared_stage().await;
-        let (store, _) = store_over(connection(&stage, "$token"), crate::scene::NAME);
+        let (store, _) = store_over(store_options(&stage, "$token"), crate::scene::NAME);
         applied(&store, Operation::Create { seen: token(0) }).await;
         let lock = applied(&store, join(1, Mode::Exclusive)).await;
         assert_eq!(lock.holders[0].identity.as_str(), "$token");

@@ -1,6 +1,6 @@
-//! Locks on real replica sets. One file per behaviour.
+//! Locks on real replica sets. One file per behavior.
 
-// It observes from outside, so it has clocks of its own.
+// The tests observe from outside, so they use clocks of their own.
 #![allow(clippy::disallowed_methods)]
 
 mod drawn;

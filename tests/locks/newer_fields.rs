@@ -1,5 +1,5 @@
-//! Goal: fields of a newer version survive every write, in the document and in
-//! the entries, wherever those move.
+//! Goal: fields of a newer version survive every write, in the document and in the entries, even
+//! when the entries move.
 
 use leasehold::lock::{LockDocument, Mode, Operation};
 use leasehold_testbed::run;
@@ -18,7 +18,7 @@ fn marked(number: u16) -> Bson {
     doc! { "of": i32::from(number) }.into()
 }
 
-/// Who waits or holds, and what of a newer version it still has.
+/// Returns the numbers of all entries, each with its field of a newer version, if still present.
 fn marks(document: &Document) -> Vec<(u16, Option<Bson>)> {
     let lists = ["holders", "queue"].map(|list| document.get_array(list).expect("a list"));
     let entries = lists.into_iter().flatten().filter_map(Bson::as_document);
@@ -80,7 +80,7 @@ fn fields_of_a_newer_version_survive_every_write() {
             let document = stored.get().await;
             let expected: Vec<_> = left
                 .iter()
-                // The one that joined has nothing newer.
+                // The entry that joined has no newer field.
                 .map(|number| (*number, (*number != 5).then(|| marked(*number))))
                 .collect();
             assert_eq!(marks(&document), expected, "{operation:?}");

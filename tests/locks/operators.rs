@@ -1,5 +1,5 @@
-//! Goal: what operators ask of the store: who holds and waits, what ended, and
-//! an empty lock made small. The token outlives all of it.
+//! Goal: the store serves operators: the holders and waiters, the ended holders, and the pruning of
+//! an empty lock. The token survives all of it.
 
 use leasehold::lock::{Found, Mode, Operation, Outcome};
 use leasehold::store::Store;
@@ -8,7 +8,7 @@ use leasehold_testbed::run;
 use mongodb::bson::doc;
 
 use crate::scene::{
-    applied, connection, join, leave, numbers, shared_stage, store, store_over, stored, sweep,
+    applied, join, leave, numbers, shared_stage, store, store_options, store_over, stored, sweep,
     token,
 };
 
@@ -41,10 +41,10 @@ fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
 fn the_listing_shows_the_locks_of_the_collection_and_who_holds_and_waits() {
     run(async {
         let stage = shared_stage().await;
-        let locks = MongoLocks::new(connection(&stage, "operator"));
+        let locks = MongoLocks::new(store_options(&stage, "operator"));
         assert_eq!(locks.list().await.expect("it is read"), []);
         for (name, claims) in [("b", 1..4), ("a", 4..5)] {
-            let (store, _) = store_over(connection(&stage, "a"), name);
+            let (store, _) = store_over(store_options(&stage, "a"), name);
             applied(&store, Operation::Create { seen: token(0) }).await;
             for claim in claims {
                 applied(&store, join(claim, Mode::Exclusive)).await;
@@ -91,7 +91,7 @@ fn the_history_says_who_held_with_which_token_and_why_it_ended() {
             claims: vec![crate::scene::claim(3)],
             seen: token(0),
         };
-        // The second was never confirmed, so it never held.
+        // The second claim was granted but never confirmed, so it never held.
         applied(&store, leave(1)).await;
         applied(&store, leave(2)).await;
         applied(&store, crate::scene::renew(3, 30)).await;
@@ -135,7 +135,7 @@ fn only_what_is_unchanged_is_swept() {
         applied(&store, crate::scene::renew(1, 10)).await;
         let answer = store.perform(sweep(&[1], Some(2))).await;
         assert_eq!(answer.outcome, Outcome::Rejected);
-        // One pair of two matches: that one goes, the other stays.
+        // One of the two pairs matches: its entry is evicted, the other one stays.
         let lock = applied(&store, sweep(&[1, 2], Some(3))).await;
         assert_eq!(
             (numbers(&lock.holders), numbers(&lock.queue)),

@@ -1,10 +1,11 @@
-//! What the tests of this binary begin with: stores, documents, operations.
+//! The common fixtures of the tests of this binary: stores, documents, operations.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::election::{
-    Claim, Declared, Identity, LeaseName, Revision, Session, Token, WallMillis,
+    Claim, Declared, Identity, LeaseName, Revision, Session, TimingSettings, Timings, Token,
+    WallMillis,
 };
 use leasehold::lock::{
     Entry, Found, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen, Writer,
@@ -16,28 +17,28 @@ use leasehold_testbed::{ReplicaSet, SharedSet, Stage, StoredLease};
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 use tokio::sync::mpsc;
 
-/// Ends as soon as what is waited for is so; this long only when it never is.
+/// Timeout of waits that normally end as soon as their condition holds.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// The name of the lock under test.
 pub(crate) const NAME: &str = "orders";
-/// Dates after this are of a real clock.
+/// Dates after this come from a real clock.
 const LONG_AGO: i64 = 1_000_000_000_000;
-/// What a date of a real clock is compared as.
+/// Replaces the dates of a real clock in comparisons.
 pub(crate) const NOW: WallMillis = WallMillis(1);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const POLL: Duration = Duration::from_millis(5);
 const NEWS_MAX: usize = 64;
 
-/// For tests that leave the set itself alone.
+/// For tests that do not change the set itself.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A database of the shared set.
+/// Returns a database of the shared set.
 pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await)
 }
 
-/// A stage on a set of one's own.
+/// Returns a stage on a set that the test has for itself.
 pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
@@ -53,7 +54,7 @@ pub(crate) fn timings(operation_timeout: Duration) -> Timings {
     .expect("they keep the rules")
 }
 
-/// How `identity` reaches the collection of a stage.
+/// Returns the options with which `identity` uses the collection of a stage.
 pub(crate) fn store_options(stage: &Stage, identity: &str) -> StoreOptions {
     let identity = Identity::new(identity).expect("legal");
     let mut options = StoreOptions::new(stage.set().uri(), identity);
@@ -62,7 +63,7 @@ pub(crate) fn store_options(stage: &Stage, identity: &str) -> StoreOptions {
     options
 }
 
-/// A store of the lock `name`, and its news.
+/// Returns a store of the lock `name`, and its events.
 pub(crate) fn store_over(
     options: StoreOptions,
     name: &str,
@@ -72,20 +73,20 @@ pub(crate) fn store_over(
     (MongoLockStore::new(options, name, sender).0, news)
 }
 
-/// The store of `a`, whose news nobody reads.
+/// Returns the store of `a`, whose events are not read.
 pub(crate) fn store(stage: &Stage) -> MongoLockStore {
     let mut options = store_options(stage, "a");
     options.timings = timings(Duration::from_secs(10));
     store_over(options, NAME).0
 }
 
-/// The document of the lock, past the store.
+/// Returns the document of the lock, for access that bypasses the store.
 pub(crate) fn stored(stage: &Stage) -> StoredLease {
     let client = stage.set().client();
     StoredLease::new(&client, stage.database(), stage.collection(), NAME)
 }
 
-/// Performs what must be applied; the document after it.
+/// Performs an operation that must be applied; returns the document after it.
 pub(crate) async fn applied(store: &MongoLockStore, operation: Operation) -> LockDocument {
     let answer = store.perform(operation.clone()).await;
     match answer.outcome {
@@ -94,7 +95,7 @@ pub(crate) async fn applied(store: &MongoLockStore, operation: Operation) -> Loc
     }
 }
 
-/// Performs what the filter must refuse.
+/// Performs an operation that the filter must reject.
 pub(crate) async fn rejected(store: &MongoLockStore, operation: Operation) {
     let answer = store.perform(operation.clone()).await;
     assert_eq!(
@@ -105,7 +106,7 @@ pub(crate) async fn rejected(store: &MongoLockStore, operation: Operation) {
     );
 }
 
-/// What is stored.
+/// Returns the stored lock.
 pub(crate) async fn read(store: &MongoLockStore) -> LockDocument {
     applied(store, Operation::Read { confirm: false }).await
 }
@@ -119,7 +120,7 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     }
 }
 
-/// The next hint of a stream that is not just a sign of life.
+/// Returns the next hint of a stream other than a sign of life.
 pub(crate) async fn next_hint(news: &mut mpsc::Receiver<News<Told>>) -> Hint {
     let next = async {
         loop {
@@ -160,7 +161,7 @@ pub(crate) fn seen(number: u16) -> Seen {
     }
 }
 
-/// How many may hold, of a lock for entries of this mode.
+/// Returns the number of slots of a lock whose entries have this mode.
 pub(crate) fn slots_of(mode: Mode) -> u32 {
     match mode {
         Mode::Exclusive | Mode::Shared => 0,
@@ -168,7 +169,7 @@ pub(crate) fn slots_of(mode: Mode) -> u32 {
     }
 }
 
-/// Claim and first revision have the number.
+/// Returns an entry whose claim and first revision have this number.
 pub(crate) fn joining(number: u16, mode: Mode) -> Joining {
     Joining {
         claim: claim(number),
@@ -188,7 +189,7 @@ pub(crate) fn join(number: u16, mode: Mode) -> Operation {
     }
 }
 
-/// As `number`, whose revision was its number.
+/// Renews the entry `number`, whose revision was its number.
 pub(crate) fn renew(number: u16, new: u16) -> Operation {
     Operation::Renew {
         claim: claim(number),
@@ -218,7 +219,7 @@ pub(crate) fn sweep(gone: &[u16], me: Option<u16>) -> Operation {
     }
 }
 
-/// An entry that waits.
+/// Returns an entry that waits.
 pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
     Entry {
         claim: claim(number),
@@ -233,7 +234,7 @@ pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
     }
 }
 
-/// An entry that holds.
+/// Returns an entry that holds.
 pub(crate) fn held(number: u16, mode: Mode, with: i64) -> Entry {
     Entry {
         token: Some(token(with)),
@@ -241,7 +242,7 @@ pub(crate) fn held(number: u16, mode: Mode, with: i64) -> Entry {
     }
 }
 
-/// A document as a client of the protocol stores it.
+/// Returns a document as a client of the protocol stores it.
 pub(crate) fn document(lock: &LockDocument) -> Document {
     let entries = |entries: &[Entry]| -> Vec<Document> {
         entries
@@ -269,7 +270,7 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
     }
 }
 
-/// With the dates of a real clock as [`NOW`].
+/// Replaces the dates of a real clock by [`NOW`].
 pub(crate) fn undated(mut lock: LockDocument) -> LockDocument {
     for entry in lock.holders.iter_mut().chain(&mut lock.queue) {
         for date in [&mut entry.acquired_at, &mut entry.renewed_at] {
@@ -281,7 +282,7 @@ pub(crate) fn undated(mut lock: LockDocument) -> LockDocument {
     lock
 }
 
-/// The numbers of some entries.
+/// Returns the numbers of some entries.
 pub(crate) fn numbers(entries: &[Entry]) -> Vec<u16> {
     let number = |entry: &Entry| {
         let bytes = entry.claim.bytes();
@@ -290,7 +291,7 @@ pub(crate) fn numbers(entries: &[Entry]) -> Vec<u16> {
     entries.iter().map(number).collect()
 }
 
-/// A text of the document, empty if there is none.
+/// Returns a text of the document, empty if there is none.
 pub(crate) fn text<'a>(document: &'a Document, key: &str) -> &'a str {
     document.get(key).and_then(Bson::as_str).unwrap_or_default()
 }

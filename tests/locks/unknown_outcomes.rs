@@ -1,7 +1,6 @@
-//! Goal: what became of a call is told apart as the protocol has it, and what
-//! is unknown is never taken for applied (I7).
-//! Method: the fail point `failCommand`, a primary that is killed, and a set
-//! that cannot be reached.
+//! Goal: the outcome of a call is classified as the protocol requires, and an unknown outcome is
+//! never taken for applied (I7).
+//! Method: the fail point `failCommand`, a killed primary, and an unreachable set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +16,10 @@ use crate::scene::{
     store_over, timings, token,
 };
 
-/// The server's own word for a write whose majority did not come in time.
+/// The server's error code for a write that a majority did not acknowledge in time.
 const WRITE_CONCERN_FAILED: i32 = 64;
 
-/// With a bound of its own, so that what hangs is soon over.
+/// Returns a store with a short timeout, so that a hanging call ends soon.
 fn hasty(stage: &Stage) -> MongoLockStore {
     let mut options = store_options(stage, "a");
     options.timings = timings(Duration::from_secs(2));
@@ -57,7 +56,7 @@ fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
             assert_eq!(answer.outcome, Outcome::Unknown, "{how}");
             let failure = answer.failure.expect("words for people");
             assert_eq!(failure.code, code, "{how}: {failure}");
-            // Repeated with the same claim: appended once, whatever became of it.
+            // Repeated with the same claim: appended once, regardless of the first outcome.
             let again = store.perform(join(number, Mode::Exclusive)).await.outcome;
             assert!(matches!(again, Outcome::Applied(_) | Outcome::Rejected));
             let lock = read(&store).await;
@@ -85,7 +84,7 @@ fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
         for member in &others {
             set.cont(*member);
         }
-        // Resolved by a read, when there is a majority again.
+        // Resolved by a read, as soon as there is a majority again.
         eventually("a read is answered", async || {
             let read = store.perform(Operation::Read { confirm: true }).await;
             matches!(read.outcome, Outcome::Applied(Found::Lock(_)))
@@ -119,7 +118,7 @@ fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
             matches!(outcomes.last(), Some(Outcome::Applied(_)))
         })
         .await;
-        // The claim was never gone from any document, so it never met a rejection.
+        // The claim was never removed from any document, so no renewal was rejected.
         assert!(!outcomes.contains(&Outcome::Rejected), "{outcomes:?}");
         let lock = read(&store).await;
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Goal: a waiter's change stream tells it of its grant and of its way to the
-//! head, at once, and stays silent about the renewals of others.
+//! Goal: a waiter's change stream reports its grant and its arrival at the head immediately, and
+//! does not report the renewals of others.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use leasehold::store::mongo::lock::{MongoLockStore, Told};
 use leasehold_testbed::{Stage, run};
 
 use crate::scene::{
-    NAME, applied, claim, connection, eventually, join, leave, next_hint, renew, revision,
-    shared_stage, store, store_over, stored, sweep, token,
+    NAME, applied, claim, eventually, join, leave, next_hint, renew, revision, shared_stage, store,
+    store_options, store_over, stored, sweep, token,
 };
 
 struct Waiter {
@@ -19,9 +19,9 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Follows the claim of this number, with its stream open.
+    /// Follows the claim of this number; returns when the stream is open.
     async fn of(stage: &Stage, number: u16) -> Self {
-        let (store, mut news) = store_over(connection(stage, "waiter"), NAME);
+        let (store, mut news) = store_over(store_options(stage, "waiter"), NAME);
         let watching = tokio::spawn(store.clone().watch(claim(number)));
         assert_eq!(next_hint(&mut news).await, Hint::Opened);
         Self {
@@ -42,7 +42,7 @@ impl Drop for Waiter {
     }
 }
 
-/// As `number`, whose revision was `last`.
+/// Renews the entry `number`, whose revision was `last`.
 fn renew_again(number: u16, last: u16) -> Operation {
     Operation::Renew {
         claim: claim(number),
@@ -62,14 +62,15 @@ fn a_grant_and_the_way_to_the_head_are_told_and_nothing_else() {
             applied(&store, join(number, Mode::Exclusive)).await;
         }
         let mut third = Waiter::of(&stage, 3).await;
-        // What concerns others: renewals of each, a join and a leave behind it.
+        // Changes that must not be reported: renewals of each entry, and a join and a leave behind
+        // this one.
         for (number, new) in [(1, 10), (2, 20), (3, 30), (4, 40)] {
             applied(&store, renew(number, new)).await;
         }
         applied(&store, join(5, Mode::Exclusive)).await;
         applied(&store, leave(4)).await;
-        // The order of events is that of the writes: had one of those been
-        // told, it would come first.
+        // Events arrive in the order of the writes, so if one of those were reported, it would come
+        // first.
         applied(&store, leave(1)).await;
         third.hears(Hint::Next).await;
         applied(&store, renew_again(2, 20)).await;
@@ -118,7 +119,7 @@ fn a_document_that_is_replaced_or_deleted_is_told() {
         stored.replace(&document).await;
         waiter.hears(Hint::Changed).await;
         stored.drop_collection().await;
-        // The drop itself, then the end of the stream; then it is open again.
+        // The drop itself is reported, then the end of the stream; then it is open again.
         eventually("the stream is open again", async || {
             next_hint(&mut waiter.news).await == Hint::Opened
         })

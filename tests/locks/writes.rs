@@ -1,7 +1,6 @@
-//! Goal: a real server makes of each write what the reference says, by which
-//! the simulator keeps its lock: who holds and waits, tokens, revisions,
-//! `granted`, `next`, the history.
-//! Method: every kind of write on random locks, by the store that ships.
+//! Goal: a real server applies each write like the reference, which implements the lock in the
+//! simulator: holders and waiters, tokens, revisions, `granted`, `next`, the history.
+//! Method: every kind of write on random locks, with the shipped store.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -26,11 +25,11 @@ fn uuid_text(claims: &[Claim]) -> String {
     texts.join(" ")
 }
 
-/// What stands for the document, in how it may be written down.
+/// The form in which the document is stored.
 #[derive(Debug, Clone, Copy)]
 enum Written {
     InFull,
-    /// What is empty is absent, and numbers are as some shells write them.
+    /// Empty fields are absent, and numbers are as some shells write them.
     InShort,
 }
 
@@ -61,7 +60,7 @@ fn outcome_undated(outcome: Outcome) -> Outcome {
     }
 }
 
-/// Compares one write with the reference; tells whether it was applied.
+/// Compares one write with the reference; returns true if it was applied.
 async fn compare(
     store: &MongoLockStore,
     stored: &StoredLease,
@@ -99,7 +98,7 @@ async fn compare(
         if moved {
             let next = reference::next(after).map(|claim| claim.to_string());
             assert_eq!(text(&document, "next"), next.unwrap_or_default());
-            // Whatever it was before.
+            // An int64, whatever the type was before.
             assert!(document.get_i64("token").is_ok());
         }
         let ends = performed.ended.iter().map(|ended| {
@@ -160,7 +159,7 @@ fn a_server_makes_of_each_write_what_the_reference_says() {
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
     let applied = applied.into_inner().expect("no panic is caught");
-    // The comparison is worth something: each kind was applied some times.
+    // The comparison is meaningful only if each kind was applied several times.
     assert_eq!(applied.len(), 7, "{applied:?}");
     assert!(applied.values().all(|times| *times > 2), "{applied:?}");
 }

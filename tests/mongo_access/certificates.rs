@@ -1,8 +1,8 @@
-//! Goal: TLS is used and checked, and a certificate proves a user (X.509).
-//! Method: real certificates, made for this run.
+//! Goal: TLS is used and verified, and a certificate authenticates a user (X.509).
+//! Method: real certificates, created for this run.
 //!
-//! The connection string of an X.509 user has no user name: given one, driver
-//! 3.9.1 sends it as a field that the server refuses.
+//! The connection string of an X.509 user has no user name, because driver 3.9.1 would send it as a
+//! field that the server refuses.
 
 use leasehold_testbed::{Certificates, Scratch, Witness, run};
 use mongodb::bson::doc;

@@ -1,14 +1,14 @@
-//! The guarded set, and what every daemon in front of it is asked.
+//! The guarded set, and checks that apply to every daemon in front of it.
 
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::{Daemon, ReplicaSet, SharedSet, Stage};
 
-/// Ends as soon as what is waited for is so; this long only when it never is.
+/// Timeout of waits, which end as soon as their condition holds.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// What [`leasehold_testbed::ReplicaSet::add_user`] gives its users, and the
-/// same as a connection string has it.
+/// The password that [`leasehold_testbed::ReplicaSet::add_user`] sets, and its form in a connection
+/// string.
 const PASSWORDS: [&str; 2] = ["p@ss/word:%", "p%40ss%2Fword%3A%25"];
 
 static GUARDED: SharedSet = SharedSet::new(|| ReplicaSet::builder().tls().auth());
@@ -18,7 +18,7 @@ pub(crate) async fn stage() -> Stage {
     Stage::new(env!("CARGO_BIN_EXE_leasehold"), GUARDED.get().await)
 }
 
-/// Waits until the log has `text`.
+/// Waits until the log contains `text`.
 pub(crate) async fn says(daemon: &Daemon, text: &str) {
     eventually(text, async || daemon.logs().contains(text), daemon).await;
 }
@@ -37,7 +37,7 @@ pub(crate) async fn eventually(
     }
 }
 
-/// How many reads ended so.
+/// Number of reads with this outcome.
 pub(crate) async fn reads(daemon: &Daemon, outcome: &str) -> f64 {
     let page = daemon.http("/metrics").await.map(|(_, text)| text);
     let outcome = format!("outcome=\"{outcome}\"");
@@ -51,7 +51,7 @@ pub(crate) async fn reads(daemon: &Daemon, outcome: &str) -> f64 {
     sample.unwrap_or_default()
 }
 
-/// It keeps trying, says so on its surfaces, and does not end.
+/// Asserts that the daemon keeps trying, reports that on its surfaces, and does not exit.
 pub(crate) async fn stays_out(daemon: &Daemon, attempts: &str) {
     eventually(
         "it tries again and again",
@@ -68,7 +68,7 @@ pub(crate) async fn stays_out(daemon: &Daemon, attempts: &str) {
     assert_eq!(daemon.exit_code(), None);
 }
 
-/// I12: no password in the log, on a page or in a file.
+/// Asserts that no password is in the log, on a page or in a file (I12).
 pub(crate) async fn keeps_secrets(daemon: &Daemon, more: &[&str]) {
     let mut said = vec![("log".to_owned(), daemon.logs())];
     for page in ["/status", "/metrics", "/leader", "/readyz", "/"] {

@@ -1,8 +1,7 @@
-//! Getting into MongoDB, and staying out: TLS, passwords, certificates, roles.
-//! One set with TLS and users serves all tests; every password of theirs is
-//! looked for in everything that a daemon says (I12).
+//! Access to MongoDB, granted and refused: TLS, passwords, certificates, roles. One set with TLS
+//! and users serves all tests, and all output of a daemon is searched for their passwords (I12).
 
-// It observes from outside, so it has clocks of its own.
+// The tests observe from outside and use their own clocks.
 #![allow(clippy::disallowed_methods)]
 
 mod certificates;

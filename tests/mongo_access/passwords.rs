@@ -1,6 +1,5 @@
-//! Goal: a password (SCRAM) lets in; a wrong one is named as the cause, with
-//! the remedy, and tried on; a rotated one is taken from the file without a
-//! restart.
+//! Goal: a password (SCRAM) grants access; a wrong one is named as the cause, with the remedy, and
+//! retried; a rotated one is read from the file without a restart.
 
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Witness, run};
 use mongodb::bson::doc;
@@ -33,8 +32,8 @@ fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
 #[test]
 fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadership() {
     run(async {
-        // Time enough for two rotations on a busy machine, and renewals so often
-        // that each of them is noticed soon.
+        // Long enough for two rotations on a busy machine, with renewals frequent enough to notice
+        // each of them soon.
         let stage = stage().await.timings(DaemonTimings {
             lease_duration: DaemonTimings::DEFAULT.lease_duration,
             renew_deadline: DaemonTimings::DEFAULT.renew_deadline,
@@ -48,7 +47,7 @@ fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadershi
         let pid = a.pid();
         let witness = Witness::of([&a]);
 
-        // The server has the new password first; then the file has it first.
+        // First the server gets the new password before the file, then the file before the server.
         let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
         change_password(set, "n3w-Secret").await;
         close_a_connection(set).await;
@@ -78,7 +77,8 @@ async fn change_password(set: &ReplicaSet, password: &str) {
     changed.unwrap_or_else(|error| panic!("change the password: {error}"));
 }
 
-/// Connections that are open stay so: the next one needs the password.
+/// Closes one connection, so that the next one needs the new password. A change of the password
+/// does not close open connections.
 async fn close_a_connection(set: &ReplicaSet) {
     let data = doc! {
         "failCommands": ["findAndModify"], "closeConnection": true,
@@ -104,7 +104,7 @@ fn a_user_whom_the_server_does_not_know_is_told_apart_from_a_server_that_is_away
         let a = stage.candidate("a").uri(&uri).start();
         says(&a, "authentication failed").await;
         stays_out(&a, "failed").await;
-        // A line at first and then at growing intervals, not one per attempt.
+        // One line at first and then at growing intervals, not one per attempt.
         let logs = a.logs();
         let warnings = logs
             .lines()

@@ -1,6 +1,5 @@
-//! Goal: find, insert, update and changeStream on the one collection suffice
-//! for everything; what is missing is named, and without changeStream alone
-//! the daemon polls.
+//! Goal: find, insert, update and changeStream on the one collection suffice for everything. A
+//! missing right is named, and without changeStream alone the daemon polls.
 
 use leasehold_testbed::{Daemon, Stage, User, Witness, run};
 use mongodb::bson::{DateTime, doc};
@@ -32,25 +31,25 @@ fn a_role_with_find_insert_update_and_change_stream_suffices_for_everything() {
         let user = user_who_may(&stage, "modest", &SUFFICIENT).await;
         let uri = stage.set().uri_for(&user);
         let a = stage.candidate("a").uri(&uri).start();
-        // Elect: this creates collection and document.
+        // Election, which creates the collection and the document.
         a.wait_leads(LONG).await;
         let b = stage.candidate("b").uri(&uri).start();
         says(&b, "role changed").await;
         connected(&a).await;
         connected(&b).await;
         let witness = Witness::of([&a, &b]);
-        // Hand over.
+        // Handoff.
         let request = doc! {
             "kind": "transfer", "token": 1_i64, "to": "b", "at": DateTime::now(),
         };
         let stored = stage.stored();
         stored.set(doc! { "request": request }).await;
         b.wait_leads(LONG).await;
-        // Take over.
+        // Takeover.
         b.kill();
         a.wait_leads(LONG).await;
         assert_eq!(witness.leaders(), ["a", "b", "a"]);
-        // Confirm by a linearizable read that the store went back, and create anew.
+        // Deletion: a linearizable read confirms it, and the document is created anew.
         stored.delete().await;
         a.wait_until(|status| status["leader"] == false, LONG).await;
         a.wait_leads(LONG).await;

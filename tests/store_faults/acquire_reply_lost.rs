@@ -1,6 +1,6 @@
-//! Goal: an acquisition whose reply never came gives no authority (I7); it is
-//! adopted, by a renewal that is acknowledged (I2).
-//! Method: a proxy passes the requests and holds the replies to findAndModify.
+//! Goal: an acquisition without a reply gives no authority (I7), and is adopted by an acknowledged
+//! renewal (I2).
+//! Method: a proxy passes the requests and holds back the replies to findAndModify.
 
 use leasehold_testbed::{DaemonTimings, Witness, run};
 
@@ -11,7 +11,7 @@ fn i7_an_acquisition_without_a_reply_leads_only_when_a_renewal_was_acknowledged(
     run(async {
         let stage = shared_stage().await;
         let proxy = stage.set().proxy();
-        // In the reply to each findAndModify, and in no other.
+        // This text is in each reply to findAndModify, and in no other reply.
         proxy.hold_replies_containing("lastErrorObject");
         let uri = stage.set().proxied_uri(&proxy);
         let a = stage.candidate("a").uri(&uri).start();

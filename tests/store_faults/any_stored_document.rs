@@ -1,18 +1,17 @@
-//! Goal: whatever is stored under the lease's name, no write of the store
-//! changes what is not a lease of this version (I11), and none loses a field of
-//! a newer version or lets the history grow.
-//! Method: each field of a lease in turn has every odd value there is in BSON,
-//! then several at once, drawn from a fixed seed. Each document is stored in a
-//! real server, and every write is attempted through the shipped store, with
-//! the revision and the claim that the document itself has: the attempt that
-//! comes closest to matching.
+//! Goal: whatever is stored under the lease's name, no write of the store changes a document that
+//! is not a lease of this version (I11), loses a field of a newer version, or lets the history grow
+//! beyond its bound.
+//! Method: each field of a lease in turn gets every odd value that BSON has, then several fields at
+//! once, drawn from a fixed seed. Each document is stored in a real server, and every write is
+//! attempted through the shipped store, with the revision and the claim of the document itself,
+//! which comes closest to a match.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::{
     Acquisition, Claim, Declared, Found, HistoryEntry, Identity, Lease, LeaseName, Operation,
-    Outcome, Reason, Revision, Session, Token, WallMillis,
+    Outcome, Reason, Revision, Session, TimingSettings, Timings, Token, WallMillis,
 };
 use leasehold::runner::news_channel;
 use leasehold::store::mongo::{MongoStore, StoreOptions};
@@ -28,15 +27,15 @@ use proptest::test_runner::TestRunner;
 
 use crate::scene::shared_stage;
 
-/// Documents with several odd fields, beside those with one.
+/// Number of documents with several odd fields, in addition to those with one.
 const MIXED: usize = 40;
-/// They share the wait for the journal; more would only wait for each other.
+/// The workers share the wait for the journal. More of them would only wait for each other.
 const WORKERS: usize = 4;
-/// Of each document, on a set that is disturbed.
+/// Maximum number of attempts for each document, on a disturbed set.
 const ATTEMPTS: usize = 4;
 const HISTORY_MAX: usize = 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// What a write may change.
+/// Fields that a write may change.
 const KNOWN: [&str; 6] = [
     "token",
     "revision",
@@ -45,7 +44,7 @@ const KNOWN: [&str; 6] = [
     "reserved_for",
     "history",
 ];
-/// Where an odd value is put.
+/// Fields that get an odd value.
 const PATHS: [&str; 14] = [
     "schema",
     "kind",
@@ -84,8 +83,9 @@ fn lease(held: bool) -> Document {
     }
 }
 
-/// Every type of BSON, the values nearest to the right ones, and what only
-/// looks like them: an array matches as its elements do, 1.0 as 1. `None`: absent.
+/// Every type of BSON, the values nearest to the right ones, and values that only look like them:
+/// MongoDB matches an array if one of its elements matches, and 1.0 like 1. `None` stands for an
+/// absent field.
 fn odd_values(right: &Bson) -> Vec<Option<Bson>> {
     let decimal = |text: &str| Bson::Decimal128(text.parse::<Decimal128>().expect("a decimal"));
     let entry = Bson::Document(doc! { "token": 1_i64, "newer": "x" });
@@ -195,7 +195,7 @@ fn documents() -> Vec<Document> {
     all
 }
 
-/// The first id in a value, also inside arrays: what a filter could match.
+/// The first id in a value, also inside arrays, where a filter could match it.
 fn id(value: Option<&Bson>) -> [u8; 16] {
     match value {
         Some(Bson::Binary(binary)) => binary.bytes.as_slice().try_into().unwrap_or_default(),
@@ -217,9 +217,8 @@ fn claim_in(document: &Document) -> Claim {
     Claim::from_bytes(id(holder.and_then(|holder| holder.get("claim"))))
 }
 
-/// The set was disturbed (a loaded machine can cost it an election): the
-/// document is to be judged anew. A write that the server refuses for its
-/// content ends here too, and again at each attempt.
+/// The set was disturbed (a loaded machine can cost it an election), so the document has to be
+/// judged again. A write that the server refuses for its content ends here too, at each attempt.
 struct Disturbed(Failure);
 
 /// Timings for calls on busy cores: nothing here contends.
@@ -262,7 +261,7 @@ impl Target {
         }
     }
 
-    /// Judges it anew when the set was disturbed meanwhile.
+    /// Judges a document, and again if the set was disturbed meanwhile.
     async fn judge(&self, document: &Document) {
         for _ in 1..ATTEMPTS {
             if self.attempt(document).await.is_ok() {
@@ -303,7 +302,7 @@ impl Target {
         Ok(())
     }
 
-    /// One leadership on a document that is a lease.
+    /// Acquires, renews and releases a document that is a lease.
     async fn lead(&self, document: &Document, lease: &Lease) -> Result<(), Disturbed> {
         let before = self.stored.bytes().await;
         let [create, acquire, take_over, renew, release] = writes_by_stranger(document, lease);
@@ -378,7 +377,7 @@ const REVISIONS: [Revision; 3] = [
     Revision::from_bytes([42; 16]),
 ];
 
-/// Every write, made to match `document` as well as one can.
+/// Every kind of write, made to match `document` as well as possible.
 fn every_write(document: &Document) -> [Operation; 5] {
     let (revision, claim) = (
         Revision::from_bytes(id(document.get("revision"))),
@@ -395,7 +394,7 @@ fn every_write(document: &Document) -> [Operation; 5] {
     ]
 }
 
-/// Every write; the holder's by somebody who does not hold.
+/// Every kind of write. The writes of a holder come from a process that does not hold the lease.
 fn writes_by_stranger(document: &Document, lease: &Lease) -> [Operation; 5] {
     let revision = Revision::from_bytes(id(document.get("revision")));
     let token = lease.token.next().expect("not the last");

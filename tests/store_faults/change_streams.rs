@@ -1,7 +1,7 @@
-//! Goal: a change stream that is dropped comes back, and one that falls silent
-//! costs latency, never a takeover.
-//! Method: the fail point `failCommand` on getMore, a step-down of the primary,
-//! and a proxy that holds the replies to getMore.
+//! Goal: a dropped change stream is reopened, and an unresponsive one costs latency but never
+//! causes a takeover.
+//! Method: the fail point `failCommand` on getMore, a step-down of the primary, and a proxy that
+//! holds back the replies to getMore.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ async fn connected(daemon: &Daemon, wanted: f64) {
     .await;
 }
 
-/// A release that reaches the follower by its stream, before any poll could.
+/// Asserts that a release reaches the follower through its stream, before any poll could.
 async fn hears_at_once(leader: &Daemon, follower: &Daemon) {
     let asked = Instant::now();
     leader.term();
@@ -44,7 +44,7 @@ fn a_change_stream_whose_getmore_fails_is_opened_again() {
         connected(&b, 1.0).await;
         for failure in [
             doc! { "closeConnection": true },
-            // CursorKilled: the driver does not resume after it by itself.
+            // After CursorKilled the driver does not resume by itself.
             doc! { "errorCode": 237 },
         ] {
             let mut data = doc! { "failCommands": ["getMore"], "appName": "leasehold/b" };
@@ -76,7 +76,7 @@ fn a_change_stream_outlives_a_step_down_of_the_primary() {
         set.step_down_primary().await;
         renews(&a).await;
         connected(&b, 1.0).await;
-        // A request shows that the leader's own stream is there as well.
+        // The leader's own stream is open again as well.
         eventually("the leader's too", async || {
             a.metric(CONNECTED).await == 1.0
         })
@@ -98,7 +98,7 @@ fn a_stream_that_falls_silent_costs_latency_and_no_takeover() {
         follows(&b, "a").await;
         connected(&b, 1.0).await;
         let witness = Witness::of([&a, &b]);
-        // In the reply to each getMore, and in no other.
+        // This text is in each reply to getMore, and in no other reply.
         proxy.hold_replies_containing("nextBatch");
         renews(&a).await;
         renews(&a).await;
@@ -124,8 +124,7 @@ fn i8_a_silent_stream_never_makes_a_follower_take_over_from_a_living_leader() {
         connected(&b, 1.0).await;
         let witness = Witness::of([&a, &b]);
         proxy.hold_replies_containing("nextBatch");
-        // It sees no renewal, so that for it the holder expires: its
-        // compare-and-set has to fail.
+        // `b` sees no renewal and considers the holder expired, so its compare-and-set has to fail.
         let end = Instant::now() + DaemonTimings::SHORT.lease_duration * 3;
         while Instant::now() < end {
             renews(&a).await;
@@ -148,7 +147,7 @@ fn i2_an_event_that_shows_its_own_claim_gives_a_candidate_no_authority() {
         let a = stage.candidate("a").uri(&uri).start();
         follows(&a, "first").await;
         connected(&a, 1.0).await;
-        // Events go through, acknowledgements do not.
+        // Events pass, acknowledgements do not.
         proxy.hold_replies_containing("lastErrorObject");
         stage
             .stored()
@@ -179,7 +178,7 @@ fn i3_a_release_that_is_heard_after_a_gap_gives_no_token_that_was_used() {
             data.extend(what);
             doc! { "mode": "alwaysOn", "data": data }
         };
-        // b is blind: neither its stream nor a read gets through.
+        // Neither the stream nor a read of `b` gets through.
         let blind = of_b(&["getMore", "aggregate", "find"], doc! { "errorCode": 237 });
         set.fail_command(0, blind).await;
         renews(&a).await;
@@ -189,7 +188,7 @@ fn i3_a_release_that_is_heard_after_a_gap_gives_no_token_that_was_used() {
         let c = stage.candidate("c").start();
         c.wait_leads(LONG).await;
         assert_eq!((token(&c), token(&b)), (Some(2), None));
-        // Its stream is open again, and the read that follows takes a while.
+        // The stream of `b` is open again, and the read that follows takes a while.
         let slow = of_b(
             &["find"],
             doc! { "blockConnection": true, "blockTimeMS": 2_000 },

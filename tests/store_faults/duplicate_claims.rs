@@ -1,11 +1,11 @@
-//! Goal: two processes with one claim (a forked machine) end in one leader
-//! within a renew_interval, and the one that gives way does not release its
-//! twin's lease. A copied status directory does not even make two.
-//! Method: the test renews in the database with the leader's own claim, and a
-//! second daemon starts with a copy of the first one's status directory.
+//! Goal: two processes with one claim (a forked machine) end with one leader within a
+//! renew_interval, and the one that steps down does not release its twin's lease. A copied status
+//! directory does not even create a second leader.
+//! Method: the test renews in the database with the leader's own claim, and a second daemon starts
+//! with a copy of the first one's status directory.
 //!
-//! Where claims are forked, two leaders overlap for a renew_interval and a
-//! round trip; no lock can prevent that, and the documentation says so.
+//! If a claim is forked, two leaders overlap for a renew_interval and a round trip; no lock can
+//! prevent that, and the documentation says so.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use crate::scene::{
 
 const DUPLICATE: &str = "another process renewed with this claim";
 
-/// What a forked machine does: it renews `a`'s claim, for some time, and then
-/// is heard of no more. `a` must give way and must not take the lease from it.
+/// Acts as a forked machine, which renews `a`'s claim for some time and then stops. `a` must step
+/// down and must not take the lease from it.
 async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     let witness = Witness::of([a]);
     let stored = stage.stored();
@@ -45,7 +45,7 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     assert!(transitions(a, "duplicate").await >= 1.0, "{}", a.logs());
     assert_eq!(said(a, DUPLICATE), 1);
     assert_ne!(a.status()["session"], session);
-    // The twin is waited for as for anybody: its renewals count.
+    // The twin counts as any other holder, so `a` waits after its last renewal.
     a.wait_leads(LONG).await;
     let waited = sent_ns(a, DaemonTimings::SHORT) - last;
     assert!(
@@ -114,16 +114,16 @@ fn i8_a_copy_of_the_leaders_status_directory_proves_no_death_and_makes_no_second
             // A file that is being replaced may be gone.
             let _ = std::fs::copy(&from, copy.join(from.file_name().expect("a name")));
         }
-        // The same identity, the same record, and a lock that it gets.
+        // The copy has the same identity, the same record, and a lock that can be taken.
         let b = stage.candidate("a").status_directory(&copy).start();
         let follows = |status: &Value| status["role"] == "follower";
         b.wait_until(follows, LONG).await;
-        // Only now: until it starts, the copied file says what it said of `a`.
+        // Starts only now, because until `b` runs the copied file still has the status of `a`.
         let witness = Witness::of([&a, &b]);
         let time = DaemonTimings::SHORT.lease_duration;
         throughout(time, "the copy follows", async || !b.leads()).await;
         assert!(a.leads());
-        // The copied memory of the token counts, the copied claim does not.
+        // The highest token in the copy counts, the copied claim does not.
         a.kill();
         let last = sent_ns(&a, DaemonTimings::SHORT);
         b.wait_leads(LONG).await;

@@ -1,13 +1,13 @@
-//! Goal: a real server makes of each write what the election's reference says,
-//! by which the simulator, the model and the unit tests keep their lease.
-//! Method: every write on every document of a table, by the store that ships.
+//! Goal: a real server treats each write as the election's reference does, on which the simulator,
+//! the model and the unit tests rely.
+//! Method: every write on every document of a table, through the shipped store.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::{
     Acquisition, Claim, Declared, Found, HistoryEntry, Identity, Lease, LeaseName, Operation,
-    Outcome, Reason, Reservation, Revision, Session, Token, WallMillis, reference,
+    Outcome, Reason, Reservation, Revision, Session, TimingSettings, Timings, Token, WallMillis,
+    reference,
 };
 use leasehold::store::Store;
 use leasehold::store::mongo::{MongoStore, StoreOptions};
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use crate::scene::shared_stage;
 
 const NAME: &str = "orders";
-/// The news of a store that nobody watches.
+/// Capacity of the channel for news, which is not read here.
 const NEWS_MAX: usize = 16;
 
 fn identity() -> Identity {
@@ -54,7 +54,7 @@ fn store(stage: &Stage) -> MongoStore {
     MongoStore::new(options, lease, news).0
 }
 
-/// Held by claim 1 with revision 1.
+/// A lease held by claim 1, with revision 1.
 fn held() -> Document {
     let mut document = free();
     document.insert(
@@ -67,7 +67,7 @@ fn held() -> Document {
     document
 }
 
-/// Free with revision 1.
+/// A free lease with revision 1.
 fn free() -> Document {
     doc! {
         "_id": NAME, "schema": 1, "kind": "lease", "token": 4_i64, "revision": uuid(1),
@@ -85,7 +85,7 @@ fn without(mut document: Document, key: &str) -> Document {
     document
 }
 
-/// Leases, as candidates, people and other drivers leave them.
+/// Leases as candidates, humans and other drivers leave them.
 fn leases() -> Vec<Document> {
     let kept = doc! { "identity": "c", "for_ms": 5_000_i64 };
     let asked = doc! { "kind": "step_down", "token": 4_i64 };
@@ -109,8 +109,8 @@ fn leases() -> Vec<Document> {
     all
 }
 
-/// Documents that are not to be touched. Their filters see that by themselves,
-/// whatever their sender read before.
+/// Documents that must not be changed. The filters of the writes ensure that, whatever their sender
+/// read before.
 fn foreign() -> Vec<Document> {
     let mut all = Vec::new();
     for lease in [free(), held()] {
@@ -152,7 +152,7 @@ fn acquisition(expected: u8) -> Acquisition {
     }
 }
 
-/// Every kind of write, with what matches and what does not.
+/// Every kind of write, with values that match and values that do not.
 fn writes() -> Vec<Operation> {
     let mut all = vec![Operation::Create {
         revision: revision(6),
@@ -167,7 +167,7 @@ fn writes() -> Vec<Operation> {
                 ended: ended(),
             });
         }
-        // Tokens that are not above the document's.
+        // Tokens that are not above the document's token.
         for token in [4, 3] {
             let acquisition = Acquisition {
                 token: Token::new(token).expect("not negative"),
@@ -222,7 +222,7 @@ async fn read(store: &MongoStore) -> Option<Lease> {
     }
 }
 
-/// The dates are for people, and those of a real clock.
+/// Removes the dates, which are informational and come from a real clock.
 fn undated(mut outcome: Outcome) -> Outcome {
     if let Outcome::Applied(Found::Lease(lease)) = &mut outcome
         && let Some(holder) = &mut lease.holder
@@ -276,7 +276,7 @@ fn i11_no_write_matches_what_is_foreign() {
             for write in writes() {
                 let answer = store.perform(write.clone()).await;
                 let context = format!("{write:?} on {document:?}");
-                // A create finds the name taken, whatever is there.
+                // A create is rejected because the name is taken, whatever the document is.
                 assert_eq!(answer.outcome, Outcome::Rejected, "{context}");
                 assert_eq!(stored.bytes().await, before, "{context}");
             }

@@ -1,8 +1,8 @@
-//! Goal: what is not a lease of this version is never written to (I11), the
-//! daemon says so once and does not lead; what a newer version adds to a lease
-//! survives every write.
-//! Method: documents of other shapes under the lease's name, compared byte by
-//! byte; and a schema that changes under a live leader.
+//! Goal: a document that is not a lease of this version is never written to (I11), and the daemon
+//! reports it once and does not lead. Fields that a newer version adds to a lease survive every
+//! write.
+//! Method: documents of other shapes under the lease's name, compared byte by byte; and a schema
+//! that changes under a live leader.
 
 use leasehold_testbed::{DaemonTimings, Stage, Witness, run};
 use mongodb::bson::{Document, Uuid, doc};
@@ -22,7 +22,8 @@ fn lease(change: Document) -> Document {
     document
 }
 
-/// Not written to for a lease duration and more, named once, led after its removal.
+/// Asserts that a document is not written to for a lease duration and reported once, and that a
+/// daemon leads after its removal.
 async fn is_left_alone(document: Document) {
     let stage = shared_stage().await;
     let stored = stage.stored();
@@ -41,7 +42,7 @@ async fn is_left_alone(document: Document) {
         assert_eq!(said(daemon, FOREIGN), 1, "{}", daemon.logs());
     }
     assert!(witness.reigns().is_empty());
-    // Nobody knew a token of it, so nothing has to be waited for.
+    // No token of the document was known, so nothing has to be waited for.
     stored.delete().await;
     eventually("somebody leads", async || a.leads() || b.leads()).await;
     assert_eq!(witness.reigns()[0].token, 1);
@@ -84,7 +85,8 @@ fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_never_w
         let time = DaemonTimings::SHORT.lease_duration * 2;
         throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
         assert_eq!(stored.bytes().await, before);
-        // And back: the old holder has its time, then somebody leads.
+        // Once the schema is restored, the old holder's lease has to expire, and then a daemon
+        // leads.
         stored.set(doc! { "schema": 1 }).await;
         eventually("somebody leads", async || a.leads() || b.leads()).await;
         assert_eq!(witness.reigns().len(), 2);

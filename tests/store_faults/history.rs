@@ -1,5 +1,5 @@
-//! Goal: the history is bounded (I11) and tokens grow through many hand-offs (I3).
-//! Method: 25 transfers to and fro, without a hand-off delay.
+//! Goal: the history is bounded (I11) and tokens grow through many handoffs (I3).
+//! Method: 25 transfers back and forth, without a handoff delay.
 
 use leasehold_testbed::{Witness, run};
 use mongodb::bson::{DateTime, doc};

@@ -1,9 +1,9 @@
-//! Goal: a write that lands after its sender has given it up, or after the
-//! world has changed, does nothing, or what an unknown outcome may do.
-//! Method: a proxy holds the requests of one candidate and lets them go later.
+//! Goal: a write that lands after its sender has given up on it, or after the state has changed,
+//! does nothing, or only what an unknown outcome may do.
+//! Method: a proxy holds back the requests of one candidate and releases them later.
 //!
-//! The held text is BSON: a field `holder` of type null is in a new document,
-//! in an acquisition's filter and in a release's update, and in no other command.
+//! The held text is BSON: a field `holder` of type null is in a new document, in an acquisition's
+//! filter and in a release's update, and in no other command.
 
 use leasehold_testbed::{DaemonTimings, Proxy, Stage, Witness, run};
 use rustix::process::Signal;
@@ -52,7 +52,7 @@ fn a_release_that_lands_after_its_sender_leads_again_does_not_dethrone_it() {
         proxy.hold_requests_containing(HOLDER_NULL);
         a.signal(Signal::USR1);
         eventually("the release is held", async || proxy.held_requests() > 0).await;
-        // Its own ended claim, taken over with a new one when it may again.
+        // After its cooldown the candidate takes over from its own ended claim, with a new one.
         a.wait_until(|status| status["token"] == 2, LONG).await;
         let claim = stage.stored().claim().await;
         assert!(operations(&a, "release", "unknown").await >= 1.0);
@@ -116,7 +116,7 @@ fn an_acquisition_that_lands_late_on_a_free_lease_is_adopted() {
         proxy.resume();
         a.wait_leads(LONG).await;
         renews(&a).await;
-        // Of the acquisitions that were sent meanwhile one was applied.
+        // One of the acquisitions that were sent meanwhile was applied.
         assert_eq!(token(&a), Some(2));
         assert_eq!(witness.leaders(), ["a"]);
     });

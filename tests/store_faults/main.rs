@@ -1,7 +1,7 @@
-//! What MongoDB, the network and its operators can do to a candidate, on real
-//! replica sets with real daemons. One file per behaviour.
+//! Effects of MongoDB, the network and operators on a candidate, on real replica sets with real
+//! daemons. One file per behavior.
 
-// It observes from outside, so it has clocks of its own.
+// The tests observe from outside and use their own clocks.
 #![allow(clippy::disallowed_methods)]
 
 mod acquire_reply_lost;

@@ -1,7 +1,7 @@
-//! Goal: without a majority the leader says no by its deadline on every
-//! surface (I4), an unacknowledged write never helps it (I7), and somebody
-//! leads when the majority is back (I10).
-//! Method: two of three members killed, or frozen, under short timings.
+//! Goal: without a majority the leader reports "not leader" by its deadline on every surface (I4),
+//! an unacknowledged write never extends its authority (I7), and a candidate leads when the
+//! majority is back (I10).
+//! Method: two of three members killed, or frozen, with short timings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::scene::{
     eventually, leader_of, operations, pair, renews, stage_on, token, transitioned, valid_until_ns,
 };
 
-/// Waits for the deadline that the file shows, then asks all surfaces.
+/// Waits for the deadline in the status file, then checks all surfaces.
 async fn says_no_by_its_deadline(daemon: &Daemon) {
     while let Some(until) = valid_until_ns(daemon) {
         if boottime_ns() >= until {

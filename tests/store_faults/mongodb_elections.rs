@@ -1,8 +1,7 @@
-//! Goal: a MongoDB election at its default settings does not cost a leader
-//! with default timings its leadership; it does cost one with 15/10/2, which
-//! then leads again.
-//! Method: sets with an election timeout of 10 s whose primary is killed,
-//! frozen, or told to step down.
+//! Goal: a MongoDB election at its default settings does not cost a leader with default timings its
+//! leadership. A leader with 15/10/2 does lose it, and a candidate with those timings leads again.
+//! Method: sets with an election timeout of 10 s whose primary is killed, frozen, or made to step
+//! down.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,16 +40,16 @@ fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_defaults() {
     });
 }
 
-/// Waits until a majority has a write again, after the primary `old` was
-/// stopped; for how long that took.
+/// Waits until a majority accepts a write again after the primary `old` was stopped. Returns how
+/// long that took.
 async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
     let begun = Instant::now();
     let others = || (0..set.member_count()).filter(|index| *index != old);
     let write = doc! {
         "insert": "writes", "documents": [{}], "writeConcern": { "w": "majority" },
     };
-    // Those that are no primary say so at once; the one that is answers when a
-    // majority has the write.
+    // Members that are not primary refuse immediately. The primary answers when a majority has the
+    // write.
     for index in others().cycle() {
         if set.command(index, write.clone()).await.is_ok() {
             break;
@@ -61,10 +60,10 @@ async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
     begun.elapsed()
 }
 
-/// With a frozen primary a majority may have its first write only 18 s later: a
-/// new primary is there after 12 s, and the secondary that is left waits for
-/// some seconds more for its old source. A renewal that was just acknowledged
-/// is as old as that then, so what is claimed depends on how long it took.
+/// With a frozen primary, a majority may have its first write only after 18 s: a new primary is
+/// elected after 12 s, and the remaining secondary waits some more seconds for its old sync source.
+/// A renewal acknowledged just before is then as old as that, so the assertion depends on the time
+/// that it took.
 #[test]
 #[allow(clippy::print_stderr, reason = "a claim that cannot be tried says so")]
 fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
@@ -76,7 +75,7 @@ fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
         let old = set.primary().await;
         set.stop(old);
         let without_writes = writes_again(&set, old).await;
-        // The last renewal was up to an interval before, the next is up to a retry later.
+        // The last renewal was up to an interval earlier, and the next one is up to a retry later.
         let allowed = timings.renew_deadline - timings.renew_interval - timings.retry_interval;
         let kept = without_writes < allowed;
         if kept {
@@ -84,7 +83,7 @@ fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
         } else {
             eprintln!("MongoDB took no write for {without_writes:?}: only I1 is tried");
         }
-        // The deposed primary believes in itself for a moment.
+        // The deposed primary considers itself primary for a moment.
         set.cont(old);
         let leader = leader_of(&[&a, &b]).await;
         renews(leader).await;

@@ -1,8 +1,7 @@
-//! Goal: a connection string that is changed and leads to another replica set
-//! is refused: otherwise its candidate would lead there beside the leader here.
-//! Method: two sets, and the URI file of one daemon, which reads it again when
-//! its calls fail, or is restarted on the directory in which it keeps in mind
-//! where it belongs.
+//! Goal: a changed connection string that leads to another replica set is refused, because its
+//! candidate would lead there concurrently with the leader here.
+//! Method: two sets, and the URI file of one daemon, which rereads it when its calls fail, or is
+//! restarted on the status directory in which it has recorded its deployment.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -21,8 +20,8 @@ async fn refuses(daemon: &Daemon) {
     .await;
 }
 
-/// For longer than a takeover takes nobody else leads, and nothing is written in
-/// the other set. Returns the lease there.
+/// Asserts that for longer than a takeover takes no other candidate leads, and nothing is written
+/// to the other set. Returns the lease there.
 async fn leads_alone(
     leader: &Daemon,
     witness: &Witness,
@@ -63,7 +62,7 @@ fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
         refuses(&b).await;
         set.clear_fail_point(0).await;
         leads_alone(&a, &witness, &stage, &elsewhere).await;
-        // It goes on here, where it began.
+        // `b` continues on the set where it started.
         a.kill();
         b.wait_leads(LONG).await;
         assert_eq!(token(&b), Some(2));
@@ -91,8 +90,8 @@ fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
             "{detail} in {records:?}"
         );
         let there = leads_alone(&a, &witness, &stage, &elsewhere).await;
-        // The move as the message has it: all stopped, the file removed. Tokens
-        // begin anew there, so the witness goes home first.
+        // The move as the log message describes it: all daemons stopped, the file removed. Tokens
+        // begin anew there, so the witness ends first.
         drop(witness);
         a.kill();
         b.kill();
@@ -103,8 +102,8 @@ fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
     });
 }
 
-/// An address behind which servers come and go, as a name in DNS or a Service is:
-/// connections end when it comes to stand for another one.
+/// An address behind which servers change, like a DNS name or a Service. Connections end when it
+/// changes to another server.
 async fn address(target: watch::Receiver<u16>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await
@@ -150,7 +149,7 @@ fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
         name.send_replace(port_of(&elsewhere));
         refuses(&b).await;
         leads_alone(&a, &witness, &stage, &elsewhere).await;
-        // Home again, it is a candidate as before.
+        // Back on its own set, `b` is a candidate as before.
         name.send_replace(port_of(&set));
         a.kill();
         b.wait_leads(LONG).await;
@@ -164,7 +163,7 @@ fn a_string_that_was_mistaken_from_the_start_can_be_corrected() {
         let set = Arc::new(ReplicaSet::builder().members(1).start().await);
         let elsewhere = ReplicaSet::builder().members(1).start().await;
         let stage = stage_on(&set);
-        // The driver does not take that server for one of this set.
+        // The driver does not accept that server as a member of this set.
         let mistaken = elsewhere.uri().replace("replicaSet=", "replicaSet=other-");
         let mut a = stage.candidate("a").uri(&mistaken).start();
         eventually("it says why", async || {

@@ -1,8 +1,8 @@
-//! Goal: what an operator writes into the document is obeyed: within a second
-//! with change streams, else at the next renewal; what is meant for another
-//! token is ignored; the history says why each reign ended.
-//! Method: the test sets `paused` and `request` as the commands do, which
-//! leave the revision alone.
+//! Goal: an operator's changes to the document take effect within a second with change streams, and
+//! otherwise at the next renewal. A request for another token is ignored. The history records why
+//! each leadership ended.
+//! Method: the test sets `paused` and `request` as the commands do, which do not change the
+//! revision.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::scene::{
     token,
 };
 
-/// Designed: 1 s. Measured: some 10 ms. A busy machine gets the benefit.
+/// Designed: 1 s. Measured: about 10 ms. The rest is tolerance for a busy machine.
 const OBEYED_MAX: Duration = Duration::from_secs(2);
 
 fn request(kind: &str, token: i64) -> Document {
@@ -29,7 +29,7 @@ fn transfer(token: i64, to: &str) -> Document {
     } }
 }
 
-/// Renews only every three seconds, so that what comes sooner came by the stream.
+/// Renews only every three seconds, so that any faster reaction came through the stream.
 async fn slow_stage() -> Stage {
     shared_stage().await.timings(DaemonTimings::DEFAULT)
 }
@@ -113,7 +113,7 @@ fn a_transfer_reaches_the_named_follower_and_no_other() {
             stage.stored().set(transfer(token, to.identity())).await;
             to.wait_leads(LONG).await;
             assert!(asked.elapsed() < OBEYED_MAX, "{:?}", asked.elapsed());
-            // A short reign: the witness must not miss it.
+            // A short leadership, which the witness must not miss.
             witness.reigns();
             follows(from, to.identity()).await;
         }
@@ -191,7 +191,7 @@ fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
             doc! { "request": { "kind": "step_down", "token": "1" } },
         ] {
             stage.stored().set(nonsense).await;
-            // By then the leader has read it, from the stream and a renewal.
+            // By then the leader has read the request, from the stream and from a renewal.
             renews(&a).await;
             renews(&a).await;
         }

@@ -1,8 +1,7 @@
-//! Goal: what became of a call is told apart as the protocol has it: applied,
-//! rejected, failed, unknown. A short trouble is ridden out, and an unknown
-//! outcome never extends anything (I7).
-//! Method: the fail point `failCommand` on findAndModify, a proxy that cuts,
-//! and a document that somebody edits.
+//! Goal: the outcome of a call is classified as the protocol defines it: applied, rejected, failed,
+//! unknown. A short failure is survived, and an unknown outcome never extends anything (I7).
+//! Method: the fail point `failCommand` on findAndModify, a proxy that cuts connections, and a
+//! document that another client edits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +15,11 @@ use crate::scene::{
     valid_until_ns,
 };
 
-/// A member has one fail point of this name, so its tests take turns.
+/// A member has one fail point of this name, so the tests run one at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
 static FAILING: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A set whose primary can be told to fail commands.
+/// A set whose primary fails commands on request.
 struct Failing {
     set: Arc<ReplicaSet>,
     primary: usize,
@@ -39,7 +38,7 @@ impl Failing {
         }
     }
 
-    /// The candidates' writes end as `how` says.
+    /// Makes the candidate's writes end as `how` describes.
     async fn fail_writes(&self, mode: impl Into<mongodb::bson::Bson>, how: Document) {
         let mut data = doc! { "failCommands": ["findAndModify"], "appName": "leasehold/a" };
         data.extend(how);
@@ -52,12 +51,12 @@ impl Failing {
     }
 }
 
-/// One renewal fails in this way: its outcome is unknown, and nothing follows.
+/// Makes one renewal fail in this way. Its outcome is unknown, and the leadership continues.
 async fn one_failure_is_unknown_and_ridden_out(how: Document) {
     one_failure_is_ridden_out_with(DaemonTimings::DEMO, how).await;
 }
 
-/// Returns the candidate's log.
+/// Does the same with other timings. Returns the candidate's log.
 async fn one_failure_is_ridden_out_with(timings: DaemonTimings, how: Document) -> String {
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(timings);
@@ -95,9 +94,8 @@ fn i7_a_write_concern_that_timed_out_makes_a_renewal_unknown() {
 
 #[test]
 fn i7_a_write_concern_that_met_a_shutdown_makes_a_renewal_unknown() {
-    // The driver takes the server for lost, and since in truth nothing changed
-    // there, learns better only with the next heartbeat, after 10 s: what the
-    // default timings have room for.
+    // The driver considers the server lost. Since nothing changed there in fact, it learns
+    // otherwise only with the next heartbeat, after 10 s. The default timings have room for that.
     let error = doc! { "code": 91, "errmsg": "planted" };
     run(async {
         let how = doc! { "writeConcernError": error };
@@ -108,7 +106,7 @@ fn i7_a_write_concern_that_met_a_shutdown_makes_a_renewal_unknown() {
 
 #[test]
 fn i7_a_renewal_blocked_for_longer_than_the_time_out_is_unknown() {
-    // The operation time-out of these timings is 1 s.
+    // The operation_timeout of these timings is 1 s.
     run(one_failure_is_unknown_and_ridden_out(
         doc! { "blockConnection": true, "blockTimeMS": 1_500 },
     ));
@@ -192,7 +190,7 @@ fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
         assert!(operations(&a, "renew", "rejected").await >= 1.0);
         assert_eq!(transitions(&a, "duplicate").await, 0.0);
         assert!(transitions(&a, "rejected").await >= 1.0);
-        // The stranger has its lease duration, like anybody.
+        // The stranger's lease duration has to pass, as for any holder.
         let lost = leasehold_testbed::daemon::boottime_ns();
         a.wait_leads(LONG).await;
         let waited = leasehold_testbed::daemon::boottime_ns() - lost;
@@ -210,8 +208,8 @@ async fn behind(stage: &Stage, uri: &str) -> Daemon {
 
 #[test]
 fn i2_authority_is_counted_from_before_the_send_and_not_from_the_reply() {
-    // Every reply is held for longer than a renewal takes, and the deadline
-    // must not move with it.
+    // Every reply is delayed for longer than a renewal takes, and the deadline must not move with
+    // it.
     run(async {
         let failing = Failing::set().await;
         let stage = stage_on(&failing.set).timings(DaemonTimings::DEMO);

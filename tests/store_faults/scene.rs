@@ -1,4 +1,4 @@
-//! What the tests of this binary begin with and wait for.
+//! Setup and waits that the tests of this binary share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,13 +7,13 @@ use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, Stage};
 use mongodb::bson::Bson;
 use serde_json::Value;
 
-/// Ends as soon as what is waited for is so; this long only when it never is.
+/// Timeout of waits, which end as soon as their condition holds.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
-/// For tests that leave the set itself alone.
+/// A set for tests that do not disturb it.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
 /// A database of the shared set.
@@ -21,12 +21,12 @@ pub(crate) async fn shared_stage() -> Stage {
     Stage::new(PROGRAM, SHARED.get().await)
 }
 
-/// A stage on a set of one's own.
+/// A stage on a set of the test's own.
 pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
     Stage::new(PROGRAM, Arc::clone(set))
 }
 
-/// `a` leads and `b` follows it.
+/// Starts `a`, which leads, and `b`, which follows it.
 pub(crate) async fn pair(stage: &Stage) -> (Daemon, Daemon) {
     let a = stage.candidate("a").start();
     a.wait_leads(LONG).await;
@@ -35,7 +35,7 @@ pub(crate) async fn pair(stage: &Stage) -> (Daemon, Daemon) {
     (a, b)
 }
 
-/// Waits until `daemon` says that `leader` leads.
+/// Waits until `daemon` reports `leader` as the leader.
 pub(crate) async fn follows(daemon: &Daemon, leader: &str) {
     let follower = |status: &Value| {
         status["role"] == "follower" && status["holder"]["identity"].as_str() == Some(leader)
@@ -43,7 +43,7 @@ pub(crate) async fn follows(daemon: &Daemon, leader: &str) {
     daemon.wait_until(follower, LONG).await;
 }
 
-/// Waits until one of them leads; which.
+/// Waits until one of them leads, and returns it.
 pub(crate) async fn leader_of<'a>(daemons: &[&'a Daemon]) -> &'a Daemon {
     let end = Instant::now() + LONG;
     loop {
@@ -70,7 +70,7 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
     }
 }
 
-/// Proves an absence, the one use of a fixed time: `condition` holds throughout.
+/// Asserts that `condition` holds throughout. Proving an absence is the only use of a fixed time.
 pub(crate) async fn throughout(
     time: Duration,
     what: &str,
@@ -83,7 +83,7 @@ pub(crate) async fn throughout(
     }
 }
 
-/// Nobody but the holder of `claim` writes itself into the document for a while.
+/// Asserts that no process other than the holder of `claim` acquires the lease for this time.
 pub(crate) async fn undisturbed(stage: &Stage, claim: &Option<Bson>, time: Duration) {
     let stored = stage.stored();
     throughout(time, "the same claim holds the lease", async || {
@@ -92,12 +92,12 @@ pub(crate) async fn undisturbed(stage: &Stage, claim: &Option<Bson>, time: Durat
     .await;
 }
 
-/// The end of the authority that the file shows; `None` while it shows none.
+/// Deadline of the authority in the status file. `None` if the file shows none.
 pub(crate) fn valid_until_ns(daemon: &Daemon) -> Option<u64> {
     daemon.status()["valid_until_boottime_ns"].as_u64()
 }
 
-/// Waits until a renewal later than those so far is acknowledged.
+/// Waits until a renewal later than the current one is acknowledged.
 pub(crate) async fn renews(daemon: &Daemon) {
     let before = valid_until_ns(daemon);
     let later = |status: &Value| status["valid_until_boottime_ns"].as_u64() > before;
@@ -109,7 +109,7 @@ pub(crate) fn token(daemon: &Daemon) -> Option<i64> {
     daemon.status()["token"].as_i64()
 }
 
-/// How many store calls of a kind ended so.
+/// Number of store calls of a kind with this outcome.
 pub(crate) async fn operations(daemon: &Daemon, operation: &str, outcome: &str) -> f64 {
     let labels = [
         format!("operation=\"{operation}\""),
@@ -118,7 +118,7 @@ pub(crate) async fn operations(daemon: &Daemon, operation: &str, outcome: &str) 
     sum(daemon, "leasehold_store_operations_total", &labels).await
 }
 
-/// How many changes of role had this reason.
+/// Number of role changes with this reason.
 pub(crate) async fn transitions(daemon: &Daemon, reason: &str) -> f64 {
     let labels = [format!("reason=\"{reason}\"")];
     sum(daemon, "leasehold_transitions_total", &labels).await
@@ -126,7 +126,7 @@ pub(crate) async fn transitions(daemon: &Daemon, reason: &str) -> f64 {
 
 async fn sum(daemon: &Daemon, name: &str, labels: &[String]) -> f64 {
     let mut page = String::new();
-    // It listens a few milliseconds after its start.
+    // The daemon listens a few milliseconds after its start.
     eventually("there is a metrics page", async || {
         let answer = daemon.http("/metrics").await;
         page = answer.map(|(_, text)| text).unwrap_or_default();
@@ -141,8 +141,8 @@ async fn sum(daemon: &Daemon, name: &str, labels: &[String]) -> f64 {
         .sum()
 }
 
-/// Waits until so many changes of role had this reason. The file says "not
-/// leader" at the deadline by itself, and may be ahead of the change.
+/// Waits until this many role changes had this reason. The file says "not leader" at the deadline
+/// on its own, and may be ahead of the role change.
 pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
     eventually("the change of role is counted", async || {
         transitions(daemon, reason).await >= f64::from(times)
@@ -151,8 +151,8 @@ pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
     assert_eq!(transitions(daemon, reason).await, f64::from(times));
 }
 
-/// The instant on CLOCK_BOOTTIME at which the renewal or acquisition was sent
-/// that the file of a leader shows, which may have ended since.
+/// Instant on CLOCK_BOOTTIME at which the renewal or acquisition in a leader's status file was
+/// sent. Its authority may have ended since.
 pub(crate) fn sent_ns(daemon: &Daemon, timings: DaemonTimings) -> u64 {
     let until = valid_until_ns(daemon).expect("it leads");
     until - nanos(timings.renew_deadline)
@@ -162,7 +162,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).expect("short")
 }
 
-/// How often the log has a line with this text.
+/// Number of log lines that contain this text.
 pub(crate) fn said(daemon: &Daemon, text: &str) -> usize {
     daemon
         .logs()

@@ -1,8 +1,7 @@
-//! Goal: a change stream that answers and is stale is not trusted: followers
-//! notice what happens in the store within the bound.
-//! Method: the primary steps down, so that cursors stay on it, and is then
-//! locked (`fsyncLock`, as for a backup): it answers each getMore, and
-//! applies nothing any more.
+//! Goal: a change stream that responds but is stale is not trusted, so that followers notice
+//! changes in MongoDB within the bound.
+//! Method: the primary steps down, so that cursors stay on it, and is then locked (`fsyncLock`, as
+//! for a backup). A locked member answers each getMore, but no longer applies anything.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,8 +11,7 @@ use mongodb::bson::doc;
 
 use crate::scene::{LONG, eventually, pair, renews, stage_on};
 
-/// What the protocol promises after the holder's last write, and a second for
-/// a busy machine.
+/// The protocol's bound after the holder's last write, and a second for a busy machine.
 const BOUND: Duration = Duration::from_secs(6 + 2 * (1 + 1) + 1);
 
 #[test]

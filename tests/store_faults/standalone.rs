@@ -1,5 +1,5 @@
-//! Goal: one mongod that is no replica set works, by polling, and the daemon
-//! says what that loses.
+//! Goal: a single mongod without a replica set works, by polling, and the daemon reports the
+//! guarantees that this loses.
 
 use std::sync::Arc;
 
@@ -38,13 +38,13 @@ fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
         follows(&b, "c").await;
         for daemon in [&a, &b, &c] {
             for warning in warnings {
-                // Once, not once for each attempt.
+                // Logged once, not once for each attempt.
                 assert_eq!(said(daemon, warning), 1, "{warning}: {}", daemon.logs());
             }
         }
         c.term();
         c.wait_exit(LONG).await;
-        // `a` stays out for a while and another claim may lead meanwhile.
+        // `a` is in its cooldown for a while, and another claim may lead meanwhile.
         let next = crate::scene::leader_of(&[&a, &b]).await;
         let token_before = token(next);
         let other = if next.identity() == "a" { &b } else { &a };
@@ -53,7 +53,8 @@ fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
         other.wait_leads(LONG).await;
         assert_eq!(witness.reigns().len(), 4);
         assert!(token(other) > token_before);
-        // A deletion is noticed without a linearizable read, which it has not.
+        // A deletion is noticed without a linearizable read, which a standalone server does not
+        // have.
         stored.delete().await;
         other
             .wait_until(|status| status["leader"] == false, LONG)

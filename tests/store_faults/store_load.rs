@@ -1,10 +1,8 @@
-//! Goal: a leader sends one findAndModify per renew_interval; a follower with
-//! a change stream sends nothing but getMore, a read in each lease_duration and
-//! the driver's own hello. Each
-//! command carries the concerns that the protocol rests on, whatever the
-//! connection string asks for.
-//! Method: the profiler of the primary; for the load over a fixed time, since
-//! it is an absence that is to be proven.
+//! Goal: a leader sends one findAndModify per renew_interval. A follower with a change stream sends
+//! only getMore, one read per lease_duration and the driver's own hello. Each command carries the
+//! concerns on which the protocol relies, whatever the connection string asks for.
+//! Method: the profiler of the primary. The load is observed for a fixed time, since an absence has
+//! to be proven.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +19,7 @@ const OBSERVED: Duration = Duration::from_secs(12);
 #[test]
 fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease_duration() {
     run(async {
-        // Of its own: the profiler of `admin` sees all clients.
+        // A separate set, because the profiler of `admin` sees all clients.
         let set = Arc::new(ReplicaSet::builder().members(1).start().await);
         let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
         let (a, b) = pair(&stage).await;
@@ -55,7 +53,7 @@ fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease_durat
             own(&follower, &[&idle[..], &["find"]].concat()),
             "{follower:?}"
         );
-        // 12 s of a lease of 24 s.
+        // Observed for 12 s, with a lease of 24 s.
         assert!(
             follower.get("find").is_none_or(|reads| *reads <= 1),
             "{follower:?}"
@@ -113,7 +111,7 @@ fn every_read_is_of_a_majority_and_every_write_journalled_by_one_whatever_the_ur
             }
         }
         assert_eq!(Vec::from_iter(&levels), ["linearizable", "majority"]);
-        // Created, acquired and renewed at the least.
+        // At least created, acquired and renewed.
         assert!(writes >= 3, "{writes}");
     });
 }
@@ -124,7 +122,7 @@ async fn profile(set: &ReplicaSet, database: &str, level: i32) {
     set.unwrap_or_else(|error| panic!("set the profiler: {error}"));
 }
 
-/// How often a client sent which command.
+/// Number of times that a client sent each command.
 async fn commands(set: &ReplicaSet, databases: &[&str], app_name: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for database in databases {

@@ -1,14 +1,13 @@
-//! Goal: a document that is deleted or restored to an older state under a live
-//! leader makes it step down, and nobody leads until everybody who saw the
-//! lease has expired; the next token is above all before (I3).
-//! Method: an operator's delete, drop and restore, with a change stream and
-//! with one that never opens.
+//! Goal: if the document is deleted or restored to an older state, the live leader steps down, and
+//! no candidate leads until every authority granted under the lost state has expired. The next
+//! token is above all earlier ones (I3).
+//! Method: an operator's delete, drop and restore, with a change stream and with one that never
+//! opens.
 //!
-//! With a change stream the event tells first and the reason is
-//! `store_went_back`. Without one the next renewal tells first, and then the
-//! reason for the step-down is `rejected` and `store_went_back` comes with the
-//! read after it. A restored state of the very claim that leads has its token:
-//! that can only be known as a revision that it did not send, `duplicate`.
+//! With a change stream the event comes first, and the reason is `store_went_back`. Without one the
+//! next renewal comes first: then the reason for the step-down is `rejected`, and `store_went_back`
+//! follows with the next read. A restored state of the leading claim itself has the same token, and
+//! is recognized only by a revision that the leader did not send (`duplicate`).
 
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, Proxy, Stage, Witness, run};
@@ -20,11 +19,11 @@ use crate::scene::{
 
 const WENT_BACK: &str = "lease document is older";
 
-/// The shortest time to the next leader: a lease duration, less what the test
-/// itself needs to look.
+/// Minimum time to the next leader: a lease duration, less the time that the test itself needs to
+/// observe it.
 const WAIT_MIN_NS: u64 = 2_800_000_000;
 
-/// A leader whose token is 2, so that there is something to fall back from.
+/// Starts a leader with token 2, so that a lower token exists to fall back to.
 async fn second_reign(stage: &Stage, uri: &str) -> Daemon {
     let first = stage.candidate("first").start();
     first.wait_leads(LONG).await;
@@ -36,7 +35,7 @@ async fn second_reign(stage: &Stage, uri: &str) -> Daemon {
     a
 }
 
-/// It stepped down, waits, and leads again with a token above 2.
+/// Asserts that `a` steps down, waits, and leads again with token 3.
 async fn waits_and_leads_above(a: &Daemon, changed_ns: u64) {
     a.wait_until(|status| status["leader"] == false, LONG).await;
     a.wait_leads(LONG).await;
@@ -92,7 +91,7 @@ fn i3_a_dropped_collection_is_a_store_that_went_back_for_leader_and_follower() {
         for daemon in [&a, &b] {
             assert!(said(daemon, WENT_BACK) >= 1, "{}", daemon.logs());
         }
-        // The stream that the drop invalidated is open again: obeyed at once.
+        // The leader keeps renewing after the drop has invalidated its stream.
         renews(next).await;
         assert_eq!(witness.reigns().len(), 2);
     });
@@ -146,8 +145,8 @@ fn i3_a_follower_that_sees_the_document_vanish_waits_before_it_leads() {
         let stage = shared_stage().await;
         let (a, b) = pair(&stage).await;
         let witness = Witness::of([&a, &b]);
-        // A leader that cannot see what happens to the store, and keeps its
-        // authority meanwhile: this is what the wait is for.
+        // The leader cannot see what happens to the document and keeps its authority meanwhile,
+        // which is the reason for the wait.
         a.stop();
         let changed = boottime_ns();
         stage.stored().delete().await;
@@ -180,7 +179,7 @@ fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_back()
     run(async {
         let stage = shared_stage().await.timings(DaemonTimings::DEMO);
         let proxy = stage.set().proxy();
-        // The read that has to confirm it is never answered.
+        // The read that has to confirm the deletion is never answered.
         proxy.hold_requests_containing("linearizable");
         let uri = stage.set().proxied_uri(&proxy);
         let a = stage.candidate("a").uri(&uri).start();
@@ -194,7 +193,7 @@ fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_back()
         a.wait_until(|status| status["leader"] == false, LONG).await;
         assert_eq!(transitions(&a, "store_went_back").await, 0.0);
         assert_eq!(said(&a, WENT_BACK), 0);
-        // What was missing is there again: a deposed primary had answered.
+        // The document is there again, as if a deposed primary had answered before.
         let mut found = backup.clone();
         found.insert("holder", Bson::Null);
         stage.stored().replace(&found).await;
@@ -205,7 +204,7 @@ fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_back()
     });
 }
 
-/// The command that opens a change stream never gets through.
+/// Holds back the command that opens a change stream.
 fn without_change_stream(stage: &Stage) -> (Proxy, String) {
     let proxy = stage.set().proxy();
     proxy.hold_requests_containing("$changeStream");

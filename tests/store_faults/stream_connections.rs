@@ -1,7 +1,6 @@
-//! Goal: renewals never wait for a connection that a change stream holds, and
-//! streams that hang do not pile up.
-//! Method: connection strings with small pools, and a proxy that holds the
-//! replies to getMore.
+//! Goal: renewals never wait for a connection that a change stream holds, and hanging streams do
+//! not pile up.
+//! Method: connection strings with small pools, and a proxy that holds back the replies to getMore.
 
 use std::time::Instant;
 
@@ -22,8 +21,8 @@ fn a_pool_of_one_connection_delays_no_renewal() {
             a.metric("leasehold_watch_connected").await == 1.0
         })
         .await;
-        // The stream's getMore waits for two seconds; a renewal that is behind
-        // it is given up after one.
+        // The stream's getMore waits for two seconds; a renewal queued behind it would time out
+        // after one.
         for _ in 0..10 {
             renews(&a).await;
         }
@@ -48,7 +47,7 @@ fn change_streams_that_hang_cost_no_leadership_however_many_there_were() {
         let witness = Witness::of([&a]);
         proxy.hold_replies_containing("nextBatch");
         let held = valid_until_ns(&a);
-        // Each is given up after a third of the lease and operation_timeout.
+        // Each stream is given up after a third of the lease and operation_timeout.
         let each = DaemonTimings::SHORT.lease_duration / 3 + DaemonTimings::SHORT.operation_timeout;
         let end = Instant::now() + each * 12;
         while Instant::now() < end {

@@ -1,6 +1,6 @@
-//! Goal: no wall clock decides anything (I9).
-//! Method: one daemon an hour ahead, another whose clock jumps, and one mongod
-//! an hour ahead that is primary first and then is not.
+//! Goal: no decision depends on a wall clock (I9).
+//! Method: one daemon an hour ahead, another whose clock jumps, and one mongod an hour ahead that
+//! is the primary at first and then steps down.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn i9_clocks_that_are_an_hour_off_or_jump_change_no_leader() {
         let seen_before = b.status()["transitions"].clone();
         for offset in ["+1h", "-1h", "+0s", "-30d", "+1s"] {
             jumping.jump(offset);
-            // Long enough for a contender to think of the holder as expired.
+            // Long enough for a contender to consider the holder expired.
             renews(&a).await;
             renews(&a).await;
         }
@@ -60,7 +60,7 @@ fn i9_a_leader_whose_clock_jumps_keeps_its_deadlines_and_its_successor_waits() {
         jumping.jump("+2h");
         renews(&a).await;
         a.stop();
-        // From here on `b` alone decides, with a clock that jumps both ways.
+        // From here on only `b` decides, with a clock that jumps both ways.
         let last = sent_ns(&a, DaemonTimings::SHORT);
         jumping.jump("-2h");
         let leader = |status: &Value| status["leader"] == true;

@@ -1,5 +1,5 @@
-//! Goal: the command is gone by its deadline, whatever happens to the daemon (I5),
-//! and a restarted daemon leads again as soon as it is gone.
+//! Goal: the command is gone by its deadline, whatever happens to the daemon (I5), and a restarted
+//! daemon leads again as soon as the command is gone.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::journal::{Behaviour, Journal, Line};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
 
-/// Whether a process is there and has not ended: an orphan stays a zombie as
-/// long as its new parent does not wait for it, as in a container without an init.
+/// True if a process exists and has not exited. An orphan stays a zombie as long as its new parent
+/// does not wait for it, as in a container without an init.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit(") ").next().unwrap().starts_with('Z'))
@@ -24,7 +24,7 @@ fn process(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
 }
 
-/// A leader with a command that ignores SIGTERM, and its process.
+/// Starts a leader with a command that ignores SIGTERM. Returns it with the command's process id.
 async fn leader(contest: &Contest, journal: &Journal) -> (Daemon, u32) {
     let daemon = contest
         .candidate_with("a", SHORT, "0s")
@@ -34,19 +34,18 @@ async fn leader(contest: &Contest, journal: &Journal) -> (Daemon, u32) {
     (daemon, pid)
 }
 
-/// The guard, as the parent of the command.
+/// The guard, which is the parent of the command.
 fn guard_of(pid: u32) -> u32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after = stat.rsplit(')').next().unwrap();
     after.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// How late a busy machine may run what is due: the time by which a lease
-/// outlasts the last deadline.
+/// Maximum delay on a busy machine: the time by which a lease outlasts the last deadline.
 const LATE_MAX: Duration = Duration::from_millis(500);
 
-/// Nothing was written after the deadline of a renewal that was sent at `sent`
-/// or before, plus loss_grace.
+/// Asserts that the first command wrote nothing after the deadline of a renewal that was sent at
+/// `sent` or before, plus loss_grace.
 fn assert_gone_in_time(journal: &Journal, sent: u64) {
     let first = |line: &Line| line.token == 1;
     let last = journal.lines().into_iter().rfind(first);
@@ -81,7 +80,8 @@ async fn i5_a_frozen_daemons_command_is_gone_by_its_deadline() {
     assert_eq!(daemon.status(), frozen, "it was frozen all the time");
     assert_gone_in_time(&journal, stopped);
     daemon.cont();
-    // It leads again, since nobody else did: with a new token and a new command.
+    // The daemon leads again, since there is no other candidate, with a new token and a new
+    // command.
     let start = journal.wait("start", 2).await;
     assert_eq!(start.token, 2);
     journal.assert_one_after_the_other();
@@ -112,7 +112,7 @@ async fn i6_a_daemon_that_cannot_renew_starts_again_only_when_its_command_is_gon
     journal.assert_one_after_the_other();
 }
 
-/// The children of a process that has one thread of its own.
+/// The children of all threads of a process.
 fn children_of(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let tasks = tasks.into_iter().flatten().flatten();
@@ -194,7 +194,7 @@ async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
     assert!(waited, "{}", daemon.logs());
 }
 
-/// What no daemon ends is ended with its test.
+/// A process that no daemon ends. Killed on drop.
 struct Ended(u32);
 
 impl Drop for Ended {
@@ -203,15 +203,15 @@ impl Drop for Ended {
     }
 }
 
-/// A lease that does not expire within the test: whoever leads has a proof.
+/// A lease that does not expire within the test, so that a takeover needs a proof of death.
 const NEVER_EXPIRES: DaemonTimings = DaemonTimings {
     lease_duration: Duration::from_secs(600),
     ..SHORT
 };
 
-/// Kills a daemon and the guard of its command at once, and starts it again.
+/// Kills a daemon together with the guard of its command, and restarts the daemon.
 fn kill_both_and_restart(daemon: &mut Daemon, command: u32) {
-    // Else the daemon would end what its guard leaves.
+    // Stopped, because the running daemon would end the processes that its guard leaves.
     daemon.stop();
     kill_process(process(guard_of(command)), Signal::KILL).unwrap();
     daemon.restart_same_directory();
@@ -287,7 +287,7 @@ async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
     kill_process(process(guards[0]), Signal::STOP).unwrap();
     waits.term();
     assert_eq!(waits.wait_exit(Duration::from_secs(10)).await, 0);
-    // Not even a zombie, which process 1 would have to wait for.
+    // Not even a zombie is left, which process 1 would have to reap.
     let process = format!("/proc/{}", guards[0]);
     assert!(!std::path::Path::new(&process).exists());
 }
@@ -300,6 +300,6 @@ async fn a_second_daemon_on_a_living_ones_directory_is_refused_at_once() {
         .candidate_with("b", SHORT, "0s")
         .status_directory(daemon.status_directory())
         .start();
-    // The first one lives: who waited for its directory would wait for ever.
+    // The first daemon is alive, so waiting for its directory would never end.
     assert_eq!(second.wait_exit(LONG).await, 78);
 }

@@ -1,4 +1,4 @@
-//! Goal: the command's end is the daemon's end, or another replica's turn, as configured.
+//! Goal: when the command ends, the daemon exits or another replica takes over, as configured.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn what_cannot_be_executed_is_told_as_shells_tell_it() {
     let (contest, journal) = (Contest::new("not-executable").await, Journal::new());
     let daemon = contest.candidate("a").workload(["/nowhere/at-all"]).start();
     assert_eq!(daemon.wait_exit(LONG).await, 127);
-    // Every line of the log is JSON, also this one.
+    // Every line of the log is JSON, including this one.
     let records = daemon.log_records();
     assert_eq!(records.len(), daemon.logs().lines().count());
     let told = |r: &serde_json::Value| {
@@ -72,7 +72,7 @@ async fn a_crash_loop_gives_the_lease_to_a_healthy_replica() {
         .flag("--workload-on-exit=release")
         .workload(journal.command(&Behaviour::Exits(1)))
         .start();
-    // Alone it tries again, ever more seldom.
+    // Alone it retries, at growing intervals.
     let second = journal.wait("start", 2).await;
     assert_eq!((second.token, second.identity.as_str()), (2, "crashing"));
     let healthy = contest

@@ -1,4 +1,4 @@
-//! Goal: the next command starts only when the one before is gone, and then at once (I6).
+//! Goal: the next command starts only when the previous one is gone, and then immediately (I6).
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::contest::{Contest, LONG, nanos, wait_follows};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
-/// A stop signal that comes sooner after the first one says nothing more.
+/// Interval after the first stop signal within which another one is the same request.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// Longer than any test waits: beside a command there is none.
+/// Longer than any test waits. With a command, the handoff delay does not apply.
 const HANDOFF_DELAY: &str = "1h";
 
 async fn pair(
@@ -88,7 +88,7 @@ async fn a_command_that_ignores_the_signal_is_killed_after_its_grace() {
         "--workload-stop-grace=500ms",
     )
     .await;
-    // The shell notes the signal when it is run, which may be later.
+    // The shell records the signal when it is scheduled, which may be later.
     let asked = boottime_ns();
     old.term();
     journal.wait("ignored", 1).await;

@@ -1,4 +1,5 @@
-//! Goal: who cannot work does not lead; beside a workload next door and with one's own.
+//! Goal: a replica that cannot work does not lead, with a separate workload and with a supervised
+//! one.
 
 use std::path::Path;
 
@@ -7,13 +8,13 @@ use leasehold_testbed::DaemonBuilder;
 use crate::contest::{Contest, LONG, eventually, wait_follows};
 use crate::journal::{Behaviour, Journal};
 
-/// A check that succeeds while the file is there.
+/// A health check that succeeds while the file exists.
 fn checked(daemon: DaemonBuilder, file: &Path) -> DaemonBuilder {
     let file = file.display();
     patient(daemon.flag(&format!("--workload-health-command=test,-f,{file}")))
 }
 
-/// One who is well has the time to say so on a busy machine.
+/// Gives a healthy workload enough time to answer on a busy machine.
 fn patient(daemon: DaemonBuilder) -> DaemonBuilder {
     daemon
         .flag("--workload-health-period=1s")
@@ -34,7 +35,7 @@ async fn an_unhealthy_leader_hands_over_and_stays_out_until_it_is_well() {
     std::fs::remove_file(&ill).unwrap();
     b.wait_leads(LONG).await;
     assert_eq!(contest.last_ended().await.reason, "unhealthy");
-    // Nobody is left who may lead.
+    // No healthy candidate is left.
     b.term();
     b.wait_exit(LONG).await;
     eventually("the lease is free", async || {
@@ -47,7 +48,7 @@ async fn an_unhealthy_leader_hands_over_and_stays_out_until_it_is_well() {
             .is_some()
     })
     .await;
-    // It has seen that, and leaves it free.
+    // `a` has observed that the lease is free, and leaves it free.
     let free =
         |status: &serde_json::Value| status["role"] == "follower" && status["holder"].is_null();
     a.wait_until(free, LONG).await;
@@ -117,7 +118,7 @@ async fn a_url_is_asked_of_the_workload_next_door() {
         .await;
     workload.say("204 No Content");
     a.wait_leads(LONG).await;
-    // One that accepts and says nothing is as bad as one that says no.
+    // Accepting a connection without an answer is as bad as an error response.
     workload.say("");
     a.wait_until(|status| status["reason"] == "unhealthy", LONG)
         .await;
@@ -138,7 +139,7 @@ async fn a_candidate_whose_command_is_not_run_yet_is_not_asked_whether_it_is_wel
         .flag("--workload-health-failures=5")
         .workload(journal.command(&Behaviour::Obedient))
         .start();
-    // It never listens: it is run, found ill, and stopped.
+    // The workload never listens, so it is started, found unhealthy, and stopped.
     journal.wait("start", 1).await;
     journal.wait("end", 1).await;
     eventually("the lease is released", async || {

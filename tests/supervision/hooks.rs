@@ -1,4 +1,4 @@
-//! Goal: commands are told of leadership, in their order, and never hold up a deadline.
+//! Goal: hooks run when leadership begins and ends, in order, and never hold up a deadline.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use leasehold_testbed::daemon::boottime_ns;
 use crate::contest::{Contest, LONG, eventually, nanos, wait_follows};
 use crate::journal::{Behaviour, Journal};
 
-/// A hook that writes one line.
+/// A hook that writes one line into the journal.
 fn hook(journal: &Journal, what: &str, more: &str) -> String {
     let journal = journal.path("journal").display().to_string();
     let script = format!(

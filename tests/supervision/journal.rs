@@ -1,8 +1,8 @@
-//! A command that writes down when it runs, and who reads it.
+//! A command that records when it runs, and the reader of these records.
 //!
-//! Each line is `<at> <what> <token> <identity> <pid>`. The instant comes from
-//! /proc/uptime, which is CLOCK_BOOTTIME in hundredths of a second; what happened
-//! before what is told by the order of the lines, which are appended whole.
+//! Each line is `<at> <what> <token> <identity> <pid>`. The instant comes from /proc/uptime, which
+//! is CLOCK_BOOTTIME in hundredths of a second. The order of events is the order of the lines,
+//! which are appended whole.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -12,10 +12,10 @@ use leasehold_testbed::Scratch;
 
 use crate::contest::eventually;
 
-/// Where the commands of one test write.
+/// The directory into which the commands of one test write.
 pub(crate) struct Journal(Scratch);
 
-/// One line of it.
+/// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     /// CLOCK_BOOTTIME in nanoseconds, rounded down to 10 ms.
@@ -26,15 +26,15 @@ pub(crate) struct Line {
     pub(crate) pid: u32,
 }
 
-/// What a command does, besides writing down its start and its end.
+/// Behavior of a command, in addition to recording its start and its end.
 pub(crate) enum Behaviour {
-    /// It ends as soon as it gets SIGTERM.
+    /// Ends as soon as it gets SIGTERM.
     Obedient,
-    /// It takes this long, in seconds, to end after SIGTERM.
+    /// Takes this long, in seconds, to end after SIGTERM.
     Slow(&'static str),
-    /// It ignores SIGTERM.
+    /// Ignores SIGTERM.
     Stubborn,
-    /// It exits by itself with this code.
+    /// Exits on its own with this code.
     Exits(u8),
 }
 
@@ -56,7 +56,7 @@ impl Journal {
         }
     }
 
-    /// A shell command that ticks into the journal every 20 ms while it runs.
+    /// A shell command that writes a tick into the journal every 20 ms while it runs.
     pub(crate) fn command(&self, behaviour: &Behaviour) -> Vec<String> {
         let journal = self.path("journal");
         let (trap, after) = match behaviour {
@@ -84,7 +84,7 @@ impl Journal {
         ["sh", "-c", &script].map(str::to_owned).to_vec()
     }
 
-    /// All lines so far, up to one that is being written.
+    /// All complete lines so far.
     pub(crate) fn lines(&self) -> Vec<Line> {
         let text = std::fs::read_to_string(self.path("journal")).unwrap_or_default();
         let whole = text.split_inclusive('\n');
@@ -109,7 +109,7 @@ impl Journal {
         self.of(what)[count - 1].clone()
     }
 
-    /// No command wrote after another one had begun.
+    /// Asserts that no command wrote after a newer one had begun.
     pub(crate) fn assert_one_after_the_other(&self) {
         let lines = self.lines();
         let mut newest = 0;

@@ -1,5 +1,5 @@
-//! `leasehold run -- CMD` from end to end: real daemons on a real replica set,
-//! with commands that write down when they run.
+//! `leasehold run -- CMD` from end to end: real daemons on a real replica set, with commands that
+//! record when they run.
 
 #![allow(
     clippy::unwrap_used,

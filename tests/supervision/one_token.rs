@@ -1,7 +1,7 @@
-//! Goal: a token is in one command's hands, and no command runs beside another
-//! (I3), whatever is killed, restarted, deposed or asked to go.
-//! Method: faults at random instants, several kinds together, on a set and
-//! daemons of this test; every command writes down its token and its process.
+//! Goal: each token is used by one command, and no two commands run concurrently (I3), whatever is
+//! killed, restarted, deposed or asked to step down.
+//! Method: faults at random instants, several kinds together, on a set and daemons of this test's
+//! own; every command records its token and its process.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use rustix::process::Signal;
 use crate::contest::{PROGRAM, eventually};
 use crate::journal::{Behaviour, Journal};
 
-/// Half of these take milliseconds, the others an election of one to two
-/// seconds: all of them less than a minute.
+/// Number of faults. About half of them take milliseconds, the others an election of one to two
+/// seconds; together they take less than a minute.
 const FAULTS: u32 = 16;
 
-/// Instants and victims: nothing depends on their quality.
+/// Random instants and victims. Nothing depends on the quality of the generator.
 struct Dice(u64);
 
 impl Dice {
@@ -59,7 +59,7 @@ async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
             })
             .await;
         }
-        // At any instant of an acquisition, a renewal or an end.
+        // The fault may hit any instant of an acquisition, a renewal or an end.
         tokio::time::sleep(Duration::from_millis(dice.below(600))).await;
         let leader = daemons.iter().position(Daemon::leads);
         let victim = leader.filter(|_| dice.below(2) == 0);
@@ -79,7 +79,7 @@ async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
                 let command = doc! {
                     "replSetStepDown": 2, "secondaryCatchUpPeriodSecs": 1, "force": true,
                 };
-                // It may close our connection before it answers.
+                // The server may close the connection before it answers.
                 let _ = set.command(primary, command).await;
             }
             _ => {

@@ -1,5 +1,6 @@
-//! Goal: a command cannot read its daemon's connection string (I12), though both
-//! are of the same user. Method: a command that tries.
+//! Goal: a command cannot read its daemon's connection string (I12), although both run as the same
+//! user.
+//! Method: a command that tries.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,7 +8,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
 
 use crate::contest::{Contest, PROGRAM, eventually};
 
-/// The program without the privileges that let root read every process.
+/// A wrapper of the program without the privileges that let root read every process.
 fn unprivileged(place: &Scratch) -> std::path::PathBuf {
     let wrapper = place.path().join("leasehold");
     let drop = match rustix::process::geteuid().is_root() {
@@ -25,8 +26,8 @@ fn unprivileged(place: &Scratch) -> std::path::PathBuf {
 async fn i12_a_command_reads_neither_environment_nor_memory_of_its_daemon() {
     let (contest, place) = (Contest::new("secrets").await, Scratch::new());
     let seen = place.path().join("seen").display().to_string();
-    // Fields after the name: state, parent. The guard's own environment shows
-    // that the command may read what nothing forbids.
+    // The fields after the name are state and parent. The guard's own environment shows that the
+    // command may read files that nothing protects.
     let script = format!(
         "guard=$PPID; read -r stat < /proc/$guard/stat; set -- ${{stat##*)}}; daemon=$2
         for process in $guard $daemon; do

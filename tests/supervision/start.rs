@@ -1,5 +1,5 @@
-//! Goal: the command starts with an acknowledged acquisition, knows of its
-//! lease, and nothing of our secrets.
+//! Goal: the command starts with an acknowledged acquisition, gets the data of its lease, and none
+//! of the daemon's secrets.
 
 use std::process::Command;
 

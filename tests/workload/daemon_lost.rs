@@ -1,5 +1,6 @@
-//! Goal: CMD ends in time when its daemon is killed or frozen, and the claim
-//! lock is free only when it is gone (I5). Method: real signals to a daemon.
+//! Goal: CMD ends in time when its daemon is killed or frozen, and the claim lock is free only when
+//! CMD is gone (I5).
+//! Method: real signals to a daemon.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::claim_share::Child;
@@ -67,7 +68,7 @@ async fn a_command_that_ignores_it_is_killed_at_the_last_deadline_and_holds_the_
     let (sent, last) = (sent(&scene), deadlines(&scene));
     while exists(pid) {
         assert!(boot_now() < last.kill_at + SEEN_LATE, "alive too long");
-        // Looked at in this order: who finds the lock free must find CMD gone.
+        // Checked in this order: if the lock is free, CMD must be gone already.
         assert!(!lock_is_free(&scene) || !exists(pid));
         tokio::time::sleep(millis(1)).await;
     }
@@ -96,7 +97,7 @@ async fn a_frozen_daemon_loses_its_command_at_the_deadline() {
     let late = boot_now().since(last.kill_at);
     assert!(boot_now() >= sent.kill_at, "killed early");
     assert!(late < SEEN_LATE, "{late:?}");
-    // Renewals of a daemon that goes on revive nothing.
+    // Renewals of a daemon that continues revive nothing.
     daemon.signal(Signal::CONT);
     let told = wait_told_gone(&scene).await;
     assert!(told.contains("Signalled(9), by_us: true"), "{told}");

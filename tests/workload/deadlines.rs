@@ -1,5 +1,6 @@
-//! Goal: no command without authority. Method: deadlines that pass before the
-//! start, while CMD runs, and while it is stopped or asked to end.
+//! Goal: no command runs without authority.
+//! Method: deadlines that pass before the start, while CMD runs, and while it is stopped or asked
+//! to end.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{End, Terms, Workload};

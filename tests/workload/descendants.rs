@@ -1,5 +1,5 @@
-//! Goal: gone means all of it. Method: commands that leave processes behind in
-//! the ways there are.
+//! Goal: a command counts as gone only when all of its processes are.
+//! Method: commands that leave processes behind in every way there is.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{End, Progress, Workload};
@@ -10,7 +10,7 @@ use crate::scene::{LONG, Scene, eventually, exists, guarded, millis, terms};
 #[tokio::test]
 async fn a_daemonized_descendant_does_not_outlive_its_command() {
     let scene = Scene::new();
-    // Another session, and a parent that has ended: as daemons do it.
+    // In another session and with a parent that has exited, as a daemon does it.
     let mut workload = scene.start(
         "setsid sh -c 'sh -c \"trap \\\"\\\" TERM; echo \\$\\$ > away; sleep 60; :\" & exit 0' &
          while [ ! -s away ]; do sleep 0.01; done; echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 2",
@@ -50,7 +50,7 @@ async fn what_an_ended_command_left_running_is_ended_too_and_its_end_is_told_fir
 #[tokio::test]
 async fn zombies_that_a_running_command_leaves_are_waited_for() {
     let scene = Scene::new();
-    // Each of the fifty is orphaned, and ends while CMD runs on.
+    // Each of the fifty is orphaned, and exits while CMD continues.
     let mut workload = scene.start(
         "i=0; while [ $i -lt 50 ]; do (sh -c 'echo $$ >> zombies' &); i=$((i+1)); done
          echo $$ > pid; exec sleep 60",
@@ -74,7 +74,7 @@ async fn a_chain_that_forks_faster_than_it_can_be_listed_is_ended() {
     let text = "#!/bin/sh\ntrap '' TERM\n\"$0\" &\necho head >> \"$0.heads\"\n";
     write_program(&hydra, text);
     let command = guarded(hydra.to_str().unwrap());
-    // The leader ends at once; the rest gets a grace that it ignores.
+    // The leader exits immediately; the other processes get a grace, which they ignore.
     let mut workload = Workload::start(&command, terms(LONG, millis(300)), None).unwrap();
     scene.wait_lines("hydra.heads", 5).await;
     let ended = workload.ended().await;
@@ -100,7 +100,7 @@ async fn a_stop_reaches_the_whole_group_and_waits_for_those_who_take_their_time(
     assert_eq!(scene.lines("journal"), ["done"], "its child may");
 }
 
-/// How many processes have `text` in their command line.
+/// Number of processes with `text` in their command line.
 fn processes_of(text: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes

@@ -1,5 +1,5 @@
-//! Goal: CMD's end comes through as it is, and nothing of it is left when it
-//! is told. Method: commands that end in every way they can.
+//! Goal: CMD's end is reported unchanged, and nothing of CMD is left by then.
+//! Method: commands that end in every way they can.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{End, Progress, Workload};

@@ -1,5 +1,5 @@
-//! Goal: a guard that is killed or frozen costs the command, not the promise.
-//! Method: real signals to the guard of a daemon that lives.
+//! Goal: if its guard is killed or frozen, the command still ends by its deadline.
+//! Method: real signals to the guard of a live daemon.
 
 use leasehold::clock::boot_now;
 use leasehold::workload::claim_share::Child;
@@ -8,8 +8,8 @@ use rustix::process::{Pid, Resource, Signal, geteuid, kill_process};
 use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, exists, is_alive, millis};
 use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_told_gone};
 
-/// A command, a descendant in its group, and one that left group and session;
-/// all of them ignore what asks them to end.
+/// A command, a descendant in its group, and one that left group and session. All of them ignore
+/// SIGTERM.
 const FAMILY: &str = "trap '' TERM
     setsid -f sh -c 'echo $$ > away; exec sleep 60'
     sleep 60 &
@@ -17,7 +17,7 @@ const FAMILY: &str = "trap '' TERM
     echo $$ > pid
     while :; do sleep 1; done";
 
-/// In bytes: a limit for locked memory above this is no obstacle.
+/// In bytes. A higher limit for locked memory does not prevent the lock.
 const PROGRAM_MAX: u64 = 1 << 30;
 
 fn signal(pid: u32, signal: Signal) {
@@ -55,7 +55,7 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
     assert_eq!(recorded_child(&scene), Child::Gone, "the daemon saw it");
 }
 
-/// A disk that hangs is a reason to end the command, and must not hold that up.
+/// A hanging disk is a reason to end the command, and must not delay that.
 #[tokio::test]
 async fn what_a_guard_has_used_stays_in_memory() {
     let scene = Scene::new();
@@ -119,7 +119,7 @@ async fn a_guard_that_is_killed_under_a_frozen_daemon_takes_cmd_along() {
     let last = sent(&scene);
     eventually("CMD has ended", || !is_alive(pid)).await;
     assert!(boot_now() < last.valid_until, "not by a deadline");
-    // The rest is the daemon's, when it goes on.
+    // The daemon ends the other processes when it continues.
     daemon.signal(Signal::CONT);
     let told = wait_told_gone(&scene).await;
     assert!(told.contains("guard_lost: true"), "{told}");
@@ -161,7 +161,7 @@ async fn signals_that_end_others_do_not_end_a_guard() {
     ] {
         signal(workload.guard(), ignored);
     }
-    // It still does what it is there for.
+    // The guard still does its work.
     workload.signal(15);
     let ended = workload.ended().await;
     assert!(!ended.guard_lost, "{ended:?}");
@@ -183,8 +183,8 @@ async fn a_guard_that_is_frozen_while_a_thousand_renewals_are_sent_obeys_the_new
         workload.extend(crate::scene::terms(LONG, LONG));
         tokio::task::yield_now().await;
     }
-    // It finds no room; those that found some name later deadlines. Who waited
-    // for room would wait for ever.
+    // This record finds no room, and the records that did find room have later deadlines. Waiting
+    // for room would never end.
     let last = crate::scene::terms(STARTS + millis(500), LONG);
     workload.extend(last);
     eventually("the first deadline is over", || {

@@ -1,5 +1,5 @@
-//! Goal: CMD gets what a program started from a shell gets, and nothing of
-//! ours. Method: commands that look at themselves.
+//! Goal: CMD gets what a program started from a shell gets, and nothing of the daemon's.
+//! Method: commands that inspect themselves.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use leasehold::workload::{End, Workload};
 use crate::scene::{LONG, Scene, millis, terms};
 use crate::stand_in::{Plan, command_line, wait_told_gone};
 
-/// What the same script says as an ordinary child of this test.
+/// Output of the same script as an ordinary child of this test.
 fn plainly(script: &str) -> String {
     let output = Process::new("/bin/sh").args(["-c", script]).output();
     String::from_utf8(output.unwrap().stdout).unwrap()
@@ -21,8 +21,8 @@ fn plainly(script: &str) -> String {
 async fn no_descriptor_of_ours_reaches_cmd() {
     let scene = Scene::new();
     let lock = File::create(scene.path("claim")).unwrap();
-    // Descriptors that whoever runs the tests has left open are not ours. The
-    // shell looks itself: a pipe to others would be open for a while.
+    // Descriptors that the caller of the tests has left open do not count. The shell lists them
+    // itself, since a pipe to another program would be open for a while.
     let list = "here=$PWD; cd /proc/$$/fd; set -- *; cd \"$here\"; echo \"$@\"";
     let script = scene.script(&format!("{list} > list"));
     let claim = ClaimShare::new(lock.into(), Place::Command);
@@ -46,8 +46,8 @@ async fn no_signal_is_blocked_or_ignored_in_cmd() {
     assert_eq!(workload.ended().await.end, End::Exited(0));
     let signals = scene.lines("signals");
     assert_eq!(signals.len(), 2);
-    // Two of those that the C library keeps to itself may be ignored. What these tests
-    // were started with (HUP by nohup, INT and QUIT in the background) is not handed on.
+    // Two of the signals that the C library reserves may be ignored. Signals that were ignored when
+    // these tests were started (HUP by nohup, INT and QUIT in the background) are reset.
     assert!(
         signals.iter().all(|line| line.ends_with("0000000")),
         "{signals:?}"

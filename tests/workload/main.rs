@@ -1,4 +1,4 @@
-//! Commands in the hands of a guard: real processes, and the faults of each.
+//! Commands that are run by a guard: real processes, and the faults of each.
 
 #![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
 #![allow(

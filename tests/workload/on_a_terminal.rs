@@ -1,10 +1,10 @@
-//! Goal: run by hand, CMD is a job like any other: keys and input reach it,
-//! Ctrl-Z stops the job and never the guard. Method: a shell on a pseudo
-//! terminal, made by script(1), and a keyboard.
+//! Goal: when run by hand, CMD is a job like any other: keys and input reach it, and Ctrl-Z stops
+//! the job but never the guard.
+//! Method: a shell on a pseudo terminal, created by script(1), and a keyboard.
 //!
-//! What is to be stopped waits for a pipe and starts no process meanwhile: a
-//! shell that is stopped while it waits for a `vfork` to be over, whose child
-//! is stopped too, does not count as stopped for anybody.
+//! A command that has to be stopped waits for a pipe and starts no process meanwhile. A shell that
+//! is stopped while it waits for a `vfork` to return, and whose child is stopped too, is not
+//! reported as stopped.
 
 use std::fs::File;
 use std::io::Write;
@@ -23,7 +23,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Runs `lines` with `shell`; `DAEMON` in them is the stand-in.
+    /// Runs `lines` with `shell`. `DAEMON` in them is replaced by the stand-in.
     fn new(scene: &Scene, shell: &str, lines: &str, plan: &Plan) -> Self {
         let lines = lines.replace("DAEMON", &command_line());
         let job = scene.path("job");
@@ -54,7 +54,7 @@ impl Drop for Terminal {
     }
 }
 
-/// A daemon on a terminal; deadlines that no test waits for.
+/// A daemon on a terminal, with deadlines that no test waits for.
 fn plan(script: &'static str) -> Plan {
     Plan {
         script,
@@ -163,7 +163,7 @@ async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
 async fn the_terminal_comes_back_from_a_command_that_is_gone() {
     let scene = Scene::new();
     let plan = plan("exit 0");
-    // Without job control nobody else would take it.
+    // Without job control, no other process would take the terminal back.
     let lines = "DAEMON; read line < /dev/tty; echo \"$line\" > got";
     let mut terminal = Terminal::new(&scene, "sh", lines, &plan);
     wait_told_gone(&scene).await;

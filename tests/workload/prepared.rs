@@ -1,6 +1,5 @@
-//! Goal: a command that was prepared before there is authority has not run,
-//! leaves nothing behind where it is not needed, and starts all the same where
-//! somebody has killed what waited.
+//! Goal: a command that is prepared before there is authority has not run, leaves nothing behind if
+//! it is not needed, and still starts if its waiting guard or shim was killed.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,15 +18,15 @@ fn signal(pid: u32, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
-/// The shim that waits under a guard.
+/// Returns the shim that waits under a guard.
 async fn shim(prepared: &Prepared) -> u32 {
     let guard = prepared.guard();
     let mut found = None;
     eventually("the shim waits", || {
         let children = std::fs::read_to_string(format!("/proc/{guard}/task/{guard}/children"));
         found = children.unwrap().trim().parse().ok();
-        // Before it has executed its program its parent waits for that: whoever
-        // stopped it then would stop both.
+        // Until the shim has executed its program, its parent waits for that. A stop signal would
+        // then stop both.
         let words = found.map(|shim: u32| std::fs::read(format!("/proc/{shim}/cmdline")));
         words.is_some_and(|words| words.unwrap_or_default().ends_with(b"__shim\0"))
     })
@@ -49,7 +48,7 @@ async fn it_has_not_run_and_starts_with_what_is_known_only_then() {
     let scene = Scene::new();
     let prepared = scene.script(SCRIPT).prepare().unwrap();
     let shim = shim(&prepared).await;
-    // `pgrep -f` of the workload finds no replica that only waits.
+    // `pgrep -f` for the workload must not find a replica that only waits.
     for pid in [prepared.guard(), shim] {
         let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(!words.contains("token"), "{words}");
@@ -154,8 +153,8 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
     let script = scene.script("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done");
     let prepared = script.prepare().unwrap();
     shim(&prepared).await;
-    // What another test starts at this moment holds a copy of each lock of
-    // this process until it executes its program.
+    // A process that another test starts at this time holds a copy of each lock of this process
+    // until it executes its program.
     eventually("there is nothing to guard yet", free).await;
     eventually("it is ours", || {
         flock(&claim, FlockOperation::NonBlockingLockExclusive).is_ok()

@@ -1,5 +1,5 @@
-//! What the tests have in common: a directory in which a command writes down
-//! what happens to it, and terms counted from now.
+//! Setup that the tests share: a directory in which a command records its events, and terms counted
+//! from now.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use leasehold::clock::boot_now;
 use leasehold::workload::{Command, Terms, Workload};
 use tempfile::TempDir;
 
-/// More than anything takes that is not broken.
+/// Longer than anything takes that works.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// Time enough for a guard and a shim to be started on busy cores.
+/// Long enough for a guard and a shim to start on busy cores.
 pub(crate) const STARTS: Duration = Duration::from_millis(2000);
-/// How much later than its deadline a process may be seen gone, on busy cores.
+/// Maximum delay after its deadline until a process is seen gone, on busy cores.
 pub(crate) const SEEN_LATE: Duration = Duration::from_secs(1);
 
-/// Authority from now on for `valid`, and `grace` after it.
+/// Authority for `valid` from now on, and `grace` after it.
 pub(crate) fn terms(valid: Duration, grace: Duration) -> Terms {
     let valid_until = boot_now() + valid;
     Terms {
@@ -53,7 +53,7 @@ impl Scene {
         shell(&script)
     }
 
-    /// Starts a script with terms that no test waits for.
+    /// Starts a script with deadlines that no test waits for.
     pub(crate) fn start(&self, script: &str) -> Workload {
         Workload::start(&self.script(script), terms(LONG, LONG), None).unwrap()
     }
@@ -92,7 +92,7 @@ pub(crate) fn guarded(program: &str) -> Command {
     Command::new(program).executable(env!("CARGO_BIN_EXE_leasehold"))
 }
 
-/// Waits for a condition that is looked at every millisecond.
+/// Polls every millisecond until a condition holds.
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = boot_now() + LONG;
     while !holds() {
@@ -101,13 +101,13 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Whether a process is there, a zombie included.
+/// True if a process exists, a zombie included.
 pub(crate) fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Whether a process is there and has not ended. What was orphaned by a killed
-/// daemon is adopted by this test, which waits for nothing that it did not start.
+/// True if a process exists and has not exited. Orphans of a killed daemon are adopted by this
+/// test, which reaps only processes that it has started.
 pub(crate) fn is_alive(pid: u32) -> bool {
     state(pid).is_some_and(|state| state != 'Z')
 }

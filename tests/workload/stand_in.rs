@@ -1,5 +1,5 @@
-//! A daemon that can be killed and frozen: this test binary once more, which
-//! keeps one workload and writes down what it is told of it.
+//! A daemon that can be killed and frozen: a second process of this test binary, which keeps one
+//! workload and records the progress that is reported to it.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -17,22 +17,22 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scene::{LONG, Scene, eventually, is_alive, millis, state};
 
-/// Whether to start the stand-in and adopt what it leaves behind. This process
-/// adopts too, but a test in it that loses a guard kills whatever was adopted,
-/// other tests' guards among it.
+/// If set, the process starts the stand-in and adopts its orphans. The test process adopts orphans
+/// too, but a test that loses a guard kills all adopted processes, including the guards of other
+/// tests.
 const STARTER: &str = "STAND_IN_STARTER";
 const SCRIPT: &str = "STAND_IN_SCRIPT";
 const DIRECTORY: &str = "STAND_IN_DIRECTORY";
 const VALID_MS: &str = "STAND_IN_VALID_MS";
 const GRACE_MS: &str = "STAND_IN_GRACE_MS";
 const RENEW: &str = "STAND_IN_RENEW";
-/// The files with its deadlines.
+/// Files with the deadlines of the stand-in.
 const NEWEST: &str = "deadlines";
 const SENT: &str = "sent";
-/// How often it renews, if it does.
+/// Interval between renewals, if the stand-in renews.
 const RENEW_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The words with which the binary is the stand-in.
+/// Arguments with which the binary acts as the stand-in.
 const ARGUMENTS: [&str; 4] = [
     "--exact",
     "stand_in::keeps_a_workload_if_told_so",
@@ -40,14 +40,14 @@ const ARGUMENTS: [&str; 4] = [
     "--test-threads=1",
 ];
 
-/// A daemon with a workload, in a scene. It ends with this value.
+/// A daemon with a workload, in a scene. Ended on drop.
 pub(crate) struct StandIn<'a> {
     scene: &'a Scene,
     _starter: Process,
 }
 
 impl StandIn<'_> {
-    /// The stand-in has told of its [`guard`].
+    /// Sends a signal. The stand-in must have recorded its [`guard`].
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid().try_into().unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -59,7 +59,7 @@ impl StandIn<'_> {
         eventually("the daemon has ended", || !is_alive(pid)).await;
     }
 
-    /// On busy cores a thread may run on after the signal was sent.
+    /// Waits for all threads, because on busy cores a thread may run on after the signal was sent.
     pub(crate) async fn freeze(&self) {
         let tasks = format!("/proc/{}/task", self.pid());
         self.signal(Signal::STOP);
@@ -77,7 +77,7 @@ impl StandIn<'_> {
     }
 }
 
-/// How it is to be.
+/// Parameters of a stand-in.
 pub(crate) struct Plan {
     pub(crate) script: &'static str,
     pub(crate) valid: Duration,
@@ -115,7 +115,7 @@ impl Plan {
     }
 }
 
-/// This binary as the stand-in, or who starts it.
+/// This binary as the stand-in, or as its starter.
 fn itself(directory: &Path) -> Launch {
     Launch::new(std::env::current_exe().unwrap())
         .arguments(ARGUMENTS)
@@ -137,12 +137,12 @@ pub(crate) async fn guard(scene: &Scene) -> u32 {
     scene.wait_pid("guard").await
 }
 
-/// The newest deadlines of the stand-in. One that is killed may not have sent them.
+/// The newest deadlines of the stand-in. A killed stand-in may not have sent them.
 pub(crate) fn deadlines(scene: &Scene) -> Terms {
     recorded(scene, NEWEST)
 }
 
-/// Deadlines that were sent, of a stand-in that has told of its [`guard`].
+/// Deadlines that were certainly sent. The stand-in must have recorded its [`guard`].
 pub(crate) fn sent(scene: &Scene) -> Terms {
     recorded(scene, SENT)
 }
@@ -158,7 +158,7 @@ fn recorded(scene: &Scene, name: &str) -> Terms {
     }
 }
 
-/// What the stand-in was told last, once that is the end.
+/// Waits until the stand-in was notified that CMD is gone. Returns that notification.
 pub(crate) async fn wait_told_gone(scene: &Scene) -> String {
     let told = || scene.lines("told").pop().unwrap_or_default();
     eventually("the daemon is told that CMD is gone", || {
@@ -168,13 +168,13 @@ pub(crate) async fn wait_told_gone(scene: &Scene) -> String {
     told()
 }
 
-/// Whether the claim lock could be taken now.
+/// True if the claim lock can be taken now.
 pub(crate) fn lock_is_free(scene: &Scene) -> bool {
     let file = File::open(scene.path("claim")).unwrap();
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// What the claim file says of CMD.
+/// State of CMD in the claim file.
 pub(crate) fn recorded_child(scene: &Scene) -> Child {
     let file = File::open(scene.path("claim")).unwrap();
     children(&file).unwrap()[0]
@@ -192,7 +192,7 @@ fn replace(path: &Path, text: &str) {
     std::fs::rename(new, path).unwrap();
 }
 
-/// Waits for everything that the stand-in leaves behind, until this process is killed.
+/// Starts the stand-in and reaps all that it leaves behind, until this process is killed.
 async fn start_and_adopt(directory: &Path) {
     let mut orphans = Orphans::adopt().unwrap();
     let environment = std::env::vars_os().map(|(name, value)| (name.into_string().unwrap(), value));
@@ -240,7 +240,7 @@ async fn keep(directory: &Path, script: &str) {
                 }
             }
             () = tokio::time::sleep(RENEW_INTERVAL), if renews => {
-                // Those before it went out while this one slept.
+                // The previous deadlines were sent while this loop slept.
                 record(SENT, newest);
                 newest = now_terms();
                 workload.extend(newest);
@@ -251,8 +251,8 @@ async fn keep(directory: &Path, script: &str) {
     }
 }
 
-/// Only as a stand-in does this keep anything; it is run with the others as
-/// the check that without being told it starts nothing.
+/// Keeps a workload only as a stand-in. In an ordinary run it checks that it starts nothing without
+/// these variables.
 #[test]
 fn keeps_a_workload_if_told_so() {
     let (Ok(script), Some(directory)) = (std::env::var(SCRIPT), std::env::var_os(DIRECTORY)) else {

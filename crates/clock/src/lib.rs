@@ -1,10 +1,9 @@
 //! The only reader of clocks in leasehold.
 //!
-//! Decisions use [`boot_now`], which reads CLOCK_BOOTTIME: it is the same for all
-//! processes of a machine, no setting of the date moves it, and it counts on while
-//! the machine is suspended. [`wall_now`] is for display only, and no decision
-//! depends on it (I9). [`Alarm`] and [`BootTimer`] fire at an instant of the boot
-//! clock, also after a suspend.
+//! Decisions use [`boot_now`], which reads CLOCK_BOOTTIME: it is the same for all processes of a
+//! machine, does not move when the date is set, and continues to count while the machine is
+//! suspended. [`wall_now`] is for display only; no decision depends on it (I9). [`Alarm`] and
+//! [`BootTimer`] fire at an instant of the boot clock, even after a suspend.
 //!
 //! ```
 //! let begun = leasehold_clock::boot_now();
@@ -24,7 +23,7 @@ use tokio::io::unix::AsyncFd;
 
 use leasehold_core::election::BootTime;
 
-/// Now on CLOCK_BOOTTIME, which counts on while the machine is suspended.
+/// Returns the current CLOCK_BOOTTIME, which continues to count while the machine is suspended.
 pub fn boot_now() -> BootTime {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -32,13 +31,13 @@ pub fn boot_now() -> BootTime {
     BootTime::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// Now on the wall clock, for people.
+/// Returns the current wall-clock time, for display only.
 #[allow(clippy::disallowed_methods)] // This is the clock module.
 pub fn wall_now() -> SystemTime {
     SystemTime::now()
 }
 
-/// The wall-clock date of `instant`, as far as it can be told at `now`.
+/// Returns the wall-clock date of `instant`, estimated from the clocks at `now`.
 pub fn wall_at(instant: BootTime, now: BootTime) -> SystemTime {
     if instant >= now {
         wall_now() + instant.since(now)
@@ -47,22 +46,21 @@ pub fn wall_at(instant: BootTime, now: BootTime) -> SystemTime {
     }
 }
 
-/// The id of the running boot; `None` where it cannot be read.
+/// Returns the id of the running boot; `None` if it cannot be read.
 pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())
 }
 
-/// The inode of the time namespace of this process, in which CLOCK_BOOTTIME may
-/// differ from that of others in the same boot; `None` where the kernel has no
-/// such namespaces, or it cannot be read.
+/// Returns the inode of this process's time namespace; `None` if the kernel has no time namespaces
+/// or the inode cannot be read. CLOCK_BOOTTIME may differ between time namespaces of the same boot.
 pub fn time_namespace() -> Option<u64> {
     let found = std::fs::metadata("/proc/self/ns/time").ok()?;
     Some(found.ino())
 }
 
-/// Which clock [`boot_now`] reads, for instants that outlive this process: a boot,
-/// and a time namespace in it.
+/// Returns an id of the clock that [`boot_now`] reads: the boot and the time namespace. An instant
+/// that outlives this process is comparable only under the same id.
 pub fn boot_clock() -> Option<String> {
     let boot = boot_id()?;
     Some(match time_namespace() {
@@ -71,27 +69,27 @@ pub fn boot_clock() -> Option<String> {
     })
 }
 
-/// A timer on CLOCK_BOOTTIME as a descriptor to be polled: readable from its
-/// instant on, until it is armed again. For what has no event loop.
+/// A timer on CLOCK_BOOTTIME as a pollable descriptor, for threads without an event loop. The
+/// descriptor is readable from its instant on, until the alarm is armed again.
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
 impl Alarm {
-    /// An alarm that is not armed.
+    /// Creates an alarm that is not armed.
     ///
     /// # Errors
-    /// When the kernel gives no timer (no descriptors left).
+    /// If the kernel cannot create a timer (no descriptors left).
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
-    /// Arms it for `at`, or disarms it.
+    /// Arms the alarm for `at`, or disarms it.
     ///
     /// # Errors
-    /// When the kernel refuses the instant.
+    /// If the kernel rejects the instant.
     pub fn arm(&self, at: Option<BootTime>) -> io::Result<()> {
-        // All zero would disarm: an instant in the past fires at once.
+        // All zero would disarm the timer. An instant in the past fires immediately.
         let nanos = at.map_or(0, |at| at.as_nanos().max(1));
         let setting = Itimerspec {
             it_interval: Timespec {
@@ -120,21 +118,21 @@ impl AsFd for Alarm {
     }
 }
 
-/// A timer on CLOCK_BOOTTIME: it fires at its instant also if the machine was
-/// suspended in between, when tokio's own timers would come late.
+/// A timer on CLOCK_BOOTTIME that fires on time even if the machine was suspended in between,
+/// unlike tokio's own timers, which would be late.
 pub struct BootTimer {
     fd: AsyncFd<Alarm>,
     armed: Option<BootTime>,
 }
 
 impl BootTimer {
-    /// A timer that is not armed.
+    /// Creates a timer that is not armed.
     ///
     /// # Errors
-    /// When the kernel gives no timer (no descriptors left).
+    /// If the kernel cannot create a timer (no descriptors left).
     pub fn new() -> io::Result<Self> {
-        // Deprecated for types whose descriptor may change; an `OwnedFd` has
-        // one for its life. What replaces it is unsafe, which this crate forbids.
+        // Deprecated for types whose descriptor may change; an `OwnedFd` keeps its descriptor for
+        // life. The replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let fd = AsyncFd::new(Alarm::new()?)?;
         Ok(Self { fd, armed: None })
@@ -143,7 +141,7 @@ impl BootTimer {
     /// Arms the timer for `at`, or disarms it.
     ///
     /// # Errors
-    /// When the kernel refuses the instant.
+    /// If the kernel rejects the instant.
     pub fn arm(&mut self, at: Option<BootTime>) -> io::Result<()> {
         if self.armed == at {
             return Ok(());
@@ -153,10 +151,10 @@ impl BootTimer {
         Ok(())
     }
 
-    /// Waits until the timer fires; for ever if it is not armed.
+    /// Waits until the timer fires; indefinitely if it is not armed.
     ///
     /// # Errors
-    /// When the event loop is gone.
+    /// If the event loop is gone.
     pub async fn fired(&mut self) -> io::Result<()> {
         let mut guard = self.fd.readable().await?;
         let mut expirations = [0; 8];

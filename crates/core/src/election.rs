@@ -1,12 +1,11 @@
 //! The election itself, without IO: no clock, no network, no task.
 //!
-//! [`Election`] is a state machine. It is told the time and what happened
-//! ([`Election::handle`]), and asks for effects ([`Election::next_effect`]) and
-//! to be called again at an instant ([`Election::next_wakeup`]). The runner
-//! drains the effects before it brings the next input. What a simulator drives
-//! is the same type that the daemon ships.
+//! [`Election`] is a state machine. [`Election::handle`] takes the time and an input,
+//! [`Election::next_effect`] returns the effects to carry out, and [`Election::next_wakeup`]
+//! returns the instant of the next call. The runner drains the effects before it passes the next
+//! input. The simulator drives the same type that the daemon ships.
 //!
-//! The rules of the protocol and why they are safe: `docs/protocol.md`.
+//! The rules of the protocol, and the reasons why they are safe, are in `docs/protocol.md`.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
@@ -55,27 +54,27 @@ use supervise::Supervised;
 use tenure::Tenure;
 use view::View;
 
-/// Claims of this process whose fate in the store is open. Each failed attempt
-/// adds one and each successful read settles them, so more than a few are
-/// never needed; a forgotten one is waited out like a stranger's.
+/// Maximum length of each list of open items: acquisitions of unknown outcome, ended claims, and
+/// revisions of one adoption. Each failed attempt adds one and each successful read settles them,
+/// so more than a few are never needed. A claim that is dropped beyond the limit is waited out like
+/// another candidate's.
 const OPEN_CLAIMS_MAX: usize = 32;
 
-/// Who a candidate is and how it behaves.
+/// Identity and behavior of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Candidate {
-    /// Its name.
+    /// Name of the candidate.
     pub identity: Identity,
-    /// Its durations.
+    /// Durations of the candidate.
     pub tunables: Tunables,
-    /// The highest token that the status directory remembers.
+    /// The highest token recorded in the status directory.
     pub token_remembered: Token,
-    /// The longest lease duration that was seen up to that token, if the
-    /// status directory remembers one.
+    /// The longest lease duration seen up to that token, if the status directory has one.
     pub lease_longest_remembered: Option<Duration>,
-    /// It supervises its workload: [`Effect::Workload`] is carried out.
+    /// True if the candidate supervises its workload, so that [`Effect::Workload`] is carried out.
     pub supervises: bool,
-    /// The claim that the status directory remembers, if the process that made
-    /// it is proven dead: its lock is ours, in the same boot.
+    /// The claim recorded in the status directory, if the process that made it has provably exited:
+    /// this process holds the claim's lock, in the same boot.
     pub predecessor_claim: Option<Claim>,
 }
 
@@ -88,40 +87,42 @@ pub struct Election {
     session: Session,
     state: State,
     view: View,
-    /// Acquisitions of unknown outcome: found as the holder, they are adopted (or released).
+    /// Acquisitions of unknown outcome. One that is found to hold the lease is adopted or released.
     pending: Vec<Attempt>,
     /// Ended claims that may still be stored, with every revision they may have.
     ended: Vec<Ended>,
     token_highest: Token,
     remembered: Remembered,
-    /// Not before this instant, unless another claim leads first.
+    /// Cooldown in which the lease is left to others; ends early when another claim leads.
     stay_out: Option<StayOut>,
-    /// The store went back: nobody here contends before this instant.
+    /// Instant until which this candidate does not contend because the store was rolled back.
     quarantine: Option<BootTime>,
-    /// How far candidates that were woken together spread out.
+    /// Maximum random delay before an acquisition, so that candidates woken together spread out.
     spread: Duration,
-    /// A free lease is not acquired before this instant: the spread of the revision seen.
+    /// Earliest instant to acquire a free lease: a random delay within `spread` after the last
+    /// revision was seen.
     eager_at: BootTime,
-    /// When leadership was last lost by deadline.
+    /// Instant at which leadership was last lost by deadline.
     deadline_loss: Option<BootTime>,
     watch_open: bool,
-    /// When a reply last showed the document.
+    /// Instant at which a reply last showed the document.
     looked_at: BootTime,
-    /// Its workload cannot work: it leaves the lease to others.
+    /// True if the workload is unhealthy, so that the lease is left to others.
     unhealthy: bool,
-    /// The leadership that was lost last, until a workload that is not
-    /// supervised has had its time to notice.
+    /// The leadership that was lost last, kept until an unsupervised workload has had its time to
+    /// notice.
     unnoticed: Option<Unnoticed>,
-    /// A request for another token than the leader's that was reported.
+    /// The last reported request that named another token than the leader's.
     request_reported: Option<Request>,
-    /// The workload that this candidate runs, if it supervises one.
+    /// State of the supervised workload, if any.
     workload: Supervised,
     /// Set by [`Input::Shutdown`].
     shutdown: Option<Shutdown>,
     reading: Option<Reading>,
-    /// When to read next; `None`: only when a hint arrives.
+    /// Instant of the next read; `None` if only a hint triggers one.
     read_due: Option<BootTime>,
-    /// The next read is to be linearizable: a reply claimed that the store went back.
+    /// True if the next read must be linearizable, because a reply showed a lower token or no
+    /// document.
     suspicious: bool,
     calls: u64,
     now: BootTime,
@@ -139,7 +140,7 @@ enum State {
     Exited,
 }
 
-/// An acquisition that was sent.
+/// A sent acquisition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Attempt {
     call: CallId,
@@ -151,7 +152,7 @@ struct Attempt {
     timings: Timings,
 }
 
-/// A claim that led and never will again.
+/// A claim that ended, or an acquisition that must not lead. Neither leads afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Ended {
     claim: Claim,
@@ -163,18 +164,19 @@ struct Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct StayOut {
     until: BootTime,
-    /// Over as soon as another process holds the lease with a higher token.
+    /// The cooldown ends early when another process holds the lease with a higher token.
     token: Token,
-    /// What is stored of this process is a claim that ended. A late reply or
-    /// event shows it with a token that an operator raised, like a successor's.
+    /// Session of this process. A late reply or event may show its ended claim with a token that an
+    /// operator raised, and this claim must not count as a successor's.
     session: Session,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Shutdown {
-    /// When to end at the latest; set once nothing but the release is left.
+    /// Latest instant to exit; set once nothing but the release is left.
     by: Option<BootTime>,
-    /// A file still names a deadline ahead: the lease must expire by itself.
+    /// True if a file still names a deadline ahead, so that the lease must expire without a
+    /// release.
     keep: bool,
 }
 
@@ -182,29 +184,29 @@ struct Shutdown {
 struct Reading {
     call: CallId,
     confirm: bool,
-    /// The token that the document was known to have when the read was sent.
+    /// Token that the document was known to have when the read was sent.
     token_known: Option<Token>,
-    /// It checks that the open stream reports what changes.
+    /// True if the read checks that the open stream reports all changes.
     checks_stream: bool,
-    /// An event came since the read was sent.
+    /// True if an event was applied after the read was sent.
     overtaken: bool,
 }
 
-/// One call of [`Election::handle`]: what every step of it needs.
+/// Context of one call of [`Election::handle`].
 struct Turn<'a> {
     now: BootTime,
     random: &'a mut dyn Randomness,
 }
 
 impl Turn<'_> {
-    /// `duration` spread by 20 % on either side.
+    /// Returns `duration` with a random jitter of up to 20 % either way.
     fn jittered(&mut self, duration: Duration) -> Duration {
         let spread = 2 * u128::from(JITTER_PERCENT) * 10 + 1;
         let per_mille = u32::try_from(self.random.bits() % spread).unwrap_or(0);
         duration.saturating_mul(1000 - JITTER_PERCENT * 10 + per_mille) / 1000
     }
 
-    /// Something between nothing and `most`.
+    /// Returns a random duration between zero and `most`, both included.
     fn up_to(&mut self, most: Duration) -> Duration {
         let nanos = most.as_nanos() + 1;
         Duration::from_nanos(u64::try_from(self.random.bits() % nanos).unwrap_or(0))
@@ -212,8 +214,8 @@ impl Turn<'_> {
 }
 
 impl Election {
-    /// A candidate that has read nothing yet; it begins with its first input,
-    /// a [`Input::Tick`] will do.
+    /// Creates a candidate that has read nothing yet. The first input starts it; [`Input::Tick`] is
+    /// sufficient.
     pub fn new(candidate: Candidate, now: BootTime, random: &mut dyn Randomness) -> Self {
         let Candidate {
             identity,
@@ -268,17 +270,17 @@ impl Election {
         }
     }
 
-    /// Takes one input at `now` and does all that is due.
+    /// Processes one input at `now` and everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // A caller that reads the clock before it waits for a lock could go
-        // back; time that went by stays gone.
+        // A caller that reads the clock and then waits for a lock could pass an earlier instant
+        // than the call before. Time never decreases here.
         self.now = self.now.max(now);
         let mut turn = Turn {
             now: self.now,
             random,
         };
-        // First of all, whatever the input is: at its deadline a claim has
-        // ended, and an acknowledgement that waited in a frozen process is late.
+        // Expiry comes first, for every input. A claim ends at its deadline, so an acknowledgement
+        // that waited in a frozen process is late.
         if planted!(AcknowledgedAfterDeadline) {
             self.apply(input, &mut turn);
             self.expire(&mut turn);
@@ -292,17 +294,17 @@ impl Election {
         self.check_invariants();
     }
 
-    /// The next thing to do, in order. Drain before the next input.
+    /// Returns the next effect, in order. All effects must be drained before the next input.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// When to bring a [`Input::Tick`] if nothing else happens before.
+    /// Returns the instant at which an [`Input::Tick`] is due unless another input comes first.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }
 
-    /// What to publish. Ask [`Status::at`] before showing it.
+    /// Returns the status to publish. Evaluate it with [`Status::at`] before showing it.
     pub fn status(&self) -> &Status {
         &self.status
     }
@@ -329,13 +331,12 @@ impl Election {
         }
     }
 
-    /// Finds the call that a reply answers. One that nobody waits for any
-    /// more has no meaning left.
+    /// Routes a reply to the step that waits for it. A reply that no step waits for grants nothing.
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         if matches!(outcome, Outcome::Applied(_) | Outcome::Rejected) {
             self.contact(turn.now);
         }
-        // Also of an answer that nobody waits for any more: the token was used.
+        // This includes late replies that no step waits for, because the token was used.
         if let Outcome::Applied(Found::Lease(lease)) = &outcome {
             self.heed(lease);
         }
@@ -358,8 +359,8 @@ impl Election {
                 return;
             }
             Watch::Opened => {
-                // Open first, then read: what changed in between is not
-                // missed. A read under way may have been answered before.
+                // The read must follow the opening so that no change in between is missed. A read
+                // in flight may have been answered before the opening, so it is dropped.
                 self.watch_open = true;
                 if !planted!(NoReadAfterOpen) {
                     self.reading = None;
@@ -376,7 +377,8 @@ impl Election {
         self.contact(turn.now);
     }
 
-    /// An event is a hint: it may be older than what was read, and it grants nothing.
+    /// Handles a change event. An event is a hint: it may be older than the last read, and it
+    /// grants nothing.
     fn hint(&mut self, lease: Lease, turn: &mut Turn<'_>) {
         self.heed(&lease);
         let found = Found::Lease(lease);
@@ -431,7 +433,7 @@ impl Election {
         }
     }
 
-    /// Sends a call.
+    /// Queues a store call and returns its id.
     fn call(&mut self, operation: Operation) -> CallId {
         self.calls += 1;
         let id = CallId(self.calls);
@@ -463,7 +465,7 @@ impl Election {
         }
     }
 
-    /// Does all that is due and says when to come back.
+    /// Does everything that is due and sets the next wakeup.
     fn advance(&mut self, turn: &mut Turn<'_>) {
         let next = match &self.state {
             State::Exited => None,
@@ -478,7 +480,7 @@ impl Election {
         };
     }
 
-    /// When the store will have been silent for a lease duration.
+    /// Returns the instant at which a lease duration has passed without an answer from the store.
     fn silent_at(&self) -> Option<BootTime> {
         self.view
             .contact
@@ -490,7 +492,7 @@ fn earliest<const N: usize>(instants: [Option<BootTime>; N]) -> Option<BootTime>
     instants.into_iter().flatten().min()
 }
 
-/// Appends, and forgets the oldest beyond [`OPEN_CLAIMS_MAX`].
+/// Appends `item`, and drops the oldest entry beyond [`OPEN_CLAIMS_MAX`].
 fn push_bounded<T>(list: &mut Vec<T>, item: T) {
     if list.len() == OPEN_CLAIMS_MAX {
         list.remove(0);

@@ -1,10 +1,10 @@
-//! What a guard decides, without IO: told the time and what happened, it says
-//! whether CMD starts, when it is asked to stop, and when it is killed.
+//! The deadline policy of a guard, without IO. From the time and its inputs it decides when CMD
+//! starts, when it is asked to stop, and when it is killed.
 //!
-//! Nothing is decided but on [`Input::Time`], and everything that was sent is
-//! read before: a guard that was suspended must not judge by the first record
-//! of a queue whose last one extends the deadline. A deadline that passed is
-//! final: nothing that is read after it brings it back.
+//! Decisions are made only on [`Input::Time`], after everything that was sent has been read. A
+//! guard that was suspended must not decide by the first record of a queue whose last record
+//! extends the deadline. A deadline that has passed is final: no record that is read later revives
+//! it.
 
 use std::time::Duration;
 
@@ -12,39 +12,38 @@ use crate::election::BootTime;
 #[cfg(test)]
 use crate::election::mutation::planted;
 
-/// Until when CMD may run.
+/// Deadlines of CMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// The end of authority: CMD gets its stop signal.
+    /// End of authority, at which CMD gets its stop signal.
     pub valid_until: BootTime,
-    /// `valid_until + loss_grace`: what is left is killed.
+    /// `valid_until + loss_grace`, at which all remaining processes are killed.
     pub kill_at: BootTime,
 }
 
 /// A graceful stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stop {
-    /// The signal that asks CMD to end.
+    /// The signal that asks CMD to stop.
     pub signal: i32,
-    /// When patience ends. The deadline of the terms holds beside it.
+    /// End of the grace period. The deadlines of the terms apply as well.
     pub kill_at: BootTime,
 }
 
-/// All that the daemon wants, at this time. Each order is the whole of it, so
-/// the newest is enough.
+/// The complete desired state of CMD, so that only the newest order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Order {
-    /// Until when CMD may run.
+    /// Deadlines of CMD.
     pub terms: Terms,
-    /// CMD is to end.
+    /// The graceful stop, if CMD is to stop.
     pub stop: Option<Stop>,
-    /// CMD is to be killed now.
+    /// True if CMD is to be killed now.
     pub kill: bool,
 }
 
 impl Order {
-    /// With a stop. One that was asked for before keeps its time: leadership that
-    /// is lost while CMD ends gives it no more than it had.
+    /// Returns the order with a stop. An earlier stop keeps its deadline: a loss of leadership
+    /// while CMD stops does not give it more time than it had.
     #[must_use]
     pub fn stopped(self, stop: Stop) -> Self {
         let kill_at = (self.stop).map_or(stop.kill_at, |before| before.kill_at.min(stop.kill_at));
@@ -55,45 +54,46 @@ impl Order {
     }
 }
 
-/// What happened.
+/// An input of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// The daemon wants this.
+    /// A new order from the daemon.
     Order(Order),
-    /// The daemon is gone.
+    /// The daemon has exited.
     Closed,
-    /// The process that was started as CMD has ended; descendants may be left.
+    /// The process that was started as CMD has exited; descendants may remain.
     LeaderEnded,
-    /// CMD and all its descendants are gone, or CMD could not be started.
+    /// CMD and all its descendants have exited, or CMD could not be started.
     Gone,
-    /// Everything that could be read has been read.
+    /// The current time, after everything that could be read has been read.
     Time,
 }
 
-/// What is to be done.
+/// An action for the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Start CMD.
     Start,
-    /// Do not start CMD: there is no authority for it, or nobody wants it.
+    /// Do not start CMD, because it has no authority or is no longer wanted.
     Refuse,
-    /// Ask CMD and its descendants to end.
+    /// Send this stop signal to CMD and its descendants.
     Signal(i32),
-    /// Kill CMD and its descendants until they are gone.
+    /// Kill CMD and its descendants until none is left.
     Kill,
 }
 
-/// The judgement over one CMD under one claim.
+/// The deadline policy for one CMD under one claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Judge {
     order: Order,
     stop_signal: i32,
-    /// What descendants get that outlive their leader: `loss_grace`.
+    /// Grace period for descendants that outlive CMD's first process: `loss_grace`.
     linger: Duration,
     phase: Phase,
     closed: bool,
     expired: bool,
-    /// Descendants that outlived a leader which nobody had asked to end.
+    /// Instant at which CMD's first process exited without a stop signal; its descendants must then
+    /// end.
     left_behind_at: Option<BootTime>,
     signalled: bool,
     killed: bool,
@@ -109,7 +109,7 @@ enum Phase {
 }
 
 impl Judge {
-    /// `stop_signal` is what CMD gets when its time is up, or its daemon gone.
+    /// Creates the policy. CMD gets `stop_signal` at its deadline, or when its daemon has exited.
     pub fn new(terms: Terms, stop_signal: i32) -> Self {
         Self {
             order: Order {
@@ -129,7 +129,7 @@ impl Judge {
         }
     }
 
-    /// Takes notice; on [`Input::Time`] it judges.
+    /// Records an input, and decides on [`Input::Time`].
     pub fn handle(&mut self, now: BootTime, input: Input) {
         match input {
             Input::Order(order) => {
@@ -150,12 +150,12 @@ impl Judge {
         }
     }
 
-    /// What is to be done now; to be asked after each [`Input::Time`].
+    /// Returns the action to take now, if any. Call it after each [`Input::Time`].
     pub fn next_action(&mut self) -> Option<Action> {
         self.action.take()
     }
 
-    /// When the next [`Input::Time`] is due at the latest.
+    /// Returns the latest instant of the next [`Input::Time`].
     pub fn next_wakeup(&self) -> Option<BootTime> {
         match self.phase {
             Phase::Done => None,
@@ -168,22 +168,22 @@ impl Judge {
         }
     }
 
-    /// Whether CMD was told to end, by a signal or by SIGKILL.
+    /// Returns true if the policy has ordered a stop signal or SIGKILL for CMD.
     pub fn told_to_end(&self) -> bool {
         self.signalled || self.killed
     }
 
-    /// Whether CMD was told to die.
+    /// Returns true if the policy has ordered SIGKILL for CMD.
     pub fn killed(&self) -> bool {
         self.killed
     }
 
-    /// The end of authority, as far as is known.
+    /// Returns the end of authority, as far as known.
     pub fn valid_until(&self) -> BootTime {
         self.order.terms.valid_until
     }
 
-    /// Whether the deadline has passed: this claim is over, whatever comes.
+    /// Returns true if the deadline has passed. No later order can then extend this claim.
     pub fn expired(&self) -> bool {
         self.expired
     }
@@ -193,7 +193,7 @@ impl Judge {
         if !self.expired || planted!(DeadlineRevived) {
             self.order.terms = terms;
         }
-        // A stop is not taken back: CMD has heard of it.
+        // A stop is never revoked, because CMD may already have received the signal.
         self.order.stop = stop.or(self.order.stop);
         self.order.kill |= kill;
     }

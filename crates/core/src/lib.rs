@@ -1,13 +1,12 @@
 //! Leader election and locks over one document, as state machines without IO.
 //!
-//! [`Election`](election::Election) is a candidate for a lease,
-//! [`lock`] a contender for a lock, [`judge`] decides when the guard of a
-//! supervised command ends it. Each is told the time and what happened, and
-//! says what to do: no clock, no network, no thread, no dependency. What may be
-//! written to the document, and what it changes, is an executable
-//! specification ([`election::reference`]). The rules and why they are safe are
-//! in `docs/protocol.md`; the simulations and the exhaustive model that hold
-//! them are compiled for tests only.
+//! [`Election`](election::Election) is a candidate for a lease, [`lock`] a contender for a lock,
+//! and [`judge`] the policy by which the guard of a supervised command ends it. Each state machine
+//! receives the time and an input, and returns what to do. None of them has a clock, a network, a
+//! thread or a dependency. An executable specification ([`election::reference`]) defines which
+//! writes the document accepts and what they change. `docs/protocol.md` has the rules and the
+//! reasons why they are safe. The simulations and the exhaustive model that check the rules are
+//! compiled for tests only.
 //!
 //! ```
 //! use leasehold_core::election::{BootTime, Candidate, Effect, Election, Identity, Operation};
@@ -45,7 +44,7 @@
 
 #![forbid(unsafe_code)]
 
-/// No rule is broken outside of this crate's own tests.
+/// Expands to `false`, because planted bugs exist only in this crate's own tests.
 #[cfg(not(test))]
 macro_rules! planted {
     ($name:ident) => {
@@ -60,7 +59,7 @@ pub mod lock;
 #[cfg(test)]
 #[macro_use]
 mod sim;
-// After it: it uses its macros.
+// Declared after `sim` because it uses macros of `sim`.
 #[cfg(test)]
 mod lock_sim;
 #[cfg(test)]

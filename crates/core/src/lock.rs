@@ -1,12 +1,11 @@
-//! The lock protocol, without IO: exclusive, shared and N-slot locks with a
-//! fair queue, in one document each.
+//! Lock protocol without I/O: exclusive, shared and N-slot locks with a fair queue, one document
+//! per lock.
 //!
-//! It does not know clocks, MongoDB, or what runs under a lock.
-//! [`LockContender`] is one contender for one lock: it is told the time and
-//! what happened ([`LockContender::handle`]), and asks for effects
-//! ([`LockContender::next_effect`]) and to be called again at an instant
-//! ([`LockContender::next_wakeup`]). The protocol and why it is safe:
-//! `docs/locks.md`.
+//! The module uses no clock and no MongoDB client, and does not run the work under a lock.
+//! [`LockContender`] is one contender for one lock. Its caller passes in the time and events
+//! ([`LockContender::handle`]), carries out the requested effects ([`LockContender::next_effect`]),
+//! and calls again at the requested instant ([`LockContender::next_wakeup`]). `docs/locks.md`
+//! describes the protocol and why it is safe.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

@@ -1,9 +1,8 @@
-//! A deterministic simulation of contenders for one lock.
+//! Deterministic simulation of contenders for one lock.
 //!
-//! No thread, no clock, no socket: one seed decides everything, and the same
-//! seed gives the same run. What a runner, the driver and the replica set do is
-//! modelled; `LockContender` is the type that ships. `docs/verification.md`
-//! says what is covered.
+//! There are no threads, clocks or sockets. One seed decides everything, and the same seed gives
+//! the same run. The runner, the driver and the replica set are modelled; `LockContender` is the
+//! shipped type. `docs/verification.md` describes what is covered.
 
 mod broken;
 mod faults;
@@ -20,9 +19,9 @@ mod seats;
 mod store;
 mod world;
 
-/// A millisecond in true nanoseconds.
+/// A millisecond, in nanoseconds of true time.
 const MS: u64 = 1_000_000;
-/// A second.
+/// A second, in nanoseconds of true time.
 const SECOND: u64 = 1_000 * MS;
-/// The part of a run in which there are faults.
+/// Length of the part of a run with faults.
 const RUN: u64 = 240 * SECOND;

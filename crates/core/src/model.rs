@@ -1,10 +1,9 @@
-//! Every order of events, within bounds, of two or three candidates that run
-//! the shipped election against a modelled store.
+//! Explores every order of events, within bounds, of two or three candidates that run the shipped
+//! election against a modelled store.
 //!
-//! What it does not do: it has no driver, no files and no seconds. Time is a
-//! count of ticks on which each candidate's clock advances by its own amount;
-//! `docs/verification.md` says where else it abstracts.
-//!
+//! The model has no driver, no files and no seconds. Time is a count of ticks, in which each
+//! candidate's clock advances by its own amount. `docs/verification.md` lists the other
+//! abstractions.
 
 mod action;
 mod bounds;

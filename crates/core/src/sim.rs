@@ -1,9 +1,8 @@
 //! A deterministic simulation of the shipped state machine.
 //!
-//! No thread, no clock, no socket: one seed decides everything, and the same
-//! seed gives the same run. What the runner, the file thread, the driver and
-//! the replica set do is modelled; `Election` is the type that ships.
-//! `docs/verification.md` says what is covered, and how to add a piece.
+//! No thread, no clock, no socket: one seed decides everything, and the same seed gives the same
+//! run. The runner, the file thread, the driver and the replica set are modelled; `Election` is the
+//! shipped type. `docs/verification.md` describes the coverage, and how to add a piece.
 
 mod audit;
 mod check;
@@ -40,5 +39,5 @@ mod turn;
 const MS: u64 = 1_000_000;
 /// A second.
 const SECOND: u64 = 1_000 * MS;
-/// The part of a run in which there are faults.
+/// The part of a run in which faults are injected.
 const RUN: u64 = 600 * SECOND;

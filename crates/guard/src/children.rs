@@ -1,10 +1,9 @@
-//! The children of this process, told without an allocation: a guard looks
-//! when memory may be gone.
+//! Lists the children of this process without allocating, because a guard does so when memory may
+//! be exhausted.
 //!
-//! Only direct children are listed. A process that was killed leaves its own
-//! children to the subreaper, so killing goes round by round; and a direct
-//! child's id belongs to it until this process has waited for it, so nobody
-//! else can be hit.
+//! Only direct children are listed. The children of a killed process are adopted by the subreaper,
+//! so killing proceeds in rounds. The id of a direct child is not reused until this process has
+//! reaped it, so no unrelated process can be signalled.
 
 use std::ffi::CStr;
 use std::fmt::{self, Write as _};
@@ -17,15 +16,15 @@ use rustix::process::{Pid, getpid};
 
 use super::groups;
 
-/// The longest path is `/proc/<pid>/task/<tid>/children`, with two ids of seven digits.
+/// The longest path is `/proc/self/task/<tid>/children`, with an id of seven digits.
 const PATH_MAX: usize = 64;
 const BUFFER: usize = 4096;
 
-/// A list of this process's children, and the memory that it takes to make it.
+/// The children of this process, and the memory needed to list them.
 #[derive(Debug)]
 pub(super) struct Children {
-    /// Where the kernel lists children (CONFIG_PROC_CHILDREN). Elsewhere all
-    /// processes are asked for their parent.
+    /// True if the kernel lists children (CONFIG_PROC_CHILDREN). Otherwise the parent of every
+    /// process in /proc is read.
     listed: bool,
     names: [MaybeUninit<u8>; BUFFER],
     text: [u8; BUFFER],
@@ -41,11 +40,10 @@ impl Children {
         }
     }
 
-    /// Calls `visit` for every child, those that ended and were not yet waited
-    /// for included.
+    /// Calls `visit` for every child, including those that have ended and were not yet reaped.
     ///
     /// # Errors
-    /// When there is no `/proc`.
+    /// If there is no `/proc`.
     pub(super) fn each(&mut self, mut visit: impl FnMut(Pid)) -> Result<(), Errno> {
         if self.listed {
             self.each_listed(&mut visit)
@@ -54,8 +52,8 @@ impl Children {
         }
     }
 
-    /// A thread has the children that it started; the main thread, as a rule,
-    /// those that were adopted.
+    /// Reads the list of every thread: each thread has the children that it started, and the main
+    /// thread usually has the adopted ones.
     fn each_listed(&mut self, visit: &mut impl FnMut(Pid)) -> Result<(), Errno> {
         let tasks = open(
             &Path::of(format_args!("/proc/self/task")),
@@ -67,7 +65,7 @@ impl Children {
                 continue;
             };
             let path = Path::of(format_args!("/proc/self/task/{task}/children"));
-            // The thread may have ended; its children are another one's now.
+            // The thread may have ended; its children then belong to another thread.
             let Ok(file) = open(&path, OFlags::empty()) else {
                 continue;
             };
@@ -75,7 +73,7 @@ impl Children {
             loop {
                 let length = retry_on_intr(|| read(&file, &mut self.text))?;
                 for byte in &self.text[..length] {
-                    // An id may be cut in two by the end of the buffer.
+                    // An id may be split by the end of the buffer.
                     if byte.is_ascii_digit() {
                         child = child * 10 + i32::from(byte - b'0');
                     } else if let Some(pid) = Pid::from_raw(std::mem::take(&mut child)) {
@@ -117,8 +115,8 @@ fn own_id() -> i32 {
     groups::number(getpid())
 }
 
-/// The parent in the text of `/proc/<pid>/stat`. The name before it may hold
-/// anything, parentheses and spaces too, but what follows it does not.
+/// Returns the parent in the text of `/proc/<pid>/stat`. The process name before it may contain any
+/// character, including parentheses and spaces; the fields after it do not.
 fn parent(stat: &[u8]) -> Option<i32> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let mut fields = stat.get(name_end + 2..)?.split(|byte| *byte == b' ');
@@ -146,7 +144,7 @@ impl Path {
             text: [0; PATH_MAX],
             length: 0,
         };
-        // What does not fit names no file, and no such path is made here.
+        // A path that does not fit is cut off and names no file; no path here is that long.
         let _ = path.write_fmt(text);
         path
     }
@@ -158,7 +156,7 @@ impl Path {
 
 impl fmt::Write for Path {
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        // One byte stays 0.
+        // The last byte stays 0 as the terminator.
         let end = self.length + part.len();
         let place = self.text[..PATH_MAX - 1].get_mut(self.length..end);
         place.ok_or(fmt::Error)?.copy_from_slice(part.as_bytes());

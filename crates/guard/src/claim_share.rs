@@ -1,13 +1,12 @@
-//! What the claim file says of the processes that run under the claim.
+//! The records in the claim file of the processes that run under the claim.
 //!
-//! A free lock proves that daemon and guards are gone, not that CMD is: the
-//! kernel frees the lock of a killed guard before it ends CMD, and does not end
-//! a CMD that changed its user. So each guard writes down what it starts before
-//! it starts it, and that it is gone before it lets the lock go. Whoever gets
-//! the lock reads that first.
+//! A free lock proves that daemon and guards are gone, not that CMD is gone: the kernel frees the
+//! lock of a killed guard before it ends CMD, and does not end a CMD that changed its user.
+//! Therefore each guard records a process before it starts it, and records that the process is gone
+//! before it releases the lock. The next owner of the lock reads these records first.
 //!
-//! Each guard has a place of its own in the file, behind the daemon's record:
-//! one write in place, of fixed length and without an allocation.
+//! Each guard has its own place in the file, after the daemon's record. A record is written in
+//! place with one write of fixed length and without an allocation.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -17,16 +16,15 @@ use rustix::io::{pread, pwrite};
 
 use super::survivors::ProcessId;
 
-/// Where the places begin: behind the record of the daemon.
+/// Offset of the first place, after the record of the daemon.
 pub const PLACES_BEGIN: usize = 512;
-/// The length of a place. Its longest text has 80 bytes: a word, a process id,
-/// and three numbers of 20 digits. All places lie in the first page of the file,
-/// so that a kill cannot tear a write.
+/// The length of a place. Its longest text has 80 bytes: a word, a process id, and three numbers of
+/// 20 digits. All places lie in the first page of the file, so that a kill cannot tear a write.
 const PLACE_LENGTH: usize = 96;
 /// The length of the file.
 pub const FILE_LENGTH: usize = PLACES_BEGIN + Place::ALL.len() * PLACE_LENGTH;
 
-/// Which guard writes.
+/// The guard that a place belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The guard of the command.
@@ -38,7 +36,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// All of them, in the order in which they stand in the file.
+    /// All places, in the order in which they stand in the file.
     pub const ALL: [Self; 3] = [Self::Command, Self::OnLead, Self::OnStepDown];
 
     pub(super) fn index(self) -> usize {
@@ -58,20 +56,20 @@ impl Place {
     }
 }
 
-/// What a place says.
+/// The content of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Child {
     /// Nothing was started under the claim.
     None,
-    /// This process was about to be started, and its end was not confirmed.
+    /// The process was about to be started, and its end was not confirmed.
     Running(ProcessId),
-    /// It and all its descendants were seen to be gone.
+    /// The process and all its descendants were confirmed to be gone.
     Gone,
-    /// It cannot be read.
+    /// The record cannot be read.
     Unreadable,
 }
 
-/// The claim file in the hands of a guard: its lock, and one place in it.
+/// A guard's share of the claim file: the lock, and one place.
 #[derive(Debug)]
 pub struct ClaimShare {
     file: OwnedFd,
@@ -79,15 +77,15 @@ pub struct ClaimShare {
 }
 
 impl ClaimShare {
-    /// `file` is a handle on the locked claim file.
+    /// Creates a share from a handle on the locked claim file.
     pub fn new(file: OwnedFd, place: Place) -> Self {
         Self { file, place }
     }
 
-    /// Another handle on the same.
+    /// Duplicates the handle.
     ///
     /// # Errors
-    /// When no descriptor is left.
+    /// If no descriptor is left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             file: self.file.try_clone()?,
@@ -99,11 +97,10 @@ impl ClaimShare {
         self.place
     }
 
-    /// Writes what became of the child. It is not synced: another boot proves
-    /// nothing anyway.
+    /// Writes the state of the child. Not synced, because the record proves nothing after a reboot.
     ///
     /// # Errors
-    /// What the file system says.
+    /// If the file cannot be written.
     pub fn write(&self, child: Child) -> io::Result<()> {
         let begin = self.place.begin() as u64;
         match pwrite(&self.file, &text(child), begin)? {
@@ -119,10 +116,10 @@ impl AsFd for ClaimShare {
     }
 }
 
-/// What all places say, of a claim file whose lock the caller has.
+/// Reads all places of a claim file whose lock the caller holds.
 ///
 /// # Errors
-/// What the file system says.
+/// If the file cannot be read.
 pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
     let mut children = [Child::Unreadable; 3];
     for (child, place) in children.iter_mut().zip(Place::ALL) {
@@ -133,7 +130,7 @@ pub fn children(file: impl AsFd) -> io::Result<[Child; 3]> {
     Ok(children)
 }
 
-/// The places of a claim under which nothing was started yet.
+/// Returns the places of a claim under which nothing was started yet.
 pub fn no_children() -> [u8; FILE_LENGTH - PLACES_BEGIN] {
     let mut bytes = [0; FILE_LENGTH - PLACES_BEGIN];
     for place in bytes.chunks_exact_mut(PLACE_LENGTH) {
@@ -197,7 +194,7 @@ struct Line {
 
 impl fmt::Write for Line {
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        // The last byte is the line's end.
+        // The last byte is the newline.
         let end = self.length + part.len();
         let place = self.bytes[..PLACE_LENGTH - 1].get_mut(self.length..end);
         place.ok_or(fmt::Error)?.copy_from_slice(part.as_bytes());

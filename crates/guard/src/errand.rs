@@ -1,8 +1,8 @@
-//! What is to be executed: CMD's words, and what its environment has beside
-//! that of the daemon.
+//! The command to execute: CMD's command line, and the variables that are added to the daemon's
+//! environment.
 //!
-//! It travels as a file in memory: it is as long as it is, and a guard that
-//! waits for authority is told of it only then, since the token is in it.
+//! Passed as a memfd because it has no size limit. Sent only after acquisition because it contains
+//! the token.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// CMD and its environment.
+/// The command line and environment of CMD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Errand {
     pub(super) words: Vec<OsString>,
@@ -20,11 +20,11 @@ pub(super) struct Errand {
 }
 
 impl Errand {
-    /// As a file to be sent.
+    /// Writes the errand to a file that can be sent.
     ///
     /// # Errors
-    /// When a text holds a NUL, which no program can be told, or no memory or
-    /// descriptors are left.
+    /// If a string contains a NUL, which cannot be passed to a program, or no memory or descriptors
+    /// are left.
     pub(super) fn to_file(&self) -> io::Result<OwnedFd> {
         let mut bytes = format!("{}\0", self.words.len()).into_bytes();
         for word in &self.words {
@@ -38,10 +38,10 @@ impl Errand {
         Ok(file.into())
     }
 
-    /// What was sent.
+    /// Reads an errand from a received file.
     ///
     /// # Errors
-    /// When it cannot be read, or says something else.
+    /// If the file cannot be read, or does not contain an errand.
     pub(super) fn of_file(file: OwnedFd) -> io::Result<Self> {
         let mut file = File::from(file);
         file.rewind()?;
@@ -64,7 +64,7 @@ impl Errand {
     }
 }
 
-/// Appends a text that is made of `parts`.
+/// Appends a string that consists of `parts`.
 fn push(bytes: &mut Vec<u8>, parts: &[&OsStr]) -> io::Result<()> {
     let parts = || parts.iter().map(|part| part.as_bytes());
     if parts().any(|part| part.contains(&0)) {

@@ -1,27 +1,25 @@
-//! The guard: CMD's parent, which ends it in time also when the daemon cannot.
+//! The guard: CMD's parent, which ends CMD in time even if the daemon cannot.
 //!
-//! It is this binary, started again: one thread, no runtime. It is started
-//! before there is authority, with the shim that will be CMD, since that takes
-//! milliseconds; until it is told to start it has nothing to guard.
+//! The guard is a second instance of this binary, with one thread and without a runtime. Guard and
+//! shim are started before there is authority, because that takes milliseconds. Until the start
+//! message arrives, there is nothing to enforce.
 //!
-//! Then it holds the deadlines that it was last sent, and the claim lock, so
-//! that a new daemon finds the lock free only when CMD is gone, or this guard
-//! killed: then the claim file names the process that became CMD. After CMD was
-//! started it allocates nothing: it must work when memory is gone. The kernel
-//! may choose it as the victim for that all the same; then PDEATHSIG ends CMD's
-//! leader, and the daemon, a subreaper like the guard, ends the rest.
+//! From then on the guard holds the newest deadlines and the claim lock. A new daemon therefore
+//! finds the lock free only if CMD is gone or this guard was killed; in the latter case the claim
+//! file names the process that became CMD. After CMD was started the guard allocates nothing,
+//! because it must work when memory is exhausted. If the kernel's OOM killer chooses the guard
+//! nevertheless, PDEATHSIG ends CMD's leader, and the daemon, a subreaper like the guard, ends the
+//! rest.
 //!
-//! **Sessions.** Without a terminal the guard has a session of its own. If the
-//! daemon has a controlling terminal the guard stays in that session, since
-//! CMD inherits the session from it and needs the terminal: in a session of
-//! its own CMD could be sent no Ctrl-C, and as an orphaned process group it
-//! would not stop for Ctrl-Z. The guard is then a process group of its own,
-//! which never gets the foreground, so no key of the terminal reaches it.
+//! **Sessions.** Without a terminal, the guard has a session of its own. If the daemon has a
+//! controlling terminal, the guard stays in that session, because CMD inherits the session from it
+//! and needs the terminal. In a session of its own CMD could not receive Ctrl-C, and as an orphaned
+//! process group it would not stop for Ctrl-Z. The guard is then a process group of its own, which
+//! never gets the foreground, so no key of the terminal reaches it.
 //!
-//! **Signals.** Those that end or stop a process by default have a handler
-//! that does nothing: a service manager that signals every process of a unit
-//! must not take the guard away from CMD. Handlers, unlike ignored signals,
-//! are not inherited through an exec.
+//! **Signals.** Signals that end or stop a process by default have a handler that does nothing,
+//! because a service manager that signals every process of a unit must not separate the guard from
+//! CMD. Handlers, unlike ignored signals, are not inherited through an exec.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -55,28 +53,28 @@ use super::{EXECUTABLE, SHIM};
 use leasehold_clock::Alarm;
 use leasehold_core::judge::{Action, Input, Judge, Terms};
 
-/// Signals that a guard outlives.
+/// Signals that a guard survives.
 const OUTLIVED: [i32; 10] = [
     SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
 ];
 
-/// How often what is still there is killed again. Each end of a child wakes
-/// the guard anyway; this is for one that was forked while we looked.
+/// Interval between kill rounds while processes remain. The end of each child wakes the guard
+/// anyway; the interval is for a child that was forked during a round.
 const KILL_ROUND: Duration = Duration::from_millis(10);
 
 /// Guards a command. The daemon's socket is this process's standard input.
 pub(super) fn run() -> ExitCode {
     match Guard::begin().and_then(|guard| guard.map_or(Ok(()), Guard::attend)) {
         Ok(()) => ExitCode::SUCCESS,
-        // The daemon sees that the guard is gone, and CMD was never started:
-        // after that nothing here fails.
+        // The daemon sees that the guard has exited, and CMD was never started. No error is
+        // expected after the start of CMD.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
 struct Guard {
     judge: Judge,
-    /// The group from which CMD takes the terminal over; 0: it does not.
+    /// The process group from which CMD takes over the terminal; 0 if it does not.
     foreground: i32,
     errand: Option<Errand>,
     daemon: OwnedFd,
@@ -89,21 +87,22 @@ struct Guard {
     relays: u32,
     report: Report,
     reported: Option<Report>,
-    /// Its lock is held, and let go when CMD is gone, or by this process's end.
+    /// The claim lock is held through this handle and released when CMD is gone, or when this
+    /// process exits.
     claim: Option<ClaimShare>,
 }
 
-/// What it takes to start CMD. It is let go by that.
+/// Resources for the start of CMD, dropped after the start.
 struct Errand {
-    /// The shim that waits; `None`: there is none, and one is made when needed.
+    /// The waiting shim. If `None`, a shim is created when needed.
     shim: Option<Shim>,
     stdin: OwnedFd,
-    /// The words of CMD and its environment.
+    /// The command line of CMD and its environment.
     file: OwnedFd,
 }
 
-/// Goes through what ending CMD takes, on nobody: code that was never run may have
-/// to be read from the disk first.
+/// Exercises the code that ends CMD without signalling any process, because code that has never run
+/// may have to be read from the disk first.
 fn rehearse(children: &mut Children, alarm: &Alarm) {
     let now = leasehold_clock::boot_now();
     let terms = Terms {
@@ -118,12 +117,12 @@ fn rehearse(children: &mut Children, alarm: &Alarm) {
     let _ = children.each(|child| {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let _ = (waitid(WaitId::Pid(child), look), group_of(child));
-        // Nobody gets it.
+        // The null signal is not delivered.
         let _ = test_kill_process(child);
     });
 }
 
-/// A shim that waits to be told what to become.
+/// A shim that waits for the command to become.
 struct Shim {
     socket: OwnedFd,
     pid: Pid,
@@ -144,7 +143,7 @@ impl Shim {
         Ok(Self { socket, pid })
     }
 
-    /// It is not needed, or was ended by somebody while it waited.
+    /// Kills and reaps a shim that is not needed, or that was killed while it waited.
     fn dismiss(self) {
         let _ = kill_process(self.pid, Signal::KILL);
         let _ = retry_on_intr(|| waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED));
@@ -153,12 +152,12 @@ impl Shim {
 
 struct Leader {
     pid: Pid,
-    /// It was waited for: its process group is no longer ours to signal.
+    /// True if the leader was reaped; its process group can no longer be signalled safely.
     reaped: bool,
 }
 
 impl Guard {
-    /// Waits until there is something to guard; `None`: there never was.
+    /// Waits for the start message; returns `None` if the daemon closes the socket first.
     fn begin() -> io::Result<Option<Self>> {
         let outlived = Arc::new(AtomicBool::new(false));
         for signal in OUTLIVED {
@@ -180,11 +179,11 @@ impl Guard {
         signal_hook::low_level::pipe::register(SIGCHLD, handler)?;
         let alarm = Alarm::new()?;
         let mut children = Children::new();
-        // Why there can be none is told when one is needed.
+        // If this fails, the shim is created again when needed, and the error is reported then.
         let shim = Shim::new().ok();
-        // What it has needed so far, and whatever it comes to need, stays in
-        // memory: a disk that hangs is a reason to end CMD. Where the limit
-        // (`ulimit -l`) forbids it, it is as well guarded as memory lasts.
+        // Pages used so far, and those faulted in later, stay in memory, because a hanging disk is
+        // a reason to end CMD. If the limit (`ulimit -l`) forbids this, the guard works as long as
+        // its pages are not evicted.
         rehearse(&mut children, &alarm);
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT);
         let Some((start, descriptors)) = wait_with::<GuardStart>(daemon.as_fd())? else {
@@ -220,7 +219,7 @@ impl Guard {
         }))
     }
 
-    /// Sees CMD through to its end.
+    /// Guards CMD until its end.
     fn attend(mut self) -> io::Result<()> {
         loop {
             self.hear_daemon();
@@ -242,7 +241,7 @@ impl Guard {
         }
     }
 
-    /// Reads everything that was sent, so that only the newest is judged.
+    /// Reads everything that was sent, so that only the newest order is judged.
     fn hear_daemon(&mut self) {
         while !self.daemon_gone {
             match take::<ToGuard>(self.daemon.as_fd()) {
@@ -266,7 +265,7 @@ impl Guard {
         }
     }
 
-    /// Learns whether the shim became CMD: its socket is closed then.
+    /// Checks if the shim became CMD, in which case its socket is closed.
     fn hear_shim(&mut self) {
         let Some(shim) = &self.shim else { return };
         match take::<ShimFailed>(shim.as_fd()) {
@@ -292,11 +291,11 @@ impl Guard {
             Action::Signal(signal) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
                     self.signal(signal);
-                    // One that is stopped hears it only when it goes on.
+                    // A stopped process handles the signal only after it continues.
                     self.signal(Signal::CONT);
                 }
             }
-            // Done by the round that follows, and repeated.
+            // Performed and repeated by `kill_round`, which follows.
             Action::Kill => {}
         }
     }
@@ -308,10 +307,11 @@ impl Guard {
         self.gone();
     }
 
-    /// Nothing of CMD is left: the claim is nobody's, before anybody hears of it.
+    /// Records that CMD and all its descendants are gone. The claim lock is released before the
+    /// daemon is notified.
     fn gone(&mut self) {
         if let Some(claim) = self.claim.take() {
-            // Else the next daemon looks for it, and does not find it.
+            // If this fails, the next daemon searches for the process and does not find it.
             let _ = claim.write(Child::Gone);
         }
         self.report.stage = Stage::Gone;
@@ -329,8 +329,8 @@ impl Guard {
         };
         let claim = self.claim.as_ref();
         let tell = |shim: &Shim| {
-            // Before it can become CMD: whoever finds the claim's lock free
-            // while it runs must find it named.
+            // Written before the shim can become CMD, because a process that finds the claim's lock
+            // free while CMD runs must find CMD in the claim file.
             if let Some(claim) = claim {
                 claim.write(Child::Running(ProcessId::of(number(shim.pid))))?;
             }
@@ -349,7 +349,7 @@ impl Guard {
                 shim
             }
         };
-        // It waited for long, and somebody may have stopped it meanwhile.
+        // The shim may have waited for long, and may have been stopped meanwhile.
         let _ = kill_process(shim.pid, Signal::CONT);
         self.report.leader = number(shim.pid);
         self.leader = Some(Leader {
@@ -360,13 +360,13 @@ impl Guard {
         Ok(())
     }
 
-    /// Signals CMD's group and those descendants outside of it that have no
-    /// parent of their own any more.
+    /// Signals CMD's group, and all descendants outside the group that are children of the guard,
+    /// because their own parent has exited.
     fn signal(&mut self, signal: Signal) {
         let Some(leader) = &self.leader else { return };
         let group = (!leader.reaped).then_some(leader.pid);
         if let Some(group) = group {
-            // It fails if everybody in there has ended.
+            // Fails if all processes in the group have ended.
             let _ = kill_process_group(group, signal);
         }
         let _ = self.children.each(|child| {
@@ -380,9 +380,9 @@ impl Guard {
         self.signal(Signal::KILL);
     }
 
-    /// Waits for what has ended, for CMD's leader last.
+    /// Reaps ended children, CMD's leader last.
     fn look_at_children(&mut self) {
-        // One byte or many: it is the children that tell.
+        // The number of bytes does not matter, because the children themselves are checked.
         let _ = self.child_ended.read(&mut [0; 64]);
         if self.report.stage == Stage::Gone {
             return;
@@ -410,7 +410,7 @@ impl Guard {
         }
         let look = |options| waitid(WaitId::Pid(leader), options | WaitIdOptions::NOHANG);
         if let Ok(Some(end)) = look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
-            // Why the shim failed stands in its socket.
+            // If the shim failed, the reason is in its socket.
             self.hear_shim();
             if self.report.end == LeaderEnd::Unknown {
                 self.report.end = LeaderEnd::of(&end);
@@ -425,7 +425,7 @@ impl Guard {
         }
     }
 
-    /// No child but the leader was seen: the kernel has the last word.
+    /// Reaps the leader when no other child was seen. The kernel then confirms that none is left.
     fn look_at_the_last(&mut self, leader: Pid) {
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(leader), ended);
@@ -435,7 +435,7 @@ impl Guard {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) | Err(Errno::INTR) => {}
-                // One was forked while we looked.
+                // A child was forked during the check.
                 Ok(None) => return,
                 Err(_) => break,
             }
@@ -451,14 +451,14 @@ impl Guard {
         }
         match post(self.daemon.as_fd(), &self.report) {
             Ok(true) => self.reported = Some(self.report),
-            // No room: again when there is some.
+            // No room; retried when the socket is writable.
             Ok(false) => {}
-            // The orders say so too, once they have been read to the end.
+            // The daemon is gone. `hear_daemon` notices it after reading the remaining orders.
             Err(_) => {}
         }
     }
 
-    /// Sleeps until something happens or is due.
+    /// Sleeps until an event arrives or the next deadline is due.
     fn sleep(&mut self, told: bool) -> io::Result<()> {
         let killing = self.judge.killed() && self.report.stage != Stage::Gone;
         let round = killing.then(|| leasehold_clock::boot_now() + KILL_ROUND);
@@ -466,8 +466,8 @@ impl Guard {
         self.alarm.arm(due)?;
         let mut wanted = PollFlags::IN;
         wanted.set(PollFlags::OUT, !told);
-        // A socket whose other end is gone would always be ready. A timer
-        // that nothing is asked of never is.
+        // A socket whose other end is closed would always be ready. A timer polled for no events is
+        // never ready.
         let idle = || PollFd::new(&self.alarm, PollFlags::empty());
         let daemon = Some(&self.daemon).filter(|_| !self.daemon_gone);
         let mut places = [

@@ -1,5 +1,5 @@
-//! The daemon's side of a guard: sends the newest order, hears the reports,
-//! and ends CMD itself where the guard does not.
+//! The daemon's side of a guard: sends the newest order, receives the reports, and ends CMD itself
+//! if the guard does not.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,52 +24,52 @@ use leasehold_clock::BootTimer;
 use leasehold_core::election::BootTime;
 use leasehold_core::judge::Order;
 
-/// How much later than the deadline a guard may say that it has killed CMD
-/// before it is killed itself, and CMD by us. A fifth of the 500 ms by which
-/// `lease_duration` exceeds the last deadline, so that what follows fits too.
+/// Time after the deadline by which the guard must have reported that it killed CMD. After that the
+/// guard is killed, and the keeper kills CMD. A fifth of the 500 ms by which `lease_duration`
+/// exceeds the last deadline, so that the rest of the work fits too.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
-/// How often descendants are looked for once the guard is gone. The kernel
-/// says nothing when a child is adopted; this takes no part where the guard lives.
+/// Interval between searches for descendants after the guard has exited, because the kernel does
+/// not report adopted children. Not used while the guard is running.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 
-/// After that long without having stopped we are not going to: signals of the
-/// terminal do not stop process 1, nor a group that no shell looks after.
+/// Time after which a stop signal is assumed to have had no effect: terminal signals do not stop
+/// process 1 or an orphaned process group.
 const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
-/// One guard, until CMD is gone.
+/// Keeps one guard until CMD is gone.
 pub(super) struct Keeper {
     socket: UnixDatagram,
-    /// Readable when the guard has ended.
+    /// Readable when the guard has exited.
     ended: AsyncFd<OwnedFd>,
     guard: WaitedFor,
     leader: Option<WaitedFor>,
-    /// Where the end of a CMD is written whose guard cannot.
+    /// The claim record in which the end of CMD is written if the guard cannot write it.
     pub(super) claim: Option<ClaimShare>,
     orders: watch::Receiver<ToGuard>,
     progress: watch::Sender<Progress>,
     terminal: Option<Terminal>,
     continued: Option<Continued>,
-    /// What the guard is to know: the newest order, and signals to pass on.
+    /// The state to send to the guard: the newest order, and a signal to relay.
     order: ToGuard,
-    /// Signals that the handle has asked to pass on.
+    /// Counter of the signals that the handle has asked to relay.
     relays_asked: u32,
-    /// The order has not been sent yet.
+    /// True if the order has not been sent yet.
     unsent: bool,
-    /// The guard has closed its end.
+    /// True if the guard has closed its end of the socket.
     deaf: bool,
-    /// When the order to kill was given.
+    /// Time at which CMD was first ordered to be killed.
     kill_since: Option<BootTime>,
     report: Option<Report>,
     guard_killed: bool,
-    /// We asked our own process group to stop, and nobody has let it go on.
+    /// True after this process stopped its own process group, until CMD is resumed.
     stopping: bool,
-    /// CMD had the foreground of the terminal when it ended.
+    /// True if CMD had the foreground of the terminal when it ended.
     had_foreground: bool,
 }
 
 impl Keeper {
-    /// Of a guard that waits. Inside a tokio runtime.
+    /// Creates a keeper for a guard that waits. Must be called inside a tokio runtime.
     pub(super) fn new(
         prepared: Prepared,
         orders: watch::Receiver<ToGuard>,
@@ -82,14 +82,14 @@ impl Keeper {
             ..
         } = prepared;
         let ended = pidfd_open(guard.pid(), PidfdFlags::NONBLOCK)?;
-        // Deprecated for types whose descriptor may change; an `OwnedFd` has
-        // one for its life. What replaces it is unsafe, which this crate forbids.
+        // Deprecated for types whose descriptor may change; an `OwnedFd` keeps its descriptor for
+        // life. The replacement is unsafe, which this crate forbids.
         #[allow(deprecated)]
         let ended = AsyncFd::new(ended)?;
         let continued = terminal.as_ref().map(|_| Continued::listen()).transpose()?;
         let order = *orders.borrow();
         Ok(Self {
-            // To tokio all sockets that keep records are datagram sockets.
+            // In tokio, sockets that preserve record boundaries are datagram sockets.
             socket: UnixDatagram::from_std(StdUnixDatagram::from(socket))?,
             ended,
             guard,
@@ -111,23 +111,23 @@ impl Keeper {
         })
     }
 
-    /// Tells the guard to start CMD.
+    /// Sends the guard the message to start CMD.
     pub(super) fn start(
         &self,
         start: &GuardStart,
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         post_with(self.socket.as_fd(), start, descriptors)?;
-        // It waited for long, and somebody may have stopped it meanwhile.
+        // The guard may have waited for long, and may have been stopped meanwhile.
         let _ = kill_process(self.guard.pid(), Signal::CONT);
         Ok(())
     }
 
-    /// Keeps the guard until CMD and all its descendants are gone.
+    /// Runs until CMD and all its descendants are gone.
     pub(super) async fn keep(mut self, mut timer: BootTimer) {
         let mut handles = true;
         loop {
-            // A refused instant fires at once, and is looked at then.
+            // The kernel accepts every `BootTime`; an instant in the past fires immediately.
             let _ = timer.arm(self.guard_due());
             tokio::select! {
                 biased;
@@ -144,20 +144,20 @@ impl Keeper {
             }
         }
         self.hear();
-        // Its process id is its own until it has been waited for here.
+        // The guard's process id is not reused until the guard is reaped here.
         let guard = WaitId::Pid(self.guard.pid());
         let _ = waitid(guard, WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         if !self.is_gone() {
             let (end, by_us) = self.end_what_is_left().await;
             if let Some(claim) = self.claim.take() {
-                // Else the next daemon looks for it, and does not find it.
+                // If this fails, the next daemon searches for the process and does not find it.
                 let _ = claim.write(Child::Gone);
             }
             self.gone(end, by_us, true);
         }
     }
 
-    /// Nothing of CMD is left.
+    /// Publishes that CMD and all its descendants are gone.
     fn gone(&self, end: End, by_us: bool, guard_lost: bool) {
         let key = matches!(end, End::Signalled(SIGINT | SIGQUIT));
         let ended = Ended {
@@ -176,7 +176,7 @@ impl Keeper {
         (self.report).is_some_and(|report| report.stage == Stage::Gone)
     }
 
-    /// Takes the newest order; without a handle nobody wants CMD any more.
+    /// Takes over the newest order. CMD is killed if no handle is left.
     fn obey(&mut self, handles: bool) {
         let newest = *self.orders.borrow_and_update();
         self.order.order = newest.order;
@@ -193,8 +193,8 @@ impl Keeper {
         self.send();
     }
 
-    /// Sends the newest order, if there is room. It never waits: an order that
-    /// finds none is replaced by the next one.
+    /// Sends the newest order if there is room. Never waits: an unsent order is replaced by the
+    /// next one.
     fn send(&mut self) {
         let (socket, order) = (&self.socket, &self.order);
         let sent = socket.try_io(tokio::io::Interest::WRITABLE, || {
@@ -205,7 +205,7 @@ impl Keeper {
         });
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Sent, or the guard is gone, which its descriptor tells.
+            // Either sent, or the guard has exited, which its pidfd reports.
             Ok(()) | Err(_) => self.unsent = false,
         }
     }
@@ -236,10 +236,10 @@ impl Keeper {
         let stage_before = self.report.map(|report| report.stage);
         self.report = Some(report);
         if self.leader.is_none() {
-            // Should the guard be killed, it is ours to be waited for.
+            // If the guard is killed, this process has to reap the leader.
             self.leader = Pid::from_raw(report.leader).map(WaitedFor::new);
         }
-        // The leader's end and everybody's may come in one report.
+        // One report may cover the end of the leader and of all descendants.
         if stage_before < Some(Stage::LeaderEnded) && report.stage >= Stage::LeaderEnded {
             self.had_foreground = self.has_foreground();
         }
@@ -256,7 +256,7 @@ impl Keeper {
                         by_us: report.by_us,
                     });
                 }
-                // It has let the claim lock go before it said so.
+                // The guard released the claim lock before it sent this report.
                 Stage::Gone => {
                     self.claim = None;
                     self.gone(end_of(report.end), report.by_us, false);
@@ -273,9 +273,9 @@ impl Keeper {
         foreground.is_some() && foreground == self.leader.as_ref().map(WaitedFor::pid)
     }
 
-    /// CMD was stopped by a key of the terminal, or for its use of it from the
-    /// background. To the shell CMD and we are one job, so we stop too. The
-    /// guard does not, and the deadline comes for a stopped CMD as for any other.
+    /// Stops this process too after CMD was stopped by a key of the terminal, or for accessing the
+    /// terminal from the background. To the shell, CMD and this process are one job. The guard
+    /// keeps running, and the deadline applies to a stopped CMD as to any other.
     fn stop_with_cmd(&mut self, signal: i32) {
         let Some(terminal) = &self.terminal else {
             return;
@@ -284,8 +284,8 @@ impl Keeper {
             return;
         }
         match Signal::from_named_raw(signal) {
-            // Another thread may take the signal, so this one runs on for a
-            // moment; CMD goes on when we are told that we do.
+            // Another thread may receive the signal, so this one runs on for a moment. CMD is
+            // resumed when SIGCONT reports that this process continues.
             Some(signal) if !terminal.is_ours() => {
                 let _ = kill_current_process_group(signal);
                 self.stopping = true;
@@ -294,8 +294,8 @@ impl Keeper {
         }
     }
 
-    /// Lets a stopped CMD go on: in the foreground if that is ours to give,
-    /// and in the background if it was not stopped for wanting the foreground.
+    /// Resumes a stopped CMD: in the foreground if that is ours to give, otherwise in the
+    /// background, unless CMD was stopped because it needs the foreground.
     fn resume(&mut self) {
         self.stopping = false;
         let (Some(terminal), Some(leader), Some(report)) =
@@ -318,7 +318,7 @@ impl Keeper {
         }
     }
 
-    /// When the guard must have killed CMD, and to have said so.
+    /// Returns the time by which the guard must have killed CMD and reported it.
     fn guard_due(&self) -> Option<BootTime> {
         let killed = self.report.is_some_and(|report| report.killed);
         if killed || self.is_gone() || self.guard_killed {
@@ -331,17 +331,17 @@ impl Keeper {
     }
 
     fn kill_guard_if_late(&mut self) {
-        // A daemon that was frozen has not read yet what its guard did in time.
+        // A daemon that was frozen may have timely reports of its guard still unread.
         self.hear();
         if (self.guard_due()).is_some_and(|due| leasehold_clock::boot_now() >= due) {
-            // With it goes CMD's leader (PDEATHSIG); the rest is ours then.
+            // The kernel then kills CMD's leader (PDEATHSIG); the rest is killed after the loop.
             let _ = kill_process(self.guard.pid(), Signal::KILL);
             self.guard_killed = true;
         }
     }
 
-    /// Kills what the guard left behind, round by round, the leader last: its
-    /// process group is its own until we have waited for it.
+    /// Kills what the guard left behind, round by round, and reaps the leader last, because the id
+    /// of its process group is not reused until then.
     async fn end_what_is_left(&mut self) -> (End, bool) {
         let told = self.report.map(|report| (end_of(report.end), report.by_us));
         let told = told.filter(|(end, _)| *end != End::Unknown);
@@ -350,7 +350,7 @@ impl Keeper {
         let leader = self.leader.as_ref().map(WaitedFor::pid);
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         loop {
-            // Its id is its own only as long as it is our child.
+            // The leader's id is reserved only as long as the leader is our child.
             let look = |pid| waitid(WaitId::Pid(pid), ended | WaitIdOptions::NOWAIT);
             let leader_state = leader.map(look);
             if let (Some(leader), Some(Ok(_))) = (leader, &leader_state) {
@@ -377,7 +377,7 @@ impl Keeper {
     }
 }
 
-/// Waits until this process goes on after a stop; for ever without a terminal.
+/// Waits until this process continues after a stop; indefinitely without a terminal.
 async fn continued(continued: &mut Option<Continued>) {
     match continued {
         Some(continued) => continued.next().await,

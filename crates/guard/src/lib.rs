@@ -1,9 +1,9 @@
-//! A command that runs only while there is authority for it.
+//! Runs a command only while there is authority for it.
 //!
-//! It does not know where authority comes from: it is told deadlines on
-//! CLOCK_BOOTTIME. [`Workload`] starts a command and is told newer deadlines
-//! as the claim is renewed; the command is gone by the last of them (I5).
-//! [`Prepared`] has everything started but the command, before there is authority.
+//! The crate does not know where authority comes from; it receives deadlines on CLOCK_BOOTTIME.
+//! [`Workload`] starts a command and receives a later deadline with each renewal of the claim. The
+//! command is gone by the last deadline (I5). [`Prepared`] is everything but the command, started
+//! before there is authority.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -30,32 +30,30 @@
 //!         ◀─reports──  (this binary)  (this binary)   a process group of its own
 //! ```
 //!
-//! - [`leasehold_core::judge`] decides, without IO, what the guard does when.
-//! - `guard` is the process between: CMD's parent, which outlives the daemon.
-//! - `shim` is the stage that becomes CMD: it dies with the guard.
-//! - `keeper` is the daemon's side: if the guard fails, it ends CMD itself.
-//! - [`claim_share`] is what guards write of their children for the next daemon,
-//!   [`survivors`] how that one finds out what a killed guard left behind.
-//! - `wire` is what they tell each other, `errand` what is to be executed,
-//!   `children` how descendants are found, `groups` what they belong to,
-//!   `orphans` who waits for them, `terminal` who has the terminal.
+//! - [`leasehold_core::judge`] is the guard's deadline policy, without IO.
+//! - `guard` is the parent of CMD, which outlives the daemon.
+//! - `shim` is the stage that becomes CMD; the kernel kills it when the guard exits.
+//! - `keeper` is the daemon's side of a guard; it ends CMD itself if the guard fails.
+//! - [`claim_share`] holds the guards' records of their children for the next daemon; [`survivors`]
+//!   is how that daemon finds processes that a killed guard left behind.
+//! - `wire` holds the messages between them, `errand` the command line and environment.
+//! - `children` lists child processes, `groups` reads their process groups and sessions, `orphans`
+//!   reaps orphans, and `terminal` passes the terminal to CMD and back.
 //!
-//! **Gone** means: everybody in CMD's process group was killed, then round by
-//! round whoever was adopted from it; the kernel says that no child is left;
-//! CMD's leader is waited for last, so that its process group is not given to
-//! strangers before. A descendant cannot leave by `setsid` or a double fork:
-//! guard and daemon are subreapers.
+//! **Gone** means that every process in CMD's process group has ended, that every adopted
+//! descendant has ended too, round by round, and that the kernel reports no remaining child. CMD's
+//! leader is reaped last, so that the id of its process group is not reused before. A descendant
+//! cannot escape by `setsid` or a double fork, because guard and daemon are subreapers.
 //!
-//! **When who fails.** Daemon killed, frozen, out of memory: the guard sends
-//! the stop signal (at once if the daemon is gone) and SIGKILL at the last
-//! deadline. Guard killed: the kernel ends CMD's leader, the daemon the rest.
-//! Guard frozen: the daemon kills it 100 ms after the deadline, with the same
-//! effect. Both killed at once: the kernel ends CMD's leader; descendants of
-//! it are left, as is everything in a frozen cgroup or in uninterruptible
-//! sleep. A command that changes its user or gains rights (setuid, setpriv)
-//! loses the tie to its parent, and is left too. The next daemon on the status
-//! directory does not take such a claim over at once; for the others there is
-//! the fencing token. A command with more rights than the daemon cannot be signalled.
+//! **Failures.** Daemon killed, frozen, or out of memory: the guard sends the stop signal
+//! (immediately if the daemon is gone) and SIGKILL at the last deadline. Guard killed: the kernel
+//! ends CMD's leader, the daemon ends the rest. Guard frozen: the daemon kills the guard 100 ms
+//! after the deadline, with the same effect. Guard and daemon both killed: the kernel ends CMD's
+//! leader; its descendants are left running, as is everything in a frozen cgroup or in
+//! uninterruptible sleep. A command that changes its user or gains privileges (setuid, setpriv)
+//! loses its parent-death signal and is left too. The next daemon on the status directory does not
+//! take such a claim over immediately; against candidates elsewhere, the fencing token protects. A
+//! command with more privileges than the daemon cannot be signalled.
 
 mod children;
 pub mod claim_share;
@@ -96,20 +94,20 @@ pub use leasehold_core::judge::Terms;
 pub use orphans::Orphans;
 pub use progress::{End, Ended, Progress};
 
-/// This program, also after its file was replaced or deleted.
+/// This program, even after its file was replaced or deleted.
 const EXECUTABLE: &str = "/proc/self/exe";
-/// The first argument of a guard. Not for people, so not in `--help`.
+/// The first argument of a guard. Internal, so not in `--help`.
 const GUARD: &str = "__guard";
 /// The first argument of a shim.
 const SHIM: &str = "__shim";
 
-/// How often, and how many times, a guard that is not needed is looked at;
-/// then it is killed, and looked at as many times again.
+/// Interval and number of checks for the exit of an unneeded guard. After that many checks the
+/// guard is killed, and the same number of checks follows.
 const DISMISS_ROUND: Duration = Duration::from_millis(1);
 const DISMISS_ROUNDS: u32 = 100;
 
-/// Becomes a guard or a shim if `arguments` say so. The first thing in `main`:
-/// a guard is to be small, and early.
+/// Becomes a guard or a shim if `arguments` request it. Must come first in `main`, because a guard
+/// must be small and start early.
 pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let stage = arguments.into_iter().nth(1)?;
     if stage == GUARD {
@@ -121,7 +119,7 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
     }
 }
 
-/// A command to be run.
+/// A command to run.
 #[derive(Debug, Clone)]
 pub struct Command {
     errand: Errand,
@@ -131,7 +129,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// `program`, found as `execvp` finds it.
+    /// Creates a command for `program`, which is looked up as by `execvp`.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             errand: Errand {
@@ -159,34 +157,34 @@ impl Command {
         self
     }
 
-    /// The signal that asks it to end; SIGTERM unless this says otherwise.
+    /// Sets the signal that asks the command to end. The default is SIGTERM.
     #[must_use]
     pub fn stop_signal(mut self, signal: i32) -> Self {
         self.stop_signal = signal;
         self
     }
 
-    /// For hooks: without standard input and without the terminal, and what it
-    /// prints goes to standard error, where the log is.
+    /// Runs the command without standard input and without the terminal, and redirects its standard
+    /// output to standard error, where the log is. Used for hooks.
     #[must_use]
     pub fn quiet(mut self) -> Self {
         self.quiet = true;
         self
     }
 
-    /// The `leasehold` binary that is to be guard and shim; this process's own
-    /// unless this says otherwise. For programs that embed the library.
+    /// Sets the `leasehold` binary that runs as guard and shim, for programs that embed the
+    /// library. The default is the binary of this process.
     #[must_use]
     pub fn executable(mut self, executable: impl Into<PathBuf>) -> Self {
         self.executable = executable.into();
         self
     }
 
-    /// Starts the guard, and the shim that waits to become this command: what
-    /// takes milliseconds, and needs no authority. To be called inside a tokio runtime.
+    /// Starts the guard and the shim that waits to become this command. This takes milliseconds and
+    /// needs no authority. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the guard cannot be started.
+    /// If the guard cannot be started.
     pub fn prepare(self) -> io::Result<Prepared> {
         orphans::adopt()?;
         let terminal = Terminal::of_this_process();
@@ -201,7 +199,7 @@ impl Command {
         };
         wire::post_with(socket.as_fd(), &begin, &[stdin.as_fd()])?;
         let mut guard = Process::new(&self.executable);
-        // CMD inherits its environment.
+        // CMD inherits the guard's environment, so the daemon's own variables are removed.
         guard
             .arg0("leasehold")
             .arg(GUARD)
@@ -211,8 +209,8 @@ impl Command {
             guard.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
         }
         if terminal.is_some() {
-            // From its first instruction on; else it makes a session itself,
-            // which the leader of a group cannot.
+            // Set before the guard's first instruction. Without a terminal, the guard creates a
+            // session itself, which the leader of a process group cannot do.
             guard.process_group(0);
         }
         let pid = i32::try_from(guard.spawn()?.id())
@@ -228,16 +226,16 @@ impl Command {
     }
 }
 
-/// Takes away what in our environment is meant for us alone.
+/// Removes the environment variables that are meant for the daemon only.
 pub fn without_ours(process: &mut Process) {
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_ours(name)) {
         process.env_remove(name);
     }
 }
 
-/// Whether a variable of our environment is meant for us alone: configuration,
-/// which may hold a credential (I12), and the service manager's, under which
-/// a command could speak in our name.
+/// Returns true if the variable is meant for the daemon only: configuration, which may hold a
+/// credential (I12), and the service manager's variables, with which a command could send
+/// notifications in the daemon's name.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     let configuration = name
@@ -246,8 +244,8 @@ fn is_ours(name: &OsStr) -> bool {
     configuration || name == b"NOTIFY_SOCKET" || name.starts_with(b"WATCHDOG_")
 }
 
-/// A command under a claim. Dropping it kills the command; who must know that
-/// it is gone calls [`Workload::kill`] and waits for [`Workload::ended`].
+/// A command under a claim. Dropping it kills the command. A caller that must know that the command
+/// is gone calls [`Workload::kill`] and awaits [`Workload::ended`].
 #[derive(Debug)]
 pub struct Workload {
     orders: watch::Sender<ToGuard>,
@@ -255,10 +253,10 @@ pub struct Workload {
     guard: u32,
 }
 
-/// A command that can start at once: its guard waits for authority.
+/// A command that can start immediately, because its guard already waits for authority.
 ///
-/// Dropped, it ends by itself, and is waited for where there are [`Orphans`];
-/// elsewhere [`Prepared::dismiss`] leaves nothing.
+/// If dropped, the guard exits on its own and is reaped by [`Orphans`], if those are in use.
+/// Otherwise use [`Prepared::dismiss`], which leaves nothing behind.
 #[derive(Debug)]
 pub struct Prepared {
     command: Command,
@@ -268,18 +266,19 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// The process id of the guard that waits.
+    /// Returns the process id of the waiting guard.
     pub fn guard(&self) -> u32 {
         self.guard.pid().as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Starts the command, with what is known of its environment only now. Its
-    /// guard holds the lock of `claim` as long as anything of the command is
-    /// left, and writes down there what it started.
+    /// Starts the command, with the environment variables that are known only now. The guard holds
+    /// the lock of `claim` until the command and all its descendants are gone, and records the
+    /// started process in the claim file.
     ///
     /// # Errors
-    /// When a text holds a NUL, no descriptors are left, or the guard was lost
-    /// while it waited and no other can be started: then nothing runs. That the command cannot be executed is told by [`Workload::ended`].
+    /// If a string contains a NUL, no descriptors are left, or the guard was lost while it waited
+    /// and no other can be started; nothing runs then. A command that cannot be executed is
+    /// reported by [`Workload::ended`].
     pub fn start(
         mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -312,20 +311,20 @@ impl Prepared {
             relays: 0,
         });
         let (publish, progress) = watch::channel(Progress::Starting);
-        // Everything that can fail goes before the guard is told: after that
-        // CMD runs, and somebody has to keep it.
+        // Everything that can fail comes before the message to the guard, because CMD runs from
+        // then on and needs a keeper.
         let command = self.command.clone();
         let mut guard = self.guard();
         let mut keeper = Keeper::new(self, newest.clone(), publish.clone())?;
         if keeper.start(&start, &with).is_err() {
-            // It was killed while it waited.
+            // The guard was killed while it waited.
             let another = command.prepare()?;
             guard = another.guard();
             keeper = Keeper::new(another, newest, publish)?;
             keeper.start(&start, &with)?;
         }
         keeper.claim = kept;
-        // It ends by itself when CMD is gone, whoever still looks at it.
+        // The task ends when CMD is gone, even if no handle is left.
         tokio::spawn(keeper.keep(timer));
         Ok(Workload {
             orders,
@@ -334,7 +333,7 @@ impl Prepared {
         })
     }
 
-    /// It is not needed. Waits until it is gone, for a moment.
+    /// Ends a guard that is not needed, and waits briefly until it has exited.
     pub async fn dismiss(self) {
         drop(self.socket);
         let guard = self.guard.pid();
@@ -347,7 +346,8 @@ impl Prepared {
                 return;
             }
             if round == DISMISS_ROUNDS {
-                // Somebody has stopped it. There is nothing that it guards.
+                // The guard is probably stopped (SIGSTOP). Killing it is safe, because nothing is
+                // guarded.
                 let _ = kill_process(guard, Signal::KILL);
             }
             tokio::time::sleep(DISMISS_ROUND).await;
@@ -356,8 +356,8 @@ impl Prepared {
 }
 
 impl Workload {
-    /// Starts `command` in the hands of a guard, which holds the lock of `claim`
-    /// as long as anything of the command is left. To be called inside a tokio runtime.
+    /// Starts `command` under a guard, which holds the lock of `claim` until the command and all
+    /// its descendants are gone. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// As [`Command::prepare`] and [`Prepared::start`].
@@ -365,7 +365,8 @@ impl Workload {
         command.clone().prepare()?.start([], terms, claim)
     }
 
-    /// One that runs until its sender says otherwise: for tests of who waits for it.
+    /// Returns a workload without a process, whose progress is set by the returned sender. For
+    /// tests of code that waits for a workload.
     #[cfg(any(test, feature = "stand-in"))]
     pub fn stand_in() -> (Self, watch::Sender<Progress>) {
         let never = BootTime::from_nanos(u64::MAX);
@@ -392,19 +393,19 @@ impl Workload {
         (workload, publish)
     }
 
-    /// The process id of the guard.
+    /// Returns the process id of the guard.
     pub fn guard(&self) -> u32 {
         self.guard
     }
 
-    /// The claim was renewed. The newest terms win; it never waits.
+    /// Moves the deadline after a renewal. Never waits; the newest terms win.
     pub fn extend(&self, terms: Terms) {
         self.orders.send_modify(|wanted| wanted.order.terms = terms);
     }
 
-    /// Asks CMD to end with `signal`; it is killed at `kill_at`, or at the
-    /// deadline if that comes first. [`Workload::extend`] goes on beside it. Asked
-    /// again, it has until the earlier instant of the two.
+    /// Asks CMD to end with `signal`. CMD is killed at `kill_at`, or at the deadline if that comes
+    /// first. [`Workload::extend`] still applies meanwhile. If called again, the earlier of the two
+    /// kill times applies.
     pub fn stop(&self, signal: i32, kill_at: BootTime) {
         let stop = Stop { signal, kill_at };
         self.orders
@@ -416,8 +417,8 @@ impl Workload {
         self.orders.send_modify(|wanted| wanted.order.kill = true);
     }
 
-    /// Passes a signal on to CMD's process group. Of several that come faster
-    /// than the guard reads, the last one arrives.
+    /// Relays a signal to CMD's process group. If several are sent faster than the guard reads,
+    /// only the last one is delivered.
     pub fn signal(&self, signal: i32) {
         self.orders.send_modify(|wanted| {
             wanted.relay = signal;
@@ -425,13 +426,13 @@ impl Workload {
         });
     }
 
-    /// How far it is.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         *self.progress.borrow()
     }
 
-    /// The next change of [`Workload::progress`]; may be given up and called
-    /// again. After [`Progress::Gone`] it waits for ever.
+    /// Waits for the next change of [`Workload::progress`]. After [`Progress::Gone`] it never
+    /// returns. Cancel safe.
     pub async fn changed(&mut self) -> Progress {
         if self.progress.changed().await.is_err() {
             // The keeper ended with CMD, or with its runtime.
@@ -440,7 +441,7 @@ impl Workload {
         *self.progress.borrow_and_update()
     }
 
-    /// Waits until nothing of CMD is left; may be given up and called again.
+    /// Waits until CMD and all its descendants are gone. Cancel safe.
     pub async fn ended(&mut self) -> Ended {
         loop {
             let progress = *self.progress.borrow_and_update();

@@ -1,5 +1,5 @@
-//! Processes that nobody else waits for: descendants of CMD whose guard was
-//! killed, and, where the daemon is process 1 of a container, everybody's.
+//! Reaping of orphans: descendants of CMD whose guard was killed and, if the daemon is process 1 of
+//! a container, every orphan in it.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,14 +14,14 @@ use tokio::net::UnixStream;
 use super::children::Children;
 use super::groups::{group_of, own_group, own_session, session_of};
 
-/// Children that a [`super::Workload`] waits for itself: a guard and a leader each.
+/// Children that a [`super::Workload`] reaps itself: a guard and a leader each.
 static WAITED_FOR: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 fn waited_for() -> MutexGuard<'static, Vec<Pid>> {
     WAITED_FOR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child of ours that is waited for where it is known; until this value goes.
+/// A child that its owner reaps, registered until this value is dropped.
 #[derive(Debug)]
 pub(super) struct WaitedFor(Pid);
 
@@ -47,12 +47,12 @@ pub(super) fn adopt() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Waits for every child that has ended, except for guards and what they left:
-/// those are waited for by who started them.
+/// Reaps every child that has exited, except guards and leaders, which are reaped by the workload
+/// that started them.
 fn reap() {
-    // What cannot be listed now is found at the next end of a child.
+    // A child that cannot be listed now is found when the next child ends.
     let _ = Children::new().each(|child| {
-        // Held throughout, so that nobody registers a child in between.
+        // Held over the check and the wait, so that no child is registered in between.
         let known = waited_for();
         if !known.contains(&child) {
             let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -61,19 +61,19 @@ fn reap() {
     });
 }
 
-/// What a daemon does as the parent of last resort: it waits for orphans, so
-/// that no zombie stays. A program that starts children of its own must not
-/// use this: it would lose their exit codes.
+/// Reaps orphans on behalf of a daemon that is the parent of last resort, so that no zombies
+/// remain. A program that starts children of its own must not use this, because it would lose their
+/// exit codes.
 #[derive(Debug)]
 pub struct Orphans {
     child_ended: UnixStream,
 }
 
 impl Orphans {
-    /// Adopts orphaned descendants from now on. Inside a tokio runtime.
+    /// Adopts orphaned descendants from now on. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When no descriptors are left.
+    /// If no descriptors are left.
     pub fn adopt() -> io::Result<Self> {
         adopt()?;
         let (reader, writer) = StdUnixStream::pair()?;
@@ -84,15 +84,15 @@ impl Orphans {
         })
     }
 
-    /// Waits for orphans, for ever; may be given up and called again.
+    /// Reaps orphans indefinitely. Cancel safe.
     ///
     /// # Errors
-    /// When the event loop is gone.
+    /// If the event loop is gone.
     pub async fn reap(&mut self) -> io::Result<Infallible> {
         loop {
             reap();
             self.child_ended.readable().await?;
-            // One byte for each signal; it is the children that tell.
+            // One byte per signal. The content does not matter, because the children are listed.
             let drained = self.child_ended.try_read(&mut [0; 256]);
             if let Err(error) = drained
                 && error.kind() != io::ErrorKind::WouldBlock
@@ -103,12 +103,12 @@ impl Orphans {
     }
 }
 
-/// Calls `visit` for every child that this process adopted, other than those
-/// which a [`super::Workload`] knows.
+/// Calls `visit` for every child that this process adopted, except those that a [`super::Workload`]
+/// owns.
 ///
-/// Told from children that the program itself started by where they live: CMD
-/// is outside of this process group, and without a terminal outside of this
-/// session, and cannot enter either.
+/// Adopted processes are distinguished from the program's own children by group and session: CMD is
+/// outside of this process group and, without a terminal, outside of this session, and cannot enter
+/// either.
 pub(super) fn each_adopted(on_terminal: bool, mut visit: impl FnMut(Pid)) -> io::Result<()> {
     let session = own_session();
     Children::new().each(|child| {

@@ -1,30 +1,30 @@
-//! How far a workload is, and how it ended.
+//! The progress of a workload, and how it ended.
 
 use std::io;
 
 use crate::shim;
 
-/// How CMD ended.
+/// The way CMD ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// With this code.
+    /// Exited with this code.
     Exited(u8),
-    /// By this signal.
+    /// Terminated by this signal.
     Signalled(i32),
-    /// It cannot be executed: the error number of `exec`.
+    /// Could not be executed; the error number of `exec`.
     NotExecuted(i32),
-    /// No process could be made for it: the error number.
+    /// No process could be created for it; the error number.
     NotSpawned(i32),
-    /// It was not started: the deadline had passed, or it was to end already.
+    /// Not started, because the deadline had passed or a stop had been requested.
     Refused,
-    /// The guard was lost, and with it how CMD ended.
+    /// Unknown, because the guard was lost.
     Unknown,
 }
 
 impl End {
-    /// As a shell has it: CMD's code, 128 + N after signal N, 127 if it was
-    /// not found, 126 if it cannot be executed; `None` where it never ran for
-    /// a reason of ours, or nobody knows.
+    /// Returns the exit code that a shell would report: CMD's own code, 128 + N after signal N, 127
+    /// if CMD was not found, 126 if it cannot be executed. `None` if the end is unknown, or if CMD
+    /// never ran for a reason other than CMD itself.
     pub fn exit_code(self) -> Option<u8> {
         match self {
             Self::Exited(code) => Some(code),
@@ -34,7 +34,7 @@ impl End {
         }
     }
 
-    /// Why it never ran, where that lies in CMD or in the machine.
+    /// Returns the error if CMD never ran because of CMD itself or of the machine.
     pub fn not_executed(self) -> Option<io::Error> {
         match self {
             Self::NotExecuted(errno) | Self::NotSpawned(errno) => {
@@ -45,37 +45,38 @@ impl End {
     }
 }
 
-/// CMD and all its descendants are gone.
+/// The end of CMD and all its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// How CMD ended.
+    /// The way CMD ended.
     pub end: End,
-    /// It had been told to end: by us, by its deadline, or because its guard was lost.
+    /// True if CMD had been asked to end or killed: on request, at its deadline, or because its
+    /// guard was lost.
     pub by_us: bool,
-    /// A key of the terminal (Ctrl-C, Ctrl-\) ended it, so whoever pressed it
-    /// wants the daemon to end too.
+    /// True if a key of the terminal (Ctrl-C, Ctrl-\) ended CMD, which means that the user wants
+    /// the daemon to end too.
     pub interrupted: bool,
-    /// The guard was lost: CMD was ended for that, and the claim should be too.
+    /// True if the guard was lost. CMD was ended for that reason, and the claim should end too.
     pub guard_lost: bool,
 }
 
-/// How far a workload is.
+/// The progress of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// The guard or the shim is at work.
+    /// The guard or the shim is starting.
     Starting,
     /// CMD was executed.
     Running {
-        /// Its process id, which is its process group's too.
+        /// The process id, which is also the process group id.
         pid: u32,
     },
-    /// CMD has ended, or lost its guard; descendants are being ended.
+    /// CMD has exited, or its guard was lost; descendants are being ended.
     Ending {
-        /// How it ended, as far as is known.
+        /// The way CMD ended, as far as known.
         end: End,
         /// As in [`Ended`].
         by_us: bool,
     },
-    /// Nothing of it is left.
+    /// CMD and all its descendants are gone.
     Gone(Ended),
 }

@@ -1,9 +1,8 @@
-//! The last stage before CMD: this binary once more, which becomes CMD.
+//! The last stage before CMD: a third instance of this binary, which becomes CMD.
 //!
-//! It sets what can only be set from inside the process: that it dies with its
-//! parent, and that it has the terminal. The standard library's `exec` gives
-//! CMD the default disposition of SIGPIPE and an empty signal mask; handlers
-//! are gone with the exec.
+//! The shim sets the attributes that can only be set from inside the process: the parent-death
+//! signal and the foreground of the terminal. The standard library's `exec` gives CMD the default
+//! disposition of SIGPIPE and an empty signal mask; signal handlers are reset by the exec.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,12 +18,12 @@ use super::groups::{number, own_group};
 use super::terminal::Terminal;
 use super::wire::{ShimFailed, ShimStart, post, wait_with};
 
-/// The command was found and cannot be executed, as shells have it.
+/// The exit code that shells report if a command was found but cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// The command was not found, as shells have it.
+/// The exit code that shells report if a command was not found.
 const NOT_FOUND: u8 = 127;
 
-/// The exit code for an error of `exec`.
+/// Returns the exit code for an error of `exec`.
 pub(super) fn exit_code(errno: i32) -> u8 {
     let missing = [Errno::NOENT, Errno::NOTDIR].map(Errno::raw_os_error);
     if missing.contains(&errno) {
@@ -34,17 +33,17 @@ pub(super) fn exit_code(errno: i32) -> u8 {
     }
 }
 
-/// Becomes the command that it is told of; returns only if that fails, or if it
-/// is not needed. The guard's socket is this process's standard input; the guard
-/// is told why, and whoever asked for CMD tells people.
+/// Becomes the received command; returns only if that fails, or if the shim is not needed. The
+/// guard's socket is this process's standard input. The guard receives the reason, and the process
+/// that requested CMD reports it to the user.
 pub(super) fn run() -> ExitCode {
-    // A copy that is closed by the exec; that is how the guard learns of it.
+    // A copy with close-on-exec, so that the guard notices the exec by the closed socket.
     let Ok(guard) = io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::from(NOT_EXECUTABLE);
     };
     let Err(failure) = become_command(guard.as_fd());
     let (errno, code) = match failure {
-        // Nobody is left to tell.
+        // The guard is gone, so no report is possible.
         Failure::NoGuard => return ExitCode::from(NOT_EXECUTABLE),
         Failure::TooLate => (0, NOT_EXECUTABLE),
         Failure::System(error) => {
@@ -52,7 +51,7 @@ pub(super) fn run() -> ExitCode {
             (errno, exit_code(errno))
         }
     };
-    // A guard that does not hear it sees CMD end with the same meaning.
+    // A guard that does not receive this record sees CMD exit with an equivalent code.
     let _ = post(guard.as_fd(), &ShimFailed { errno });
     ExitCode::from(code)
 }
@@ -74,7 +73,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
     let Some((start, descriptors)) = wait_with::<ShimStart>(guard)? else {
         return Err(Failure::NoGuard);
     };
-    // A guard that died before the signal was set sends none.
+    // A guard that exited before the signal was set does not trigger it.
     if getppid().map(number) != Some(start.guard) {
         return Err(Failure::NoGuard);
     }
@@ -91,15 +90,14 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
     };
     let mut next = Command::new(program);
     next.args(arguments).envs(environment);
-    // Looked at here too: the guard may have slept after it had judged.
+    // Checked here too, because the guard may have been suspended after its decision.
     if leasehold_clock::boot_now() >= start.valid_until {
         return Err(Failure::TooLate);
     }
     Err(next.exec().into())
 }
 
-/// Takes the foreground over from the daemon's group, unless a shell has taken
-/// it back meanwhile.
+/// Takes the foreground over from the daemon's group, unless a shell has taken it back meanwhile.
 fn take_terminal(from: i32) {
     let Some(terminal) = Terminal::of_this_process() else {
         return;

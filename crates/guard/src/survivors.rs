@@ -1,31 +1,31 @@
-//! Whether anything of a command may still run whose daemon and guard were
-//! killed: what neither of them confirmed is looked for in /proc.
+//! Checks if any process of a command may still run after its daemon and its guard were killed. A
+//! child whose end neither of them confirmed is searched for in /proc.
 //!
-//! Only a clear no counts. Process ids mean something in one PID namespace, and
-//! start times in one time namespace; where either is another one, or /proc does
-//! not show everybody, the answer is that it may run.
+//! Only definite absence counts. Process ids are meaningful within one PID namespace, and start
+//! times within one time namespace. If either namespace differs, or /proc does not show every
+//! process, the answer is that the command may run.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A process, told from a later one of the same number.
+/// A process identity that is not confused with a later process of the same PID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessId {
-    /// Its number.
+    /// The process id.
     pub pid: i32,
-    /// When it began, in clock ticks of the boot.
+    /// Start time, in clock ticks since boot.
     pub started: u64,
-    /// The inode of the PID namespace that the number is of; 0: not known.
+    /// The inode of the PID namespace that the process id belongs to; 0 if unknown.
     pub pid_namespace: u64,
-    /// The inode of the time namespace that the start is of; 0: there are none.
+    /// The inode of the time namespace that the start time belongs to; 0 if the kernel has none.
     pub time_namespace: u64,
 }
 
 impl ProcessId {
-    /// A process of this one's namespaces. Where it cannot be found in /proc,
-    /// nobody will be able to tell that it ended.
+    /// Identifies a process in the namespaces of this one. If it is not found in /proc, its end can
+    /// never be confirmed.
     pub fn of(pid: i32) -> Self {
         let started = Stat::of(pid).ok().flatten().map(|stat| stat.started);
         Self {
@@ -37,24 +37,24 @@ impl ProcessId {
     }
 }
 
-/// The inode of a namespace of this process; 0 where it cannot be told.
+/// Returns the inode of a namespace of this process; 0 if it cannot be read.
 fn namespace(kind: &str) -> u64 {
     fs::metadata(Path::new("/proc/self/ns").join(kind)).map_or(0, |found| found.ino())
 }
 
-/// Whether `leader` or a descendant of it may run: itself, a process of its
-/// group or session, or one with the variable `mark` in its environment, which
-/// descendants inherit also where they left both.
+/// Returns true if `leader` or a descendant of it may run: the process itself, a process of its
+/// group or session, or one with the variable `mark` in its environment. Descendants that left both
+/// group and session still inherit the variable.
 pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     let here = leader.pid_namespace != 0
         && leader.pid_namespace == namespace("pid")
         && leader.time_namespace == namespace("time");
-    // Where /proc is mounted with hidepid, process 1 is among the hidden ones.
+    // If /proc is mounted with hidepid, process 1 is among the hidden processes.
     let sees_all = || matches!(Stat::of(1), Ok(Some(_)));
     if !here || !sees_all() {
         return true;
     }
-    // Most of the time it is the leader that is waited for.
+    // In most cases the leader itself is still running, so it is checked first.
     match Stat::of(leader.pid) {
         Err(_) => return true,
         Ok(Some(stat)) if stat.started == leader.started && stat.runs => return true,
@@ -87,15 +87,15 @@ pub fn may_run(leader: &ProcessId, mark: &str) -> bool {
     false
 }
 
-/// A process of another user does not show its environment. It is known by its
-/// group and session only.
+/// Returns true if the environment of the process contains `mark`. The environment of another
+/// user's process is not readable; such a process is recognized only by its group and session.
 fn is_marked(pid: i32, mark: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let mut variables = environment.split(|byte| *byte == 0);
     variables.any(|variable| variable == mark.as_bytes())
 }
 
-/// What /proc/PID/stat tells.
+/// Fields of /proc/PID/stat.
 struct Stat {
     runs: bool,
     group: i32,
@@ -104,13 +104,13 @@ struct Stat {
 }
 
 impl Stat {
-    /// `None`: there is no such process.
+    /// Returns `None` if there is no such process.
     fn of(pid: i32) -> io::Result<Option<Self>> {
         match fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => Self::parse(&text)
                 .map(Some)
                 .ok_or_else(|| io::ErrorKind::InvalidData.into()),
-            // It was waited for before, or while it was read.
+            // Reaped before or during the read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) if error.raw_os_error() == Some(ESRCH) => Ok(None),
             Err(error) => Err(error),
@@ -118,12 +118,12 @@ impl Stat {
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
-        // The name before them may hold anything, these fields do not.
+        // The process name before these fields may contain any character; the fields do not.
         let name_end = text.iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(text.get(name_end + 1..)?).ok()?;
         let fields: Vec<_> = fields.split_ascii_whitespace().collect();
         let threads: u32 = fields.get(17)?.parse().ok()?;
-        // A main thread that ended while others go on is shown as a zombie too.
+        // A main thread that ended while other threads run is shown as a zombie too.
         let ended = matches!(*fields.first()?, "Z" | "X" | "x") && threads <= 1;
         Some(Self {
             runs: !ended,
@@ -160,7 +160,7 @@ mod tests {
         let (mut child, id) = sleeper(&mut Command::new("sleep"));
         assert!(may_run(&id, MARK));
         child.kill().expect("it is ours");
-        // It stays a zombie until it is waited for.
+        // The child stays a zombie until it is reaped.
         let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended).expect("it is ours");

@@ -1,11 +1,10 @@
-//! The terminal that the daemon was started on, if there is one.
+//! The terminal that the daemon was started on, if any.
 //!
-//! CMD has a process group of its own, so the terminal's keys and input reach
-//! it only while that group is in the foreground. The arrangement is a
-//! shell's: the foreground is given to CMD where the daemon had it, and taken
-//! back when CMD is gone.
+//! CMD has its own process group, so the terminal's keys and input reach it only while that group
+//! is in the foreground. The arrangement is the same as in a shell: CMD gets the foreground if the
+//! daemon had it, and the daemon takes it back when CMD is gone.
 //!
-//! A background process may hand a terminal over only while SIGTTOU is blocked.
+//! A background process may change the foreground group only while SIGTTOU is blocked.
 
 use std::io::{self, IsTerminal};
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -27,31 +26,30 @@ use super::groups::{number, own_group};
 pub(super) struct Terminal(OwnedFd);
 
 impl Terminal {
-    /// `None`: there is none.
+    /// Opens the controlling terminal; returns `None` if there is none.
     pub(super) fn of_this_process() -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         open("/dev/tty", flags, Mode::empty()).ok().map(Self)
     }
 
-    /// Whether this process's group is in the foreground.
+    /// Returns true if this process's group is in the foreground.
     pub(super) fn is_ours(&self) -> bool {
         self.foreground().map(number) == Some(own_group())
     }
 
-    /// The group in the foreground; `None` too for one outside of this PID namespace.
+    /// Returns the foreground process group; also `None` for one outside of this PID namespace.
     pub(super) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(&self.0).ok()
     }
 
-    /// Whether CMD gets the foreground as it starts. In a pipeline it does
-    /// not: another member of the group may need it (`lock NAME -- CMD | less`).
-    /// If CMD then does read the terminal it is stopped for it, and gets it.
+    /// Returns true if CMD gets the foreground when it starts. In a pipeline it does not, because
+    /// another member of the group may need it (`lock NAME -- CMD | less`). If CMD then reads the
+    /// terminal, it is stopped for that and gets the foreground.
     pub(super) fn is_for_cmd(&self) -> bool {
         self.is_ours() && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
     }
 
-    /// Brings a group to the foreground. That it cannot be done is no reason
-    /// not to run CMD: it is then one in the background.
+    /// Brings a group to the foreground. If this fails, CMD still runs, in the background.
     pub(super) fn give(&self, group: Pid) {
         let mut mask = SigSet::empty();
         mask.add(NixSignal::SIGTTOU);
@@ -62,8 +60,8 @@ impl Terminal {
         }
     }
 
-    /// Takes the foreground from a workload that is gone, unless somebody else
-    /// has it: the shell, or another job.
+    /// Takes the foreground back from a workload that is gone, unless another group has it: the
+    /// shell, or another job.
     pub(super) fn take_back(&self) {
         let nobodys = |group| test_kill_process_group(group).is_err();
         if let Some(own) = Pid::from_raw(own_group())
@@ -74,7 +72,7 @@ impl Terminal {
     }
 }
 
-/// Tells when this process goes on after it was stopped.
+/// Reports when this process continues after a stop.
 #[derive(Debug)]
 pub(super) struct Continued {
     reader: UnixStream,
@@ -82,7 +80,7 @@ pub(super) struct Continued {
 }
 
 impl Continued {
-    /// Listens from now on. Inside a tokio runtime.
+    /// Starts listening for SIGCONT. Must be called inside a tokio runtime.
     pub(super) fn listen() -> io::Result<Self> {
         let (reader, writer) = StdUnixStream::pair()?;
         reader.set_nonblocking(true)?;
@@ -92,9 +90,9 @@ impl Continued {
         })
     }
 
-    /// The next time.
+    /// Waits until this process continues the next time.
     pub(super) async fn next(&mut self) {
-        // It can fail only with the event loop.
+        // Fails only if the event loop is gone.
         let _ = self.reader.readable().await;
         let _ = self.reader.try_read(&mut [0; 64]);
     }

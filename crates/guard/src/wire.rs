@@ -1,15 +1,15 @@
-//! What daemon, guard and shim send each other: records of fixed length over
-//! SOCK_SEQPACKET, which keeps each of them whole. [`records`] are what they say.
+//! The messages between daemon, guard and shim: records of fixed length over SOCK_SEQPACKET, which
+//! preserves record boundaries. [`records`] defines their content.
 //!
-//! A record is the whole of what its sender wants or knows, never a
-//! difference. A sender that finds the socket full keeps the newest record and
-//! forgets the ones before it, so a queue that nobody reads costs nothing.
+//! A record is the complete state that its sender wants or knows, never a difference. A sender that
+//! finds the socket full keeps the newest record and discards older ones, so an unread queue costs
+//! nothing.
 //!
-//! Descriptors travel with the records that start something (SCM_RIGHTS) and
-//! arrive with FD_CLOEXEC set. So no descriptor is ever inheritable: the standard library
-//! maps 0, 1 and 2 of a child, the socket is the child's 0, and the true
-//! standard input comes over it. Clearing FD_CLOEXEC around a spawn instead
-//! would leak the claim lock into whatever another thread starts meanwhile.
+//! Descriptors travel with the records that start something (SCM_RIGHTS) and arrive with FD_CLOEXEC
+//! set. No descriptor is therefore ever inheritable: the standard library maps 0, 1 and 2 of a
+//! child, the socket is the child's 0, and the real standard input is passed over it. Clearing
+//! FD_CLOEXEC around a spawn instead would leak the claim lock into any process that another thread
+//! starts meanwhile.
 
 mod records;
 
@@ -32,7 +32,7 @@ pub(super) use self::records::{
 /// An errand, and standard input or the claim lock.
 const DESCRIPTORS_MAX: usize = 2;
 
-/// A connected pair. Neither end is inherited.
+/// Creates a connected pair. Neither end is inherited.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socketpair(
@@ -47,7 +47,7 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 const WORDS: usize = 8;
 const LENGTH: usize = WORDS * 8;
 
-/// A record as words.
+/// A record that can be converted to and from words.
 pub(super) trait Record: Sized {
     fn words(&self) -> [u64; WORDS];
     fn of(words: [u64; WORDS]) -> Self;
@@ -69,7 +69,7 @@ fn decode<R: Record>(bytes: [u8; LENGTH]) -> R {
     R::of(words)
 }
 
-/// Sends a record. `false`: there is no room now.
+/// Sends a record. Returns `false` if there is no room at present.
 pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Record) -> io::Result<bool> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     match send(socket, &encode(record), flags) {
@@ -79,12 +79,12 @@ pub(super) fn post(socket: BorrowedFd<'_>, record: &impl Record) -> io::Result<b
     }
 }
 
-/// What one look into a socket found.
+/// The result of one read from a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Received<R> {
     /// A record.
     Record(R),
-    /// Nothing now.
+    /// Nothing to read at present.
     Nothing,
     /// The other end is closed, and everything that it sent has been read.
     Closed,
@@ -97,17 +97,17 @@ pub(super) fn take<R: Record>(socket: BorrowedFd<'_>) -> Received<R> {
         match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((_, LENGTH)) => return Received::Record(decode(bytes)),
             Err(Errno::AGAIN) => return Received::Nothing,
-            // The other end was closed with records of ours unread; its own
-            // records are still to be had after this error.
+            // The other end was closed with records of ours unread; its own records can still be
+            // read after this error.
             Err(Errno::INTR | Errno::CONNRESET) => {}
-            // Only a shorter record than ours is left: nobody sends those, and
-            // whoever can no longer be understood is as good as gone.
+            // End of file, another error, or a record shorter than ours. No peer sends short
+            // records, and a peer that cannot be understood is treated as gone.
             Ok(_) | Err(_) => return Received::Closed,
         }
     }
 }
 
-/// Sends a record with descriptors, to who has little unread: there is room.
+/// Sends a record with descriptors to a receiver with few unread records, so there is room.
 pub(super) fn post_with(
     socket: BorrowedFd<'_>,
     record: &impl Record,
@@ -127,7 +127,7 @@ pub(super) fn post_with(
 /// A record, and the descriptors that came with it.
 pub(super) type With<R> = (R, [Option<OwnedFd>; DESCRIPTORS_MAX]);
 
-/// Waits for a record with descriptors; `None`: the other end is closed.
+/// Waits for a record with descriptors; returns `None` if the other end is closed.
 pub(super) fn wait_with<R: Record>(socket: BorrowedFd<'_>) -> io::Result<Option<With<R>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -1,8 +1,7 @@
-//! Calls to a store: bounded in number, waited for up to a time-out, never
-//! dropped.
+//! Store calls: bounded in number, awaited up to a timeout, never dropped.
 //!
-//! It decides nothing. After the time-out a call is reported as unknown and
-//! goes on, and its true outcome is reported when it comes.
+//! This module makes no decisions. After the timeout a call is reported as unknown and continues;
+//! its true outcome is reported when it arrives.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,39 +11,38 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::store::{Answer, CallOutcome, Failure, Remedy};
 use leasehold_core::election::BootTime;
 
-/// Calls inside the driver at a time, those included that nobody waits for any
-/// more. Each attempt waits for at least `operation_timeout` before the next;
-/// at the defaults a connection that hangs for a minute holds fifteen. Beyond
-/// that a call is refused unsent.
+/// Maximum number of calls in the driver, including those already reported as unknown. Attempts are
+/// at least one `operation_timeout` apart, so at the defaults a connection that hangs for a minute
+/// holds fifteen calls. A call beyond the bound is refused unsent.
 pub(crate) const CALLS_MAX: usize = 16;
 
-/// A store call and what became of it.
+/// A store call and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
-    /// The operation's word.
+    /// The operation's name.
     pub operation: &'static str,
-    /// The outcome's word.
+    /// The outcome's name.
     pub outcome: &'static str,
-    /// From the hand-over to the driver to the answer.
+    /// Time from handing the call to the driver until the answer.
     pub elapsed: Duration,
-    /// Why it failed.
+    /// Reason for the failure, if any.
     pub failure: Option<Failure>,
-    /// It had been reported as unknown before.
+    /// True if the call was reported as unknown before.
     pub late: bool,
 }
 
-/// A call that came back, or that was waited for long enough.
+/// A call that was answered or has timed out.
 #[derive(Debug)]
 pub struct Reply<I, O> {
-    /// Which call.
+    /// The id of the call.
     pub call: I,
-    /// What became of it.
+    /// The outcome of the call.
     pub outcome: O,
-    /// For people; `None` when the driver panicked.
+    /// Details for humans; `None` if the driver panicked.
     pub answered: Option<Answered>,
 }
 
-/// The calls that are under way; `I` tells them apart.
+/// The calls in flight, identified by `I`.
 pub struct Calls<I, O> {
     timeout: Duration,
     waits: JoinSet<Returned<I, O>>,
@@ -55,14 +53,14 @@ enum Returned<I, O> {
     TimedOut(I, &'static str, Pending<O>),
 }
 
-/// A call that goes on although its time is up.
+/// A call that continues after its timeout.
 struct Pending<O> {
     call: JoinHandle<Answer<O>>,
     started: BootTime,
 }
 
 impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
-    /// None yet; each will be waited for up to `timeout`.
+    /// Creates an empty set of calls, each of which is awaited up to `timeout`.
     pub fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -70,7 +68,7 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
         }
     }
 
-    /// Hands a call to the driver. To be called inside a tokio runtime.
+    /// Hands a call to the driver. Must be called inside a tokio runtime.
     pub fn begin(
         &mut self,
         id: I,
@@ -106,12 +104,10 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
         });
     }
 
-    /// Waits for the next reply; `None` while no call is under way. Nothing is
-    /// lost if the wait is given up.
+    /// Waits for the next reply; returns `None` if no call is in flight. Cancel-safe.
     pub async fn next(&mut self) -> Option<Reply<I, O>> {
         loop {
-            // A call's own task holds only the wait; it cannot panic and is
-            // never aborted.
+            // The task only waits for the call; it cannot panic and is never aborted.
             if let Ok(returned) = self.waits.join_next().await? {
                 return Some(self.returned(returned));
             }
@@ -166,7 +162,7 @@ fn reply<I, O: CallOutcome>(
     }
 }
 
-/// The driver panicked in a call.
+/// Returns the reply to a call in which the driver panicked.
 fn broken<I, O: CallOutcome>(call: I) -> Reply<I, O> {
     Reply {
         call,

@@ -1,4 +1,4 @@
-//! A candidate as a value: for the daemon, and for programs that embed one.
+//! A candidate as a value, for the daemon and for programs that embed one.
 
 use std::io;
 use std::sync::Arc;
@@ -14,15 +14,14 @@ use leasehold_core::election::{
     Authority, Candidate, Claim, Election, Input, LeaseName, Status, Token, Tunables,
 };
 
-/// Signals and confirmations of the workload that wait for the event loop:
-/// people and one workload do not send more in one turn of it.
+/// Capacity of the queue of signals and workload confirmations: operators and one workload send
+/// fewer in one turn of the event loop.
 const INPUTS_MAX: usize = 16;
 
 /// Default time that a workload has to notice the end of leadership.
 pub const HANDOFF_DELAY: Duration = Duration::from_secs(2);
 
-/// How a candidate contends. [`ElectorOptions::new`] sets the defaults; the
-/// fields are there to be changed.
+/// Options of a candidate: [`ElectorOptions::new`] and assignments to the fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ElectorOptions {
@@ -34,8 +33,8 @@ pub struct ElectorOptions {
     /// workload that does not confirm that it has stopped
     /// ([`Elector::workload_done`]); [`HANDOFF_DELAY`] by default.
     pub handoff_delay: Duration,
-    /// True if the workload has stopped before [`Elector::stop`] is called: then
-    /// at most one second of `handoff_delay` is waited for.
+    /// True if the workload has stopped before [`Elector::stop`] is called; the stop then takes at
+    /// most one second of `handoff_delay`.
     pub workload_ends_first: bool,
     /// The highest token that this machine remembers; [`Token::ZERO`] if none.
     pub token_remembered: Token,
@@ -60,7 +59,7 @@ impl ElectorOptions {
     }
 }
 
-/// A candidate that has not begun: its channels can be handed out.
+/// A candidate that has not started, so that its channels can be handed out first.
 pub struct Prepared {
     election: Election,
     store: MongoStore,
@@ -73,28 +72,28 @@ pub struct Prepared {
 
 /// A running candidate for one lease.
 ///
-/// It contends until it is stopped. Whether it leads is a question about an
-/// instant: ask [`Elector::authority`] right before each effect on the
-/// outside, and send the token along where the outside can compare it.
+/// The candidate contends until it is stopped. Authority can end at any instant, so call
+/// [`Elector::authority`] right before each external effect, and send the token along if the
+/// receiver can compare it.
 ///
-/// The example stands in the [crate]'s documentation.
+/// The [crate] documentation has an example.
 pub struct Elector {
     status: watch::Receiver<Status>,
     inputs: mpsc::Sender<Input>,
     store: MongoStore,
-    /// Taken when it has ended.
+    /// `None` after the runner has exited.
     runner: Option<JoinHandle<io::Result<()>>>,
     watcher: JoinHandle<()>,
 }
 
 impl Prepared {
-    /// Makes a candidate that has not begun.
+    /// Creates a candidate that has not started.
     pub fn new(options: ElectorOptions) -> Self {
         Self::with(options, false)
     }
 
-    /// Makes a candidate whose surfaces run its workload: they carry out
-    /// [`Surfaces::workload`] and answer with [`Input::WorkloadGone`].
+    /// Creates a candidate whose surfaces run its workload: they carry out [`Surfaces::workload`]
+    /// and answer with [`Input::WorkloadGone`].
     pub fn supervising(options: ElectorOptions) -> Self {
         Self::with(options, true)
     }
@@ -142,27 +141,27 @@ impl Prepared {
         }
     }
 
-    /// What the candidate will say of itself.
+    /// Returns a receiver of the candidate's status.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
 
-    /// Which deployment keeps the lease, once that is known.
+    /// Returns a receiver of the deployment that keeps the lease; `None` until it is known.
     pub fn store_info(&self) -> watch::Receiver<Option<StoreInfo>> {
         self.store_info.clone()
     }
 
-    /// The deployment itself, once it is known, and whenever its members change.
+    /// Returns a receiver of the deployment's identity; updated whenever its members change.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.store.deployment()
     }
 
-    /// Where the machine's inputs go: signals, confirmations of the workload.
+    /// Returns a sender for inputs from this machine: signals and workload confirmations.
     pub fn inputs(&self) -> mpsc::Sender<Input> {
         self.inputs.0.clone()
     }
 
-    /// Begins to contend. To be called inside a tokio runtime.
+    /// Starts contending. Must be called inside a tokio runtime.
     pub fn start(self, surfaces: impl Surfaces + 'static) -> Elector {
         let receiver = self.status.subscribe();
         let (sender, inputs) = self.inputs;
@@ -187,18 +186,18 @@ impl Prepared {
 }
 
 impl Elector {
-    /// Begins to contend, with no surfaces but this handle. To be called
-    /// inside a tokio runtime.
+    /// Starts contending with this handle as the only output. Must be called inside a tokio
+    /// runtime.
     pub fn start(options: ElectorOptions) -> Self {
         Prepared::new(options).start(NoSurfaces)
     }
 
-    /// What the candidate says of itself. Ask [`Status::at`] of what it holds.
+    /// Returns a receiver of the candidate's status. Use [`Status::at`] to check its authority.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.status.clone()
     }
 
-    /// The authority at this instant; `None` if another may lead.
+    /// Returns the authority at this instant; `None` if another candidate may lead.
     pub fn authority(&self) -> Option<Authority> {
         self.status
             .borrow()
@@ -206,27 +205,27 @@ impl Elector {
             .authority
     }
 
-    /// Steps down if leading, and leaves the lease to others for a while.
+    /// Steps down if leading, and does not contend for a cooldown period.
     pub async fn step_down(&self) {
-        // A runner that has ended has stepped down.
+        // A runner that has exited has stepped down.
         let _ = self.inputs.send(Input::StepDown).await;
     }
 
-    /// Says whether the workload can do its work. While it cannot, this
-    /// candidate steps down and leaves the lease to others.
+    /// Sets the health of the workload. While it is unhealthy, this candidate steps down and does
+    /// not contend.
     pub async fn set_healthy(&self, healthy: bool) {
         let _ = self.inputs.send(Input::Health { healthy }).await;
     }
 
-    /// Confirms that the workload stopped what it did under `token`.
+    /// Confirms that the workload stopped its work under `token`.
     pub async fn workload_done(&self, token: Token) {
         let _ = self.inputs.send(Input::WorkloadDone { token }).await;
     }
 
-    /// Steps down, releases the lease, ends.
+    /// Steps down, releases the lease, and ends.
     ///
     /// # Errors
-    /// As [`Elector::wait`].
+    /// Same as [`Elector::wait`].
     pub async fn stop(mut self) -> io::Result<()> {
         let _ = self.inputs.send(Input::Shutdown).await;
         let ended = self.wait().await;
@@ -234,10 +233,10 @@ impl Elector {
         ended
     }
 
-    /// Waits until the candidate has ended; may be given up and called again.
+    /// Waits until the candidate has finished. Cancel-safe; may be called again.
     ///
     /// # Errors
-    /// When it ended by a fault: the kernel gave no timer, or a task panicked.
+    /// If the candidate failed: the kernel provided no timer, or a task panicked.
     pub async fn wait(&mut self) -> io::Result<()> {
         let Some(runner) = &mut self.runner else {
             return Ok(());
@@ -250,20 +249,20 @@ impl Elector {
         }
     }
 
-    /// Closes the connections of a candidate that has ended.
+    /// Closes the connections of a candidate that has finished.
     pub async fn close(self) {
         self.store.shut_down().await;
     }
 }
 
 impl Drop for Elector {
-    /// A candidate that nobody holds any more steps down and releases the
-    /// lease, as far as its runtime still turns.
+    /// Makes a dropped candidate step down and release the lease, provided that its runtime still
+    /// runs.
     fn drop(&mut self) {
         self.watcher.abort();
         if self.runner.is_some() {
-            // A full queue has a request in it already, or its runner is stuck
-            // and loses the lease by its deadline.
+            // A full queue either contains a request already, or its runner is stuck and loses the
+            // lease at its deadline.
             let _ = self.inputs.try_send(Input::Shutdown);
         }
     }

@@ -1,11 +1,11 @@
-//! Writes that a paused ex-holder cannot do: the token of the lock goes along,
-//! and a document that a newer token has written is left alone.
+//! Fenced writes: a paused former holder cannot write to a document that a newer holder has
+//! written.
 //!
-//! A lock alone does not stop an effect that is under way when it is lost. The
-//! receiver can, and where the receiver is a MongoDB collection, it is this: a
-//! document carries the newest token that wrote it, and a write matches only
-//! while that is not newer than its own. For exclusive locks and for leases:
-//! the tokens of readers and of slots say nothing about each other.
+//! A lock alone does not stop an effect that is in progress when the lock is lost; only the
+//! receiver can. For a MongoDB collection as the receiver, this module does it: a document carries
+//! the newest token that wrote it, and a write matches only if that token is not newer than its
+//! own. Use it with exclusive locks and leases only, because the tokens of readers and slots are
+//! not ordered relative to each other.
 
 use std::fmt;
 
@@ -18,25 +18,25 @@ use mongodb::options::{
 
 use leasehold_core::election::Token;
 
-/// Where a document keeps the newest token that wrote it.
+/// Field of a document that stores the newest token that wrote it.
 pub const FENCE: &str = "fence.token";
 
-/// Why a fenced write was not done.
+/// Reason why a fenced write was not applied.
 #[derive(Debug)]
 pub enum FencedError {
-    /// A newer holder has written the document; `None`: what stands there is no
-    /// token. Whoever is told this is not the holder any more.
+    /// A newer holder has written the document, so the caller no longer holds the lock. `None` if
+    /// the stored fence is not a token.
     Refused {
         /// The token of the newer holder.
         newest: Option<Token>,
     },
     /// No document matched the filter.
     NoDocument,
-    /// The lock is not held at this instant, so that nothing was sent.
+    /// The lock is not held at this instant, so nothing was sent.
     NotHeld,
-    /// The lock is shared or has slots: its tokens fence nobody.
+    /// The lock is shared or has slots, so its tokens cannot fence.
     NotExclusive,
-    /// The driver's error: it may have been written all the same.
+    /// The driver failed; the write may have been applied nevertheless.
     Driver(mongodb::error::Error),
 }
 
@@ -74,7 +74,7 @@ impl From<mongodb::error::Error> for FencedError {
     }
 }
 
-/// A filter that also asks that no newer token has written the document.
+/// Returns `filter` restricted to documents that no newer token has written.
 pub fn filter(filter: Document, token: Token) -> Document {
     let fence = doc! { "$or": [
         { FENCE: { "$exists": false } },
@@ -83,7 +83,7 @@ pub fn filter(filter: Document, token: Token) -> Document {
     doc! { "$and": [filter, fence] }
 }
 
-/// An update, of operators or as a pipeline, that also leaves the token.
+/// Returns the update, of operators or as a pipeline, extended to store the token.
 pub fn update(update: impl Into<UpdateModifications>, token: Token) -> UpdateModifications {
     match update.into() {
         UpdateModifications::Document(mut operators) => {
@@ -101,11 +101,11 @@ pub fn update(update: impl Into<UpdateModifications>, token: Token) -> UpdateMod
     }
 }
 
-/// Updates one document that no newer token has written, and leaves the token
-/// in it. Acknowledged by a majority: a fence that is rolled back fences nobody.
+/// Updates one document that no newer token has written, and stores the token in it. The write is
+/// acknowledged by a majority, because a fence that is rolled back protects nothing.
 ///
 /// # Errors
-/// When it was refused, matched nothing, or is not known to be done.
+/// If the write was refused, matched nothing, or is not known to be applied.
 pub async fn update_one<T: Send + Sync>(
     collection: &Collection<T>,
     matching: Document,
@@ -140,7 +140,7 @@ pub async fn update_one<T: Send + Sync>(
         Some(_) | None => None,
     };
     match newest {
-        // It began to match between the write and the look.
+        // The document began to match between the write and this read.
         Some(newest) if newest <= token => Err(FencedError::NoDocument),
         newest => Err(FencedError::Refused { newest }),
     }

@@ -1,14 +1,13 @@
-//! Leader election and locks on the MongoDB replica set that you already run,
-//! for programs that embed them.
+//! Leader election and locks on the MongoDB replica set that you already run, for programs that
+//! embed them.
 //!
-//! [`elector`] is a candidate for a lease as a value, [`locker`] a lock as a
-//! value, and [`fenced`] lets a document refuse what an ex-holder still writes.
-//! [`store`] keeps leases and locks in MongoDB; [`runner`] joins it and the
-//! state machines of `leasehold_core`, in which the rules are.
+//! [`elector`] provides a candidate for a lease as a value and [`locker`] a lock as a value.
+//! [`fenced`] lets a document reject late writes of a former holder. [`store`] keeps leases and
+//! locks in MongoDB; [`runner`] connects it to the state machines of `leasehold_core`, which
+//! contain the rules.
 //!
-//! What it does not promise: an effect that is under way when authority ends is
-//! not stopped. Send the fencing token with each effect, and let the receiver
-//! refuse a lower one than it has seen ([`fenced`]).
+//! Limit: an effect that is in progress when authority ends is not stopped. Send the fencing token
+//! with each effect, and let the receiver reject a token lower than one it has seen ([`fenced`]).
 //!
 //! ```no_run
 //! use leasehold_mongodb::election::{Identity, LeaseName};

@@ -1,8 +1,7 @@
-//! A contender for a lock as a value: for the commands, and for programs that
-//! embed one.
+//! A lock contender as a value, for the commands and for programs that embed one.
 //!
-//! [`Locker`] is a running contender, with all that it has to tell; [`Lock`] and
-//! its [`LockGuard`] are what most programs want.
+//! [`Locker`] is a running contender that reports everything it observes. Most programs want
+//! [`Lock`] and its [`LockGuard`].
 
 mod guard;
 mod runner;
@@ -25,15 +24,13 @@ use leasehold_core::lock::{
     End, Input, LockContender, Loss, Notice, Options, Sightings, Status, Want,
 };
 
-/// Signals and ends of the work that wait for the event loop: a person and one
-/// work do not send more in one turn of it.
+/// Capacity of the queue of signals and ends of the work: one operator and one job send fewer in
+/// one turn of the event loop.
 const INPUTS_MAX: usize = 16;
-/// Events of the store that wait for the event loop: a burst of changes of one
-/// document, told by one stream.
+/// Capacity of the queue of store events: a burst of changes of one document on one stream.
 const NEWS_MAX: usize = 64;
 
-/// How to contend for a lock. [`LockerOptions::new`] sets the defaults; the
-/// fields are there to be changed.
+/// Options of a lock contender: [`LockerOptions::new`] and assignments to the fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LockerOptions {
@@ -41,13 +38,13 @@ pub struct LockerOptions {
     pub store: StoreOptions,
     /// The lock's name.
     pub name: LeaseName,
-    /// What is wanted of it; exclusive by default.
+    /// The wanted mode; exclusive by default.
     pub want: Want,
     /// True to end as [`End::Busy`] instead of waiting.
     pub at_once: bool,
     /// The highest token of the lock that this machine remembers.
     pub token_remembered: Token,
-    /// What earlier contenders of this machine observed of the others.
+    /// Observations of the other entries by earlier contenders on this machine.
     pub sightings: Sightings,
 }
 
@@ -65,23 +62,23 @@ impl LockerOptions {
     }
 }
 
-/// What the outside of a contender is told, beside its status.
+/// Callbacks for the events of a contender that its status does not contain.
 pub trait LockSurfaces: Send {
-    /// The lock is held.
+    /// The lock was acquired.
     fn acquired(&mut self, token: Token, valid_until: BootTime, waited: std::time::Duration);
-    /// The lock is not held any more: what runs under it has to end.
+    /// The lock is no longer held; the work under it must end.
     fn lost(&mut self, loss: Loss);
-    /// People should hear of this.
+    /// An event worth reporting to humans.
     fn notice(&mut self, notice: &Notice);
     /// A store call was answered.
     fn answered(&mut self, answered: &Answered);
     /// The change stream opened (`None`) or failed.
     fn watching(&mut self, failure: Option<&Failure>);
-    /// The contender has ended.
+    /// The contender has finished.
     fn finished(&mut self, _: &Finished) {}
 }
 
-/// No surfaces: for programs that ask the handle.
+/// Ignores all events; for programs that query the handle.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLockSurfaces;
 
@@ -93,35 +90,34 @@ impl LockSurfaces for NoLockSurfaces {
     fn watching(&mut self, _: Option<&Failure>) {}
 }
 
-/// How a contender ended, and what the next one of this machine may remember.
+/// The end of a contender, and the state to remember for the next one on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// How it ended.
+    /// The reason for the end.
     pub end: End,
-    /// The highest token of the lock that it saw.
+    /// The highest token of the lock that the contender saw.
     pub token_highest: Token,
-    /// What it saw of others, and since when.
+    /// The contender's observations of other entries.
     pub sightings: Sightings,
 }
 
 /// A running contender for one lock.
 ///
-/// It waits, holds and renews until it is told that the work is over. Whether
-/// it holds is a question about an instant: ask [`Locker::authority`] right
-/// before each effect on the outside.
+/// The contender waits, holds and renews until it is notified that the work is over. Authority can
+/// end at any instant, so call [`Locker::authority`] right before each external effect.
 ///
-/// Dropped, it gives up or gives back by itself, as far as its runtime turns.
+/// Dropping the handle leaves the queue or releases the lock, provided that the runtime still runs.
 pub struct Locker {
     status: watch::Receiver<Status>,
     store: MongoLockStore,
     store_info: watch::Receiver<Option<StoreInfo>>,
     inputs: mpsc::Sender<Input>,
-    /// Taken when it has ended.
+    /// `None` after the runner has exited.
     runner: Option<JoinHandle<io::Result<Finished>>>,
 }
 
 impl Locker {
-    /// Begins to contend. To be called inside a tokio runtime.
+    /// Starts contending. Must be called inside a tokio runtime.
     pub fn start(options: LockerOptions, surfaces: impl LockSurfaces + 'static) -> Self {
         let LockerOptions {
             store,
@@ -168,61 +164,61 @@ impl Locker {
         }
     }
 
-    /// How it stands. Ask [`Status::at`] of what it holds.
+    /// Returns a receiver of the contender's status. Use [`Status::at`] to check its authority.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.status.clone()
     }
 
-    /// Which deployment keeps the lock, once that is known.
+    /// Returns a receiver of the deployment that keeps the lock; `None` until it is known.
     pub fn store_info(&self) -> watch::Receiver<Option<StoreInfo>> {
         self.store_info.clone()
     }
 
-    /// Why no server can be used, as far as that is known: for a wait that ends
-    /// before the first call has failed.
+    /// Returns why no server is usable, as far as known; for a wait that ends before the first call
+    /// has failed.
     pub fn store_trouble(&self) -> Option<Failure> {
         self.store.trouble()
     }
 
-    /// The slots with which the lock was last used, if nobody held it and this
-    /// contender has changed them; 0: exclusive and shared.
+    /// Returns the number of slots that the unused lock had before this contender changed it. 0
+    /// means exclusive and shared.
     pub fn slots_before(&self) -> Option<u32> {
         self.store.slots_before()
     }
 
-    /// The authority at this instant; `None` if the lock is not held.
+    /// Returns the authority at this instant; `None` if the lock is not held.
     pub fn authority(&self) -> Option<Authority> {
         self.status
             .borrow()
             .authority_at(leasehold_clock::boot_now())
     }
 
-    /// The wait is over. A lock that is held is given back: nothing may run
-    /// under it any more.
+    /// Ends the wait. A lock that is already held is released, so nothing may run under it any
+    /// longer.
     pub async fn give_up(&self) {
-        // A runner that has ended has given up.
+        // A runner that has exited has given up.
         let _ = self.inputs.send(Input::GiveUp).await;
     }
 
-    /// The work under the lock, or under a lock that was lost, is over and
-    /// confirmed gone.
+    /// Reports that the work under the lock is over and confirmed gone, and releases the lock.
+    /// After a loss it confirms that nothing runs under the lost claim.
     pub async fn release(&self) {
         let _ = self.inputs.send(Input::Release).await;
     }
 
-    /// Ends without giving the lock back: for work that may go on although the
-    /// lock is lost, or is not waited for. The entry stays until it expires.
+    /// Ends without releasing the lock, for work that may continue although the lock is lost, or
+    /// that is not awaited. The entry stays until it expires.
     pub fn abandon(mut self) {
         if let Some(runner) = self.runner.take() {
             runner.abort();
         }
     }
 
-    /// Waits until the contender has ended; may be given up and called again
-    /// until it has answered once.
+    /// Waits until the contender has finished. Cancel-safe; may be called again until it has
+    /// returned once.
     ///
     /// # Errors
-    /// When it ended by a fault: the kernel gave no timer, or a task panicked.
+    /// If the contender failed: the kernel provided no timer, or a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
         let Some(runner) = &mut self.runner else {
             return Err(io::Error::other("its end was told before"));

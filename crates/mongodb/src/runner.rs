@@ -1,9 +1,9 @@
-//! The one place that turns the election's effects into IO.
+//! Carries out the effects of the election; the only module that turns them into IO.
 //!
-//! It decides nothing. It brings inputs one at a time, publishes the status
-//! before it carries out the effects of a turn (so nothing is released while
-//! a surface still shows the authority that went with it), and leaves the
-//! store calls to [`calls`](crate::calls), which never drop one.
+//! The runner makes no decisions: it passes on inputs one at a time and publishes the status before
+//! it carries out the effects of a turn, so nothing is released while a surface still shows the
+//! authority that went with it. Store calls are left to [`calls`](crate::calls), which never drops
+//! one.
 
 use std::io;
 use std::sync::Arc;
@@ -21,36 +21,36 @@ use leasehold_core::election::{
     Token, Transition, Watch,
 };
 
-/// Inputs of one turn of the loop before the timer is looked at again.
+/// Capacity of the queue of store events.
 const NEWS_QUEUE_MAX: usize = 64;
 
-/// What the outside of a candidate is told by its runner.
+/// Callbacks by which a candidate's runner reports to the rest of the program.
 pub trait Surfaces: Send {
-    /// A new status was published: files may be rewritten.
+    /// A new status was published; files may be rewritten.
     fn published(&mut self, status: &Status);
-    /// Answers `true` when every file shows the newest status, `false` when
-    /// one that names a deadline can be neither rewritten nor removed.
+    /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
+    /// file that names a deadline can be neither rewritten nor removed.
     fn flush(&mut self) -> oneshot::Receiver<bool>;
-    /// What the supervised workload is to do; never asked of a candidate that
+    /// Sets the desired state of the supervised workload; never called for a candidate that
     /// supervises none.
     fn workload(&mut self, order: Order);
-    /// Keep this for the next process on this machine.
+    /// Stores the values for the next process on this machine.
     fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration);
     /// The role changed.
     fn transition(&mut self, transition: &Transition);
-    /// People should hear of this.
+    /// An event worth reporting to humans.
     fn notice(&mut self, notice: &Notice);
     /// A store call was answered.
     fn answered(&mut self, answered: &Answered);
     /// The change stream opened (`None`) or failed.
     fn watching(&mut self, failure: Option<&Failure>);
-    /// A request in the document cannot be understood, and why.
+    /// The request in the document is not valid, for the given reason.
     fn request_ignored(&mut self, why: &str);
-    /// The server is this product, which only speaks MongoDB's protocol.
+    /// The server is this product, which only implements MongoDB's protocol.
     fn lookalike(&mut self, product: &str);
 }
 
-/// No surfaces: for programs that embed an elector and ask its handle.
+/// Ignores all events; for programs that embed an elector and query its handle.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSurfaces;
 
@@ -59,7 +59,7 @@ impl Surfaces for NoSurfaces {
 
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, receiver) = oneshot::channel();
-        // The receiver is in our hands.
+        // This function owns the receiver, so the send cannot fail.
         let _ = answer.send(true);
         receiver
     }
@@ -81,14 +81,14 @@ pub struct KernelRandomness;
 impl Randomness for KernelRandomness {
     fn bits(&mut self) -> u128 {
         let mut bytes = [0; 16];
-        // Linux fails here only before the pool is first filled, at boot, or
-        // where the system call is forbidden: no id is better than one that repeats.
+        // Linux fails here only before the pool is first filled, at boot, or if the system call is
+        // forbidden. A panic is better than an id that repeats.
         getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
         u128::from_be_bytes(bytes)
     }
 }
 
-/// Brings inputs to an election and carries out its effects.
+/// Passes inputs to an election and carries out its effects.
 pub struct Runner<S, F> {
     election: Election,
     store: Arc<S>,
@@ -101,14 +101,14 @@ pub struct Runner<S, F> {
     random: KernelRandomness,
 }
 
-/// The queue for [`News`], sized for a runner.
+/// Creates the queue for [`News`], with the runner's capacity.
 pub fn news_channel() -> (mpsc::Sender<News>, mpsc::Receiver<News>) {
     mpsc::channel(NEWS_QUEUE_MAX)
 }
 
 impl<S: Store, F: Surfaces> Runner<S, F> {
-    /// A runner for `election`. `inputs` are those of the machine (signals,
-    /// the workload); `news` those of the store.
+    /// Creates a runner for `election`. `inputs` are those of the machine (signals, the workload);
+    /// `news` those of the store.
     pub fn new(
         election: Election,
         store: Arc<S>,
@@ -134,7 +134,7 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
     /// Runs until the election asks to exit.
     ///
     /// # Errors
-    /// When the kernel gives no timer.
+    /// If the kernel provides no timer.
     pub async fn run(mut self) -> io::Result<()> {
         let mut timer = BootTimer::new()?;
         let mut input = Input::Tick;
@@ -203,8 +203,8 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
         Input::Reply { call, outcome }
     }
 
-    /// Waits for whatever happens first. The timer goes before everything
-    /// else: deadlines are kept also under a flood of news.
+    /// Waits for the next event. The timer has priority, so that deadlines are kept even under a
+    /// flood of store events.
     async fn next_input(&mut self, timer: &mut BootTimer) -> io::Result<Input> {
         loop {
             let demoted = async {

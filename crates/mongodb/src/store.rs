@@ -1,7 +1,7 @@
-//! Where leases and locks are kept: the contract of a store, and MongoDB.
+//! The store of leases and locks: its contract, and MongoDB.
 //!
-//! A store decides nothing. It sends what an operation says, and tells apart
-//! what was applied, rejected, never sent, and not known.
+//! A store makes no decisions: it sends operations and distinguishes outcomes that are applied,
+//! rejected, never sent, and unknown.
 
 mod deployment;
 pub mod mongo;
@@ -14,28 +14,28 @@ pub use self::deployment::{DeploymentId, KnownHome};
 use leasehold_core::election::{Operation, Outcome, Watch};
 use leasehold_core::lock;
 
-/// Keeps one document: a lease, unless other operations are named.
+/// Keeps one document: a lease, unless `P` and `O` name other operations.
 pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
-    /// Sends one operation and reports what became of it.
+    /// Sends one operation and returns its outcome.
     ///
-    /// The future is run to its end, however long that takes: the caller
-    /// stops waiting after `operation_timeout`, but never drops it.
+    /// The caller runs the future to completion, however long that takes: it stops waiting after
+    /// `operation_timeout`, but never drops the future.
     fn perform(&self, operation: P) -> impl Future<Output = Answer<O>> + Send;
 
     /// Closes the change stream and opens another one, if the store has one.
     fn reopen_stream(&self) {}
 }
 
-/// The outcomes that every kind of operation has beside "applied".
+/// The outcomes that all kinds of operations share, apart from "applied".
 pub trait CallOutcome: Send + 'static {
     /// The filter did not match.
     const REJECTED: Self;
     /// Provably never sent.
     const FAILED: Self;
-    /// It may have been applied, or may land later.
+    /// The operation may have been applied, or may still land.
     const UNKNOWN: Self;
 
-    /// The word used in logs and metrics.
+    /// Returns the name used in logs and metrics.
     fn as_str(&self) -> &'static str;
 }
 
@@ -64,16 +64,16 @@ impl CallOutcome for lock::Outcome {
     }
 }
 
-/// What became of an operation.
+/// The result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer<O = Outcome> {
-    /// For the election, or for the lock.
+    /// The outcome for the election or the lock.
     pub outcome: O,
-    /// For people, when it was neither applied nor rejected.
+    /// Details for humans, if the operation was neither applied nor rejected.
     pub failure: Option<Failure>,
 }
 
-/// Why an operation failed, without credentials and without the server's words.
+/// Reason why an operation failed, without credentials and without the server's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// A constant phrase.
@@ -82,25 +82,25 @@ pub struct Failure {
     pub subject: String,
     /// The server's error code.
     pub code: Option<i32>,
-    /// The cause, and the remedy.
+    /// The cause and the remedy, for humans.
     pub detail: String,
-    /// What is needed to make it work.
+    /// The condition for a retry to succeed.
     pub remedy: Remedy,
 }
 
-/// What has to change before a failed operation can succeed.
+/// Condition that must change before a failed operation can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing that is known: trying again may do.
+    /// None known; a retry may succeed.
     Retry,
-    /// A server has to be reached: trying again may do, for anything that is asked.
+    /// A server must be reachable; a retry may succeed, whatever the operation is.
     Reach,
-    /// The configuration or the rights: trying again gets the same answer.
+    /// The configuration or the permissions must change; a retry fails in the same way.
     Change,
 }
 
 impl Failure {
-    /// A failure that trying again may end.
+    /// Creates a failure that a retry may resolve.
     pub fn new(kind: &'static str, detail: impl Into<String>) -> Self {
         Self {
             kind,
@@ -111,14 +111,14 @@ impl Failure {
         }
     }
 
-    /// With the user, host or file concerned.
+    /// Adds the user, host or file concerned.
     #[must_use]
     pub fn of(mut self, subject: impl Into<String>) -> Self {
         self.subject = subject.into();
         self
     }
 
-    /// With what has to change first.
+    /// Sets the condition for a retry to succeed.
     #[must_use]
     pub fn until(mut self, remedy: Remedy) -> Self {
         self.remedy = remedy;
@@ -142,23 +142,23 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a store tells without being asked; `W` is what its change stream means.
+/// An unsolicited event from the store; `W` is an event of its change stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News<W = Watch> {
     /// From the change stream.
     Watch(W),
     /// Writes go to another server from now on.
     PrimaryChanged,
-    /// The change stream ended or cannot be had: why, for people.
+    /// The change stream ended or cannot be opened, with the reason for humans.
     WatchFailed(Failure),
-    /// The request in the document cannot be understood: why, for people.
+    /// The request in the document is not valid, with the reason for humans.
     RequestIgnored(&'static str),
-    /// The server is not MongoDB but this product, which only has its protocol.
+    /// The server is not MongoDB but this product, which implements MongoDB's protocol.
     Lookalike(&'static str),
 }
 
-/// The deployment that keeps the document, for people: two daemons of one lease
-/// on different stores both lead, and only a look at this shows it.
+/// The deployment that keeps the document, for humans. Two daemons of one lease on different stores
+/// both lead, and only comparing this value reveals it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct StoreInfo {
     /// The replica set's name; `None` for a standalone server or before it is known.

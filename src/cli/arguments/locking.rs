@@ -1,4 +1,4 @@
-//! The flags of `leasehold lock` and `leasehold locks`.
+//! Flags of `leasehold lock` and `leasehold locks`.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use crate::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, LeaseName};
 use crate::exit;
 use crate::lock::{SLOTS_MAX, Slots, Want};
 
-/// A wait of more than a month is one without an end.
+/// Maximum of `--wait`. A wait of more than a month needs no limit.
 const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
-/// Nobody prunes by decades.
+/// Maximum of `--unused-for`: ten years.
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
-/// What means nothing where the lock is held until standard input closes.
+/// Keys without effect if the lock is held until standard input closes.
 const OF_A_COMMAND: [&str; 1] = ["workload.stop_signal"];
 
-/// The command whose usage an error shows.
+/// Subcommand whose usage an error shows.
 const LOCK: &[&str] = &["lock"];
 
-/// Keys of sections that a lock uses which mean nothing to it; as flags they
-/// are refused, in files and in the environment others may need them.
+/// Keys in sections that a lock uses, but without effect on it. As flags they are rejected. In
+/// files and in the environment they are accepted, because other commands may need them.
 const UNUSED_KEYS: [&str; 11] = [
     "lease.name",
-    // `--lease-duration` scales the others with it.
+    // Replaced by `--lease-duration`, which scales the other durations too.
     "lease.lease_duration",
     "lease.handoff_delay",
     "identity.address",
@@ -80,7 +80,7 @@ Examples:
 Exit codes: 0 done, 1 nothing to be done, 64 usage, 69 MongoDB unreachable, 78 configuration,
 or the name is a lease's.";
 
-/// `leasehold lock`.
+/// Defines `leasehold lock`.
 pub(super) fn lock_command() -> Command {
     let sections = ["lease", "identity", "mongodb", "workload", "log"];
     with_keys(
@@ -164,7 +164,7 @@ pub(super) fn lock_command() -> Command {
     .arg(command_words("Command to run; without one, the lock is held until standard input closes"))
 }
 
-/// `leasehold locks`.
+/// Defines `leasehold locks`.
 pub(super) fn locks_command() -> Command {
     let sections = ["identity", "mongodb", "log"];
     let with_store = |command| {
@@ -220,7 +220,7 @@ fn name() -> Arg {
         .required(true)
 }
 
-/// From the command line of `leasehold lock`.
+/// Builds the arguments of `leasehold lock`.
 pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
     let name = lock_name(LOCK, matches)?;
     let slots = number(matches, "slots", 1, SLOTS_MAX)?.and_then(Slots::new);
@@ -263,7 +263,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
     })
 }
 
-/// From the command line of `leasehold locks`.
+/// Builds the arguments of `leasehold locks`.
 pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
     let Some((name, mut inner)) = matches.remove_subcommand() else {
         return Ok(LocksArgs {
@@ -296,14 +296,14 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
             .unwrap_or_default(),
         },
     };
-    // Where the store is may be said before the verb and after it.
+    // The store may be specified both before and after the subcommand.
     let (mut sources, inner) = (sources(&mut matches), sources(&mut inner));
     sources.files.extend(inner.files);
     sources.flags.extend(inner.flags);
     Ok(LocksArgs { ask, sources })
 }
 
-/// `--wait`: as flock(1) has it, a bare number is in seconds.
+/// Parses `--wait`. A bare number is in seconds, as in flock(1).
 fn wait(matches: &mut ArgMatches) -> Result<Option<Duration>, Error> {
     let text = matches.get_one::<String>("wait");
     let seconds = text.and_then(|text| text.parse().ok());
@@ -350,7 +350,7 @@ fn time(
     })
 }
 
-/// Habits from flock(1) and consul that mean something else here, or nothing.
+/// Returns the remedy for an option of flock(1) or consul that has another meaning here, or none.
 pub(super) fn habit(argument: &str) -> Option<&'static str> {
     Some(match argument {
         "-c" | "--command" => "put the command after --, as in -- sh -c 'COMMAND'",
@@ -362,7 +362,7 @@ pub(super) fn habit(argument: &str) -> Option<&'static str> {
     })
 }
 
-/// An error with the usage of the command that was meant.
+/// Creates an error with the usage of the intended subcommand.
 pub(super) fn wrong(path: &[&str], message: &str) -> Error {
     let mut root = command();
     root.build();

@@ -89,7 +89,7 @@ fn tips_name_the_flag_that_is_meant_and_the_dashes_before_a_command() {
     assert!(!text.contains("-- --"), "{text}");
     let text = said(&["run", "--lease", "orders", "./cmd"]);
     assert!(text.contains("put '--' before it: -- ./cmd"), "{text}");
-    // A value that begins with a dash is one all the same, or at least no command.
+    // A value that begins with a dash is a value nevertheless, or at least not a command.
     let text = said(&["lock", "jobs", "-w", "-1", "--", "true"]);
     assert!(text.contains("--wait \"-1\" is not accepted"), "{text}");
     let text = said(&["lock", "jobs", "-w", "-1s", "--", "true"]);

@@ -1,4 +1,4 @@
-//! What to write instead of an argument that was not expected.
+//! Tips for unexpected arguments.
 
 use std::ffi::OsString;
 
@@ -7,8 +7,8 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::command;
 
-/// With a tip for what clap has none, or a wrong one: it would have an unknown
-/// flag passed after `--`, which runs it as a command.
+/// Adds a tip if clap has none, and replaces wrong ones. For an unknown flag, clap suggests passing
+/// it after `--`, which would run it as a command.
 pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
     let Some(ContextValue::String(unexpected)) = error.get(ContextKind::InvalidArg) else {
         return error;
@@ -28,7 +28,7 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
             error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
         }
     } else if unexpected.starts_with('-') {
-        // A flag, or a value that begins with a dash: no command.
+        // A flag, or a value that begins with a dash, is not a command.
         error.remove(ContextKind::Suggested);
     } else if subcommand.is_some_and(takes_command) {
         let tip = format!("to run a command, put '--' before it: -- {unexpected} …");
@@ -38,7 +38,7 @@ pub(super) fn with_tip(mut error: Error, arguments: &[OsString]) -> Error {
     error
 }
 
-/// The one flag of a command that ends with the words of `flag`.
+/// Returns the flag of a command that ends with `-{flag}`, if there is exactly one.
 fn near_flag(command: &Command, flag: &str) -> Option<String> {
     let end = format!("-{flag}");
     let mut near = command

@@ -1,4 +1,4 @@
-//! Habits from other programs' locks that clap does not know.
+//! Remedies for options of other lock programs that clap does not know.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::locking::{habit, wrong};
 
-/// The same error, with the remedy where it is known.
+/// Returns the same error, with the remedy if it is known.
 pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -32,7 +32,7 @@ pub(super) fn explained(error: Error, arguments: &[OsString]) -> Error {
     )
 }
 
-/// `-n 3`, which is how consul lock says what is `--slots 3` here.
+/// Returns true for `-n 3`, which consul lock accepts where `--slots 3` is meant here.
 fn count_given(arguments: &[OsString]) -> bool {
     arguments.windows(2).any(|pair| {
         let value = pair[1].to_str().unwrap_or_default();

@@ -1,8 +1,7 @@
-//! Until when the lock is held, for commands inside: they are bound to the
-//! authority of the command around them.
+//! Deadline of the lock for inner commands, which are bound to the authority of the outer command.
 //!
-//! It stands in memory of the holder that its descendants can read through
-//! /proc. Nothing is left of it when the holder ends, and nobody else can write it.
+//! The holder keeps it in a memfd, which descendants read through /proc. The memory is freed when
+//! the holder exits, and no other process has a descriptor to write to it.
 
 use std::fs;
 use std::io;
@@ -13,39 +12,39 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::clock;
 use crate::election::BootTime;
 
-/// The holder's side.
+/// The holder's handle.
 #[derive(Debug)]
 pub(super) struct Deadline(OwnedFd);
 
 impl Deadline {
-    /// One that has passed.
+    /// Creates a deadline that has passed.
     ///
     /// # Errors
-    /// When no memory or descriptors are left.
+    /// If no memory or file descriptors are left.
     pub(super) fn new() -> io::Result<Self> {
         let deadline = Self(memfd_create("leasehold-deadline", MemfdFlags::CLOEXEC)?);
         deadline.set(BootTime::default())?;
         Ok(deadline)
     }
 
-    /// From now on this one; zero when the lock is lost.
+    /// Sets the deadline; zero once the lock is lost.
     ///
     /// # Errors
-    /// When no memory is left: only at the first time.
+    /// If no memory is left, which only affects the first call.
     pub(super) fn set(&self, at: BootTime) -> io::Result<()> {
         let bytes = at.as_nanos().to_le_bytes();
         rustix::io::pwrite(&self.0, &bytes, 0)?;
         Ok(())
     }
 
-    /// Its number in this process.
+    /// Returns the descriptor number in this process.
     pub(super) fn descriptor(&self) -> i32 {
         self.0.as_raw_fd()
     }
 }
 
-/// Whether the deadline that `pid` keeps under this number lies ahead; `None`
-/// where that cannot be read.
+/// Returns true if the deadline that `pid` keeps under this descriptor is in the future; `None` if
+/// it cannot be read.
 pub(super) fn lies_ahead(pid: u32, descriptor: i32) -> Option<bool> {
     let bytes = fs::read(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
     let nanos = u64::from_le_bytes(bytes.try_into().ok()?);

@@ -1,4 +1,4 @@
-//! What is done under the lock: the command.
+//! The work under the lock: the command.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,22 +22,22 @@ use crate::locker::Locker;
 use crate::signals::{Relays, Stop, StopRequest, StopRequests, Stops};
 use crate::workload::{Command, Ended, Orphans, Prepared, Terms, without_ours};
 
-/// How long the end waits for the lock to be given back. Who waits for it is
-/// granted in milliseconds; where the store does not answer, the entry expires.
+/// Maximum time that the exit waits for the release. The next waiter is granted the lock within
+/// milliseconds; if MongoDB does not respond, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// The same, once the lock is lost: a script learns of that from the end of this process.
+/// The same after a loss, because a script notices the loss only when this process exits.
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
-/// What is done under a lock.
+/// Work to do under a lock.
 pub(super) struct Work<'a> {
     pub(super) job: Job<'a>,
     pub(super) token: Token,
-    /// The command, for which only the lock was missing, if that was possible.
+    /// The command, prepared in advance except for the lock, if that succeeded.
     pub(super) prepared: &'a mut Option<Prepared>,
 }
 
-/// The command to be run under the lock; `None`: it is only to be held.
+/// Returns the command to run under the lock; `None` if the lock is only held.
 pub(super) fn command(args: &LockArgs, config: &LockConfig) -> Option<Command> {
     let (program, arguments) = args.command.split_first()?;
     let command = Command::new(program).arguments(arguments);
@@ -45,10 +45,10 @@ pub(super) fn command(args: &LockArgs, config: &LockConfig) -> Option<Command> {
 }
 
 impl Work<'_> {
-    /// Does it, and gives the lock back: the exit code.
+    /// Runs the work, releases the lock, and returns the exit code.
     ///
     /// # Errors
-    /// When the kernel fails.
+    /// If a system call fails.
     pub(super) async fn run(self, locker: Locker, stops: Stops, relays: Relays) -> io::Result<u8> {
         match command(self.job.args, self.job.config) {
             None => Ok(self.hold(locker, stops).await),
@@ -56,7 +56,7 @@ impl Work<'_> {
         }
     }
 
-    /// Until the command is gone.
+    /// Runs the command until it is gone.
     async fn command(
         self,
         command: Command,
@@ -103,7 +103,7 @@ impl Work<'_> {
                     let now = status.borrow_and_update().clone();
                     match self.judge(&now) {
                         Some(terms) => {
-                            // Where it fails, inner commands have the deadline before.
+                            // If this fails, inner commands keep the previous deadline.
                             let _ = deadline.set(terms.valid_until);
                             workload.extend(terms);
                         }
@@ -134,15 +134,16 @@ impl Work<'_> {
                 }
             }
         };
-        // What nobody asked to end was ended by its guard at the deadline: a process
-        // that was frozen beyond it may hear of that first.
+        // If no stop was requested and the command did not end by itself, its guard ended it at the
+        // deadline. A process that was frozen past the deadline may see this end before it sees the
+        // loss.
         let was_lost = was_lost || (stopped.is_none() && ended.by_us);
         let patience = if was_lost {
             LOST_RELEASE_MAX
         } else {
             RELEASE_MAX
         };
-        // Nothing of it runs any more: now others may hold the lock (I6).
+        // Nothing of the command is left, so others may hold the lock from here on (I6).
         release(&mut locker, patience).await;
         match fault {
             Some(error) => Err(error),
@@ -150,7 +151,7 @@ impl Work<'_> {
         }
     }
 
-    /// The deadlines of an authority that lasts; `None`: it is over.
+    /// Returns the deadlines while the authority lasts; `None` once it is over.
     fn judge(&self, status: &Status) -> Option<Terms> {
         match status.standing {
             Standing::Held(authority) => Some(self.terms(authority)),
@@ -173,7 +174,7 @@ impl Work<'_> {
         self.job.config.workload.stop_signal.number()
     }
 
-    /// What the command is told of the lock.
+    /// Returns the environment variables that describe the lock.
     fn environment(&self, deadline: &Deadline) -> Vec<(OsString, OsString)> {
         let variable = |name: &str, value: &str| (name.into(), value.into());
         let mut environment = vec![
@@ -189,7 +190,8 @@ impl Work<'_> {
             self.token,
             deadline,
         );
-        // Without /proc nobody could check it: inner commands wait like others.
+        // Without /proc the entry could not be verified. Inner commands then wait like any other
+        // contender.
         let held = held.map(|held| variable(VARIABLE, &Inherited::of_process().with(held)));
         environment.extend(held);
         environment
@@ -202,7 +204,7 @@ impl Work<'_> {
                 .say("lost the guard of the command; killed the command");
             return exit::LOCK_LOST;
         }
-        // Whoever ended by itself in time has done its work.
+        // A command that ended by itself in time has completed its work.
         if was_lost && ended.by_us {
             return exit::LOCK_LOST;
         }
@@ -211,14 +213,14 @@ impl Work<'_> {
                 .voice
                 .cannot_execute(&self.job.args.command, &error);
         }
-        // A signal that comes right before the command starts: it never does.
+        // A stop signal just before the start prevents the start.
         let not_run = stopped.map_or(exit::LOCK_LOST, Stop::exit_code);
         ended.end.exit_code().unwrap_or(not_run)
     }
 }
 
-/// Runs `command` under a lock that a command around this one holds; or does
-/// nothing, where there is none.
+/// Runs `command` under a lock that an outer command holds. Without a command, prints the lock and
+/// waits until standard input closes.
 pub(super) fn run_within(
     command: &[OsString],
     lock: &LeaseName,
@@ -233,9 +235,8 @@ pub(super) fn run_within(
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         return ExitCode::from(exit::DONE);
     };
-    // The guard of the command around this one ends this process too, and its end
-    // is waited for: nothing is left to be done but to name the lock again, since
-    // another one may have been taken in between.
+    // The guard of the outer command ends this process too, and waits for its end. The variables
+    // are set again, because another lock may have been acquired in between.
     let mut process = Process::new(program);
     without_ours(&mut process);
     let error = process
@@ -251,7 +252,7 @@ pub(super) fn run_within(
     })
 }
 
-/// Gives the lock back, as far as the store answers.
+/// Releases the lock, if MongoDB responds within `patience`.
 pub(super) async fn release(locker: &mut Locker, patience: Duration) {
     let released = async {
         locker.release().await;

@@ -1,10 +1,9 @@
-//! Locks that a command around this one holds: handed down in the environment,
-//! believed only of an ancestor that lives.
+//! Locks that an outer command holds. The environment passes them on, and they are trusted only if
+//! the holder is a live ancestor.
 //!
-//! A variable alone would be handed on by whatever starts programs elsewhere
-//! (a scheduler, a shell over the network), and a job would then run without
-//! the lock that it asked for. An ancestor's guard, on the other hand, ends
-//! this process with its own authority.
+//! The variable alone is not sufficient: a program that starts processes elsewhere (a scheduler, a
+//! remote shell) would pass it on too, and a job would then run without the lock that it requested.
+//! The guard of an ancestor, in contrast, ends this process together with its own authority.
 
 use std::fs;
 
@@ -15,37 +14,37 @@ use crate::config::{MongoConfig, UriSource};
 use crate::election::{LeaseName, Token};
 use crate::lock::{Mode, Want};
 
-/// The variable: a JSON list of [`Held`].
+/// Name of the variable, whose value is a JSON list of [`Held`].
 pub(super) const VARIABLE: &str = "LEASEHOLD_LOCKS";
 
-/// Locks inside each other: more is a loop.
+/// Maximum number of nested locks; more indicates a loop.
 const HELD_MAX: usize = 64;
 
-/// Processes between this one and its ancestor: deeper trees are not climbed.
+/// Maximum number of processes between this one and the holder; deeper trees are not searched.
 const ANCESTORS_MAX: usize = 256;
 
 /// A lock that an ancestor holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) lock: String,
-    /// Where it is kept: the same name elsewhere is another lock.
+    /// Location of the lock. The same name in another location is a different lock.
     pub(super) store: String,
     pub(super) mode: String,
     pub(super) slots: u32,
     pub(super) token: i64,
-    /// The process that holds it.
+    /// Process that holds the lock.
     pid: u32,
-    /// When that began, in ticks of this boot: process ids are used again.
+    /// Start of that process in ticks since boot, because process ids are reused.
     started: u64,
-    /// Under which number it keeps its deadline.
+    /// Descriptor of its deadline.
     deadline: i32,
 }
 
-/// The locks that this process was told of.
+/// Locks listed in the environment of this process.
 pub(super) struct Inherited(Vec<Held>);
 
 impl Held {
-    /// What this process holds.
+    /// Describes a lock that this process holds.
     pub(super) fn by_this_process(
         lock: &LeaseName,
         store: &str,
@@ -67,7 +66,7 @@ impl Held {
         })
     }
 
-    /// Whether it is held at this instant; `None` where that cannot be told.
+    /// Returns true if the lock is held now; `None` if this cannot be determined.
     pub(super) fn is_valid(&self) -> Option<bool> {
         deadline::lies_ahead(self.pid, self.deadline)
     }
@@ -80,27 +79,27 @@ impl Held {
 }
 
 impl Inherited {
-    /// What the environment says, of whatever holder.
+    /// Reads the variable. The holders are not verified yet.
     pub(super) fn of_process() -> Self {
         let text = std::env::var(VARIABLE).unwrap_or_default();
-        // What cannot be read is nobody's, and the lock is acquired as usual.
+        // An unreadable value counts as empty, and the lock is acquired as usual.
         let mut held: Vec<Held> = serde_json::from_str(&text).unwrap_or_default();
         held.truncate(HELD_MAX);
         Self(held)
     }
 
-    /// This lock, if an ancestor of this process holds it; without a store, in
-    /// whichever one that is.
+    /// Returns this lock if an ancestor of this process holds it. Without `store`, locks of any
+    /// store match.
     pub(super) fn of(&self, lock: &LeaseName, store: Option<&str>) -> Option<&Held> {
         let named = |held: &&Held| {
             held.lock == lock.as_str() && store.is_none_or(|store| held.store == store)
         };
-        // Who cannot read the deadline has another's rights, and waits like anybody.
+        // A process that may not read the deadline waits like any other contender.
         let believed = |held: &&Held| is_ancestor(held) && held.is_valid().is_some();
         self.0.iter().filter(named).find(believed)
     }
 
-    /// With one more, for a command under it.
+    /// Returns the value of the variable for a command under one more lock.
     pub(super) fn with(mut self, held: Held) -> String {
         self.0
             .retain(|other| (&other.lock, &other.store) != (&held.lock, &held.store));
@@ -108,12 +107,12 @@ impl Inherited {
             self.0.remove(0);
         }
         self.0.push(held);
-        // Texts and numbers only: there is nothing in it that JSON has not.
+        // Strings and numbers only, which JSON can always represent.
         serde_json::to_string(&self.0).unwrap_or_default()
     }
 }
 
-/// Where locks are kept, without credentials: hosts, database and collection.
+/// Returns the location of the locks without credentials: hosts, database and collection.
 pub(super) fn store(config: &MongoConfig) -> String {
     let uri = match &config.uri {
         UriSource::Inline(uri) | UriSource::Pipe(_, uri) => uri.expose().to_owned(),
@@ -143,8 +142,8 @@ fn is_ancestor(held: &Held) -> bool {
     false
 }
 
-/// Fields 4 and 22 of /proc/PID/stat. The second field is a name in brackets
-/// that may hold anything.
+/// Returns fields 4 and 22 of /proc/PID/stat. The second field is a name in parentheses that may
+/// contain any character.
 fn parent_and_start(pid: u32) -> Option<(u32, u64)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -161,7 +160,7 @@ mod tests {
 
     fn held() -> Held {
         let name = LeaseName::new("jobs").expect("legal");
-        // It stays open to the end of the tests.
+        // Leaked, so that it stays open until the end of the tests.
         let deadline = Box::leak(Box::new(Deadline::new().expect("a memfd")));
         Held::by_this_process(&name, "h/d.c", Want::Exclusive, Token::ZERO, deadline)
             .expect("it is in /proc")

@@ -1,9 +1,9 @@
-//! Holding a lock for a program at the other end of the pipes: until it closes
-//! our standard input.
+//! Holds a lock for a program at the other end of the pipes, until the program closes our standard
+//! input.
 //!
-//! It works under the lock for as long as it keeps that open, and cannot be
-//! ended by us: so the lock is given back only when it has closed it, or when
-//! its time to end has passed (I6).
+//! The program works under the lock as long as it keeps the pipe open, and this process cannot end
+//! it. The lock is therefore released only after the program has closed the pipe, or after its time
+//! to stop has passed (I6).
 
 use std::io::{self, IsTerminal, Read};
 use std::time::Duration;
@@ -18,27 +18,27 @@ use crate::lock::{Standing, Status};
 use crate::locker::Locker;
 use crate::signals::{Stop, StopRequest, StopRequests, Stops};
 
-/// Why the lock is not held any longer.
+/// Reason why the lock is no longer held.
 enum Over {
-    /// Standard input was closed, also by the death of who had it.
+    /// Standard input was closed, possibly because the program exited.
     Closed,
-    /// After a stop signal it was not closed within `workload.stop_grace`.
+    /// Standard input was not closed within `workload.stop_grace` after a stop signal.
     TimeUp,
-    /// A second stop signal.
+    /// A second stop signal arrived.
     Impatient,
     /// The lock was lost.
     Lost,
 }
 
 impl Work<'_> {
-    /// Holds the lock until standard input closes: the exit code.
+    /// Holds the lock until standard input closes, and returns the exit code.
     pub(super) async fn hold(self, mut locker: Locker, mut stops: Stops) -> u8 {
         let line = serde_json::json!({
             "lock": self.job.args.name.as_str(),
             "token": self.token.get(),
         });
         if answer(format!("{line}\n").as_bytes()).is_err() {
-            // Nobody learned that it is held.
+            // The program was not informed that the lock is held.
             self.job
                 .voice
                 .say("given back: standard output cannot be written");
@@ -53,7 +53,7 @@ impl Work<'_> {
             Over::Lost if closed.try_recv().is_ok() => {
                 release(&mut locker, LOST_RELEASE_MAX).await;
             }
-            // Somebody may still work under it: it expires for others.
+            // The program may still work under the lock, so the entry is left to expire.
             Over::Lost | Over::Impatient => locker.abandon(),
         }
         if lost {
@@ -78,13 +78,14 @@ impl Work<'_> {
             tokio::select! {
                 biased;
                 () = lost(&mut status) => return (Over::Lost, stopped),
-                // The thread that reads it ends with this process only.
+                // The thread that reads standard input ends only with this process.
                 _ = &mut *closed => return (Over::Closed, stopped),
                 stop = stops.next() => match requests.arrived() {
                     StopRequest::First => {
                         stopped = Some(stop);
                         if io::stdin().is_terminal() {
-                            // A person, who has done with it, and no program.
+                            // On a terminal, the signal comes from a user who is finished, not from
+                            // a program.
                             return (Over::Closed, stopped);
                         }
                         grace_over.set(tokio::time::sleep(stop_grace));
@@ -109,22 +110,22 @@ impl Work<'_> {
     }
 }
 
-/// Waits until the lock is not held any more.
+/// Waits until the lock is no longer held.
 async fn lost(status: &mut watch::Receiver<Status>) {
     let held = |status: &Status| matches!(status.standing, Standing::Held(_));
     // A contender that failed holds nothing after its deadline.
     let _ = status.wait_for(|status| !held(status)).await;
 }
 
-/// Answers when nothing more can be read. A thread, since a file or a terminal
-/// cannot be waited for otherwise; the process ends without it.
+/// Returns a receiver that completes at the end of standard input. A thread reads it, since a file
+/// or a terminal cannot be polled; the process exits without joining the thread.
 fn standard_input_closes() -> oneshot::Receiver<()> {
     let (closed, closes) = oneshot::channel();
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
         let mut input = io::stdin().lock();
         while input.read(&mut buffer).is_ok_and(|length| length > 0) {}
-        // Where nobody waits any more, the command ends already.
+        // Without a receiver, the command is already ending.
         let _ = closed.send(());
     });
     closes

@@ -1,10 +1,9 @@
-//! Observations of other holders and waiters, kept from one `leasehold lock` to
-//! the next.
+//! Observations of other holders and waiters, kept from one `leasehold lock` to the next.
 //!
-//! An entry has expired for whoever saw it unchanged for its lease duration. A
-//! job that waits or works for less than that never sees it for so long, and
-//! under brisk traffic no job does: so each leaves behind since when it has seen
-//! which entry unchanged, on the boot clock, which goes on.
+//! An entry has expired for an observer that saw it unchanged for its lease duration. A job that
+//! waits or works for a shorter time never sees this, and under brisk traffic no job does. Each job
+//! therefore saves since when it has seen which entry unchanged. The times are on the boot clock,
+//! which is common to all jobs.
 
 use std::fs;
 use std::io;
@@ -19,32 +18,33 @@ use crate::lock::{EntryState, Sighting, Sightings};
 use crate::locker::Finished;
 use crate::publish::directory::{make_directory, read_regular, replace_file, roots};
 
-/// Below the directory that has the status directories; no lease is called so,
-/// since its name could not begin with a point.
+/// Directory of the records, next to the status directories. No lease has this name, because lease
+/// names cannot begin with a dot.
 const DIRECTORY: &str = ".locks";
 
-/// A record of 64 holders and 512 waiters has some 300 KiB; a longer one is not ours.
+/// Maximum size of a record. 64 holders and 512 waiters take some 300 KiB; a larger file is not
+/// ours.
 const BYTES_MAX: u64 = 1024 * 1024;
 
-/// A higher token was never counted up to: believed, the next one would be
-/// written to the lock, where no job could go beyond it.
+/// Highest token that is accepted from a record. No lock counts higher. If a higher token were
+/// trusted, the next one would be written to the lock, and no job could go beyond it.
 const TOKEN_MAX: i64 = i64::MAX / 2;
 
-/// Where it is kept. Without a place that can be written, nothing is.
+/// Location of the record. Nothing is kept without a writable location.
 pub(super) struct Remembered {
     path: Option<PathBuf>,
     boot_id: Option<String>,
     store: String,
-    /// What was kept when this one began.
+    /// Contents of the record when this job began.
     seen: (Token, Sightings),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     schema: u32,
-    /// The boot, and the time namespace, whose clock `since_ns` is of.
+    /// Identifies the boot and the time namespace of the clock of `since_ns`.
     boot_id: String,
-    /// Where the lock is kept.
+    /// Location of the lock.
     store: String,
     token: i64,
     entries: Vec<Line>,
@@ -62,9 +62,9 @@ struct Line {
 }
 
 impl Remembered {
-    /// For a lock of a store.
+    /// Reads the record for a lock of a store.
     pub(super) fn of(lock: &LeaseName, store: &str) -> Self {
-        // The user's own place first: a job of another user has another one.
+        // The directory of the user comes first, because jobs of other users have different ones.
         let places = roots().into_iter().rev().map(|root| root.join(DIRECTORY));
         let place = places
             .chain([of_this_user()])
@@ -84,8 +84,8 @@ impl Remembered {
         remembered
     }
 
-    /// The highest token and the observations before this job, if they are of
-    /// this boot and this store.
+    /// Returns the highest token and the observations of earlier jobs, if they belong to this boot
+    /// and this store.
     pub(super) fn seen(&self) -> (Token, Sightings) {
         self.seen.clone()
     }
@@ -116,14 +116,14 @@ impl Remembered {
         (token, Sightings::remembered(entries))
     }
 
-    /// Keeps what was seen. It is a help for the next one: where it cannot be
-    /// kept, that one waits as if it were the first.
+    /// Saves the observations for the next job. A job without them waits as if it were the
+    /// first.
     pub(super) fn keep(&self, finished: &Finished) {
         let (Some(path), Some(boot_id)) = (&self.path, &self.boot_id) else {
             return;
         };
         if (finished.token_highest, &finished.sightings) == (self.seen.0, &self.seen.1) {
-            // Nothing new: another job may have kept more since this one began.
+            // Nothing new, and another job may have saved more since this one began.
             return;
         }
         let record = Record {
@@ -174,19 +174,19 @@ impl Line {
     }
 }
 
-/// For jobs of users who have no runtime directory, such as those of cron.
+/// Returns the directory for users without a runtime directory, such as those of cron jobs.
 fn of_this_user() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     let place = std::env::temp_dir();
-    // With an empty or relative TMPDIR it would depend on where a job is started.
+    // With an empty or relative TMPDIR, the path would depend on the working directory of the job.
     let place = Some(place).filter(|place| place.is_absolute());
     place
         .unwrap_or_else(|| PathBuf::from("/tmp"))
         .join(format!("leasehold-{user}"))
 }
 
-/// Makes a directory that only this user writes to. In one of somebody else, what
-/// was seen could be forged.
+/// Creates a directory that only this user can write to. In a directory of another user,
+/// observations could be forged.
 fn make(directory: &Path) -> io::Result<()> {
     make_directory(directory, 0o700)?;
     let made = fs::symlink_metadata(directory)?;
@@ -198,7 +198,7 @@ fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Whole or not at all: jobs run beside each other.
+/// Replaces the file atomically, because jobs run concurrently.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension(std::process::id().to_string());
     replace_file(path, &temporary, 0o600, text)

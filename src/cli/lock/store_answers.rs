@@ -1,5 +1,5 @@
-//! What the store answers while a lock is waited for or held: lines for the
-//! log, and the reason to give up.
+//! MongoDB's responses while a lock is waited for or held: lines for the log, and the reason to
+//! give up.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use crate::lock::{Standing, Status};
 use crate::log::{ErrorThrottle, shown};
 use crate::store::{Failure, Remedy};
 
-/// What is known of the store at this moment.
+/// Current state of the store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StoreState {
-    /// Why the newest call failed; `None` while the store answers.
+    /// Reason why the newest call failed; `None` while MongoDB responds.
     failure: Option<Failure>,
-    /// Since when no call was answered.
+    /// Time of the first of the consecutive failures.
     since: Option<BootTime>,
-    /// As many wait as there may.
+    /// True if the queue is full.
     pub(super) queue_full: bool,
 }
 
 impl StoreState {
-    /// Why waiting is of no use: the store refuses, and will until somebody
-    /// changes that. Who has a place in the queue may have been let in by
-    /// credentials that are being replaced, and goes on.
+    /// Returns the failure if waiting is useless because MongoDB rejects the calls until an
+    /// operator changes something. A waiter that is already in the queue continues, because it may
+    /// have been admitted with credentials that are being replaced.
     pub(super) fn refusal(&self, status: &Status) -> Option<&Failure> {
         let joining = matches!(status.standing, Standing::Joining);
         self.failure
@@ -36,23 +36,23 @@ impl StoreState {
             .filter(|failure| joining && failure.remedy == Remedy::Change)
     }
 
-    /// Whether the newest call failed.
+    /// Returns true if the newest call failed.
     pub(super) fn failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// Why the newest call failed, for people.
+    /// Returns the reason why the newest call failed, for humans.
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.as_ref().map(ToString::to_string)
     }
 
-    /// When it will not have answered for `patience`; `None` while it answers.
+    /// Returns when calls will have failed for `patience`; `None` while MongoDB responds.
     pub(super) fn silent_until(&self, patience: Duration) -> Option<BootTime> {
         self.since.map(|since| since + patience)
     }
 }
 
-/// Follows the answers.
+/// Tracks the responses.
 pub(super) struct StoreAnswers {
     lock: LeaseName,
     identity: Identity,
@@ -77,7 +77,7 @@ impl StoreAnswers {
         }
     }
 
-    /// Takes an answer. A failure is a line at first and then at growing intervals.
+    /// Records a response. The first failure is logged, and later ones at growing intervals.
     pub(super) fn answered(&mut self, answered: &Answered) {
         let Answered {
             operation,
@@ -116,13 +116,13 @@ impl StoreAnswers {
         });
     }
 
-    /// As many wait as there may, or no more.
+    /// Records if the queue is full.
     pub(super) fn queue_full(&self, full: bool) {
         self.state.send_modify(|state| state.queue_full = full);
     }
 }
 
-/// A duration as people read it: tenths of seconds up to ten, whole ones above.
+/// Formats a duration for humans: with tenths up to ten seconds, in whole seconds above.
 pub(super) fn seconds(duration: Duration) -> String {
     match duration.as_secs() {
         0..10 => format!("{:.1}s", duration.as_secs_f64()),

@@ -1,4 +1,4 @@
-//! What `leasehold lock` says to whoever started it.
+//! Messages of `leasehold lock` to its caller.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -8,10 +8,10 @@ use tracing::error;
 use crate::cause::not_executable;
 use crate::election::LeaseName;
 
-/// Says what becomes of one lock, on standard error: as text, or in the log
-/// where that is JSON, so that a collector of logs finds no other lines.
+/// Reports the fate of one lock on standard error: as text, or through the log if the log is JSON,
+/// so that a log collector finds only JSON lines.
 ///
-/// It may wait for whoever reads them: not for what is said while the lock is held.
+/// A write may block on the reader, so nothing is reported while a command runs under the lock.
 #[derive(Debug, Clone)]
 pub(super) struct Voice {
     lock: LeaseName,
@@ -19,12 +19,12 @@ pub(super) struct Voice {
 }
 
 impl Voice {
-    /// `json`: the log was started, and writes JSON.
+    /// Creates a voice. `json` means that the log was started and writes JSON.
     pub(super) fn new(lock: LeaseName, json: bool) -> Self {
         Self { lock, json }
     }
 
-    /// Why the command ends as it does.
+    /// Reports why the command ends.
     pub(super) fn say(&self, what: &str) {
         if self.json {
             error!(lock = %self.lock, "{what}");
@@ -33,20 +33,20 @@ impl Voice {
         }
     }
 
-    /// Why the command never ran.
+    /// Reports why the command was not executed.
     pub(super) fn cannot_execute(&self, command: &[OsString], error: &io::Error) {
         let program = command.first().cloned().unwrap_or_default();
         let why = not_executable(&program, error);
         self.say(&format!("cannot execute {}: {why}", program.display()));
     }
 
-    /// On whom it waits, for a person at a terminal.
+    /// Prints a line of text.
     pub(super) fn print(&self, what: &str) {
-        // Where nobody can read it, the exit code tells.
+        // If standard error cannot be written, the exit code alone reports the result.
         let _ = writeln!(io::stderr().lock(), "leasehold: lock {}: {what}", self.lock);
     }
 
-    /// True where standard error is a terminal and the log is text.
+    /// Returns true if standard error is a terminal and the log is text.
     pub(super) fn at_terminal(&self) -> bool {
         !self.json && io::stderr().is_terminal()
     }

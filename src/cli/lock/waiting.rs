@@ -1,4 +1,4 @@
-//! Waiting for the lock, and saying on whom.
+//! Waits for the lock, and reports the current holders.
 
 use std::future::pending;
 use std::io;
@@ -22,30 +22,30 @@ use crate::publish::render::date;
 use crate::signals::{Stop, Stops};
 use crate::store::Failure;
 
-/// How long a stop during the wait tries to leave the queue. What it cannot
-/// take out is swept by those who wait.
+/// Maximum time that a stopped wait spends on leaving the queue. If the entry remains, other
+/// waiters evict it.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
-/// The same where the store does not answer: a join whose answer was lost may
-/// have left an entry, and the wait is over.
+/// The same if MongoDB does not respond. A join whose response was lost may have left an entry, but
+/// the wait is over.
 const UNANSWERED_LEAVE_MAX: Duration = Duration::from_millis(100);
-/// How long the store's first answer is waited for, however short the wait for
-/// others is: whoever asks for less wants to know whether the lock is free now.
+/// Minimum time to wait for the first response of MongoDB, even if the wait for other holders is
+/// shorter. A caller with a shorter wait wants to know if the lock is free now.
 const FIRST_ANSWER_MIN: Duration = Duration::from_secs(1);
-/// How many lease durations a store that does not answer is waited for where
-/// nothing else bounds the wait: far longer than an election or a restart
-/// takes, and an end for jobs that are started again and again.
+/// Number of lease durations to wait for an unresponsive MongoDB if nothing else bounds the wait.
+/// This is far longer than an election or a restart, but ends jobs that are started again and
+/// again.
 const SILENCE_MAX_LEASES: u32 = 10;
 
-/// Holders that a line names: a name may have 253 bytes.
+/// Maximum number of holders named in a line, because a name may have 253 bytes.
 const HOLDERS_NAMED_MAX: usize = 3;
 
-/// For how long it is waited.
+/// Limits of the wait.
 pub(super) struct Patience {
-    /// For others; `None`: for ever.
+    /// Limit of the wait for other holders; `None` if unlimited.
     wait: Option<Duration>,
-    /// For a store that does not answer, where nobody else is waited for.
+    /// Limit for an unresponsive MongoDB with `--no-wait`.
     store: Duration,
-    /// For the same, where others are waited for without a bound.
+    /// Limit for an unresponsive MongoDB if the wait for other holders is unlimited.
     silence: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Patience {
     pub(super) fn of(args: &LockArgs, timings: &Timings) -> Self {
         Self {
             wait: args.wait,
-            // A set without a primary is often back within this.
+            // A set without a primary often has one again within this time.
             store: timings.renew_deadline(),
             silence: timings.lease_duration() * SILENCE_MAX_LEASES,
         }
@@ -67,24 +67,24 @@ impl Patience {
     }
 }
 
-/// How the wait ended.
+/// Result of the wait.
 pub(super) enum Waited {
     Held(Authority),
     NotAcquired,
     Unreachable,
-    /// Trying again cannot help.
+    /// Another attempt cannot succeed.
     Wrong,
     Stopped(Stop),
     Broken(io::Error),
 }
 
-/// Looks after one attempt, and tells people about it.
+/// Monitors one attempt, and reports it.
 pub(super) struct Watcher {
     name: LeaseName,
     identity: Identity,
     voice: Voice,
-    /// The acquisition is news to whoever reads the log: it asked for that, or
-    /// the log says that the lock was waited for.
+    /// True if the acquisition is logged at level info, because the user requested it or because
+    /// the wait was reported.
     announced: Arc<AtomicBool>,
     retry_interval: Duration,
     store: watch::Sender<StoreState>,
@@ -122,7 +122,7 @@ impl Watcher {
         }
     }
 
-    /// Waits until the lock is held, or it is not waited for any longer.
+    /// Waits until the lock is held, or until the wait is over.
     pub(super) async fn wait(
         &self,
         locker: &mut Locker,
@@ -178,7 +178,7 @@ impl Watcher {
         }
     }
 
-    /// The time is over: leaves the queue. It may have been granted just now.
+    /// Leaves the queue at the end of the wait. The lock may have been granted just now.
     async fn give_up(
         &self,
         locker: &mut Locker,
@@ -209,8 +209,8 @@ impl Watcher {
         Waited::NotAcquired
     }
 
-    /// The store does not answer, or refuses: an entry that a lost answer has
-    /// left behind cannot be waited for.
+    /// Ends the wait, because MongoDB does not respond or rejects the calls. An entry of a join
+    /// whose response was lost cannot be waited for.
     async fn unanswered(&self, locker: &mut Locker, began: BootTime, why: &str) -> Waited {
         let waited = seconds(clock::boot_now().since(began));
         locker.give_up().await;
@@ -260,7 +260,7 @@ impl Watcher {
         }
     }
 
-    /// On a terminal a line whenever something changed; else once, in the log.
+    /// Reports the holders: on a terminal after each change, otherwise once in the log.
     fn say_on_whom(&self, status: &Status, said: &mut String) {
         let Some(whom) = on_whom(status).filter(|whom| whom != said) else {
             return;
@@ -275,7 +275,7 @@ impl Watcher {
     }
 }
 
-/// Until then; for ever if there is no bound.
+/// Waits until `bound`, or indefinitely without a bound.
 async fn until(bound: Option<BootTime>) {
     match bound {
         Some(bound) => tokio::time::sleep(bound.since(clock::boot_now())).await,
@@ -283,7 +283,7 @@ async fn until(bound: Option<BootTime>) {
     }
 }
 
-/// The store has answered, and the lock is not to be had at once.
+/// Returns true if MongoDB has responded and the lock cannot be acquired immediately.
 fn waits_for_others(status: &Status) -> bool {
     matches!(
         status.standing,
@@ -291,7 +291,7 @@ fn waits_for_others(status: &Status) -> bool {
     )
 }
 
-/// On whom it waits, and behind how many.
+/// Describes the holders and the position in the queue.
 fn on_whom(status: &Status) -> Option<String> {
     let Standing::Waiting {
         position,
@@ -309,7 +309,7 @@ fn on_whom(status: &Status) -> Option<String> {
     Some(format!("{}; {place}", holders(ahead, *holding)))
 }
 
-/// The first of those who hold, and how many more do.
+/// Names the first holders, and counts the others.
 fn holders(ahead: &[Ahead], holding: usize) -> String {
     let holders = ahead.iter().filter(|ahead| ahead.holds);
     let names: Vec<_> = holders
@@ -333,7 +333,7 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
     format!("held by {}{others}", names.join(", "))
 }
 
-/// Log lines of a contender.
+/// Logs the events of a contender.
 pub(super) struct Told {
     lock: LeaseName,
     identity: Identity,
@@ -349,7 +349,7 @@ impl LockSurfaces for Told {
         if self.announced.load(Ordering::Relaxed) {
             info!(%lock, %identity, token, waited_ms, "lock acquired after {}", seconds(waited));
         } else {
-            // Noise in the mail of a job that went well.
+            // At level info, this would be noise in the mail of a successful cron job.
             debug!(%lock, %identity, token, waited_ms, "lock acquired");
         }
     }

@@ -1,5 +1,5 @@
-//! `leasehold locks break`: takes out who is silent, as every waiter would; or,
-//! forced, whoever holds.
+//! `leasehold locks break`: removes expired entries, as every waiter would, or all holders with
+//! `--force`.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::lock::{Entry, Found, LockDocument, Observer, Operation, Outcome};
 use crate::store::Store;
 use crate::store::mongo::lock::MongoLockStore;
 
-/// From one look to the next: a holder renews every three seconds by default,
-/// and an operator waits at a terminal.
+/// Interval between reads. A holder renews every three seconds by default, and an operator waits at
+/// a terminal.
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(
@@ -44,7 +44,7 @@ pub(super) async fn run(
     Ok(code)
 }
 
-/// Waits until some have been silent for as long as they declared, and takes them out.
+/// Waits until some entries have expired, and removes them.
 async fn silent(
     store: &MongoLockStore,
     name: &LeaseName,
@@ -56,8 +56,8 @@ async fn silent(
         "lock {name}: watching who renews; those who do are not broken (--force would, and would \
          void the exclusion)"
     ));
-    // Those of the first look who have neither renewed nor gone. Each of them
-    // will have, or is dead after the duration that it declared.
+    // Entries of the first read that have neither renewed nor left. Each of them renews, leaves, or
+    // expires after its declared lease duration.
     let mut silent = sightings(&first);
     let mut lock = first;
     loop {
@@ -83,20 +83,20 @@ async fn silent(
             ));
             return Ok(exit::NEGATIVE);
         }
-        // Looked at again on the way, so that who renews is known as alive.
+        // Read again before that time, so that entries that renew are recognized as alive.
         let next = observer.next_death().map_or(LOOK, |at| at.since(now));
         tokio::time::sleep(next.min(LOOK)).await;
         lock = read(store, name).await?.unwrap_or_default();
     }
 }
 
-/// Everybody there, as he is.
+/// Returns all entries with their revisions.
 fn sightings(lock: &LockDocument) -> Vec<(Claim, Revision)> {
     let entries = lock.holders.iter().chain(&lock.queue);
     entries.map(|entry| (entry.claim, entry.revision)).collect()
 }
 
-/// Takes out all holders that the operator was shown.
+/// Removes all holders that were shown to the operator.
 async fn forced(
     store: &MongoLockStore,
     name: &LeaseName,
@@ -121,7 +121,7 @@ async fn forced(
     sent(store, name, operation, &broken).await
 }
 
-/// Whether the operator says yes. Where nobody can be asked, nobody said it.
+/// Returns true if the operator confirms. Without a terminal, nothing is confirmed.
 fn asked() -> Result<bool, CommandError> {
     if !io::stdin().is_terminal() {
         say("not a terminal: pass --yes to confirm");
@@ -194,7 +194,7 @@ fn named(lock: &LockDocument, claims: &[Claim]) -> String {
     [holders, waiters].concat().join(", ")
 }
 
-/// To the operator; the answer itself goes to standard output.
+/// Prints a line to standard error for the operator; the result itself goes to standard output.
 pub(super) fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

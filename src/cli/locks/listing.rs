@@ -1,4 +1,4 @@
-//! What `leasehold locks` prints.
+//! Output of `leasehold locks`.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::lock::{Entry, Found};
 use crate::publish::render::date;
 use crate::store::mongo::lock::Listed;
 
-/// As a table for people, or as one JSON list.
+/// Renders the locks as a table for humans, or as one JSON list.
 pub(super) fn listing(locks: &[Listed], json: bool) -> String {
     if json {
         let list: Vec<_> = locks.iter().map(object).collect();
@@ -53,7 +53,7 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
                 let dash = || "-".to_owned();
                 rows.push([lock.name.clone(), dash(), state, dash(), dash(), dash()]);
             }
-            // Deleted while it was listed.
+            // Deleted during the listing.
             Found::Missing => {}
         }
     }

@@ -1,10 +1,11 @@
-//! What the log says at the start of how the configuration was given.
+//! Log lines at startup about the sources of the configuration.
 
 use tracing::{info, warn};
 
 use crate::config::{Config, Sources, UriSource};
 
-/// Warns of variables that are not read, and says what a reload cannot read again.
+/// Warns of environment variables that are ignored, and logs values that a reload cannot read
+/// again.
 pub(super) fn tell(config: &Config, sources: &Sources) {
     let lease = &config.lease.name;
     for (variable, meant) in sources.misspelt_variables() {

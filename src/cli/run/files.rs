@@ -1,5 +1,4 @@
-//! What the log says of the status directory: that others may write in it, and
-//! that a write in it does not return.
+//! Log lines about the status directory: access by other users, and writes that do not return.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,10 +19,11 @@ const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 /// Finer is not worth a wake-up of the processor.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// From the first line about a write that does not return to the second.
+/// Time from the first log line about a write that does not return to the second.
 const REPEAT_MIN: Duration = Duration::from_secs(10);
 
-/// Warns if other users could replace the status files or the claim record.
+/// Warns if other users cannot read the status, or could replace the status files or the claim
+/// record.
 pub(super) fn tell_exposure(lease: &LeaseName, directory: &Path) {
     if let Some(root) = closed_root(directory) {
         let root = root.display();
@@ -43,8 +43,8 @@ pub(super) fn tell_exposure(lease: &LeaseName, directory: &Path) {
     };
     let directory = directory.display();
     if std::env::var_os(SERVICE_HOST).is_some() {
-        // An emptyDir lets everybody write. Who can reach it is decided by
-        // the pod's mounts.
+        // An emptyDir is writable by everyone. The mounts of the pod decide which containers can
+        // reach it.
         info!(
             %lease, %directory, why,
             "other users may write in the status directory: mount it read-only in other containers"
@@ -58,7 +58,7 @@ pub(super) fn tell_exposure(lease: &LeaseName, directory: &Path) {
     }
 }
 
-/// Where the candidate belongs, as far as an earlier process wrote that down.
+/// Returns the deployment to which the candidate belongs, if an earlier process recorded it.
 pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> KnownHome {
     let file = directory.deployment_file();
     let deployment = directory.deployment().unwrap_or_else(|error| {
@@ -69,14 +69,14 @@ pub(super) fn known_home(lease: &LeaseName, directory: &StatusDirectory) -> Know
         None
     });
     KnownHome {
-        // Whoever reads its name may be somewhere else.
+        // A reader of the path may have another working directory.
         file: std::path::absolute(&file).unwrap_or(file),
         deployment,
     }
 }
 
-/// Reports writes of the status files that do not return, at growing
-/// intervals. `patience` is the time between two rewrites.
+/// Logs writes of the status files that do not return, at growing intervals. `patience` is the
+/// interval between two rewrites.
 pub(super) async fn watch(
     lease: LeaseName,
     directory: PathBuf,

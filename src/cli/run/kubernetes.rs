@@ -1,4 +1,4 @@
-//! Finds out whether this process is in a cluster, and as which pod.
+//! Detects if this process runs in a cluster, and in which pod.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) use crate::publish::kubernetes::{Event, Kubernetes, Tasks};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 
-/// Why `kubernetes.enabled = "on"` cannot be done.
+/// Reason why `kubernetes.enabled = "on"` cannot be satisfied.
 #[derive(Debug, thiserror::Error)]
 #[error("kubernetes.enabled is \"on\", but {missing}")]
 pub struct KubernetesError {

@@ -1,6 +1,6 @@
-//! SIGHUP: takes over what can change while the daemon runs, and says what cannot.
+//! SIGHUP: applies the settings that can change at runtime, and logs those that cannot.
 //!
-//! A configuration with a mistake in it changes nothing.
+//! An invalid configuration changes nothing.
 
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -11,7 +11,7 @@ use crate::config::{Config, PROBLEMS_SHOWN_MAX, Reload, Sources, UriSource};
 use crate::election::{TimingSettings, Timings, Tunables};
 use crate::log::LogHandle;
 
-/// Reads the configuration again.
+/// Reloads the configuration.
 pub(super) struct Reloader {
     current: Config,
     sources: Sources,
@@ -40,7 +40,8 @@ impl Reloader {
         }
     }
 
-    /// Returns what the election should know; `None` if nothing changes for it.
+    /// Returns the new settings for the election; `None` if nothing changed or the reload was
+    /// rejected.
     pub(super) fn reload(&mut self) -> Option<Tunables> {
         let lease = self.current.lease.name.clone();
         let new = match self.sources.load().config() {
@@ -56,7 +57,7 @@ impl Reloader {
                 return None;
             }
         };
-        // The driver's own time-outs were set from it when the client was made.
+        // The driver's timeouts were derived from this value when the client was created.
         let operation_timeout = self.current.lease.timings.operation_timeout();
         let settings = TimingSettings {
             operation_timeout,

@@ -1,5 +1,5 @@
-//! What the daemon says in its log: each change of leadership in one line,
-//! each trouble once and then at growing intervals.
+//! Log of the daemon. Each change of leadership is one line; each failure is logged once and then
+//! at growing intervals.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,17 +27,17 @@ pub(super) struct Reporter {
     stream: Stream,
 }
 
-/// What decides whether a change stream that fails is worth a line: where
-/// nothing else is answered either, it is a consequence.
+/// State that decides if a failed change stream is logged. If other calls fail too, the failure of
+/// the stream is a consequence of theirs.
 #[derive(Default)]
 struct Stream {
-    /// The last store call was answered.
+    /// True if the last store call succeeded.
     store_answers: bool,
-    /// The stream failed and is not open again.
+    /// True if the stream failed and has not reopened.
     failing: bool,
-    /// A call was answered since it failed last.
+    /// True if a call has succeeded since the last failure of the stream.
     answered_since: bool,
-    /// A failure that is spoken of once a call is answered.
+    /// Failure of the stream that is logged once a call succeeds.
     held_back: Option<Failure>,
 }
 
@@ -53,7 +53,7 @@ impl Reporter {
         }
     }
 
-    /// What runs here, and what is doubtful about its settings.
+    /// Logs the start of the candidate, and warns about its records and timings.
     pub(super) fn started(
         &self,
         config: &Config,
@@ -100,7 +100,7 @@ impl Reporter {
         }
     }
 
-    /// One line for each change of role.
+    /// Logs a change of role.
     pub(super) fn transition(&self, transition: &Transition) {
         let Transition {
             from,
@@ -124,7 +124,7 @@ impl Reporter {
         }
     }
 
-    /// Another candidate leads, with a token that was not seen before.
+    /// Logs another leader with a token that was not seen before.
     pub(super) fn new_leader(&self, holder: &HolderView) {
         let HolderView {
             identity, token, ..
@@ -208,8 +208,7 @@ impl Reporter {
             return;
         }
         let now = clock::boot_now();
-        // A role that may read and not write, or a majority that is missing,
-        // fails one and not the other.
+        // A read-only role or a missing majority makes writes fail, but not reads.
         let trouble = if *operation == "read" {
             &mut self.reads
         } else {
@@ -300,7 +299,7 @@ impl Reporter {
     }
 }
 
-/// The claim of the status directory is locked, and that may end soon.
+/// Logs that the claim of the status directory is locked, which may end soon.
 pub(super) fn directory_locked(lease: &LeaseName, directory: &Path, by: &[Occupant]) {
     let (directory, locked_by) = (directory.display(), named(by));
     if by.iter().all(|process| process.is_leasehold) {

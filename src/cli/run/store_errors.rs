@@ -1,7 +1,7 @@
-//! What the store last failed with, for as long as it does.
+//! The newest failure of the store, as long as it lasts.
 //!
-//! Reads and writes are told apart: a role that may read and not write, or a
-//! majority that is missing, fails one and not the other.
+//! Reads and writes are tracked separately, because a read-only role or a missing majority makes
+//! writes fail, but not reads.
 
 use tokio::sync::watch;
 
@@ -10,7 +10,7 @@ use crate::election::BootTime;
 use crate::publish::StoreError;
 use crate::store::{Failure, Remedy};
 
-/// Follows the answers of the store.
+/// Tracks the results of store calls.
 #[derive(Debug)]
 pub(super) struct StoreErrors {
     published: watch::Sender<Option<StoreError>>,
@@ -26,7 +26,7 @@ struct Failing {
 }
 
 impl StoreErrors {
-    /// None yet, and where they will be seen.
+    /// Creates a tracker without failures, and the receiver of the published error.
     pub(super) fn channel() -> (Self, watch::Receiver<Option<StoreError>>) {
         let (published, receiver) = watch::channel(None);
         let errors = Self {
@@ -37,7 +37,7 @@ impl StoreErrors {
         (errors, receiver)
     }
 
-    /// Takes an answer; true if there is something else to show now.
+    /// Records a result. Returns true if the published error changed.
     pub(super) fn answered(&mut self, answered: &Answered, now: BootTime) -> bool {
         let reads = answered.operation == "read";
         let failing = if reads {
@@ -56,8 +56,8 @@ impl StoreErrors {
             }
             None => *failing = None,
         }
-        // A candidate that cannot lead may never write again. A refusal lasts
-        // until then; anything else is over when the store answers.
+        // A candidate that cannot lead may never write again, so a successful read clears a failed
+        // write. A write that was refused stays until a write succeeds.
         if reads && answered.failure.is_none() {
             let lasts = |failing: &Failing| failing.failure.remedy == Remedy::Change;
             self.write = self.write.take().filter(lasts);
@@ -118,7 +118,7 @@ mod tests {
         errors.answered(&answered("acquire", Some(refused)), at(1));
         errors.answered(&answered("read", None), at(2));
         assert!(shown.borrow().is_some());
-        // Whether one that was not answered landed, a read has told.
+        // A successful read also resolves a write whose outcome was unknown.
         let unknown = Failure::new("no answer", "").until(Remedy::Reach);
         errors.answered(&answered("acquire", Some(unknown)), at(3));
         errors.answered(&answered("read", None), at(4));

@@ -1,4 +1,4 @@
-//! What the runner of a daemon tells the outside: files, labels, Events, metrics, logs.
+//! Forwards the events of the daemon's runner: to files, labels, Events, metrics and logs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::runner::{Answered, Surfaces};
 use crate::store::Failure;
 use crate::supervisor::Orders;
 
-/// The surfaces of a daemon that are told. HTTP and metrics ask by themselves.
+/// Surfaces that the runner notifies. HTTP and metrics read the status themselves.
 pub(super) struct DaemonSurfaces {
     files: Arc<StatusFileHandle>,
     kubernetes: Option<Kubernetes>,
@@ -24,7 +24,7 @@ pub(super) struct DaemonSurfaces {
     metrics: Metrics,
     store_errors: StoreErrors,
     reporter: Reporter,
-    /// The highest token of a leader that was seen.
+    /// Highest token of a leader that was seen.
     leader_token: Token,
 }
 
@@ -75,8 +75,8 @@ impl Surfaces for DaemonSurfaces {
         let flushed = self.files.flush();
         let demoted = self.kubernetes.as_ref().map(Kubernetes::demoted);
         tokio::spawn(async move {
-            // The labels are given a moment, and do not count: a label is no
-            // deadline, and the API server must not hold up a hand-off.
+            // The labels get a limited time and do not affect the result, because a label has no
+            // deadline, and the API server must not delay a handoff.
             let labels = async {
                 if let Some(demoted) = demoted {
                     demoted.await;
@@ -111,7 +111,7 @@ impl Surfaces for DaemonSurfaces {
     }
 
     fn answered(&mut self, answered: &Answered) {
-        // A late answer was counted as unknown when its time was up.
+        // A late response was already counted as unknown at its timeout.
         if !answered.late {
             let Answered {
                 operation,

@@ -1,5 +1,5 @@
-//! From the words of the configuration to those of the adapters, which have
-//! their own so that a key can change without them.
+//! Conversions from the enums of the configuration to those of the adapters, which have their own
+//! so that a key can change without them.
 
 use tracing::level_filters::LevelFilter;
 

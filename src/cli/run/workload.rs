@@ -1,4 +1,4 @@
-//! From the configuration to what runs the workload and looks after its health.
+//! Builds the supervisor and health-check tasks from the configuration.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -16,40 +16,40 @@ use crate::supervisor::{
     Check, Health, HealthOptions, Ordered, Program, Supervisor, SupervisorOptions, Watched,
 };
 
-/// Codes of workloads that ended by themselves: one for each claim, and the
-/// daemon looks at each at once.
+/// Capacity of the channel for exits of workloads that ended by themselves. There is one per claim,
+/// and the daemon handles each one immediately.
 const EXITS_MAX: usize = 4;
 
-/// What this replica runs under a claim.
+/// The command that this replica runs under a claim.
 pub(super) struct Plan {
     pub(super) command: Vec<OsString>,
 }
 
 impl Plan {
-    /// Whether anything is run.
+    /// Returns true if there is a command or a hook.
     pub(super) fn supervises(&self, config: &Config) -> bool {
         !self.command.is_empty() || !config.hooks.on_lead.is_empty() || self.drains(config)
     }
 
-    /// Whether the end of what is run is waited for. Then there is nothing
-    /// left that `lease.handoff_delay` would wait for.
+    /// Returns true if the release waits for the end of the command or of the on_step_down hook.
+    /// Then `lease.handoff_delay` has nothing left to wait for.
     pub(super) fn drains(&self, config: &Config) -> bool {
         !self.command.is_empty() || !config.hooks.on_step_down.is_empty()
     }
 }
 
-/// How long the end of the daemon waits for the processes that wait for
-/// authority. They take some milliseconds, and one that somebody stopped 100.
+/// Maximum time that the exit of the daemon waits for the standby guard. The guard exits within
+/// some milliseconds, or is killed after 100 ms if it was stopped (SIGSTOP).
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The tasks that run the workload and look after it.
+/// Tasks that run and monitor the workload.
 pub(super) struct Workload {
     supervises: bool,
     tasks: JoinSet<&'static str>,
     exits: mpsc::Receiver<Exit>,
 }
 
-/// Counts what happens to the command, and passes its codes on.
+/// Counts the events of the command, and forwards its exit codes.
 struct Witness {
     metrics: Metrics,
     exits: mpsc::Sender<Exit>,
@@ -65,30 +65,30 @@ impl Watched for Witness {
     }
 
     fn ended(&mut self, code: u8, interrupted: bool) {
-        // More than the daemon looked at tell it nothing new.
+        // If the channel is full, another exit is not news to the daemon.
         let _ = self.exits.try_send(Exit { code, interrupted });
     }
 }
 
-/// The command ended by itself.
+/// Exit of a command that ended by itself.
 pub(super) struct Exit {
-    /// As a shell has it.
+    /// Exit code, as a shell reports it.
     pub(super) code: u8,
-    /// A key of the terminal ended it.
+    /// True if a key of the terminal ended the command.
     pub(super) interrupted: bool,
 }
 
-/// What a workload's tasks come to tell.
+/// Event from the tasks of a workload.
 pub(super) enum Told {
     /// The command ended by itself.
     Exited(Exit),
-    /// A task ended that nobody asked to end.
+    /// A task ended unexpectedly.
     Broken(&'static str),
 }
 
 impl Workload {
-    /// Starts what is configured. The election hears of an unknown health
-    /// before it contends.
+    /// Starts the configured tasks. If the health is still unknown, the election is notified before
+    /// it contends.
     pub(super) fn start(
         plan: &Plan,
         config: &Config,
@@ -103,7 +103,7 @@ impl Workload {
         let program = Program {
             lease: config.lease.name.clone(),
             identity: config.identity.clone(),
-            // A command may change its directory.
+            // Absolute, because a command may change its working directory.
             status_file: status_file(directory),
         };
         let mut runs = None;
@@ -143,7 +143,7 @@ impl Workload {
             };
             let health = Health::new(options, program, runs);
             if !health.at_first() {
-                // The queue is empty: nothing has begun.
+                // The queue is empty, because nothing has started yet.
                 let _ = inputs.try_send(Input::Health { healthy: false });
             }
             let inputs = inputs.clone();
@@ -159,7 +159,7 @@ impl Workload {
         }
     }
 
-    /// Waits, for a moment, until nothing of it is left; nobody gives orders any more.
+    /// Waits briefly until nothing of the workload is left. The sender of orders must be gone.
     pub(super) async fn close(&mut self) {
         let supervised = async {
             while let Some(ended) = self.tasks.join_next().await {
@@ -173,7 +173,7 @@ impl Workload {
         }
     }
 
-    /// What is to be told next; for ever, if there is nothing.
+    /// Returns the next event, and waits indefinitely if there is none.
     pub(super) async fn told(&mut self) -> Told {
         tokio::select! {
             Some(exit) = self.exits.recv() => Told::Exited(exit),

@@ -1,5 +1,5 @@
-//! Goal: a status file says leader exactly while there is authority (I4), for
-//! any status and any instants of writing and reading; no text panics.
+//! Goal: a status file says leader exactly while there is authority (I4), for any status and any
+//! times of writing and reading; no text causes a panic.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use crate::election::{
 use crate::publish::render::{Identification, Moment, render};
 use proptest::prelude::*;
 
-/// A status as the election makes them: authority with the leader's role only.
+/// Generates a status as the election produces it: only the role leader has authority.
 fn status() -> impl Strategy<Value = Status> {
     let instants = (0..200_u64, 0..200_u64, 0..200_u64);
     (
@@ -78,7 +78,7 @@ proptest! {
         let moment = Moment { boot: BootTime::default(), wall: UNIX_EPOCH, time_namespace: None };
         let (json, _) = render(&status, &who(), moment);
         let mut bytes = json.into_bytes();
-        // The newline at the end may be missing.
+        // A file without the newline at the end is still valid, so the newline is left alone.
         let index = at % (bytes.len() - 1);
         bytes[index] = byte;
         let _ = judge(&String::from_utf8_lossy(&bytes), Some("orders"), Some("b"), moment.boot);

@@ -1,23 +1,23 @@
-//! Whether a status file may be believed. Pure: clock and boot are told.
+//! Decides if a status file can be trusted. Pure: the caller passes the time and the boot.
 
 use std::time::Duration;
 
 use crate::election::{BootTime, Role};
 use crate::publish::render::{Document, SCHEMA};
 
-/// The answer of `leasehold status`.
+/// Result of `leasehold status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// This candidate leads now.
     Leader,
-    /// It does not, or its file says so past the deadline.
+    /// This candidate does not lead, or its file claims leadership beyond the deadline.
     NotLeader,
     /// No file, a file of another boot or another lease, or not a status file.
     CannotTell,
 }
 
 impl Verdict {
-    /// 0 leader, 1 not leader, 2 cannot tell.
+    /// Returns 0 for leader, 1 for not leader and 2 for cannot tell.
     pub const fn exit_code(self) -> u8 {
         match self {
             Self::Leader => 0,
@@ -27,26 +27,25 @@ impl Verdict {
     }
 }
 
-/// A verdict and what it rests on.
+/// A verdict and its basis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
-    /// Whether what the file says still holds: false for a leader past its
-    /// deadline, for a file of another boot, and for one that is not rewritten
-    /// any more.
+    /// True if the contents of the file still hold. False for a leader beyond its deadline, for a
+    /// file of another boot, and for a file that is no longer rewritten.
     pub fresh: bool,
     /// The file, if it could be read.
     pub document: Option<Document>,
-    /// Why the verdict is not simply what the file says. It does not change
-    /// with the time.
+    /// Reason why the verdict differs from the contents of the file. The text does not change over
+    /// time.
     pub why: Option<String>,
-    /// For how long that has been so.
+    /// Time since the reason applies.
     pub lasted: Option<Duration>,
 }
 
 impl Judgement {
-    /// No answer, for a reason.
+    /// Creates a verdict of "cannot tell" with a reason.
     pub fn cannot_tell(why: String) -> Self {
         Self {
             verdict: Verdict::CannotTell,
@@ -57,7 +56,7 @@ impl Judgement {
         }
     }
 
-    /// Why the verdict is not simply what the file says, and since when.
+    /// Returns the reason why the verdict differs from the contents of the file, and since when.
     pub fn explanation(&self) -> Option<String> {
         let why = self.why.as_ref()?;
         Some(match self.lasted {
@@ -66,8 +65,9 @@ impl Judgement {
         })
     }
 
-    /// As a reader in the time namespace `ours` has it: the deadline of another
-    /// one is of another clock. Where either is not known, the boot alone decides.
+    /// Adapts the verdict to a reader in the time namespace `ours`, because a deadline of another
+    /// time namespace belongs to another clock. If either namespace is unknown, only the boot is
+    /// compared.
     #[must_use]
     pub fn in_time_namespace(mut self, ours: Option<u64>) -> Self {
         let document = self.document.as_ref();
@@ -98,7 +98,7 @@ pub fn judge(text: &str, lease: Option<&str>, boot_id: Option<&str>, now: BootTi
         return judgement;
     }
     let other_lease = lease.filter(|lease| *lease != document.lease);
-    // Either side may be unable to tell its boot; the deadline alone decides then.
+    // If either side does not know its boot, the deadline alone decides.
     let other_boot = match (document.boot_id.as_deref(), boot_id) {
         (Some(theirs), Some(ours)) => theirs != ours,
         (None, _) | (_, None) => false,

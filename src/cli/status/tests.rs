@@ -230,7 +230,7 @@ fn a_file_that_nobody_keeps_is_not_fresh() {
     ] {
         assert!(text.contains(row), "{text}");
     }
-    // A killed leader leads until its deadline, whoever rewrites the file.
+    // A killed leader leads until its deadline, even if a rewrite of the file is overdue.
     let leader = Document {
         rewrite_due_boottime_ns: Some(1),
         ..document("leader", Some(6_000))

@@ -1,6 +1,6 @@
-//! The deployment that a candidate belongs to, kept beside the claim record: a
-//! restart that followed a changed connection string would lead on another
-//! replica set beside the leader on the first one.
+//! The deployment that a candidate belongs to, stored next to the claim record. Without it, a
+//! restart with a changed connection string could lead on another replica set while another
+//! candidate still leads on the first one.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use super::place::{read_ours, replace_file};
 use super::{DEPLOYMENT_FILE, StatusDirectory};
 use crate::store::DeploymentId;
 
-/// Fifty members of a replica set with the longest host names take 13 KiB.
+/// Maximum length of the file. Fifty members of a replica set with the longest host names take
+/// 13 KiB.
 const BYTES_MAX: u64 = 1 << 16;
 const SCHEMA: u32 = 1;
 
@@ -23,15 +24,15 @@ struct Record<T> {
 }
 
 impl StatusDirectory {
-    /// Where the deployment is written down.
+    /// Returns the path of the file that records the deployment.
     pub fn deployment_file(&self) -> PathBuf {
         self.path().join(DEPLOYMENT_FILE)
     }
 
-    /// The deployment that an earlier process of this directory used.
+    /// Returns the deployment that an earlier process of this directory used.
     ///
     /// # Errors
-    /// Where something else than that has the name of the file.
+    /// If the file exists but cannot be read or is not a valid record.
     pub fn deployment(&self) -> io::Result<Option<DeploymentId>> {
         let text = match read_ours(&self.deployment_file(), BYTES_MAX) {
             Ok(text) => text,
@@ -45,10 +46,10 @@ impl StatusDirectory {
         }
     }
 
-    /// Writes the deployment down, in one step.
+    /// Records the deployment atomically.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     pub fn remember_deployment(&self, deployment: &DeploymentId) -> io::Result<()> {
         let temporary = self.path().join(format!(".{DEPLOYMENT_FILE}.tmp"));
         let text = serde_json::to_vec(&Record {

@@ -1,6 +1,6 @@
-//! Making directories and files where other users may write as well: nothing
-//! that was planted under a name of ours is followed, waited for or written
-//! to, and no umask decides who may read.
+//! Creates directories and files in places where other users may write as well. Nothing planted
+//! under one of our names is followed, waited for or written to, and the umask does not decide who
+//! may read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,19 +11,18 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// The mode of what is made above a directory that others may be meant to
-/// read: a closed parent would hide it.
+/// Mode of the parents created above a directory that other users may have to read; a closed parent
+/// would hide it.
 const PARENT_MODE: u32 = 0o755;
-/// What the directory is called that has the status directories.
+/// Name of the directory that contains the status directories.
 const ROOT: &str = "leasehold";
-/// May be written by the group or by everybody.
+/// Mode bits that let the group or every user write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Makes a directory with this mode unless it is there, and what is missing
-/// above it with 0755.
+/// Creates a directory with this mode if it is missing, and its missing parents with 0755.
 ///
 /// # Errors
-/// What the file system says; `NotADirectory` if something else has the name.
+/// The error of the file system; `NotADirectory` if the name belongs to something else.
 pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     let missing: Vec<_> = path
         .ancestors()
@@ -33,14 +32,14 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
         let mode = if part == path { mode } else { PARENT_MODE };
         match DirBuilder::new().mode(mode).create(part) {
             Ok(()) => {}
-            // Another process makes the same directories at the same time.
+            // Another process creates the same directories at the same time.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && part.is_dir() => continue,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(ErrorKind::NotADirectory.into());
             }
             Err(error) => return Err(error),
         }
-        // The umask has taken bits away from the mode at the creation.
+        // Set the mode explicitly, because the umask has cleared bits of it at the creation.
         OpenOptions::new()
             .read(true)
             .custom_flags(flags(OFlags::DIRECTORY | OFlags::NOFOLLOW))
@@ -50,11 +49,11 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a whole file of at most so many bytes. What is no regular file is
-/// refused at once: a FIFO would hold its reader up.
+/// Reads a whole file of at most `bytes_max` bytes. Anything but a regular file is refused
+/// immediately, because a FIFO would block its reader.
 ///
 /// # Errors
-/// What the file system says, and for another kind of file or a longer one.
+/// The error of the file system, or an error if the file is not a regular file or is too long.
 pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new()
         .read(true)
@@ -66,8 +65,8 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_whole(file, bytes_max)
 }
 
-/// As [`read_regular`], of a file that only this user or root can have written
-/// where it stands: another one proves nothing.
+/// Same as [`read_regular`], but only for a file that belongs to this user or root, and that is not
+/// a symbolic link and has no second name. Any other file proves nothing.
 pub(super) fn read_ours(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(OpenOptions::new().read(true), path)?;
     if !is_ours(file.metadata()?.uid()) {
@@ -86,11 +85,11 @@ fn read_whole(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Replaces a file as a whole, by way of `temporary` beside it, which a kill may
-/// leave. Nothing is synced.
+/// Replaces a file atomically, by renaming `temporary` next to it, which a kill may leave behind.
+/// Nothing is synced.
 ///
 /// # Errors
-/// What the file system says, with the name of the temporary file.
+/// The error of the file system, with the name of the file that caused it.
 pub fn replace_file(path: &Path, temporary: &Path, mode: u32, text: &[u8]) -> io::Result<()> {
     let named = |path: &Path, error: io::Error| {
         let name = path.file_name().unwrap_or_default().display();
@@ -107,16 +106,15 @@ pub fn replace_file(path: &Path, temporary: &Path, mode: u32, text: &[u8]) -> io
             })
         });
     replaced.inspect_err(|_| {
-        // Half a file would keep the room that the next attempt needs.
+        // A partial file would occupy the space that the next attempt needs.
         let _ = fs::remove_file(temporary);
     })
 }
 
-/// Creates an empty file with this mode in the place of whatever has its name,
-/// unless that is a directory.
+/// Creates an empty file with this mode, replacing any file of that name except a directory.
 ///
 /// # Errors
-/// What the file system says.
+/// The error of the file system.
 pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
@@ -125,7 +123,7 @@ pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    // O_EXCL, which follows no link.
+    // `create_new` sets O_EXCL, which follows no link.
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -135,12 +133,11 @@ pub(super) fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file to read and write it in place, and creates it with mode 0600
-/// if it is missing.
+/// Opens a file for reading and writing in place, and creates it with mode 0600 if it is missing.
 ///
 /// # Errors
-/// What the file system says, and if it is not a regular file, or one that has
-/// a second name: then it may be anybody's.
+/// The error of the file system, or an error if the file is not a regular file or has a second
+/// name, in which case it may belong to any user.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
@@ -152,7 +149,7 @@ pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     open_regular(&mut options, path)
 }
 
-/// Empties a file that cannot be removed.
+/// Truncates a file that cannot be removed.
 pub(in crate::publish) fn empty(path: &Path) -> io::Result<()> {
     open_regular(OpenOptions::new().write(true), path)?.set_len(0)
 }
@@ -181,16 +178,16 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Something else has the name of a file of ours.
+/// Returns the error for a foreign file under one of our names.
 fn in_the_way(what: &str) -> io::Error {
     io::Error::other(format!("it is {what}. Remove it"))
 }
 
-/// Why users other than this one and root could replace the files in a
+/// Returns the reason why users other than this one and root could replace the files in a
 /// directory; `None` if they cannot.
 ///
 /// # Errors
-/// What the file system says.
+/// The error of the file system.
 pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     let found = fs::metadata(directory)?;
     Ok(if !is_ours(found.uid()) {
@@ -202,8 +199,8 @@ pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// The directory above the status directories, if other users may not look into
-/// it: somebody made it so, and what is made in it cannot be read.
+/// Returns the directory above the status directories if other users may not enter it. An
+/// administrator closed it, and files created in it cannot be read by other users.
 pub fn closed_root(directory: &Path) -> Option<&Path> {
     const MAY_BE_PASSED: u32 = 0o001;
     let root = directory.parent().filter(|root| root.ends_with(ROOT))?;
@@ -211,7 +208,7 @@ pub fn closed_root(directory: &Path) -> Option<&Path> {
     (found.mode() & MAY_BE_PASSED == 0).then_some(root)
 }
 
-/// True for this user and for root, who can do everything anyway.
+/// Returns true for this user and for root, who can do everything anyway.
 pub(super) fn is_ours(owner: u32) -> bool {
     owner == geteuid().as_raw() || owner == 0
 }

@@ -1,5 +1,5 @@
-//! What may still run under the claim of a process that is gone: the part of
-//! the proof that the lock of the claim does not give.
+//! Detects processes that may still run under the claim of a process that has exited. This is the
+//! part of the proof of death that the lock of the claim does not provide.
 
 use std::fs::File;
 use std::io;
@@ -12,23 +12,23 @@ use crate::publish::file::status_file;
 use crate::workload::claim_share::{Child, children};
 use crate::workload::survivors;
 
-/// How long a child is waited for whose guard was killed. The kernel ends it a
-/// few milliseconds later, some hundred in a throttled container; one that
-/// changed its user is not ended, and waiting would only add to the lease duration.
+/// Maximum wait for a child whose guard was killed. The kernel kills the child a few milliseconds
+/// later, or some hundred in a throttled container. A child that changed its user is not killed,
+/// and waiting for it would only add to the lease duration.
 const CHILD_AWAITED_MAX: Duration = Duration::from_secs(1);
 
-/// What may still run.
+/// The reason why a claim is not a proof of death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unproven {
-    /// A command or a hook that this process began, or a descendant of it.
+    /// A command or hook with this process id, or a descendant of it, may still run.
     MayRun(i32),
-    /// The record does not tell: it is of an earlier version, or damaged.
+    /// The record is from an earlier version or damaged, and does not list the children.
     NotRecorded,
 }
 
-/// What may still run, after a moment of at most `patience`; `None`: it is
-/// proven that nothing does. The caller has the lock of `claim`, so guards are
-/// gone, and what they wrote does not change any more.
+/// Returns a reason to assume that something still runs under the claim, after a wait of at most
+/// `patience`; `None` if it is proven that nothing does. The caller holds the lock of `claim`, so
+/// the guards have exited, and their entries no longer change.
 pub(super) fn may_run(
     claim: &File,
     directory: &Path,
@@ -72,7 +72,8 @@ mod tests {
         Token::new(n).unwrap()
     }
 
-    /// A directory whose daemon led and is gone; its guard wrote this of its child.
+    /// Returns a directory whose daemon led and has exited, with this entry of its guard for its
+    /// child.
     fn left_with(place: Place, child: Child) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let (daemon, _) = StatusDirectory::open(directory.path()).unwrap();
@@ -93,8 +94,8 @@ mod tests {
         started.wait().unwrap();
     }
 
-    /// A process that another test is starting has a copy of each lock of
-    /// this one until it executes its program.
+    /// Another test that starts a process holds a copy of every lock of this process until the
+    /// child executes its program.
     fn open(path: &Path, patience: Duration) -> (StatusDirectory, Memory) {
         loop {
             match StatusDirectory::open_after(path, patience, |_| {}) {
@@ -104,7 +105,7 @@ mod tests {
         }
     }
 
-    /// What the next daemon finds, and the one after it.
+    /// Returns the state that the next daemon recovers, and the one after it.
     fn opened_twice(path: &Path, patience: Duration) -> (Memory, Memory) {
         let (first, memory) = open(path, patience);
         drop(first);
@@ -126,7 +127,7 @@ mod tests {
                 ..Memory::default()
             };
             assert_eq!(memory, expected, "{place:?}");
-            // The claim that nothing proves is out of the record, and so is its child.
+            // Neither the unproven claim nor its child is in the record any longer.
             let expected = Memory {
                 unproven: None,
                 ..expected
@@ -171,7 +172,7 @@ mod tests {
         let directory = left_with(Place::Command, Child::Gone);
         let file = directory.path().join(CLAIM_FILE);
         let newer = fs::read_to_string(&file).unwrap();
-        // As an earlier version writes it, over what a later one had written.
+        // Written by an earlier version over the record of a later one.
         let older = newer.replace(r#","children":true"#, "                ");
         let torn = format!("{}\0\0\0\0", &newer[..PLACES_BEGIN]);
         for text in [older[..256].to_owned(), older, torn] {

@@ -1,4 +1,4 @@
-//! Why a status directory cannot be used, with what to do about it.
+//! Errors of a status directory, with their remedies.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::cause::cause;
 use crate::publish::occupant::{self, Occupant, named};
 
-/// A status directory that cannot be used: a configuration error (exit 78).
+/// A status directory that cannot be used, which is a configuration error (exit 78).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     #[error(
         "cannot create status directory {}: {}. Set status.directory to a place where this user \
          may write",
@@ -20,7 +20,7 @@ pub enum DirectoryError {
     Make {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A file in the directory cannot be written.
@@ -30,10 +30,10 @@ pub enum DirectoryError {
         path: PathBuf,
         /// The file in it.
         file: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Another process has the directory.
+    /// Another process has locked the directory.
     #[error(
         "cannot lock {} in status directory {}: {} has locked it. Stop that process, or give each \
          daemon a status.directory of its own",
@@ -46,13 +46,13 @@ pub enum DirectoryError {
         path: PathBuf,
         /// The file in it.
         file: &'static str,
-        /// Who has the file open, as far as that can be seen.
+        /// The processes that have the file open, as far as they are visible.
         by: Vec<Occupant>,
     },
 }
 
 impl DirectoryError {
-    /// What becomes of an error with a file of the directory.
+    /// Returns a converter for errors with a file of the directory.
     pub(super) fn writing(directory: &Path, file: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::Write {
             path: directory.to_owned(),
@@ -61,7 +61,7 @@ impl DirectoryError {
         }
     }
 
-    /// What becomes of an error with the directory itself.
+    /// Returns a converter for errors with the directory itself.
     pub(super) fn making(directory: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Make {
             path: directory.to_owned(),
@@ -69,7 +69,7 @@ impl DirectoryError {
         }
     }
 
-    /// With the processes that have locked the file.
+    /// Adds the processes that have locked the file.
     pub(super) fn identified(self) -> Self {
         match self {
             Self::Locked { path, file, by: _ } => Self::Locked {
@@ -94,11 +94,11 @@ impl From<DirectoryError> for io::Error {
     }
 }
 
-/// The cause and the remedy.
+/// Returns the cause and the remedy.
 fn why_unwritten(source: &io::Error) -> String {
     let cause = cause(source);
     let remedy = match source.kind() {
-        // Words of ours, which say what to do.
+        // An error message of our own already contains the remedy.
         _ if source.get_ref().is_some() => return cause,
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Make room there",
         ErrorKind::ReadOnlyFilesystem => "Set status.directory to a place that can be written",

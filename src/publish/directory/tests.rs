@@ -1,4 +1,4 @@
-//! What the claim record proves and keeps, on real files.
+//! Goal: verify what the claim record proves and keeps. Method: real files.
 
 use super::*;
 use crate::workload::claim_share::FILE_LENGTH;
@@ -11,8 +11,8 @@ fn token(n: i64) -> Token {
     Token::new(n).unwrap()
 }
 
-/// Opens what nobody has. A child that another test has forked holds every lock
-/// of this process until it becomes its program.
+/// Opens a directory that is not in use. A child that another test has forked holds every lock of
+/// this process until it executes its program.
 fn opened(path: &Path) -> (StatusDirectory, Memory) {
     for _ in 0..10_000 {
         match StatusDirectory::open(path) {
@@ -109,7 +109,7 @@ fn the_claim_is_proof_in_this_file_of_this_boot_only() {
     let (directory, memory) = opened(&path);
     assert_eq!((memory.claim, memory.token), (Some(claim()), token(7)));
     drop(directory);
-    // The proof survives a process that died before it could use it.
+    // The proof survives a process that exited before it could use it.
     let (_, memory) = opened(&path);
     assert_eq!(memory.claim, Some(claim()));
 
@@ -186,7 +186,7 @@ fn the_runtime_directory_of_the_user_is_the_second_choice() {
     assert_eq!(choose(&lease, Some(configured), &run, None), configured);
 }
 
-/// Runs `what` and fails if it has not returned after some seconds.
+/// Runs `what` and fails if it has not returned after ten seconds.
 fn returns<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
     let (answer, answered) = std::sync::mpsc::channel();
     std::thread::spawn(move || answer.send(what()));
@@ -272,7 +272,7 @@ fn a_directory_that_was_removed_is_locked_again_and_proves_nothing() {
         StatusDirectory::open(&path).unwrap_err(),
         DirectoryError::Locked { .. }
     ));
-    // A guard may live that holds the lock of the file that is gone.
+    // A guard that holds the lock of the removed file may still run.
     directory.record(Some(claim()), token(7), None).unwrap();
     drop(directory);
     let (_, memory) = opened(&path);
@@ -325,7 +325,8 @@ fn a_directory_of_ours_that_is_closed_to_others_is_found() {
         std::fs::set_permissions(&root, Permissions::from_mode(mode)).unwrap();
         assert_eq!(closed_root(&directory), expected, "{mode:o}");
     }
-    // Where somebody else decides, as in a home, it is none of our business.
+    // Other parents, such as a home directory, are the administrator's decision and are not
+    // reported.
     let elsewhere = place.path().join("status");
     assert_eq!(closed_root(&elsewhere), None);
 }

@@ -1,5 +1,5 @@
-//! Whether the thread of the status files gets on: a disk that hangs does not
-//! fail, so nothing else would tell.
+//! Progress of the status file thread. A write to a hanging disk does not fail, so a hang is only
+//! detectable by the duration of the write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::election::BootTime;
 
-/// Not in a write. No write begins in the first nanosecond after the boot.
+/// Value between writes. No write begins in the first nanosecond after boot.
 const IDLE: u64 = 0;
 
-/// The write that is under way, as the thread notes it. Clones share it.
+/// The write in progress, as recorded by the thread. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     begun_ns: Arc<AtomicU64>,
@@ -25,8 +25,7 @@ impl Progress {
         self.begun_ns.store(IDLE, Ordering::Relaxed);
     }
 
-    /// How long the write that is under way has taken so far; `None` between
-    /// writes.
+    /// Returns the duration of the write in progress so far; `None` between writes.
     pub fn busy_for(&self, now: BootTime) -> Option<Duration> {
         match self.begun_ns.load(Ordering::Relaxed) {
             IDLE => None,

@@ -1,4 +1,4 @@
-//! Replaces the two files as a whole. It does not know what they say.
+//! Replaces the two status files atomically, without knowing their format.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use super::{ENV_FILE, JSON_FILE};
 use crate::publish::directory::{empty, replace_file};
 
-/// World-readable: the workload that mounts the directory is another user.
+/// World-readable, because the workload that mounts the directory runs as another user.
 const MODE: u32 = 0o644;
 
-/// A file and the name under which its successor is written. The name is
-/// fixed, so that a kill leaves at most one of them, which the next write uses.
+/// A file and the temporary name under which its replacement is written. The name is fixed, so that
+/// a kill leaves at most one temporary file, which the next write reuses.
 #[derive(Debug)]
 struct Replaceable {
     path: PathBuf,
     temporary: PathBuf,
 }
 
-/// The pair of files.
+/// The pair of status files.
 #[derive(Debug)]
 pub(super) struct Files {
     json: Replaceable,
@@ -37,14 +37,14 @@ impl Files {
         }
     }
 
-    /// Writes both; tries the second also if the first fails.
+    /// Writes both files. The second is tried even if the first fails.
     pub(super) fn replace(&self, json: &str, env: &str) -> io::Result<()> {
         let first = self.json.replace(json);
         let second = self.env.replace(env);
         first.and(second)
     }
 
-    /// Makes sure that neither file says anything.
+    /// Removes both files, or at least their content.
     pub(super) fn remove(&self) -> io::Result<()> {
         let first = self.json.remove();
         let second = self.env.remove();
@@ -53,9 +53,9 @@ impl Files {
 }
 
 impl Replaceable {
-    /// Without a sync: a reader that sees the file after a crash of the machine
-    /// finds another boot id. A sync would cost a disk flush at every renewal
-    /// and prevent nothing.
+    /// Replaces the file without a sync. A reader that sees the file after a crash of the machine
+    /// finds another boot id, so a sync would cost a disk flush at every renewal and prevent
+    /// nothing.
     fn replace(&self, text: &str) -> io::Result<()> {
         replace_file(&self.path, &self.temporary, MODE, text.as_bytes())
     }
@@ -63,13 +63,13 @@ impl Replaceable {
     fn remove(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Ok(()) => Ok(()),
-            // Without its directory there is no file either.
+            // The file cannot exist if its directory does not.
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
                 Ok(())
             }
-            // A directory that lets no name go may still let the content go.
+            // A directory that forbids the removal of files may still permit truncating them.
             Err(_) => empty(&self.path),
         }
     }

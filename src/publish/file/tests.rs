@@ -81,8 +81,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Stops every rewrite of a file: a directory in the place of its temporary
-/// file. Tried again while the writer has that file in its hands.
+/// Makes every rewrite of a file fail, by a directory in place of its temporary file. Retries while
+/// the writer uses that file.
 fn obstruct(path: &Path, name: &str) {
     let temporary = path.join(format!(".{name}.tmp"));
     eventually("obstructed", || fs::create_dir(&temporary).is_ok());
@@ -127,14 +127,14 @@ fn files_that_would_read_the_same_are_not_rewritten_before_the_refresh() {
             .ino()
     };
     let before = inode();
-    // The holder has renewed.
+    // The holder renewed, which is not rendered.
     let holder = seen(90).holder;
     place.status.send_replace(Status {
         holder,
         ..first.clone()
     });
     assert_eq!((flush(), inode()), (Ok(Flushed::Shown), before));
-    // The holder has released: that can be read.
+    // The holder released the lease, which is rendered.
     place.status.send_replace(Status {
         holder: None,
         ..first
@@ -161,7 +161,7 @@ fn a_wake_up_is_enough_and_the_files_are_refreshed_without_one() {
 
 #[test]
 fn i4_the_bare_field_falls_at_the_deadline_too() {
-    // No refresh comes to help.
+    // The refresh interval is too long to matter here.
     let first = status(3, Duration::from_millis(50));
     let place = start_with(first, Duration::from_secs(3600));
     let path = place.directory.path();
@@ -184,7 +184,7 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
     let last = read(place.directory.path());
     assert_eq!((last.role.as_str(), last.leader), ("stopping", false));
     assert_eq!((last.valid_until_boottime_ns, last.holder), (None, None));
-    // A child that another test has forked may have the lock for a moment.
+    // A child that another test has forked may hold the lock for a moment.
     let path = place.directory.path();
     let mut opened = None;
     eventually("the lock is free", || {
@@ -288,7 +288,7 @@ fn what_was_planted_under_the_temporary_name_is_neither_written_nor_waited_for()
     eventually("planted", || {
         rustix::fs::mknodat(cwd, &temporary, fifo, mode, 0).is_ok()
     });
-    // A writer that opened it would wait for a reader for ever.
+    // A writer that opened the FIFO would wait for a reader indefinitely.
     let (answer, answered) = std::sync::mpsc::channel();
     let flushed = place.handle.flush();
     thread::spawn(move || answer.send(flushed.blocking_recv()));

@@ -1,4 +1,4 @@
-//! What the log says of a file that cannot be written.
+//! Log lines about files that cannot be written.
 
 use std::io;
 use std::path::Path;
@@ -10,11 +10,10 @@ use crate::election::BootTime;
 use crate::log::ErrorThrottle;
 use crate::publish::Surface;
 
-/// From the first line about a file to the second.
+/// Interval from the first line about a file to the second.
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
-/// A failure that lasts: a line when it begins, at growing intervals, and when
-/// it is over.
+/// A lasting failure. Logged when it begins, then at growing intervals, and when it is over.
 #[derive(Debug)]
 pub(super) struct Trouble {
     what: &'static str,

@@ -1,5 +1,5 @@
-//! How a pod reaches its API server: the variables that the kubelet sets, and
-//! the directory with the token and the certificate that it mounts.
+//! A pod's access to its API server, from the variables that the kubelet sets and the mounted
+//! directory with the token and the certificate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tower::{BoxError, ServiceExt};
 
-/// Where the kubelet mounts a service account unless a pod says otherwise.
+/// Directory where the kubelet mounts a service account by default.
 pub const CREDENTIALS_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The variable with the API server's address.
+/// The environment variable with the API server's address.
 pub const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
-/// The variable with its port.
+/// The environment variable with the API server's port.
 pub const SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
 
 const TOKEN_FILE: &str = "token";
 const CERTIFICATE_FILE: &str = "ca.crt";
 const NAMESPACE_FILE: &str = "namespace";
 
-/// A connection inside a cluster takes a millisecond; kube's own default is 30 s.
+/// Timeout of a connection. Inside a cluster it takes a millisecond; kube's own default is 30 s.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// An API server and the credentials for it.
@@ -40,26 +40,26 @@ pub struct Access {
     directory: PathBuf,
 }
 
-/// What a process that is not in a cluster lacks.
+/// The part of the environment that a process outside a cluster lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotInCluster(String);
 
-/// Credentials that no client can be made of, at the moment.
+/// Credentials from which a client cannot be built at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unusable {
-    /// The token's file cannot be read, or holds no token.
+    /// The token file cannot be read, or does not contain a token.
     Token,
-    /// The certificate's file cannot be read, or holds no certificate.
+    /// The certificate file cannot be read, or does not contain a certificate.
     Certificate,
 }
 
 impl Access {
-    /// From the values of [`SERVICE_HOST`] and [`SERVICE_PORT`] and the
-    /// directory of the credentials.
+    /// Builds the access from the values of [`SERVICE_HOST`] and [`SERVICE_PORT`] and the directory
+    /// of the credentials.
     ///
     /// # Errors
-    /// The first thing that is missing.
+    /// [`NotInCluster`] with the first missing part.
     pub fn find(
         host: Option<&str>,
         port: Option<&str>,
@@ -80,7 +80,7 @@ impl Access {
                 return Err(NotInCluster(format!("{path} cannot be read ({kind})")));
             }
         }
-        // An IPv6 address stands in brackets in a URL.
+        // A URL requires brackets around an IPv6 address.
         let host = if host.contains(':') {
             format!("[{host}]")
         } else {
@@ -98,29 +98,29 @@ impl Access {
         })
     }
 
-    /// The namespace in the directory of the credentials, where there is one.
+    /// Returns the namespace in the directory of the credentials, if there is one.
     pub fn namespace(&self) -> Option<String> {
         let text = fs::read_to_string(self.directory.join(NAMESPACE_FILE)).ok()?;
         let name = text.trim();
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// A client for one request, with the token and the certificate of now.
+    /// Builds a client for one request, with the current token and certificate.
     ///
-    /// When it is dropped its connection is closed. At a request a minute each
-    /// pod would hold one of the API server's for nothing, and a half-dead one
-    /// would cost the first demotion its time-out.
+    /// Dropping the client closes its connection. At one request per minute, each pod would
+    /// otherwise keep a connection of the API server open for nothing, and a half-open one would
+    /// cost the first demotion its timeout.
     ///
-    /// Put together here and not by kube, whose own stack logs the text of
-    /// every error, tries again by itself, and has no bound for an answer. Its
-    /// reading of credentials would also bring what no pod has: plugins, YAML
-    /// and JSONPath, a fifth of the program.
+    /// The client is not built by kube. Its own stack logs the text of every error, retries by
+    /// itself, and does not limit the size of an answer. Its loading of credentials would also
+    /// include plugins, YAML and JSONPath, which a pod does not need and which are a fifth of the
+    /// program.
     pub(super) fn client(&self) -> Result<Client, Unusable> {
         let token = self.token()?;
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_connect_timeout(Some(CONNECT_TIME_MAX));
-        // Else a request waits 40 ms for the delayed acknowledgement of what the
+        // Without this, a request waits 40 ms for the delayed acknowledgement of the data that the
         // handshake sent before it.
         connector.set_nodelay(true);
         let connector = HttpsConnectorBuilder::new()
@@ -133,7 +133,7 @@ impl Access {
             request.headers_mut().insert(AUTHORIZATION, token.clone());
             request
         });
-        // kube's layer asks for the one type of error that all of them share.
+        // kube's layer requires the common error type.
         let stack = ServiceExt::<Request<Body>>::map_err(authorized, BoxError::from);
         let server = self.server.parse().expect("it was parsed when it was made");
         let config = Config::new(server);
@@ -154,7 +154,7 @@ impl Access {
         Ok(value)
     }
 
-    /// Whom to believe: whoever has a certificate from `ca.crt`, and nobody else.
+    /// Returns a TLS configuration that trusts only certificates signed by `ca.crt`.
     fn tls(&self) -> Result<ClientConfig, Unusable> {
         let path = self.directory.join(CERTIFICATE_FILE);
         let certificates =
@@ -164,7 +164,7 @@ impl Access {
             let certificate = certificate.map_err(|_| Unusable::Certificate)?;
             roots.add(certificate).map_err(|_| Unusable::Certificate)?;
         }
-        // Unlike the shorter way to a configuration it refuses to have no root at all.
+        // Unlike the shorter constructors, the builder refuses an empty set of roots.
         let verifier = WebPkiServerVerifier::builder(Arc::new(roots)).build();
         let verifier = verifier.map_err(|_| Unusable::Certificate)?;
         Ok(ClientConfig::builder()

@@ -1,4 +1,4 @@
-//! One request to the API server, and what its failure means.
+//! Sends one request to the API server and interprets failures.
 
 use std::error::Error;
 use std::time::Duration;
@@ -15,45 +15,44 @@ use serde::Deserialize;
 
 use super::access::{Access, Unusable};
 
-/// The longest answer that is read: the metadata of [`PODS_MAX`] pods with
-/// many labels, annotations and managed fields.
+/// Maximum length of an answer: the metadata of [`PODS_MAX`] pods with many labels, annotations and
+/// managed fields.
 ///
 /// [`PODS_MAX`]: super::request::PODS_MAX
 const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The API server as this pod may use it.
+/// The API server, accessed with the rights of this pod.
 pub struct Api {
-    /// Makes a client for one request, of the token and the certificate that
-    /// the files hold at that moment. At a request a minute there is nothing
-    /// that keeping it would save.
+    /// Builds a client for one request, from the current token and certificate files. At one
+    /// request per minute, keeping the client would save nothing.
     connect: Box<dyn Fn() -> Result<Client, Unusable> + Send + Sync>,
 }
 
-/// Why a request failed, in words of our own: the server's may hold anything.
+/// A failed request, with a text of our own because the server's text may contain anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Trouble {
     pub(super) what: &'static str,
     pub(super) status: Option<u16>,
-    /// Whether the request may take effect all the same, now or later.
+    /// True if the request may still take effect, now or later.
     pub(super) may_land: bool,
     pub(super) remedy: Remedy,
 }
 
-/// What a failed request needs.
+/// The action that a failed request requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// Another attempt soon.
     Again,
-    /// Another attempt when the API server wants it.
+    /// Another attempt after the time that the API server requested.
     After(Duration),
-    /// Somebody who grants a right or changes a policy.
+    /// An administrator who grants a right or changes a policy.
     Person,
-    /// Nothing: the pod is gone.
+    /// None, because the pod no longer exists.
     NewPod,
 }
 
 impl Trouble {
-    /// A request without an answer in the time it had.
+    /// A request that was not answered before its timeout.
     pub(super) const NO_ANSWER: Self = Self {
         what: "no answer in time",
         status: None,
@@ -82,20 +81,20 @@ impl fmt::Display for Trouble {
 }
 
 impl Api {
-    /// Reached from inside the cluster. Nothing is opened before the first request.
+    /// Creates an access for use inside a cluster. A connection is opened only for a request.
     pub fn new(access: Access) -> Self {
         Self::over(move || access.client())
     }
 
-    /// Reached by whatever `connect` makes.
+    /// Creates an access that builds its clients with `connect`.
     pub fn over(connect: impl Fn() -> Result<Client, Unusable> + Send + Sync + 'static) -> Self {
         Self {
             connect: Box::new(connect),
         }
     }
 
-    /// Sends a request and returns the answer's body. To give it up, drop the
-    /// future: its connection is closed.
+    /// Sends a request and returns the answer's body. Dropping the future cancels the request and
+    /// closes its connection.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, Trouble> {
         let client = (self.connect)().map_err(unconnected)?;
         let sending = client.send(request.map(Body::from));
@@ -106,8 +105,8 @@ impl Api {
             let body = body.map(|body| body.to_bytes()).unwrap_or_default();
             return Err(refused(head.status, &head.headers, &body));
         }
-        // The head says that it was done; what came after it is only needed
-        // by who lists pods, and an empty body is no list.
+        // The status line already reports success. The body matters only to the code that lists
+        // pods, and an empty body is not a valid list.
         Ok(body.map(|body| body.to_bytes()).unwrap_or_default())
     }
 }
@@ -118,7 +117,7 @@ impl fmt::Debug for Api {
     }
 }
 
-/// A client that could not be made.
+/// Converts a failure to build the client.
 fn unconnected(unusable: Unusable) -> Trouble {
     Trouble::unsent(match unusable {
         Unusable::Token => "the token file cannot be read",
@@ -126,7 +125,7 @@ fn unconnected(unusable: Unusable) -> Trouble {
     })
 }
 
-/// A request that no answer came to.
+/// Converts the error of a request that got no answer.
 fn unanswered(error: &kube::Error) -> Trouble {
     use hyper_util::client::legacy::Error as ClientError;
 
@@ -148,7 +147,7 @@ fn unanswered(error: &kube::Error) -> Trouble {
     }
 }
 
-/// The error of TLS among the causes of another one, if there is one.
+/// Returns the first TLS error among the causes of `error`.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -156,7 +155,7 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
             return Some(tls);
         }
         next = match error.downcast_ref::<io::Error>() {
-            // Its source is the source of the error that it holds.
+            // The source of an `io::Error` skips the error that it holds.
             Some(error) => error.get_ref().map(|held| held as _),
             None => error.source(),
         };
@@ -164,7 +163,7 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
     None
 }
 
-/// A server that does not prove that it is the API server.
+/// Returns the message for a server that does not prove that it is the API server.
 fn untrusted(error: &rustls::Error) -> &'static str {
     let rustls::Error::InvalidCertificate(error) = error else {
         return "the TLS handshake with the API server failed";
@@ -186,7 +185,7 @@ fn untrusted(error: &rustls::Error) -> &'static str {
     }
 }
 
-/// A request that was answered by something else than success.
+/// Converts an answer other than success.
 fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Trouble {
     let retry_after = headers
         .get(RETRY_AFTER)
@@ -216,13 +215,13 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Trouble {
     Trouble {
         what,
         status: Some(status.as_u16()),
-        // A 504 is sent while the write may still be under way.
+        // A 504 is sent while the write may still be in progress.
         may_land: status.is_server_error(),
         remedy,
     }
 }
 
-/// Whether the answer says that `metadata.uid` is not the object's.
+/// Returns true if the answer reports that `metadata.uid` does not match the object.
 fn names_uid(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Answer {

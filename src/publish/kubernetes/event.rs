@@ -1,33 +1,33 @@
-//! What is worth an Event on the pod, in the words that people will read.
+//! The Events reported on the pod, and their texts for humans.
 
 use std::time::Duration;
 
 use crate::election::{Identity, Notice, Reason, Role, Token, Transition};
 
-/// One thing that happened.
+/// An occurrence that is reported as an Event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// This candidate leads.
     LeaderElected {
-        /// Its token.
+        /// The new leader's token.
         token: Option<Token>,
-        /// How it came to it.
+        /// The reason of the acquisition, if known.
         reason: Option<Reason>,
     },
-    /// This candidate led and does not lead any more.
+    /// This candidate led and no longer leads.
     SteppedDown {
-        /// The token that it had.
+        /// The token that the candidate had.
         token: Option<Token>,
-        /// Why.
+        /// The reason, if known.
         reason: Option<Reason>,
     },
-    /// This candidate took over from one that was silent.
+    /// This candidate took over from an expired holder.
     TakenOver {
-        /// From whom.
+        /// The previous holder.
         from: Identity,
-        /// The token of the silent one.
+        /// The token of the previous holder.
         token: Token,
-        /// For how long it had been silent.
+        /// Time during which the previous holder was unresponsive.
         silent: Duration,
     },
     /// A renewal of this leader was not acknowledged.
@@ -39,7 +39,7 @@ pub enum Event {
     StoreWentBack {
         /// The token that was seen before.
         seen: Token,
-        /// The one that is stored now.
+        /// The token that is stored now.
         found: Option<Token>,
     },
 }
@@ -66,7 +66,7 @@ impl Event {
         }
     }
 
-    /// The Event of a notice, if it is worth one.
+    /// Returns the Event for a notice, if it is reported.
     pub fn of_notice(notice: &Notice) -> Option<Self> {
         match notice {
             Notice::Overtook {
@@ -94,8 +94,8 @@ impl Event {
         }
     }
 
-    /// Whether it is said again for as long as it is so, so that one that is
-    /// lost is no loss.
+    /// Returns true if the Event is reported again for as long as its condition lasts. Losing one
+    /// of these is harmless.
     pub(super) fn repeats(&self) -> bool {
         match self {
             Self::RenewalFailing { .. } => true,
@@ -106,7 +106,7 @@ impl Event {
         }
     }
 
-    /// The Event's `reason`: a word in CamelCase, as the API's conventions ask.
+    /// Returns the Event's `reason`, in CamelCase as the API conventions require.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::LeaderElected { .. } => "LeaderElected",
@@ -117,7 +117,7 @@ impl Event {
         }
     }
 
-    /// The Event's `action`: what was being done.
+    /// Returns the Event's `action`, the operation in progress.
     pub(super) fn action(&self) -> &'static str {
         match self {
             Self::LeaderElected { .. } | Self::TakenOver { .. } => "Acquire",
@@ -127,7 +127,7 @@ impl Event {
         }
     }
 
-    /// Whether somebody should look: type `Warning`, else `Normal`.
+    /// Returns true if the Event needs attention and has type `Warning` instead of `Normal`.
     pub(super) fn is_warning(&self) -> bool {
         match self {
             Self::LeaderElected { .. } => false,
@@ -147,7 +147,7 @@ impl Event {
         }
     }
 
-    /// The Event's `note`, at most 1024 bytes: names and identities have 253.
+    /// Returns the Event's `note` of at most 1024 bytes; names and identities have at most 253.
     pub(super) fn note(&self, lease: &str) -> String {
         let token_text = |token: &Option<Token>| match token {
             Some(token) => format!("token {token}"),

@@ -1,4 +1,4 @@
-//! The gauge that says whether the label can be believed, computed at the scrape.
+//! A gauge that reports if the label is correct, computed at the scrape.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -9,7 +9,7 @@ use super::upkeep::{Label, Shown};
 use crate::clock::boot_now;
 use crate::election::{LeaseName, Status};
 
-/// `leasehold_label_in_sync`. There is none where there are no labels.
+/// The gauge `leasehold_label_in_sync`, absent if labels are disabled.
 #[derive(Debug)]
 pub struct LabelInSync {
     status: watch::Receiver<Status>,
@@ -18,10 +18,10 @@ pub struct LabelInSync {
 }
 
 impl LabelInSync {
-    /// For the label of one lease.
+    /// Creates the gauge for the label of one lease.
     ///
     /// # Errors
-    /// When the name is none of Prometheus': a bug.
+    /// If the name is not valid in Prometheus, which is a bug.
     pub fn new(
         lease: &LeaseName,
         status: watch::Receiver<Status>,
@@ -47,7 +47,7 @@ impl Collector for LabelInSync {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let wanted = Label::wanted(&self.status.borrow(), boot_now());
-        // What was shown by a task that has ended is kept by nobody.
+        // The label is no longer maintained once its task has dropped the sender.
         let kept = self.shown.has_changed().is_ok();
         let in_sync = kept && *self.shown.borrow() == Shown::Says(wanted);
         self.gauge.set(i64::from(in_sync));

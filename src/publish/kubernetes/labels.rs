@@ -1,5 +1,5 @@
-//! The task that keeps the label of this pod: at most one write under way,
-//! and what it says is decided when it is sent.
+//! The task that maintains the label of this pod. At most one write is in flight, and its value is
+//! decided when it is sent.
 
 use std::future::pending;
 use std::io;
@@ -19,7 +19,7 @@ use crate::election::{BootTime, Status};
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
 
-/// Keeps one label.
+/// Maintains one label.
 pub(super) struct Labels {
     api: Arc<Api>,
     requests: Arc<Requests>,
@@ -58,7 +58,7 @@ impl Labels {
     /// Runs until the timer fails.
     pub(super) async fn run(mut self) -> io::Result<()> {
         let mut write: Option<Answer> = None;
-        // The candidate may end before its label is right.
+        // The candidate may end before its label is correct.
         let mut candidate_runs = true;
         loop {
             let now = boot_now();
@@ -127,13 +127,13 @@ impl Labels {
     }
 }
 
-/// When `status` ceases to be true by itself.
+/// Returns the time at which `status` expires by itself.
 fn deadline(status: &Status, now: BootTime) -> BootTime {
     let ahead = status.authority.filter(|a| a.valid_until > now);
     ahead.map_or(BootTime::from_nanos(u64::MAX), |a| a.valid_until)
 }
 
-/// One random byte; without it attempts are only less spread.
+/// Returns one random byte. If that fails, attempts only have less jitter.
 pub(super) fn random() -> u8 {
     let mut byte = [0];
     let _ = getrandom::fill(&mut byte);

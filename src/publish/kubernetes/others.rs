@@ -1,5 +1,5 @@
-//! Takes the label `leader` from pods that cannot do so themselves, such as
-//! those of a lost node: only while this candidate leads.
+//! Sets the label of other pods from `leader` to `follower` if they cannot do so themselves, such
+//! as those of a lost node. Runs only while this candidate leads.
 
 use std::io;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::election::{BootTime, Status, Token};
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
 
-/// Lists in one round. Each patches all that the one before showed; more are
-/// needed only for more than [`PODS_MAX`] pods and for conflicts.
+/// Maximum number of lists in one round. Each list is followed by patches of all its pods. More
+/// than one list is needed only for conflicts and for more than [`PODS_MAX`] pods.
 const LISTS_MAX: usize = 5;
 
-/// Looks after other pods' labels.
+/// Corrects the labels of other pods.
 pub(super) struct Others {
     api: Arc<Api>,
     requests: Arc<Requests>,
@@ -32,8 +32,8 @@ pub(super) struct Others {
     rounds: Rounds,
 }
 
-/// When to look: once at the begin of a leadership, and once more when what
-/// the dead pod may have sent last has landed.
+/// The schedule of rounds. The first is at the start of a leadership; the second is when the last
+/// request of a predecessor can no longer land.
 #[derive(Debug, Default)]
 struct Rounds {
     token: Option<Token>,
@@ -43,7 +43,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// When the next round is due under `token`, if one is.
+    /// Returns the time of the next round under `token`, if one is due.
     fn due(&mut self, token: Option<Token>, now: BootTime) -> Option<BootTime> {
         if token.is_some() && token != self.token {
             *self = Self {
@@ -120,8 +120,8 @@ impl Others {
         }
     }
 
-    /// Lists and patches until no other pod says leader, or until this
-    /// candidate does not lead under `token` any more.
+    /// Lists and patches until the list of other pods with the leader label is empty, or until this
+    /// candidate no longer leads under `token`.
     async fn round(&self, token: Token) -> Result<(), Trouble> {
         for _ in 0..LISTS_MAX {
             let list = self.send(self.requests.leaders()).await?;
@@ -133,8 +133,8 @@ impl Others {
                 return Ok(());
             }
             for other in others.into_iter().take(PODS_MAX) {
-                // Right before each write: this candidate may have lost the
-                // lease to that very pod since the list was made.
+                // Checked right before each write, because this candidate may have lost the lease
+                // to that very pod since the list was made.
                 let status = self.status.borrow().at(boot_now());
                 if status.authority.map(|a| a.token) != Some(token) {
                     return Ok(());
@@ -145,7 +145,7 @@ impl Others {
                         label = self.requests.label_key(),
                         "removed a stale leader label from another pod"
                     ),
-                    // Changed or deleted since the list: listed again.
+                    // Changed or deleted since the list, so it is listed again.
                     Err(Trouble {
                         status: Some(404 | 409 | 422),
                         ..

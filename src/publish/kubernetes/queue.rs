@@ -1,5 +1,5 @@
-//! Events that wait to be reported: a bounded number, of which those that say
-//! the same are one, and those that repeat themselves give way to the others.
+//! The bounded queue of Events to report. Equal repeating Events are merged into one, and if the
+//! queue is full, repeating Events give way to the others.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
@@ -11,18 +11,18 @@ use crate::clock::wall_now;
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
 
-/// Events that wait: a change of leadership makes two, renewals fail in a few
-/// ways, and a report takes some 15 s while the API server does not answer.
+/// Maximum number of queued Events. A change of leadership makes two, renewals fail in a few ways,
+/// and a report takes some 15 s while the API server does not answer.
 const WAITING_MAX: usize = 16;
 
-/// Where Events are put in and taken out. Clones share the queue.
+/// A handle on the queue of Events. Clones share the queue.
 #[derive(Debug, Clone)]
 pub(super) struct EventQueue {
     line: watch::Sender<Line>,
     metrics: Metrics,
 }
 
-/// An Event, and how often it happened while it waited.
+/// An Event, and how many times it happened while it was queued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Occurrence {
     pub(super) event: Event,
@@ -47,7 +47,7 @@ impl EventQueue {
         }
     }
 
-    /// Waits for an Event and takes it out.
+    /// Waits for an Event and removes it from the queue.
     pub(super) async fn next(&self) -> Occurrence {
         let mut line = self.line.subscribe();
         loop {
@@ -61,12 +61,12 @@ impl EventQueue {
         }
     }
 
-    /// What was taken out last was reported, or given up.
+    /// Marks the last removed Event as reported or given up.
     pub(super) fn done(&self) {
         self.line.send_modify(|line| line.under_way = false);
     }
 
-    /// Nobody takes out any more.
+    /// Closes the queue, because the reporter was dropped.
     pub(super) fn close(&self) {
         self.line.send_modify(|line| {
             *line = Line {
@@ -76,7 +76,7 @@ impl EventQueue {
         });
     }
 
-    /// Waits until nothing is to be reported, or nobody is left to do so.
+    /// Waits until all Events are reported, or until the queue is closed.
     pub(super) async fn empty(&self) {
         let mut line = self.line.subscribe();
         drop(line.wait_for(Line::is_empty).await);
@@ -86,16 +86,16 @@ impl EventQueue {
 #[derive(Debug, Default)]
 struct Line {
     waiting: VecDeque<Occurrence>,
-    /// Whether the one that was taken out last is being reported.
+    /// True while the last removed Event is being reported.
     under_way: bool,
     closed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Offered {
-    /// It waits, by itself or counted with one that says the same.
+    /// The Event is queued, by itself or merged with an equal one.
     InLine,
-    /// There was no room for it, or it took that of another.
+    /// The Event was dropped, or another one to make room for it.
     OneLost,
 }
 
@@ -114,7 +114,7 @@ impl Line {
         }
         let full = self.waiting.len() >= WAITING_MAX;
         if full {
-            // What will be said again gives way to what is said once.
+            // Repeating Events give way to Events that happen once.
             let repeating = self.waiting.iter().position(|other| other.event.repeats());
             match repeating {
                 Some(index) if !event.repeats() => drop(self.waiting.remove(index)),
@@ -180,7 +180,7 @@ mod tests {
         let failing = line.take().unwrap();
         assert_eq!(failing.times, 1000);
         assert_eq!((failing.first, failing.last), (wall(0), wall(999)));
-        // What is being reported is not added to any more.
+        // An Event that is being reported is not merged with later ones.
         assert_eq!(line.offer(FAILING, wall(1001)), Offered::InLine);
         assert_eq!(waiting(&line), [stepped_down(7), FAILING]);
     }

@@ -1,8 +1,8 @@
-//! The task that reports Events: best-effort, and bounded in every direction.
+//! The task that reports Events, best-effort and bounded in every direction.
 //!
-//! What happens again within a while is counted in its Event instead of being
-//! reported anew, and more than a few Events a minute are dropped: an API
-//! server in trouble must not be flooded by the pods that notice it.
+//! A repetition within ten minutes is counted in the existing Event instead of being reported anew,
+//! and more than a few Events per minute are dropped. An API server in trouble must not be flooded
+//! by the pods that notice it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::election::BootTime;
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
 
-/// Attempts for one Event.
+/// Maximum number of attempts to report one Event.
 const ATTEMPTS_MAX: u32 = 3;
-/// Within this long the same happening is the same Event.
+/// Time within which an equal occurrence counts as the same Event.
 const SAME_WITHIN: Duration = Duration::from_secs(600);
-/// From one count of a repeated Event to the next: a renewal that fails each
-/// second is one request a minute.
+/// Interval between updates of the count of a repeated Event. A renewal that fails every second
+/// costs one request per minute.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
-/// Events that are remembered for counting: there are five reasons, and
-/// renewals fail in a few ways.
+/// Maximum number of Events remembered for counting. There are five reasons, and renewals fail in a
+/// few ways.
 const REMEMBERED_MAX: usize = 16;
-/// Events that may be created at once, and how long one more takes to be
-/// allowed: a lease that changes hands each minute is reported in full.
+/// Maximum burst of new Events, and the interval after which one more is allowed. A lease that
+/// changes hands every minute is reported completely.
 const BURST: u32 = 20;
 const REFILL_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Who reports, in the Event.
+/// The Event's `reportingController`.
 const CONTROLLER: &str = "leasehold.dev/leasehold";
-/// The longest `reportingInstance` that the API takes.
+/// Maximum length of `reportingInstance` in the API.
 const INSTANCE_LENGTH_MAX: usize = 128;
 
-/// Reports what is in the queue.
+/// Reports the Events in the queue.
 pub(super) struct EventReporter {
     api: Arc<Api>,
     requests: Arc<Requests>,
@@ -73,7 +73,7 @@ impl EventReporter {
         (queue, reporter)
     }
 
-    /// Runs for ever.
+    /// Runs indefinitely.
     pub(super) async fn run(mut self) -> std::io::Result<()> {
         loop {
             let occurrence = self.queue.next().await;
@@ -97,8 +97,8 @@ impl EventReporter {
                 let object = object(&self.requests, &event, &note, first, random_name());
                 let accepted = self.send(|requests| requests.event(&object)).await;
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                // What repeats itself is remembered in any case: else each
-                // repetition would take its attempts before all that is behind it.
+                // A repeating Event is remembered even if it was not accepted. Otherwise each
+                // repetition would use up its attempts before the Events behind it.
                 if accepted || event.repeats() {
                     let name = accepted.then_some(name);
                     self.memory
@@ -113,7 +113,7 @@ impl EventReporter {
         }
     }
 
-    /// Whether it was accepted, after a few attempts at most.
+    /// Returns true if the API server accepted the request, within [`ATTEMPTS_MAX`] attempts.
     async fn send(&mut self, request: impl Fn(&Requests) -> hyper::Request<Vec<u8>>) -> bool {
         for attempt in 1..=ATTEMPTS_MAX {
             let sending = self.api.send(request(&self.requests));
@@ -123,7 +123,7 @@ impl EventReporter {
                     self.troubles.over();
                     return true;
                 }
-                // A create whose answer was lost, and that is there.
+                // A previous attempt created the Event, but its answer was lost.
                 Err(Trouble {
                     status: Some(409), ..
                 }) if attempt > 1 => return true,
@@ -147,20 +147,20 @@ impl Drop for EventReporter {
     }
 }
 
-/// What to do about a happening.
+/// The decision about an occurrence.
 #[derive(Debug, PartialEq, Eq)]
 enum Sorted {
-    /// An Event of its own.
+    /// Report a new Event.
     New,
-    /// One that is there happened so many times.
+    /// Update the count of an existing Event.
     Again { name: String, count: u32 },
-    /// The same as before, and reported with the next count.
+    /// Only counted; reported with the next update of the count.
     Counted,
-    /// One too many.
+    /// Dropped, because the limit of new Events is reached.
     TooMany,
 }
 
-/// Which Events there are, and how many more there may be.
+/// The reported Events, and the number of new ones allowed.
 #[derive(Debug)]
 struct Memory {
     reported: VecDeque<Reported>,
@@ -172,7 +172,7 @@ struct Memory {
 struct Reported {
     reason: &'static str,
     note: String,
-    /// The Event's, if it was accepted.
+    /// The name of the Event, if it was accepted.
     name: Option<String>,
     first: BootTime,
     count: u32,
@@ -188,7 +188,7 @@ impl Memory {
         }
     }
 
-    /// It happened so many times since it was sorted last.
+    /// Decides how to report `times` occurrences since the last call with the same reason and note.
     fn sort(&mut self, reason: &'static str, note: &str, times: u32, now: BootTime) -> Sorted {
         self.reported
             .retain(|reported| now.since(reported.first) < SAME_WITHIN);
@@ -219,7 +219,7 @@ impl Memory {
         }
     }
 
-    /// It was reported as `name`, or could not be.
+    /// Remembers an Event under its `name`, or without one if it was not accepted.
     fn remember(
         &mut self,
         reason: &'static str,
@@ -275,12 +275,13 @@ fn object(requests: &Requests, event: &Event, note: &str, wall: SystemTime, rand
     })
 }
 
-/// A `MicroTime` of the API.
+/// Formats a time as `MicroTime` of the API.
 fn date(wall: SystemTime) -> String {
     humantime::format_rfc3339_micros(wall).to_string()
 }
 
-/// Without randomness names could collide, which costs one Event.
+/// Returns a random number for a name. Without randomness names could collide, which costs one
+/// Event.
 fn random_name() -> u64 {
     let mut bytes = [0; 8];
     let _ = getrandom::fill(&mut bytes);

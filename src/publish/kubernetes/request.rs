@@ -1,4 +1,4 @@
-//! The requests, each as one function: this is all that a pod asks of the API.
+//! The requests, one function each. A pod does not send any others to the API.
 
 use std::fmt;
 
@@ -10,26 +10,26 @@ use serde_json::{Value, json};
 use super::upkeep::Label;
 use crate::publish::render::Identification;
 
-/// Pods in one list. One pod says leader; a few more after a lost node. The
-/// list is made again until it is empty.
+/// Maximum number of pods in one list. One pod is labeled leader, or a few more after a lost node.
+/// The list is repeated until it is empty.
 pub(super) const PODS_MAX: usize = 20;
 
-/// Names of the API: 253 bytes for pods, and namespaces have fewer.
+/// Maximum length of a name in the API: 253 bytes for pods; namespaces have fewer.
 const NAME_LENGTH_MAX: usize = 253;
 
-/// Who writes, in the managed fields and Events of the API.
+/// The writer's name in the managed fields of objects and Events.
 const FIELD_MANAGER: &str = "leasehold";
 
-/// Only the metadata of pods in answers: the rest would be read for nothing.
+/// Limits answers to the metadata of pods, because the rest is not used.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A name of the API, which has the form of a domain. It makes a part of a URL.
+/// A valid name of the API, in the form of a domain name. Safe as a part of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Name(String);
 
-/// A text that the API would not have given as a name.
+/// A text that is not a valid name of the API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a name of Kubernetes: expected lower-case letters, digits, \"-\" and \".\", with a \
@@ -79,7 +79,7 @@ pub struct Pod {
     uid: Name,
 }
 
-/// What the downward API gave for one field is no name.
+/// A field of the downward API that is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {illegal}")]
 pub struct NotAName {
@@ -88,10 +88,10 @@ pub struct NotAName {
 }
 
 impl Pod {
-    /// From what the downward API gives.
+    /// Builds the pod's identity from the fields of the downward API.
     ///
     /// # Errors
-    /// When one of them is none of the API's: it would make another URL.
+    /// If a field is not a valid name of the API, because it would change the URL.
     pub fn new(name: &str, namespace: &str, uid: &str) -> Result<Self, NotAName> {
         let checked = |what, text: &str| {
             Name::try_from(text.to_owned()).map_err(|illegal| NotAName { what, illegal })
@@ -110,7 +110,7 @@ impl fmt::Display for Pod {
     }
 }
 
-/// Another pod, as a list shows it.
+/// Another pod, as shown in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct OtherPod {
@@ -119,7 +119,7 @@ pub(super) struct OtherPod {
     resource_version: String,
 }
 
-/// Makes requests for one pod and one lease.
+/// Builds requests for one pod and one lease.
 #[derive(Debug)]
 pub(super) struct Requests {
     pod: Pod,
@@ -154,7 +154,7 @@ impl Requests {
         &self.identity
     }
 
-    /// Sets the label of this pod and of no other that has its name later.
+    /// Sets the label of this pod, and not of a later pod with the same name.
     pub(super) fn label(&self, label: Label) -> Request<Vec<u8>> {
         let body = json!({ "metadata": {
             "uid": self.pod.uid.as_str(),
@@ -163,7 +163,7 @@ impl Requests {
         self.patch_status(&self.pod.name, &body)
     }
 
-    /// Takes the label `leader` from a pod that is still as it was listed.
+    /// Removes the leader label from a pod that is unchanged since it was listed.
     pub(super) fn demotion(&self, other: &OtherPod) -> Request<Vec<u8>> {
         let body = json!({ "metadata": {
             "uid": other.uid,
@@ -187,13 +187,13 @@ impl Requests {
             .expect("names were checked")
     }
 
-    /// The pods of a list, without this one. `None` for what is no list, also
-    /// for one with a name that the API would not have given.
+    /// Returns the pods in a list, except this one. `None` if the list is invalid or contains a
+    /// name that is not valid in the API.
     pub(super) fn others(&self, list: &[u8]) -> Option<Vec<OtherPod>> {
         #[derive(Deserialize)]
         struct List {
-            // The API server writes an empty list as null. The function makes
-            // the field one that has to be there all the same.
+            // The API server writes an empty list as null. The attribute makes the field required
+            // nevertheless.
             #[serde(deserialize_with = "Option::deserialize")]
             items: Option<Vec<Item>>,
         }
@@ -215,14 +215,14 @@ impl Requests {
         self.with_body(Method::POST, &self.events(""), "application/json", object)
     }
 
-    /// Says that an Event happened again.
+    /// Updates the series of an Event that happened again.
     pub(super) fn event_again(&self, name: &str, series: &Value) -> Request<Vec<u8>> {
         let body = json!({ "series": series });
         let uri = self.events(&format!("/{name}"));
         self.with_body(Method::PATCH, &uri, "application/merge-patch+json", &body)
     }
 
-    /// What an Event says of the pod that it is about.
+    /// Returns the reference to this pod for an Event.
     pub(super) fn regarding(&self) -> Value {
         let Pod {
             name,
@@ -233,7 +233,7 @@ impl Requests {
     }
 
     pub(super) fn event_metadata(&self, random: u64) -> Value {
-        // With the point and 16 digits it stays within the length of a name.
+        // With the dot and 16 digits, the name stays within the maximum length.
         let name: String = self
             .pod
             .name
@@ -241,8 +241,7 @@ impl Requests {
             .chars()
             .take(NAME_LENGTH_MAX - 17)
             .collect();
-        // Each part between two points has to end in a letter or a digit, also
-        // where it was cut.
+        // Each part between dots must end with a letter or a digit, even if it was cut.
         let name = name.trim_end_matches(['.', '-']);
         json!({ "name": format!("{name}.{random:016x}"), "namespace": self.pod.namespace.as_str() })
     }
@@ -254,8 +253,8 @@ impl Requests {
         )
     }
 
-    /// `pods/status` and not `pods`: who may patch that can set labels and
-    /// cannot change images.
+    /// Patches `pods/status` instead of `pods`. The right to patch the status allows setting labels
+    /// but not changing images.
     fn patch_status(&self, name: &Name, body: &Value) -> Request<Vec<u8>> {
         let uri = format!(
             "/api/v1/namespaces/{}/pods/{name}/status?fieldManager={FIELD_MANAGER}",

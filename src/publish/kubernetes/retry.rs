@@ -1,24 +1,25 @@
-//! When a request that failed is sent again.
+//! Decides when a failed request is sent again.
 
 use std::time::Duration;
 
 use super::api::Remedy;
 
-/// The first wait after a failure; doubled with each to [`BACKOFF_MAX`].
+/// The first wait after a failure, doubled with each further failure up to [`BACKOFF_MAX`].
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
 
-/// The longest wait while the API server cannot be reached: how late a label
-/// is put right after it is back. A refused connection each 5 s costs nothing.
+/// Maximum wait while the API server is unreachable, and thereby the maximum delay of a label after
+/// it is back. One refused connection per 5 s costs nothing.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// The longest `Retry-After` that is obeyed: a label would be wrong for longer.
+/// Maximum `Retry-After` that is honored, because the label would be wrong for longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// The wait after so many failures in a row, if another attempt soon may help.
+/// Returns the wait after this number of consecutive failures, or `None` if another attempt soon
+/// cannot help.
 ///
-/// A `Retry-After` makes it longer and never shorter: an overloaded API server
-/// asks for one second, always. `random` spreads the attempts of many pods that
-/// lost the same API server.
+/// A `Retry-After` makes the wait longer and never shorter, because an overloaded API server always
+/// asks for one second. `random` adds jitter to the attempts of many pods that lost the same API
+/// server.
 pub(super) fn pause(remedy: Remedy, failures: u32, random: u8) -> Option<Duration> {
     match remedy {
         Remedy::Again => Some(backoff(failures, random)),
@@ -30,14 +31,14 @@ pub(super) fn pause(remedy: Remedy, failures: u32, random: u8) -> Option<Duratio
     }
 }
 
-/// The wait after so many failures, shorter by up to a fifth.
+/// Returns the wait after this number of failures, shortened by up to a fifth.
 fn backoff(failures: u32, random: u8) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let wait = (BACKOFF_MIN * 2_u32.pow(doublings)).min(BACKOFF_MAX);
     wait - fifth(wait, random)
 }
 
-/// A random part of a fifth of `wait`.
+/// Returns a random part of a fifth of `wait`.
 fn fifth(wait: Duration, random: u8) -> Duration {
     wait * u32::from(random) / (5 * u32::from(u8::MAX))
 }

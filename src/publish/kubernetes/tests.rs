@@ -1,4 +1,4 @@
-//! All tasks together, with a function in the API server's place.
+//! Goal: verify all tasks together. Method: a function acts as API server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,11 +13,11 @@ use super::*;
 use crate::election::{BootTime, Identity, LeaseName, Role, Session, Token};
 use crate::publish::Surface;
 
-/// For what takes no time.
+/// A timeout for operations that complete immediately.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A publisher whose requests are answered by the status that `answer` makes of
-/// their paths. To make client number `fault` is a bug in the task that does so.
+/// Returns a publisher whose requests are answered with the status that `answer` returns for their
+/// paths. Building client number `fault` panics, which simulates a bug in the task that does so.
 fn publisher<F>(
     repair_interval: Duration,
     fault: Option<usize>,
@@ -137,7 +137,7 @@ async fn a_task_that_ends_is_named_and_its_label_is_not_said_to_be_right() {
     assert_eq!(task, "label");
     assert!(error.to_string().contains("panicked"), "{error}");
     assert!(!in_sync(&metrics), "nobody keeps it any more");
-    // What is left goes on, and what is gone is not waited for.
+    // The other tasks continue, and the ended one is not waited for.
     kubernetes.report(stepped_down(1));
     soon("the last words", kubernetes.last_words()).await;
     assert_eq!(metrics.publish_failures(Surface::Event), 0);
@@ -147,7 +147,7 @@ async fn a_task_that_ends_is_named_and_its_label_is_not_said_to_be_right() {
 
 #[tokio::test]
 async fn events_that_nobody_reports_any_more_are_counted_and_not_waited_for() {
-    // The first client is the label's.
+    // The first client belongs to the label task.
     let ready = |_| std::future::ready(200);
     let (kubernetes, mut tasks, metrics, _status) = publisher(LONG, Some(1), ready);
     soon("the label", kubernetes.demoted()).await;

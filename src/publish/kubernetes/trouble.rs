@@ -1,5 +1,5 @@
-//! A trouble that lasts: a line at its begin, at each new kind, and then at
-//! growing intervals; a line at its end.
+//! Logging of lasting failures: a line at the first failure, at each new kind, at growing
+//! intervals, and at the end.
 
 use super::api::{Remedy, Trouble};
 use tracing::{error, info, warn};
@@ -11,9 +11,9 @@ use crate::publish::metrics::Metrics;
 #[derive(Debug)]
 pub(super) struct Troubles {
     surface: Surface,
-    /// What does not work, such as "pod label".
+    /// The object of the requests, such as "label x of pod y".
     subject: String,
-    /// The rule of a Role that allows it.
+    /// The rule that a Role needs to allow the requests.
     right: &'static str,
     metrics: Metrics,
     failures: u64,
@@ -41,7 +41,7 @@ impl Troubles {
         self.metrics.publish_failed(self.surface);
         self.failures += 1;
         let new_kind = self.last.replace(trouble.what) != Some(trouble.what);
-        // With attempts at growing intervals, so are the lines.
+        // Attempts are made at growing intervals, so the lines have growing intervals, too.
         if !new_kind && !self.failures.is_power_of_two() {
             return;
         }

@@ -1,8 +1,8 @@
-//! What to write to the label, and when: pure, so that time can be told by tests.
+//! Decides when to write the label, and its value. Pure, so that tests control the time.
 //!
-//! Level-triggered: what counts is what the label should say now. Nothing is
-//! queued, and a write whose outcome is not known is followed by others until
-//! it can no longer land.
+//! The logic is level-triggered: only the value that the label should have now matters. Writes are
+//! not queued, and a write with an unknown outcome is followed by others until it can no longer
+//! land.
 
 use std::time::Duration;
 
@@ -10,33 +10,32 @@ use super::api::{Remedy, Trouble};
 use super::retry::pause;
 use crate::election::{BootTime, Status};
 
-/// After this long without an answer a write is given up.
+/// Timeout of a write.
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// A write that says what is wrong by now has this long, from its send, to be
-/// answered before it is given up for the right one. A healthy API server
-/// takes 3 ms, so two writes rarely race; and with it a demotion behind a
-/// hanging promotion is still sent within the 250 ms that a step-down waits.
+/// Time from the send of a write whose value has become wrong until it is given up for the right
+/// one. A healthy API server takes 3 ms, so two writes rarely race. A demotion behind a hanging
+/// promotion is still sent within the 250 ms that a step-down waits.
 pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
 
-/// How long after a write was given up it is taken to be able to land: the API
-/// server ends a request after 60 s.
+/// Time during which a write that was given up may still land. The API server ends a request after
+/// 60 s.
 pub(super) const LANDS_WITHIN: Duration = Duration::from_secs(70);
 
-/// From write to write while one that was given up could still land.
+/// Interval between writes while a write that was given up may still land.
 pub(super) const SETTLING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What a label says.
+/// The value of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Label {
     /// The pod's candidate leads.
     Leader,
-    /// It does not, whatever else it does.
+    /// The pod's candidate does not lead, whatever else it does.
     Follower,
 }
 
 impl Label {
-    /// The label's value.
+    /// Returns the label's value as a string.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Leader => "leader",
@@ -44,7 +43,7 @@ impl Label {
         }
     }
 
-    /// What a label should say at `now`.
+    /// Returns the value that the label should have at `now`.
     pub fn wanted(status: &Status, now: BootTime) -> Self {
         if status.leads_at(now) {
             Self::Leader
@@ -54,19 +53,19 @@ impl Label {
     }
 }
 
-/// What is known of the pod's label.
+/// The known state of the pod's label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// Nothing was acknowledged, or a write that says something else is open.
+    /// No write was acknowledged, or a write of another value is in flight.
     Unknown,
-    /// The last write was acknowledged and says this.
+    /// The last write was acknowledged and had this value.
     Says(Label),
-    /// The pod is gone, and its label with it.
+    /// The pod no longer exists, and neither does its label.
     NoPod,
 }
 
 impl Shown {
-    /// Whether a Service may still take this pod for the leader's.
+    /// Returns true if a Service may still select this pod as the leader.
     pub fn may_say_leader(self) -> bool {
         match self {
             Self::Unknown | Self::Says(Label::Leader) => true,
@@ -75,30 +74,30 @@ impl Shown {
     }
 }
 
-/// What is to be done now.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Write this. No other write is under way.
+    /// Write this value. No other write is in flight.
     Write(Label),
-    /// Give up the write that is under way and close its connection.
+    /// Give up the write in flight and close its connection.
     GiveUp,
-    /// Nothing before this instant.
+    /// Do nothing before this instant.
     Wait(BootTime),
 }
 
-/// One label's writes.
+/// The writes of one label.
 #[derive(Debug)]
 pub(super) struct Upkeep {
     repair_interval: Duration,
     shown: Shown,
-    /// When the last acknowledged write was sent.
+    /// Time at which the last acknowledged write was sent.
     written_at: BootTime,
     in_flight: Option<Write>,
-    /// Until when a write that was given up may land.
+    /// Time until which a write that was given up may land.
     unsettled_until: Option<BootTime>,
     retry: Option<Retry>,
-    /// Whether `follower` was not yet sent since the label last was to say
-    /// leader. That write is waited for, so it never waits for a pause.
+    /// True if `follower` has not been sent since the label was last meant to say leader. The
+    /// step-down waits for that write, so no requested pause delays it.
     demotion_owed: bool,
     failures: u32,
 }
@@ -112,10 +111,10 @@ struct Write {
 #[derive(Debug, Clone, Copy)]
 struct Retry {
     at: BootTime,
-    /// What failed; another label is worth an attempt at once.
+    /// The value of the failed write. Another value is tried immediately.
     label: Label,
-    /// Whether the API server asked for the pause: it holds for every write
-    /// but the first of a demotion.
+    /// True if the API server requested the pause. A requested pause applies to every write except
+    /// the first of a demotion.
     asked_for: bool,
 }
 
@@ -149,12 +148,12 @@ impl Upkeep {
         if at <= now { then } else { Step::Wait(at) }
     }
 
-    /// When to write `wanted`, with no write under way.
+    /// Returns the time at which to write `wanted`, if no write is in flight.
     fn due(&self, wanted: Label) -> BootTime {
         let demotes = wanted == Label::Follower && self.demotion_owed;
         match self.retry {
-            // One attempt whatever was asked for: the step-down waits for it,
-            // and the process may end after it.
+            // One attempt regardless of a requested pause, because the step-down waits for it and
+            // the process may exit afterwards.
             Some(_) if demotes => return BootTime::default(),
             Some(retry) if retry.asked_for || retry.label == wanted => return retry.at,
             Some(_) | None => {}
@@ -173,7 +172,7 @@ impl Upkeep {
         self.written_at + interval
     }
 
-    /// `label` was sent.
+    /// Records that `label` was sent.
     pub(super) fn sent(&mut self, label: Label, now: BootTime) {
         self.in_flight = Some(Write { label, sent: now });
         self.demotion_owed = label == Label::Leader;
@@ -182,7 +181,7 @@ impl Upkeep {
         }
     }
 
-    /// The write under way was acknowledged.
+    /// Records that the write in flight was acknowledged.
     pub(super) fn acknowledged(&mut self) {
         if let Some(Write { label, sent }) = self.in_flight.take() {
             self.shown = Shown::Says(label);
@@ -192,7 +191,7 @@ impl Upkeep {
         }
     }
 
-    /// The write under way failed. `random` spreads the attempts of many pods
+    /// Records that the write in flight failed. `random` adds jitter to the attempts of many pods
     /// that lost the same API server.
     pub(super) fn failed(&mut self, trouble: &Trouble, now: BootTime, random: u8) {
         let Some(Write { label, .. }) = self.in_flight.take() else {

@@ -1,5 +1,5 @@
-//! A count of holders, at most so many; each arrival and each extension puts
-//! the expiry of the whole off, and whoever comes deletes it when expired.
+//! A bounded count of holders. Each arrival and each extension postpones the expiry of the whole
+//! document, and an arriving client deletes it after its expiry.
 
 use mongodb::bson::{DateTime, doc};
 use mongodb::error::Result;

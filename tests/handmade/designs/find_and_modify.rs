@@ -1,6 +1,6 @@
-//! findAndModify with upsert: it matches what is expired or already mine, so
-//! the same owner may enter again; what somebody else holds gives a duplicate
-//! key, and the caller polls.
+//! findAndModify with upsert. The filter matches a lock that is expired or the owner's own, so the
+//! same owner may enter again. The lock of another owner causes a duplicate key, and the caller
+//! polls.
 
 use mongodb::bson::{DateTime, doc};
 use mongodb::error::Result;

@@ -1,8 +1,7 @@
-//! The designs, each in a file as its authors would write it.
+//! The designs, each in its own file as its authors would write it.
 //!
-//! Their faults are theirs: none is planted. Expiry by the client's own wall
-//! clock is what all of them have in common, since a TTL index, and a filter
-//! such as `expireAt: {$lt: now}`, need a date.
+//! Their faults are their own: none is planted. All designs with an expiry use the client's own
+//! wall clock, since a TTL index, and a filter such as `expireAt: {$lt: now}`, need a date.
 
 mod counter;
 mod find_and_modify;
@@ -25,7 +24,7 @@ pub(crate) use pessimistic::Pessimistic;
 pub(crate) use ttl_index::TtlIndex;
 pub(crate) use version_check::VersionCheck;
 
-/// Which design.
+/// The designs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Design {
     TtlIndex,
@@ -36,32 +35,32 @@ pub(crate) enum Design {
     VersionCheck,
 }
 
-/// What all of them are made from.
+/// The parameters that all designs share.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     pub(crate) collection: Collection<Document>,
     pub(crate) name: String,
     pub(crate) owner: String,
-    /// For how long the lock is taken, and extended.
+    /// The time until the lock expires, from its acquisition or extension.
     pub(crate) life: Duration,
 }
 
-/// A lock.
+/// A hand-made lock.
 pub(crate) trait HandMade {
-    /// One attempt; whether the lock is ours now.
+    /// Makes one attempt; returns true if the lock is ours now.
     async fn acquire(&mut self) -> Result<bool>;
-    /// Puts the expiry off while the work goes on.
+    /// Postpones the expiry while the work continues.
     async fn extend(&self) -> Result<()>;
-    /// Frees it; whether it was still ours, as far as the design can tell.
+    /// Frees the lock; returns true if it was still ours, as far as the design can tell.
     async fn release(&self) -> Result<bool>;
 }
 
-/// The client's wall clock, and a span from it.
+/// Returns the client's wall clock plus a span.
 fn from_now(span: Duration) -> DateTime {
     DateTime::from_system_time(std::time::SystemTime::now() + span)
 }
 
-/// An insert that finds the lock there is told so by a duplicate key.
+/// Returns false if an insert found the lock, which the duplicate key shows.
 fn inserted<T>(result: Result<T>) -> Result<bool> {
     match result {
         Ok(_) => Ok(true),

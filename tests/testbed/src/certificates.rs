@@ -1,4 +1,4 @@
-//! Certificates for servers that speak TLS, made anew for each use.
+//! Certificates for TLS servers, newly created for each use.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use crate::Scratch;
 
 const ORGANISATION: &str = "leasehold testbed";
 
-/// A certificate authority, a server certificate for 127.0.0.1 and localhost,
-/// and a client certificate, as PEM files. Both are valid until the year 2050.
+/// A certificate authority, a server certificate for 127.0.0.1 and localhost, and a client
+/// certificate, as PEM files. The server and client certificates are valid until the year 2050.
 ///
-/// The files with a key hold the certificate and its PKCS#8 key, which is what
-/// both mongod and the driver take as a `certificateKeyFile`.
+/// The files with a key contain the certificate and its PKCS#8 key, the format that both mongod and
+/// the driver accept as a `certificateKeyFile`.
 #[derive(Debug)]
 pub struct Certificates {
     directory: Scratch,
@@ -24,7 +24,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes all of them.
+    /// Creates the authority and both certificates.
     pub fn new() -> Self {
         let key = KeyPair::generate().expect("a key can be generated");
         let mut authority = CertificateParams::default();
@@ -40,35 +40,35 @@ impl Certificates {
             directory,
             issuer: Issuer::new(authority, key),
         };
-        // A client whose O, OU and DC are those of the server is taken for a
-        // member of the cluster, and refused as a user: so the units differ.
+        // A client whose O, OU and DC equal those of the server is treated as a member of the
+        // cluster and refused as a user, so the units differ.
         certificates.issue("server", "servers", "127.0.0.1");
         certificates.issue("client", "clients", "leasehold");
         certificates
     }
 
-    /// The authority's certificate: `tlsCAFile`.
+    /// Returns the file with the authority's certificate (`tlsCAFile`).
     pub fn authority(&self) -> PathBuf {
         self.file("ca")
     }
 
-    /// The server's certificate and key.
+    /// Returns the file with the server's certificate and key.
     pub fn server(&self) -> PathBuf {
         self.file("server")
     }
 
-    /// The client's certificate and key: `tlsCertificateKeyFile`.
+    /// Returns the file with the client's certificate and key (`tlsCertificateKeyFile`).
     pub fn client(&self) -> PathBuf {
         self.file("client")
     }
 
-    /// The client's subject as MongoDB names the user of it.
+    /// Returns the client's subject as MongoDB writes it in the name of the user.
     pub fn client_subject(&self) -> String {
         format!("CN=leasehold,OU=clients,O={ORGANISATION}")
     }
 
-    /// The options of a connection string that trust this authority; with the
-    /// client's certificate if `as_client`.
+    /// Returns options of a connection string that trust this authority, and that include the
+    /// client's certificate if `as_client` is set.
     pub fn uri_options(&self, as_client: bool) -> String {
         let mut options = format!("tls=true&tlsCAFile={}", self.authority().display());
         if as_client {
@@ -89,7 +89,7 @@ impl Certificates {
             .subject_alt_names
             .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         params.distinguished_name = name(unit, common_name);
-        // Soon enough that a client's clock can be set past it.
+        // Early enough that a client's clock can be set past it.
         params.not_after = date_time_ymd(2050, 1, 1);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         // Members are clients of each other.

@@ -1,5 +1,4 @@
-//! A real `leasehold run` as a process, and its surfaces as a workload or an
-//! operator sees them.
+//! A real `leasehold run` as a process, and its surfaces as a workload or an operator sees them.
 
 mod builder;
 
@@ -15,10 +14,10 @@ use crate::{Failure, Launch, Process, ReservedPort, Scratch, http};
 
 pub use builder::{DaemonBuilder, DaemonTimings};
 
-/// Fine enough for the hand-off that is measured to take some 5 ms.
+/// Poll interval, short enough for a handoff, which was measured to take about 5 ms.
 const POLL: Duration = Duration::from_millis(2);
 
-/// A running daemon. Ends with SIGKILL when it is dropped.
+/// A running daemon. Dropping it kills the process (SIGKILL).
 #[derive(Debug)]
 pub struct Daemon {
     identity: String,
@@ -30,75 +29,75 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// To start one from the binary at `program`: in the tests of the root
+    /// Returns a builder for a daemon from the binary at `program`; in the tests of the root
     /// package that is `env!("CARGO_BIN_EXE_leasehold")`.
     pub fn builder(program: impl Into<PathBuf>) -> DaemonBuilder {
         DaemonBuilder::new(program.into())
     }
 
-    /// The identity it was given.
+    /// Returns the identity of the candidate.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// The port of its HTTP surface.
+    /// Returns the port of the HTTP surface.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// Its status directory.
+    /// Returns the status directory.
     pub fn status_directory(&self) -> &Path {
         &self.directory
     }
 
-    /// A private directory of this fixture, which outlives the process: the
-    /// log, the URI file, and whatever a test puts there.
+    /// Returns a private directory of this fixture that outlives the process, with the log, the URI
+    /// file, and files of the test.
     pub fn directory(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// What `status.json` says; `None` while there is none.
+    /// Returns the content of `status.json`; `None` if it does not exist.
     ///
     /// # Panics
-    /// When the file is there and is not JSON: it must be replaced atomically.
+    /// If the file exists but is not JSON, because it must be replaced atomically.
     pub fn try_status(&self) -> Option<Value> {
         let text = std::fs::read_to_string(self.directory.join("status.json")).ok()?;
         let status = serde_json::from_str(&text);
         Some(status.unwrap_or_else(|error| panic!("status.json is torn: {error}: {text}")))
     }
 
-    /// What `status.json` says.
+    /// Returns the content of `status.json`.
     ///
     /// # Panics
-    /// When there is none.
+    /// If the file does not exist.
     pub fn status(&self) -> Value {
         self.try_status()
             .unwrap_or_else(|| panic!("no status.json; the log:\n{}", self.logs()))
     }
 
-    /// Whether the status file says leader to a reader who checks its deadline,
-    /// as `leasehold status` does.
+    /// Returns true if the status file says leader to a reader that checks its deadline, as
+    /// `leasehold status` does.
     pub fn leads(&self) -> bool {
         self.try_status().is_some_and(|status| leads(&status))
     }
 
-    /// `GET path`: the status and the body of the answer.
+    /// Sends `GET path` and returns the status and the body of the answer.
     ///
     /// # Errors
-    /// When there is no answer, as from a daemon that is stopped or ended.
+    /// If there is no answer, as from a daemon that is frozen or has exited.
     pub async fn http(&self, path: &str) -> Result<(u16, String), Failure> {
         http::request(self.port(), "GET", path, &[]).await
     }
 
-    /// A request with any method and headers, without a body.
+    /// Sends a request with any method and headers, without a body.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn http_request(
         &self,
         method: &str,
@@ -108,10 +107,10 @@ impl Daemon {
         http::request(self.port(), method, path, headers).await
     }
 
-    /// One sample of `/metrics`: see [`sample`].
+    /// Returns one sample of `/metrics`; see [`sample`].
     ///
     /// # Panics
-    /// When there is no answer or no such sample.
+    /// If there is no answer or no such sample.
     pub async fn metric(&self, name: &str) -> f64 {
         let (_, text) = self
             .http("/metrics")
@@ -120,11 +119,10 @@ impl Daemon {
         sample(&text, name).unwrap_or_else(|| panic!("no metric {name} in:\n{text}"))
     }
 
-    /// Puts another connection string into its file, in one step: the daemon
-    /// may be reading it.
+    /// Replaces the connection string in its file atomically, because the daemon may be reading it.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// If the file cannot be written.
     pub fn replace_uri(&self, uri: &str) {
         let directory = self.scratch.path();
         let new = directory.join("uri.new");
@@ -132,29 +130,29 @@ impl Daemon {
         std::fs::rename(&new, directory.join(builder::URI_FILE)).expect("a file can be renamed");
     }
 
-    /// Leaves a [detached](DaemonBuilder::detached) daemon up, with its files.
-    /// Whoever calls this ends the process, by its id.
+    /// Leaves a [detached](DaemonBuilder::detached) daemon running, with its files. The caller must
+    /// end the process by its id.
     pub fn leave_up(mut self) {
         self.process.leave_up();
         self.scratch.keep();
     }
 
-    /// Asks it to step down and exit (SIGTERM).
+    /// Asks the daemon to step down and exit (SIGTERM).
     pub fn term(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Ends it with SIGKILL and waits until the process is gone.
+    /// Kills the daemon (SIGKILL) and waits until the process has exited.
     pub fn kill(&self) {
         self.process.kill();
     }
 
-    /// Freezes it (SIGSTOP).
+    /// Freezes the daemon (SIGSTOP).
     pub fn stop(&self) {
         self.process.stop();
     }
 
-    /// Lets it go on after [`stop`](Self::stop).
+    /// Resumes the daemon after [`stop`](Self::stop).
     pub fn cont(&self) {
         self.signal(Signal::CONT);
     }
@@ -164,10 +162,10 @@ impl Daemon {
         self.process.signal(signal);
     }
 
-    /// Waits for its end: the exit code, 128 + n after signal n.
+    /// Waits for the exit. Returns the exit code, which is 128 + n after signal n.
     ///
     /// # Panics
-    /// When it still runs after `deadline`.
+    /// If the daemon is still running after `deadline`.
     pub async fn wait_exit(&self, deadline: Duration) -> i32 {
         let status = self.process.wait(deadline).await;
         status.map(exit_code).unwrap_or_else(|| {
@@ -179,16 +177,16 @@ impl Daemon {
         })
     }
 
-    /// Its exit code; `None` while it runs.
+    /// Returns the exit code; `None` while the daemon is running.
     pub fn exit_code(&self) -> Option<i32> {
         self.process.exit_status().map(exit_code)
     }
 
-    /// Starts it again with the same arguments, port and status directory, as
-    /// a service manager restarts a service. If it still runs it is killed.
+    /// Restarts the daemon with the same arguments, port and status directory, as a service manager
+    /// does. Kills it first if it is still running.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If the daemon cannot be started.
     pub fn restart_same_directory(&mut self) {
         self.process.kill();
         self.process = self
@@ -197,13 +195,13 @@ impl Daemon {
             .unwrap_or_else(|failure| panic!("{failure}"));
     }
 
-    /// All that it has written to standard error, over restarts.
+    /// Returns everything written to standard error, across restarts.
     pub fn logs(&self) -> String {
         let text = std::fs::read(self.scratch.path().join("log")).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The log lines that are JSON objects.
+    /// Returns the log lines that are JSON objects.
     pub fn log_records(&self) -> Vec<Value> {
         self.logs()
             .lines()
@@ -211,11 +209,10 @@ impl Daemon {
             .collect()
     }
 
-    /// Observes the status file until it satisfies `condition`.
+    /// Polls the status file until it satisfies `condition`.
     ///
     /// # Panics
-    /// After `deadline`, or when the daemon exits before, with the last status
-    /// and the log.
+    /// After `deadline`, or if the daemon exits first, with the last status and the log.
     pub async fn wait_until(
         &self,
         condition: impl FnMut(&Value) -> bool,
@@ -225,11 +222,10 @@ impl Daemon {
         waited.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// As [`wait_until`](Self::wait_until).
+    /// Same as [`wait_until`](Self::wait_until), but returns errors.
     ///
     /// # Errors
-    /// After `deadline`, or when the daemon exits before, with the last status
-    /// and the log.
+    /// After `deadline`, or if the daemon exits first, with the last status and the log.
     pub async fn try_wait_until(
         &self,
         mut condition: impl FnMut(&Value) -> bool,
@@ -239,7 +235,7 @@ impl Daemon {
         loop {
             let exit = self.exit_code();
             let status = self.try_status();
-            // What it wrote last counts, so the file is read after the exit.
+            // The exit is checked before the file is read, so that the last status written counts.
             if let Some(status) = &status
                 && condition(status)
             {
@@ -261,16 +257,16 @@ impl Daemon {
         }
     }
 
-    /// Waits until the status file says leader with its deadline ahead.
+    /// Waits until the status file says leader with a deadline in the future.
     ///
     /// # Panics
-    /// As [`wait_until`](Self::wait_until).
+    /// Same as [`wait_until`](Self::wait_until).
     pub async fn wait_leads(&self, deadline: Duration) -> Value {
         self.wait_until(leads, deadline).await
     }
 }
 
-/// Whether `status` grants authority at this instant, in this boot.
+/// Returns true if `status` grants authority at this instant, in this boot.
 pub fn leads(status: &Value) -> bool {
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     status["leader"] == true
@@ -281,25 +277,24 @@ pub fn leads(status: &Value) -> bool {
             .is_some_and(|until| until > boottime_ns())
 }
 
-/// CLOCK_BOOTTIME now, in nanoseconds, to compare with `valid_until_boottime_ns`.
+/// Returns CLOCK_BOOTTIME in nanoseconds, for comparison with `valid_until_boottime_ns`.
 pub fn boottime_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let nanos = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
     u64::try_from(nanos).expect("CLOCK_BOOTTIME is not negative")
 }
 
-/// The value of a sample in the text format of Prometheus. `name` is either a
-/// bare name, for its first series, or has all labels as they are printed:
-/// `leasehold_leader{lease="orders"}`.
+/// Returns the value of a sample in the text format of Prometheus. `name` is either a bare name,
+/// for its first series, or includes all labels as printed: `leasehold_leader{lease="orders"}`.
 pub fn sample(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?;
         let rest = match rest.strip_prefix('{') {
-            // Label values of ours hold no braces.
+            // Our label values do not contain braces.
             Some(labels) => labels.split_once('}')?.1,
             None => rest,
         };
-        // Else `name` was only the beginning of a longer one.
+        // Otherwise `name` is only a prefix of a longer name.
         rest.strip_prefix(' ')?.split(' ').next()?.parse().ok()
     })
 }

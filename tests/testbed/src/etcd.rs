@@ -1,5 +1,5 @@
-//! A private etcd cluster, to measure against: loopback ports, data in memory
-//! where there is room, ends with the process that started it.
+//! A private etcd cluster for comparative measurements. Uses loopback ports, keeps its data in
+//! memory if there is room, and ends with the process that started it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,24 +11,24 @@ use crate::http;
 use crate::kubernetes::kubernetes_programs;
 use crate::{Failure, Launch, Process, ReservedPort, Scratch};
 
-/// Three members elect within 2 s on idle cores.
+/// Maximum time of a start. Three members elect within 2 s on idle cores.
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running cluster.
 #[derive(Debug)]
 pub struct Etcd {
-    // Fields are dropped in this order: nothing loses what it writes to first.
+    // Fields are dropped in this order: the processes before the files they write to.
     members: Vec<Process>,
     ports: Vec<[ReservedPort; 2]>,
     scratch: Scratch,
 }
 
 impl Etcd {
-    /// Starts a cluster and waits until every member is healthy.
+    /// Starts a cluster of `count` members and waits until all are healthy.
     ///
     /// # Panics
-    /// When it does not start, with the reason.
+    /// If the cluster does not start, with the reason.
     pub async fn start(count: usize) -> Self {
         let programs = kubernetes_programs().unwrap_or_else(|failure| panic!("{failure}"));
         let scratch = Scratch::new();
@@ -51,7 +51,7 @@ impl Etcd {
         etcd
     }
 
-    /// The addresses of all members, as `etcdctl --endpoints` takes them.
+    /// Returns the addresses of all members in the format of `etcdctl --endpoints`.
     pub fn endpoints(&self) -> String {
         let urls: Vec<_> = self.ports.iter().map(|[client, _]| url(client)).collect();
         urls.join(",")
@@ -78,18 +78,18 @@ impl Etcd {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        // All at once: then they die side by side.
+        // Kill all members before waiting for the first, so that they exit concurrently.
         for member in &self.members {
             member.signal(Signal::KILL);
         }
     }
 }
 
-/// The path of an etcdctl, found or built by the script `fetch-etcdctl` of
-/// this crate (`ETCDCTL`, cache, build).
+/// Returns the path of an etcdctl. The script `fetch-etcdctl` of this crate finds or builds it
+/// (`ETCDCTL`, cache, build).
 ///
 /// # Errors
-/// The script's last words, which name the remedy.
+/// The last output of the script, which names the remedy.
 pub fn etcdctl_binary() -> Result<PathBuf, Failure> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fetch-etcdctl");
     let output = Command::new(&script)

@@ -1,12 +1,11 @@
-//! Processes whose wall clock is wrong, or jumps.
+//! Processes with a wall clock that is wrong or jumps.
 //!
-//! The library intercepts libc's clock functions. Measured with version 0.9.10
-//! of Debian 12 and `+1h`: without `FAKETIME_DONT_FAKE_MONOTONIC` it sets
-//! CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME all to the same faked
-//! wall time; with it, MONOTONIC and BOOTTIME are true and only REALTIME is
-//! faked, which is what these fixtures do. A program that reads clocks by
-//! system calls of its own, as `rustix` does, sees true clocks in any case;
-//! the standard library's `SystemTime` goes through libc and is faked.
+//! libfaketime intercepts libc's clock functions. Measured with version 0.9.10 of Debian 12 and
+//! `+1h`: without `FAKETIME_DONT_FAKE_MONOTONIC` the library sets CLOCK_REALTIME, CLOCK_MONOTONIC
+//! and CLOCK_BOOTTIME to the same faked wall time. With the variable only REALTIME is faked, which
+//! is what these fixtures use. A program that reads clocks by system calls of its own, as `rustix`
+//! does, always sees true clocks. The standard library's `SystemTime` goes through libc and is
+//! faked.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,17 +27,17 @@ pub struct FakeClock {
 }
 
 impl FakeClock {
-    /// A clock that is off by a constant, such as `+1h` or `-30m`.
+    /// Returns a clock with a constant offset, such as `+1h` or `-30m`.
     ///
     /// # Errors
-    /// When libfaketime is not installed, with the command that installs it.
+    /// If libfaketime is not installed, with the command that installs it.
     pub fn offset(offset: &str) -> Result<Self, Failure> {
         let mut clock = Self::base()?;
         clock.variables.push(("FAKETIME".to_owned(), offset.into()));
         Ok(clock)
     }
 
-    /// The variables, to be given to a process.
+    /// Returns the variables to set in a process.
     pub fn variables(&self) -> &[(String, OsString)] {
         &self.variables
     }
@@ -54,7 +53,7 @@ impl FakeClock {
     }
 }
 
-/// A wall clock that jumps when told to. Any number of processes can share it.
+/// A wall clock that jumps on request. Any number of processes can share it.
 #[derive(Debug)]
 pub struct JumpingClock {
     scratch: Scratch,
@@ -62,10 +61,10 @@ pub struct JumpingClock {
 }
 
 impl JumpingClock {
-    /// A clock that is right until the first jump.
+    /// Returns a clock that is correct until the first jump.
     ///
     /// # Errors
-    /// When libfaketime is not installed, with the command that installs it.
+    /// If libfaketime is not installed, with the command that installs it.
     pub fn new() -> Result<Self, Failure> {
         let scratch = Scratch::new();
         let mut clock = FakeClock::base()?;
@@ -73,7 +72,7 @@ impl JumpingClock {
         clock
             .variables
             .push(("FAKETIME_TIMESTAMP_FILE".to_owned(), file.into()));
-        // Else the file is read again only every ten seconds.
+        // Without this, the file is read again only every ten seconds.
         clock
             .variables
             .push(("FAKETIME_NO_CACHE".to_owned(), "1".into()));
@@ -82,15 +81,16 @@ impl JumpingClock {
         Ok(jumping)
     }
 
-    /// Sets the offset to the true time, such as `+1h` or `-30m`, at once.
+    /// Sets the offset from the true time, such as `+1h` or `-30m`, immediately.
     pub fn jump(&self, offset: &str) {
-        // By renaming: a process that reads at this moment sees old or new.
+        // Renamed into place, so that a process that reads at this moment sees the old or the new
+        // offset.
         let next = self.scratch.path().join("next");
         std::fs::write(&next, offset).expect("the clock's file can be written");
         std::fs::rename(&next, file_in(self.scratch.path())).expect("and renamed");
     }
 
-    /// What makes a process use this clock.
+    /// Returns the variables that make a process use this clock.
     pub fn clock(&self) -> &FakeClock {
         &self.clock
     }

@@ -1,5 +1,5 @@
-//! One HTTP/1.1 request to a loopback port. No keep-alive, no redirects:
-//! a test has to see exactly what one connection is answered.
+//! Sends one HTTP/1.1 request to a loopback port, without redirects or keep-alive, so that a test
+//! sees exactly the answer on one connection.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tokio::time::timeout;
 
 use crate::Failure;
 
-/// A local answer takes under a millisecond; that of a stopped daemon comes
-/// when it goes on, which tests wait for too.
+/// Timeout of an answer. A local answer takes less than a millisecond. A frozen daemon answers only
+/// when it resumes, which tests wait for as well.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Far above any page of the daemon: its longest is /metrics.
+/// Maximum length of an answer, far above the daemon's longest page, /metrics.
 const BODY_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Sends a request without a body; the status and the body of the answer.
+/// Sends a request without a body. Returns the status and the body of the answer.
 pub(crate) async fn request(
     port: u16,
     method: &str,

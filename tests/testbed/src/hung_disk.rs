@@ -1,5 +1,5 @@
-//! A disk that hangs: a file system whose every call waits, because nobody
-//! answers the kernel's requests.
+//! A disk that hangs: a file system on which every call blocks, because the kernel's requests are
+//! never answered.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,24 +7,24 @@ use std::time::{Duration, Instant};
 
 use crate::{Launch, Process};
 
-/// Waiting for a mount that takes some milliseconds.
+/// Maximum wait for the mount, which takes some milliseconds.
 const MOUNT_MAX: Duration = Duration::from_secs(10);
 
-/// Mounted over a directory until it is dropped; then the calls that waited
-/// fail, and the directory is as it was.
+/// A hung file system mounted over a directory. Dropping it unmounts the file system; blocked calls
+/// then fail, and the directory is restored.
 #[derive(Debug)]
 pub struct HungDisk {
     path: PathBuf,
-    /// Holds the other end of the file system, and never reads from it.
+    /// The process that holds the other end of the file system and never reads from it.
     server: Process,
 }
 
 impl HungDisk {
-    /// Over `directory`; `None` where this user may not mount, or where the
-    /// machine has no FUSE.
+    /// Mounts over `directory`; `None` if this user may not mount, or if the machine does not have
+    /// FUSE.
     ///
     /// # Panics
-    /// When the helper neither mounts nor ends.
+    /// If the helper neither mounts nor exits.
     pub fn over(directory: &Path) -> Option<Self> {
         const SCRIPT: &str = "exec 3<>/dev/fuse && \
             mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 hung \"$1\" && \

@@ -1,9 +1,9 @@
-//! A private Kubernetes control plane: etcd, kube-apiserver and
-//! kube-controller-manager on loopback ports.
+//! A private Kubernetes control plane: etcd, kube-apiserver and kube-controller-manager on loopback
+//! ports.
 //!
-//! There is no kubelet: nothing runs in a [pod](Kubernetes::pod), it is only
-//! said to. What runs as a pod is a process of the test with that pod's
-//! [credentials](Kubernetes::credentials) and [environment](Kubernetes::environment).
+//! There is no kubelet, so a [pod](Kubernetes::pod) is only reported to be running. A process of
+//! the test acts as the pod, with that pod's [credentials](Kubernetes::credentials) and
+//! [environment](Kubernetes::environment).
 
 mod control_plane;
 mod credentials;
@@ -29,14 +29,14 @@ pub use credentials::Credentials;
 pub use place::{Place, routed_to};
 pub use programs::kubernetes_programs;
 
-/// What the controllers do takes milliseconds; a machine that is busy with
-/// other tests was seen to need seconds for their start.
+/// Maximum wait for a controller. The controllers act within milliseconds, but on a machine busy
+/// with other tests, their start was observed to take seconds.
 const CONTROLLER_DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
-/// The node of every pod that is not put elsewhere.
+/// The default node of pods.
 const NODE: &str = "node-1";
 
-/// A running control plane. Ends when it is dropped.
+/// A running control plane. Dropping it ends the processes.
 ///
 /// ```no_run
 /// # async fn example() {
@@ -58,10 +58,10 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// With one node.
+    /// Starts a control plane with one node.
     ///
     /// # Panics
-    /// When it cannot be started, with the reason.
+    /// If the control plane cannot be started, with the reason.
     pub async fn start() -> Self {
         let programs = kubernetes_programs().unwrap_or_else(|failure| panic!("{failure}"));
         let started = ControlPlane::start(&programs).await;
@@ -78,11 +78,11 @@ impl Kubernetes {
         kubernetes
     }
 
-    /// One for all tests of a binary that hold it at the same time, started by
-    /// the first. To be called inside [`run`](crate::run), whose runtime the
-    /// clients of all of them live on.
+    /// Returns one control plane for all tests of a binary that hold it at the same time, started
+    /// by the first. Must be called inside [`run`](crate::run), because the clients of all tests
+    /// live on its runtime.
     pub async fn shared() -> Arc<Self> {
-        // A value in a static is never dropped: see `shared.rs`.
+        // A value in a static is never dropped; see `shared.rs`.
         static CURRENT: Mutex<Weak<Kubernetes>> = Mutex::const_new(Weak::new());
         let mut current = CURRENT.lock().await;
         if let Some(kubernetes) = current.upgrade() {
@@ -93,61 +93,62 @@ impl Kubernetes {
         kubernetes
     }
 
-    /// A client that may do everything.
+    /// Returns a client with all rights.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// A client of a pod, authenticated as its processes are.
+    /// Returns a client with the credentials of a pod's processes.
     pub fn client_as(&self, credentials: &Credentials) -> Client {
         self.control_plane.client(&credentials.token_file())
     }
 
-    /// Where a process in a pod finds the API server.
+    /// Returns the environment variables by which a process in a pod finds the API server.
     pub fn environment(&self) -> [(String, String); 2] {
         environment(self.port())
     }
 
-    /// A new proxy in front of the API server: see [`environment_through`](Self::environment_through).
+    /// Starts a new proxy in front of the API server; see
+    /// [`environment_through`](Self::environment_through).
     pub fn proxy(&self) -> Proxy {
         Proxy::start(&[self.port()], true)
     }
 
-    /// As [`environment`](Self::environment), with `proxy` in between.
+    /// Same as [`environment`](Self::environment), but with `proxy` in between.
     pub fn environment_through(&self, proxy: &Proxy) -> [(String, String); 2] {
         environment(proxy.port(0))
     }
 
-    /// The API server's port on 127.0.0.1.
+    /// Returns the API server's port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.control_plane.port()
     }
 
-    /// The certificate authority that signed the API server's certificate.
+    /// Returns the file of the certificate authority that signed the API server's certificate.
     pub fn authority(&self) -> PathBuf {
         self.control_plane.authority()
     }
 
-    /// The process ids of its three programs.
+    /// Returns the process ids of the three programs.
     pub fn pids(&self) -> Vec<u32> {
         self.control_plane.pids()
     }
 
-    /// The directory of its data and logs.
+    /// Returns the directory of data and logs.
     pub fn directory(&self) -> &Path {
         self.control_plane.directory()
     }
 
-    /// The ends of the three programs' logs.
+    /// Returns the ends of the three programs' logs.
     pub fn logs(&self) -> String {
         self.control_plane.logs()
     }
 
-    /// Makes a namespace with a name that no other has, and waits for its
-    /// service account `default`, without which there are no pods in it.
+    /// Creates a namespace with a unique name and waits for its service account `default`, which
+    /// pods require.
     ///
     /// # Panics
-    /// When the controller does not make the account.
+    /// If the controller does not create the account.
     pub async fn namespace(&self) -> String {
         let number = self.namespaces.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("test-{number}");
@@ -166,11 +167,11 @@ impl Kubernetes {
         name
     }
 
-    /// Makes another node and returns its name. A pod that is bound to a node
-    /// which does not exist is deleted by the controller manager.
+    /// Creates another node and returns its name. The controller manager deletes a pod that is
+    /// bound to a node which does not exist.
     ///
     /// # Panics
-    /// When the API server refuses it.
+    /// If the API server refuses the node.
     pub async fn node(&self) -> String {
         let number = self.nodes.fetch_add(1, Ordering::Relaxed) + 1;
         let name = format!("node-{number}");
@@ -182,11 +183,11 @@ impl Kubernetes {
         name
     }
 
-    /// Makes a pod on the first node, and reports it running, ready and with
-    /// an address of its own, as a kubelet does.
+    /// Creates a pod on the first node, and reports it as running, ready and with an address of its
+    /// own, as a kubelet does.
     ///
     /// # Panics
-    /// When the API server refuses it.
+    /// If the API server refuses the pod.
     pub async fn pod(
         &self,
         namespace: &str,
@@ -198,10 +199,10 @@ impl Kubernetes {
             .await
     }
 
-    /// As [`pod`](Self::pod), on a [node](Self::node).
+    /// Same as [`pod`](Self::pod), but on the given [node](Self::node).
     ///
     /// # Panics
-    /// As [`pod`](Self::pod).
+    /// Same as [`pod`](Self::pod).
     pub async fn pod_on(
         &self,
         node: &str,
@@ -218,76 +219,75 @@ impl Kubernetes {
             .await
     }
 
-    /// Says as a kubelet does that a pod runs, is ready and has this address.
+    /// Reports, as a kubelet does, that a pod is running, is ready and has this address.
     ///
     /// # Panics
-    /// When the API server refuses it.
+    /// If the API server refuses the report.
     pub async fn report_running(&self, namespace: &str, pod: &Pod, address: &str) -> Pod {
         let pods = Api::namespaced(self.client(), namespace);
         let reported = pod::report_running(&pods, pod, address).await;
         reported.unwrap_or_else(|error| panic!("report {:?}: {error}", pod.metadata.name))
     }
 
-    /// A [`pod`](Self::pod) of `app` with the rights of its namespace, and its
+    /// Creates a [`pod`](Self::pod) of `app` with the namespace's default service account, and its
     /// [`credentials`](Self::credentials).
     ///
     /// # Panics
-    /// As those.
+    /// Same as for the pod and the credentials.
     pub async fn place(&self, namespace: &str, name: &str, app: &str) -> Place {
         let labels = [("app", app)];
         let pod = self.pod(namespace, name, &labels, "default").await;
         self.place_of(pod).await
     }
 
-    /// As [`place`](Self::place), of a pod that is there.
+    /// Same as [`place`](Self::place), but for an existing pod.
     ///
     /// # Panics
-    /// As [`credentials`](Self::credentials).
+    /// Same as [`credentials`](Self::credentials).
     pub async fn place_of(&self, pod: Pod) -> Place {
         let credentials = self.credentials(&pod).await;
         Place { pod, credentials }
     }
 
-    /// Gives the pods of a namespace every right that a sidecar may need.
+    /// Grants the pods of a namespace every right that a sidecar may need.
     ///
     /// # Panics
-    /// When the API server refuses it.
+    /// If the API server refuses a document.
     pub async fn grant(&self, namespace: &str) {
         self.apply(namespace, place::RIGHTS).await;
     }
 
-    /// Makes the Service `leader`, which routes to the pods of `app` whose
-    /// `label` is `leader`.
+    /// Creates the Service `leader`, which routes to the pods of `app` whose `label` is `leader`.
     ///
     /// # Panics
-    /// When the API server refuses it.
+    /// If the API server refuses the Service.
     pub async fn route_to_leader(&self, namespace: &str, app: &str, label: &str) {
         self.apply(namespace, &place::service(app, label)).await;
     }
 
-    /// What a projected volume gives a pod to authenticate with.
+    /// Creates the credentials that a projected volume gives to a pod.
     ///
     /// # Panics
-    /// When the API server gives no token.
+    /// If the API server does not issue a token.
     pub async fn credentials(&self, pod: &Pod) -> Credentials {
         Credentials::new(self.client(), pod, &self.authority()).await
     }
 
-    /// Applies all documents of `yaml` as the administrator, in their order;
-    /// those that name no namespace in `namespace`.
+    /// Applies all documents of `yaml` in order, as the administrator. Documents without a
+    /// namespace go to `namespace`.
     ///
     /// # Panics
-    /// When a document is not understood, or the API server refuses one.
+    /// If a document cannot be parsed, or the API server refuses one.
     pub async fn apply(&self, namespace: &str, yaml: &str) -> Vec<DynamicObject> {
         let applied = manifest::apply(&self.client, namespace, yaml, false).await;
         applied.unwrap_or_else(|error| panic!("apply: {error}"))
     }
 
-    /// As [`apply`](Self::apply), and nothing is stored: what would be, after
-    /// defaults and admission.
+    /// Same as [`apply`](Self::apply), but stores nothing. Returns the objects that would be
+    /// stored, after defaults and admission.
     ///
     /// # Errors
-    /// The API server's refusal of the first document that it refuses.
+    /// The API server's answer for the first document that it refuses.
     pub async fn dry_run(
         &self,
         namespace: &str,

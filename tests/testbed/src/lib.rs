@@ -1,17 +1,16 @@
-//! Real parts for leasehold's own tests: mongod replica sets, Kubernetes
-//! control planes, daemons as processes, faults between them.
+//! Real components for leasehold's own tests: mongod replica sets, Kubernetes control planes,
+//! daemons as processes, and faults between them.
 //!
-//! It does not imitate anything: a [`ReplicaSet`] is made of mongod processes,
-//! a [`Kubernetes`] has an API server and controllers, a [`Daemon`] is the
-//! shipped binary, a [`Proxy`] is a socket in between.
-//! A missing part fails with the command that provides it.
+//! Components are not imitated. A [`ReplicaSet`] consists of mongod processes, a [`Kubernetes`] has
+//! an API server and controllers, a [`Daemon`] is the shipped binary, and a [`Proxy`] is a socket
+//! in between. If a component is missing, the test fails and names the command that provides it.
 //!
-//! Everything listens on 127.0.0.1, keeps its data in a temporary directory,
-//! and ends with the process that started it, however that process ends.
+//! Every component listens on 127.0.0.1, keeps its data in a temporary directory, and ends with the
+//! process that started it, however that process ends.
 
-// Test support: a broken fixture has to stop the test with its reason.
+// Test support: a broken fixture must stop the test with its reason.
 #![allow(clippy::unwrap_used)]
-// The testbed measures the daemon from outside, so it has clocks of its own.
+// The testbed measures the daemon from outside, so it uses clocks of its own.
 #![allow(clippy::disallowed_methods)]
 
 pub mod certificates;
@@ -50,13 +49,13 @@ pub use stage::Stage;
 pub use stored::StoredLease;
 pub use witness::{Reign, Witness};
 
-/// Why a part could not be provided, or did not do what was waited for.
+/// A component that could not be provided, or a condition that was not reached.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(String);
 
 impl Failure {
-    /// With its reason, and with the remedy where there is one.
+    /// Creates a failure from its reason and, if there is one, the remedy.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

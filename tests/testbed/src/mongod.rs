@@ -1,4 +1,4 @@
-//! Where the mongod binary comes from.
+//! Locates the mongod binary.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 
 use crate::Failure;
 
-/// The path of a mongod that runs here, found or fetched once a process by
-/// the script `fetch-mongod` of this crate (`MONGOD`, PATH, cache, download).
+/// Returns the path of a mongod that runs on this machine. The script `fetch-mongod` of this crate
+/// finds or fetches it once per process (`MONGOD`, PATH, cache, download).
 ///
 /// # Errors
-/// The script's last words, which name the remedy.
+/// The last output of the script, which names the remedy.
 pub fn mongod_binary() -> Result<PathBuf, Failure> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     FOUND.get_or_init(fetch).clone().map_err(Failure::new)

@@ -1,10 +1,10 @@
-//! Ports that stay ours for as long as a fixture needs them.
+//! Ports that stay reserved for as long as a fixture needs them.
 //!
-//! Binding port 0 and closing it again is not enough: a member that was killed
-//! has to come back on its old port, and in between any outgoing connection of
-//! the machine may be given that number. So ports are taken from below the
-//! kernel's ephemeral range, and each is claimed by a file lock that all test
-//! processes of this user respect and that ends with its process.
+//! Binding port 0 and closing it again is not enough. A member that was killed must come back on
+//! its old port, and in the meantime the kernel may give that number to any outgoing connection of
+//! the machine. Ports are therefore taken from below the kernel's ephemeral range, and each is
+//! claimed by a file lock. All test processes of this user respect the lock, and it ends with its
+//! process.
 
 use std::fs::{File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,12 +16,12 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
-/// All ports have five digits, so that a proxy can rewrite one into another
+/// Start of the range. All ports have five digits, so that a proxy can replace one with another
 /// without changing the length of a message.
 const FIRST: u32 = 10_000;
-/// Where Linux starts its ephemeral range by default.
+/// End of the range, where Linux starts its ephemeral range by default.
 const END: u32 = 32_768;
-/// As many tries as there are ports: more would only repeat.
+/// One attempt per port, because more would only repeat.
 const TRIES_MAX: u32 = END - FIRST;
 
 /// A free port on 127.0.0.1, reserved among all testbeds until dropped.
@@ -35,12 +35,12 @@ impl ReservedPort {
     /// Reserves a free port.
     ///
     /// # Panics
-    /// When none is left.
+    /// If no port is left.
     pub fn new() -> Self {
         for _ in 0..TRIES_MAX {
             let number = next_number();
             let Some(lock) = claim(number) else { continue };
-            // Programs that are no testbed use ports too.
+            // Other programs also use ports.
             if is_free(number) {
                 return Self {
                     number,
@@ -51,7 +51,7 @@ impl ReservedPort {
         panic!("no free port between {FIRST} and {END} on 127.0.0.1");
     }
 
-    /// The port.
+    /// Returns the port number.
     pub fn number(&self) -> u16 {
         self.number
     }
@@ -63,8 +63,8 @@ impl Default for ReservedPort {
     }
 }
 
-/// Walks the range from a start that differs between processes, so that
-/// test processes that start together seldom try the same number.
+/// Returns the next number of the range. The start differs between processes, so test processes
+/// that start together seldom try the same number.
 fn next_number() -> u16 {
     static STEP: AtomicU32 = AtomicU32::new(0);
     let start = std::process::id().wrapping_mul(7_919);
@@ -72,10 +72,9 @@ fn next_number() -> u16 {
     u16::try_from(FIRST + offset).expect("the range ends below 65536")
 }
 
-/// Whether nothing listens on the port. The probe is bound and never listens:
-/// a child that another thread starts at this moment holds a copy of it until
-/// it executes its program, and a listening copy would keep the port's owner
-/// from binding it.
+/// Returns true if the port can be bound, so no process listens on it. The probe is bound but never
+/// listens. A child that another thread starts at this moment holds a copy of the probe until it
+/// executes its program, and a listening copy would prevent the port's owner from binding it.
 fn is_free(number: u16) -> bool {
     bind_to(&probe(), number)
 }
@@ -134,8 +133,8 @@ mod tests {
             .expect("a reserved port can be bound");
         assert!(!is_free(port.number()));
         drop(listener);
-        // A child that another test has forked holds a copy of the listener
-        // until it executes its program.
+        // A child that another test has forked holds a copy of the listener until it executes its
+        // program.
         let end = Instant::now() + Duration::from_secs(60);
         while !is_free(port.number()) {
             assert!(Instant::now() < end, "port {} stays taken", port.number());

@@ -1,13 +1,13 @@
 //! Child processes that end with the test that started them.
 //!
-//! PDEATHSIG does that without any cleaning up by the test, which may be
-//! killed itself. Two properties of it shape this module. It fires when the
-//! *thread* that forked ends, so all children are started by one thread that
-//! lives as long as the process. And it is lost on a parent that died before
-//! it was set, so a stage after it compares the parent's id.
-//! The stages are `setpriv` and `sh`, since the workspace forbids `unsafe` and
-//! with it `pre_exec`; both exec, so the child's id is the program's. They
-//! cost 3.6 ms before the program starts (measured on two busy cores).
+//! PDEATHSIG ensures this without any cleanup by the test, which may be killed itself. Two of its
+//! properties shape this module. The signal is sent when the *thread* that forked ends, so all
+//! children are started by one thread that lives as long as the process. The setting has no effect
+//! if the parent exited before, so a later stage compares the parent's id.
+//!
+//! The stages are `setpriv` and `sh`, because the workspace forbids `unsafe` and thereby
+//! `pre_exec`. Both exec, so the child's id is the program's. This costs 3.6 ms before the program
+//! starts (measured on two busy cores).
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -26,12 +26,12 @@ use crate::Failure;
 
 const POLL: Duration = Duration::from_millis(1);
 
-/// When a process ends, apart from being told to.
+/// The automatic end of a process, apart from an explicit one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// With the process that started it: the kernel sends SIGKILL.
+    /// Ends with the process that started it, by SIGKILL from the kernel.
     OfStarter,
-    /// On its own, in a session of its own, so that a terminal's hang-up and
+    /// Does not end automatically. Runs in a session of its own, so that a terminal's hangup and
     /// Ctrl-C do not reach it.
     Detached,
 }
@@ -47,8 +47,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// `program` with an environment of nothing but PATH, without standard
-    /// input and output, and with its standard error thrown away.
+    /// Creates a launch of `program` with only PATH in its environment, without standard input and
+    /// output, and with its standard error discarded.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -77,14 +77,14 @@ impl Launch {
         self
     }
 
-    /// Appends standard error to a file. A file rather than a pipe: it never
-    /// blocks the writer and outlives both sides.
+    /// Appends standard error to a file. Unlike a pipe, a file never blocks the writer and outlives
+    /// both sides.
     pub fn stderr(mut self, path: impl Into<PathBuf>) -> Self {
         self.stderr = Some(path.into());
         self
     }
 
-    /// Says when the process ends.
+    /// Sets the lifetime of the process.
     pub fn lifetime(mut self, lifetime: Lifetime) -> Self {
         self.lifetime = lifetime;
         self
@@ -93,7 +93,7 @@ impl Launch {
     /// Starts the process.
     ///
     /// # Errors
-    /// When it cannot be started, with what to install if a stage is missing.
+    /// If the process cannot be started. Names the package to install if a stage is missing.
     pub fn start(&self) -> Result<Process, Failure> {
         let child = spawn(self.command()?).map_err(|error| {
             Failure::new(format!("cannot start {}: {error}", self.program.display()))
@@ -119,15 +119,15 @@ impl Launch {
                 command.args(["--pdeathsig", "KILL", "--", "/bin/sh", "-c"]);
                 command.arg(r#"[ "$PPID" = "$0" ] && exec "$@""#);
                 command.arg(std::process::id().to_string());
-                // Ctrl-C is for the test, which then cleans up.
+                // Ctrl-C is for the test only, which then cleans up.
                 command.process_group(0);
                 command
             }
-            // It forks if it leads a process group, so it must not lead one.
+            // setsid forks if it leads a process group, so it must not lead one.
             Lifetime::Detached => Command::new(stage("setsid")?),
         };
-        // `env` comes last so that a preloaded library is not loaded into the
-        // stages, and so that nothing that a shell exports gets through.
+        // `env` comes last so that a preloaded library is not loaded into the stages, and so that
+        // variables that a shell exports do not get through.
         command.args(["/usr/bin/env", "-i"]);
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         for (name, value) in std::iter::once((&"PATH".to_owned(), &path))
@@ -153,8 +153,8 @@ impl Launch {
     }
 }
 
-/// A running child process. Dropping it ends it with SIGKILL, unless it has
-/// been told to [stay up](Self::leave_up).
+/// A running child process. Dropping it kills the process (SIGKILL), unless
+/// [`leave_up`](Self::leave_up) was called.
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
@@ -164,36 +164,35 @@ pub struct Process {
 }
 
 impl Process {
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Sends a signal. A process that has ended is left alone: until it has
-    /// been waited for here, its id belongs to nobody else.
+    /// Sends a signal, unless the process has exited. Until it has been waited for here, its id
+    /// cannot be reused by another process.
     pub fn signal(&self, signal: Signal) {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         if matches!(child.try_wait(), Ok(None)) {
-            // It may end in between; its id is still its own then.
+            // The process may exit in between, but its id is not reused yet.
             let _ = kill_process(self.pid, signal);
         }
     }
 
-    /// Sends SIGSTOP and waits until every thread has stopped: on busy cores
-    /// one that runs may answer a request after the signal was sent.
+    /// Sends SIGSTOP and waits until every thread has stopped. On busy cores, a running thread
+    /// could otherwise answer a request after the signal was sent.
     pub fn stop(&self) {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         if matches!(child.try_wait(), Ok(None)) {
             let _ = kill_process(self.pid, Signal::STOP);
-            // Only looks: the child's end is left to be waited for.
+            // NOWAIT only checks; the exit of the child can still be waited for.
             let look = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             let stopped = retry_on_intr(|| waitid(WaitId::Pid(self.pid), look));
             stopped.expect("a child that was not waited for can be looked at");
         }
     }
 
-    /// Ends it with SIGKILL and waits until it is gone. Works on a stopped
-    /// process too.
+    /// Kills the process (SIGKILL) and waits until it has exited. Also works on a stopped process.
     pub fn kill(&self) {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         let _ = child.kill();
@@ -202,19 +201,19 @@ impl Process {
         self.clear_fake_time();
     }
 
-    /// Lets it live on when this is dropped. It outlives this process too if
-    /// it was started as [`Lifetime::Detached`].
+    /// Leaves the process running when this value is dropped. A process started as
+    /// [`Lifetime::Detached`] also outlives this process.
     pub fn leave_up(&self) {
         self.stays.store(true, Ordering::Relaxed);
     }
 
-    /// How it ended; `None` while it runs.
+    /// Returns the exit status; `None` while the process is running.
     pub fn exit_status(&self) -> Option<ExitStatus> {
         let mut child = self.child.lock().expect("no holder of this lock panics");
         child.try_wait().expect("a child can be waited for")
     }
 
-    /// Waits for its end; `None` when it still runs after `deadline`.
+    /// Waits for the exit; `None` if the process is still running after `deadline`.
     pub async fn wait(&self, deadline: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + deadline;
         loop {
@@ -225,13 +224,12 @@ impl Process {
             if Instant::now() > end {
                 return None;
             }
-            // A pidfd would need tokio's AsyncFd, which is not to be had
-            // without unsafe code.
+            // A pidfd would need tokio's AsyncFd, which is not available without unsafe code.
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// libfaketime leaves two files in shared memory for every process.
+    /// Removes the two files that libfaketime leaves in shared memory for every process.
     fn clear_fake_time(&self) {
         if self.fakes_time {
             for name in ["faketime_shm", "sem.faketime_sem"] {
@@ -249,21 +247,21 @@ impl Drop for Process {
     }
 }
 
-/// The exit code as a shell tells it: 128 + n after signal n.
+/// Returns the exit code as a shell reports it: 128 + n after signal n.
 pub fn exit_code(status: ExitStatus) -> i32 {
     status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Writes a program that can be executed at once.
+/// Writes a program that can be executed immediately.
 ///
-/// Another process writes it: a file that this one has open for writing is open
-/// too in every child that another thread starts meanwhile, until that child
-/// executes its program, and what is open for writing cannot be executed.
+/// Another process writes the file. A file that this process has open for writing is also open in
+/// every child that another thread starts in the meantime, until that child executes its program. A
+/// file that is open for writing cannot be executed.
 ///
 /// # Panics
-/// When it cannot be written.
+/// If the file cannot be written.
 pub fn write_program(path: &Path, text: &str) {
     let mut writer = Command::new("/bin/sh")
         .args(["-c", r#"umask 077 && cat > "$0" && chmod 700 "$0""#])
@@ -292,7 +290,8 @@ fn stage(name: &str) -> Result<PathBuf, Failure> {
 
 type Reply = mpsc::SyncSender<io::Result<Child>>;
 
-/// Starts `command` from the thread whose end the kernel would take for ours.
+/// Starts `command` from the thread that lives as long as this process; see the module
+/// documentation.
 fn spawn(command: Command) -> io::Result<Child> {
     static SPAWNER: OnceLock<mpsc::Sender<(Command, Reply)>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {

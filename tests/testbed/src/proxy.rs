@@ -1,18 +1,16 @@
-//! A TCP proxy between one client and a replica set, to stall, to cut, or to
-//! lose what goes through it. It does not read commands or speak TLS.
+//! A TCP proxy between one client and a replica set that can stall, cut or lose the traffic. The
+//! proxy does not parse commands or terminate TLS.
 //!
-//! A driver that is given a set's address asks the members for theirs and then
-//! connects to those, past any proxy. So the proxy has one port for each
-//! member, and in the replies it writes its own ports over the members': all
-//! ports have five digits, and a MongoDB message has no checksum of its own
-//! here, so lengths stay as they are. Discovery and streaming monitoring then
-//! stay behind the proxy, and each daemon can have one of its own: one leader's
-//! connections can be stalled while those of the others work.
-//! Through TLS nothing can be rewritten; there the proxy serves direct
-//! connections only.
+//! A driver that gets a set's address asks the members for their addresses and then connects to
+//! those, bypassing any proxy. The proxy therefore has one port for each member, and in the replies
+//! it replaces the members' ports with its own. All ports have five digits, and a MongoDB message
+//! does not have a checksum of its own here, so lengths stay the same. Discovery and streaming
+//! monitoring thus stay behind the proxy. Each daemon can have its own proxy, so one leader's
+//! connections can be stalled while those of the others work. TLS traffic cannot be rewritten;
+//! there the proxy serves direct connections only.
 //!
-//! It runs on a thread of its own, so that a test that blocks for a moment
-//! does not delay the daemons it observes.
+//! The proxy runs on a thread of its own, so that a test that blocks for a moment does not delay
+//! the daemons it observes.
 
 mod message;
 
@@ -30,14 +28,14 @@ use tokio::task::JoinSet;
 use crate::ReservedPort;
 use message::{Framing, Rewrite};
 
-/// How many messages one connection holds back at most. A client waits for a
-/// reply before its next request, so a stalled one sends very few.
+/// Maximum number of messages held on one connection. A client waits for a reply before its next
+/// request, so a stalled one sends very few.
 const HELD_MAX: usize = 10_000;
-/// How long the server's side outlives the client's, so that a request that
-/// was already on its way is carried out as it would be on a slow network.
+/// Time that the server's side outlives the client's, so that a request already in flight is
+/// executed as it would be on a slow network.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A proxy with one port for each member of a set. Ends when it is dropped.
+/// A proxy with one port for each member of a set. Dropping it ends the proxy.
 #[derive(Debug)]
 pub struct Proxy {
     ports: Vec<ReservedPort>,
@@ -48,8 +46,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one in front of the ports `targets` on 127.0.0.1. With `tls`,
-    /// replies are not rewritten.
+    /// Starts a proxy in front of the ports `targets` on 127.0.0.1. With `tls`, replies are not
+    /// rewritten.
     pub fn start(targets: &[u16], tls: bool) -> Self {
         let ports: Vec<_> = targets.iter().map(|_| ReservedPort::new()).collect();
         let numbers: Vec<_> = ports.iter().map(ReservedPort::number).collect();
@@ -83,12 +81,12 @@ impl Proxy {
         }
     }
 
-    /// The port that leads to member `index`.
+    /// Returns the port that leads to member `index`.
     pub fn port(&self, index: usize) -> u16 {
         self.ports[index].number()
     }
 
-    /// `uri` with this proxy in place of the members.
+    /// Returns `uri` with this proxy in place of the members.
     pub fn uri(&self, uri: &str) -> String {
         let pairs = self.targets.iter().zip(&self.ports);
         pairs.fold(uri.to_owned(), |uri, (theirs, ours)| {
@@ -99,33 +97,32 @@ impl Proxy {
         })
     }
 
-    /// Holds everything in both directions. Connections stay and new ones are
-    /// accepted; what is sent meanwhile arrives at [`resume`](Self::resume),
-    /// even when its sender has given up: a request lands late.
+    /// Holds all traffic in both directions. Connections stay open and new ones are accepted. Data
+    /// sent in the meantime arrive at [`resume`](Self::resume), even if the sender has given up, so
+    /// a request lands late.
     pub fn stall(&self) {
         self.set(Gate::Closed, Gate::Closed);
     }
 
-    /// Lets requests through and holds the replies: the write lands and the
-    /// acknowledgement does not come.
+    /// Passes requests and holds the replies, so a write lands without its acknowledgement.
     pub fn hold_replies(&self) {
         self.set(Gate::Open, Gate::Closed);
     }
 
-    /// Holds requests that contain `text`, such as a command's name, and what
-    /// follows them on their connections. Monitoring goes on.
+    /// Holds requests that contain `text`, such as a command's name, and the later requests on
+    /// their connections. Monitoring continues.
     pub fn hold_requests_containing(&self, text: &str) {
         self.set(Gate::ClosedFor(text.into()), Gate::Open);
     }
 
-    /// Holds replies that contain `text`, such as `lastErrorObject`, which
-    /// is in the reply to a findAndModify. Monitoring goes on.
+    /// Holds replies that contain `text`, such as `lastErrorObject`, which is in the reply to a
+    /// findAndModify. Monitoring continues.
     pub fn hold_replies_containing(&self, text: &str) {
         self.set(Gate::Open, Gate::ClosedFor(text.into()));
     }
 
-    /// Closes all connections, loses what was held, and closes new ones at
-    /// once, until [`resume`](Self::resume).
+    /// Closes all connections, discards the held traffic, and closes new connections immediately,
+    /// until [`resume`](Self::resume).
     pub fn cut(&self) {
         self.replace(|mode| Mode {
             cut: true,
@@ -134,7 +131,7 @@ impl Proxy {
         });
     }
 
-    /// Lets everything through again; what was held goes first.
+    /// Passes all traffic again, held traffic first.
     pub fn resume(&self) {
         self.replace(|mode| Mode {
             cuts: mode.cuts,
@@ -142,12 +139,12 @@ impl Proxy {
         });
     }
 
-    /// How many requests are held at this moment.
+    /// Returns the number of requests held at the moment.
     pub fn held_requests(&self) -> usize {
         self.held.requests.load(Ordering::SeqCst)
     }
 
-    /// How many replies are held at this moment.
+    /// Returns the number of replies held at the moment.
     pub fn held_replies(&self) -> usize {
         self.held.replies.load(Ordering::SeqCst)
     }
@@ -169,7 +166,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // A closed channel is what tells the thread to end.
+        // Closing the channel ends the thread.
         self.mode = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -181,10 +178,10 @@ impl Drop for Proxy {
 struct Mode {
     requests: Gate,
     replies: Gate,
-    /// New connections are closed.
+    /// True if new connections are closed.
     cut: bool,
-    /// How often all connections were cut. A connection compares it with the
-    /// count at its start, so that a resume right after a cut spares none.
+    /// Number of cuts of all connections. A connection compares it with the count at its start, so
+    /// that a resume right after a cut does not spare any.
     cuts: u64,
 }
 
@@ -218,7 +215,7 @@ enum Direction {
     Reply,
 }
 
-/// What every connection shares.
+/// State shared by all connections.
 #[derive(Debug, Clone)]
 struct Link {
     framing: Arc<Framing>,
@@ -287,7 +284,7 @@ async fn connect(client: TcpStream, target: u16, link: Link) {
     let both = async {
         tokio::pin!(replies);
         tokio::select! {
-            // The write half comes back so that it stays open while lingering.
+            // The write half is returned so that it stays open while lingering.
             _to_server = requests => { let _ = tokio::time::timeout(LINGER, replies).await; }
             _ = &mut replies => {}
         }
@@ -298,9 +295,8 @@ async fn connect(client: TcpStream, target: u16, link: Link) {
     }
 }
 
-/// Passes messages on in order until the sender's side ends and all is passed.
-/// It reads on while messages are held, so that what was sent is kept whatever
-/// becomes of the sender.
+/// Passes messages in order until the sender closes and all messages are passed. Keeps reading
+/// while messages are held, so that data once sent are kept even if the sender disconnects.
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -337,7 +333,7 @@ async fn pass(
                     Direction::Request => &mode.requests,
                     Direction::Reply => &mode.replies,
                 };
-                // A cut opens the gates, and what was held must not slip out.
+                // A cut opens the gates, but held messages must not pass.
                 mode.cuts == cuts && gate.passes(&message)
             };
             let passes = gate(&mode.borrow());
@@ -348,7 +344,7 @@ async fn pass(
                 }
                 drop(count);
             }
-            // A receiver that has gone must not end the other direction.
+            // A receiver that has disconnected must not end the other direction.
             open = open
                 && tokio::io::AsyncWriteExt::write_all(&mut to, &message)
                     .await
@@ -359,7 +355,7 @@ async fn pass(
     to
 }
 
-/// Counts for as long as it lives, so that an aborted connection counts back.
+/// Counts while it exists, so that an aborted connection is subtracted again.
 struct Count<'a>(&'a AtomicUsize);
 
 impl<'a> Count<'a> {

@@ -1,4 +1,4 @@
-//! A private MongoDB deployment: mongod processes on loopback ports.
+//! A private MongoDB deployment of mongod processes on loopback ports.
 
 mod builder;
 mod member;
@@ -18,16 +18,16 @@ pub use builder::ReplicaSetBuilder;
 pub use member::Member;
 pub use user::User;
 
-/// The set's name.
+/// Name of the set.
 pub const SET_NAME: &str = "testbed";
-/// Above what a default election was measured to take (12.1 s), on a machine
-/// that is busy with other tests.
+/// Maximum wait for a primary, above the measured duration of a default election (12.1 s) on a
+/// machine that is busy with other tests.
 const PRIMARY_DEADLINE: Duration = Duration::from_secs(60);
-/// A stopped member never answers; a running one does within milliseconds.
+/// Timeout of `hello`. A frozen member never answers; a running one does within milliseconds.
 const HELLO_MAX: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(5);
 
-/// A running replica set, or a standalone mongod. Ends when it is dropped.
+/// A running replica set, or a standalone mongod. Dropping it ends the processes.
 ///
 /// ```no_run
 /// # async fn example() {
@@ -48,36 +48,36 @@ pub struct ReplicaSet {
 }
 
 impl ReplicaSet {
-    /// Three members, elections after 2 s, no TLS, no users. Takes some 3 s.
+    /// Starts three members with elections after 2 s, without TLS and users. Takes about 3 s.
     ///
     /// # Panics
-    /// When it cannot be started, with the reason.
+    /// If the set cannot be started, with the reason.
     pub async fn start() -> Self {
         Self::builder().start().await
     }
 
-    /// To start another kind.
+    /// Returns a builder for another kind of set.
     pub fn builder() -> ReplicaSetBuilder {
         ReplicaSetBuilder::new()
     }
 
-    /// The connection string, as the root user if the set has users, and with
-    /// the client's certificate if it has TLS.
+    /// Returns the connection string: as the root user if the set has users, and with the client's
+    /// certificate if it has TLS.
     pub fn uri(&self) -> String {
         self.uri_of(self.root.as_ref())
     }
 
-    /// The connection string for a user.
+    /// Returns the connection string for a user.
     pub fn uri_for(&self, user: &User) -> String {
         self.uri_of(Some(user))
     }
 
-    /// The connection string without any credential.
+    /// Returns the connection string without any credential.
     pub fn uri_without_user(&self) -> String {
         self.uri_of(None)
     }
 
-    /// The connection string of one member alone (`directConnection`).
+    /// Returns the connection string of a single member (`directConnection`).
     pub fn direct_uri(&self, index: usize) -> String {
         let address = self.members[index].address();
         let tls = self.certificates.as_ref();
@@ -89,68 +89,68 @@ impl ReplicaSet {
         )
     }
 
-    /// A driver's client of the whole set, as root.
+    /// Returns a client of the driver for the whole set, as root.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// The certificates, if the set was started with TLS.
+    /// Returns the certificates, if the set was started with TLS.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
     }
 
-    /// How many members it has.
+    /// Returns the number of members.
     pub fn member_count(&self) -> usize {
         self.members.len()
     }
 
-    /// One member.
+    /// Returns one member.
     pub fn node(&self, index: usize) -> &Member {
         &self.members[index]
     }
 
-    /// The process ids of all members that run.
+    /// Returns the process ids of all running members.
     pub fn pids(&self) -> Vec<u32> {
         self.members.iter().filter_map(Member::pid).collect()
     }
 
-    /// The directory of all data.
+    /// Returns the directory that contains all data.
     pub fn directory(&self) -> &std::path::Path {
         self.scratch.path()
     }
 
-    /// Leaves a [detached](ReplicaSetBuilder::detached) set up, with its data.
-    /// Whoever calls this ends the processes, by their ids.
+    /// Leaves a [detached](ReplicaSetBuilder::detached) set running, with its data. The caller must
+    /// end the processes by their ids.
     pub fn leave_up(mut self) {
         self.members.iter_mut().for_each(Member::leave_up);
         self.scratch.keep();
     }
 
-    /// A new proxy in front of all members: see [`Proxy::uri`].
+    /// Starts a new proxy in front of all members; see [`Proxy::uri`].
     pub fn proxy(&self) -> Proxy {
         let ports: Vec<_> = self.members.iter().map(Member::port).collect();
         Proxy::start(&ports, self.certificates.is_some())
     }
 
-    /// The connection string through `proxy`.
+    /// Returns the connection string through `proxy`.
     pub fn proxied_uri(&self, proxy: &Proxy) -> String {
         proxy.uri(&self.uri())
     }
 
-    /// Observes the set until a member says it is a writable primary.
+    /// Waits until a member reports that it is a writable primary. Returns its index.
     ///
     /// # Panics
-    /// After 60 s without one.
+    /// After 60 s without a primary.
     pub async fn primary(&self) -> usize {
         let found = self.primary_within(PRIMARY_DEADLINE).await;
         found.unwrap_or_else(|| panic!("no primary within {PRIMARY_DEADLINE:?}"))
     }
 
-    /// As [`primary`](Self::primary); `None` after `deadline` without one.
+    /// Same as [`primary`](Self::primary), but returns `None` after `deadline` without a primary.
     pub async fn primary_within(&self, deadline: Duration) -> Option<usize> {
         let end = Instant::now() + deadline;
         loop {
-            // A deposed primary may not know yet: the newest election counts.
+            // A deposed primary may not know this yet, so the newest election counts.
             let hellos = self.hellos().await.into_iter().enumerate();
             let primaries = hellos.filter_map(|(index, hello)| {
                 let hello =
@@ -170,7 +170,7 @@ impl ReplicaSet {
         }
     }
 
-    /// Ends a member with SIGKILL and waits until the process is gone.
+    /// Kills a member (SIGKILL) and waits until the process has exited.
     pub fn kill(&self, index: usize) {
         self.members[index].kill();
     }
@@ -180,28 +180,27 @@ impl ReplicaSet {
         self.members[index].stop();
     }
 
-    /// Lets a frozen member go on (SIGCONT).
+    /// Resumes a frozen member (SIGCONT).
     pub fn cont(&self, index: usize) {
         self.members[index].signal(Signal::CONT);
     }
 
-    /// Starts a killed member again, on its old port and data, and waits until
-    /// it accepts connections.
+    /// Restarts a killed member on its old port and data, and waits until it accepts connections.
     ///
     /// # Panics
-    /// When it does not start, with the end of its log.
+    /// If the member does not start, with the end of its log.
     pub async fn restart(&self, index: usize) {
         self.members[index].kill();
         let started = self.members[index].start().await;
         started.unwrap_or_else(|failure| panic!("{failure}"));
     }
 
-    /// Makes the primary step down and waits until another member leads.
-    /// Returns the old and the new primary.
+    /// Makes the primary step down and waits until another member is primary. Returns the old and
+    /// the new primary.
     pub async fn step_down_primary(&self) -> (usize, usize) {
         let old = self.primary().await;
         let command = doc! { "replSetStepDown": 60, "secondaryCatchUpPeriodSecs": 10 };
-        // It may close our connection before it answers; what counts is below.
+        // The member may close the connection before it answers; the loop below checks the result.
         let _ = self.command(old, command).await;
         let end = Instant::now() + PRIMARY_DEADLINE;
         loop {
@@ -217,18 +216,18 @@ impl ReplicaSet {
     /// Runs a command on the admin database of one member.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// The errors of the driver.
     pub async fn command(&self, index: usize, command: Document) -> Result<Document, Failure> {
         let client = self.direct_client(index).await?;
         Ok(client.database("admin").run_command(command).await?)
     }
 
-    /// Sets the fail point `failCommand` of a member. `settings` has `mode`,
-    /// such as `{times: 1}` or `"alwaysOn"`, and `data`, such as
+    /// Sets the fail point `failCommand` of a member. `settings` has `mode`, such as `{times: 1}`
+    /// or `"alwaysOn"`, and `data`, such as
     /// `{failCommands: ["update"], closeConnection: true, appName: "…"}`.
     ///
     /// # Panics
-    /// When the member refuses it.
+    /// If the member refuses the command.
     pub async fn fail_command(&self, index: usize, settings: Document) {
         let mut command = doc! { "configureFailPoint": "failCommand" };
         command.extend(settings);
@@ -236,26 +235,26 @@ impl ReplicaSet {
         done.unwrap_or_else(|failure| panic!("set failCommand: {failure}"));
     }
 
-    /// Ends what [`fail_command`](Self::fail_command) set.
+    /// Disables the fail point set by [`fail_command`](Self::fail_command).
     pub async fn clear_fail_point(&self, index: usize) {
         self.fail_command(index, doc! { "mode": "off" }).await;
     }
 
-    /// Makes a user with `roles` in the database `admin`: names, such as
-    /// `"read"`, or documents, such as `{role: "read", db: "app"}`.
+    /// Creates a user with `roles` in the database `admin`. A role is a name, such as `"read"`, or
+    /// a document, such as `{role: "read", db: "app"}`.
     ///
     /// # Panics
-    /// When the set refuses it.
+    /// If the set refuses the command.
     pub async fn add_user(&self, name: &str, roles: Vec<Bson>) -> User {
         let user = User::with_password(name, "p@ss/word:%");
         self.create_user("admin", &user.creation(roles)).await;
         user
     }
 
-    /// Makes a user who may do `actions` on one collection and nothing else.
+    /// Creates a user that may only perform `actions` on one collection.
     ///
     /// # Panics
-    /// When the set refuses it.
+    /// If the set refuses the command.
     pub async fn add_user_with_actions(
         &self,
         name: &str,
@@ -276,10 +275,10 @@ impl ReplicaSet {
             .await
     }
 
-    /// Makes the user whom the client certificate names (X.509).
+    /// Creates the user named by the client certificate (X.509).
     ///
     /// # Panics
-    /// When the set has no TLS, or refuses it.
+    /// If the set has no TLS, or refuses the command.
     pub async fn add_certificate_user(&self, roles: Vec<Bson>) -> User {
         let certificates = self
             .certificates
@@ -315,7 +314,7 @@ impl ReplicaSet {
         self.members[index].client(&self.direct_uri(index)).await
     }
 
-    /// What each member says of itself; `None` of those that do not answer.
+    /// Returns each member's reply to `hello`; `None` for members that do not answer.
     async fn hellos(&self) -> Vec<Option<Document>> {
         join_all((0..self.members.len()).map(async |index| {
             self.members[index].pid()?;
@@ -328,7 +327,7 @@ impl ReplicaSet {
 
 impl Drop for ReplicaSet {
     fn drop(&mut self) {
-        // All at once: then they die side by side.
+        // Kill all members before waiting for the first, so that they exit concurrently.
         for member in self.members.iter().filter(|member| !member.stays()) {
             member.signal(Signal::KILL);
         }

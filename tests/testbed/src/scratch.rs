@@ -1,29 +1,30 @@
-//! Temporary directories, in memory where there is room.
+//! Temporary directories, in memory if there is room.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::statvfs;
 
-/// mongod writes some 200 MB of journal and files for each member.
+/// Minimum free memory for using /dev/shm. mongod writes about 200 MB of journal and files per
+/// member.
 const ROOM_MIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
-/// A directory that cannot be removed for a second is left, and named by
-/// `leaves-nothing`.
+/// Maximum number of attempts to remove a directory. After one second the directory is left behind,
+/// and `leaves-nothing` reports it.
 const REMOVALS_MAX: u32 = 100;
 const REMOVAL_RETRY: Duration = Duration::from_millis(10);
 
-/// A directory of its own, removed when it is dropped.
+/// A directory of its own, removed when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    // Absent when the directory was given away with `keep`.
+    // `None` after the directory was given away with `keep`.
     owner: Option<tempfile::TempDir>,
 }
 
 impl Scratch {
-    /// Makes one: on /dev/shm where that has room, since a journal on a slow
-    /// disk would be what a benchmark measures, else in the temporary directory.
+    /// Creates a directory: on /dev/shm if that has room, because otherwise a benchmark would
+    /// measure a journal on a slow disk; else in the temporary directory.
     pub fn new() -> Self {
         let in_memory = Path::new("/dev/shm");
         let parent = if room_bytes(in_memory) >= ROOM_MIN_BYTES {
@@ -42,12 +43,12 @@ impl Scratch {
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves the directory behind: whoever stays in it removes it.
+    /// Leaves the directory behind. Its remaining user must remove it.
     pub fn keep(&mut self) {
         if let Some(owner) = self.owner.take() {
             let _ = owner.keep();
@@ -56,8 +57,8 @@ impl Scratch {
 }
 
 impl Drop for Scratch {
-    /// A process that is on its way out may write once more while the directory
-    /// is being removed.
+    /// Retries, because a process that is about to exit may still write while the directory is
+    /// being removed.
     fn drop(&mut self) {
         let Some(owner) = self.owner.take() else {
             return;

@@ -1,8 +1,7 @@
 //! One replica set for many tests of a binary that do not disturb it.
 //!
-//! A value in a static is never dropped, and would leave its data behind. So
-//! the set belongs to the tests that hold it: the last one to end takes it
-//! along, and one that comes later starts another.
+//! A value in a static is never dropped, and would leave its data behind. The set therefore belongs
+//! to the tests that hold it. The last one to end drops the set, and a later one starts another.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock, Weak};
@@ -12,11 +11,11 @@ use tokio::sync::Mutex;
 
 use crate::{ReplicaSet, ReplicaSetBuilder};
 
-/// A driver's client works only as long as the runtime that made it, so tests
-/// that share a set share a runtime. Two threads, as the machines of CI have.
+/// Number of worker threads, equal to the cores of the CI machines. A client of the driver works
+/// only as long as the runtime that created it, so tests that share a set share a runtime.
 const THREADS: usize = 2;
 
-/// Runs one test on the runtime that all of them share.
+/// Runs one test on the shared runtime.
 pub fn run<F: Future>(test: F) -> F::Output {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {
@@ -29,7 +28,7 @@ pub fn run<F: Future>(test: F) -> F::Output {
     runtime.block_on(test)
 }
 
-/// A set that is started by the first test that wants it.
+/// A set that is started by the first test that needs it.
 #[derive(Debug)]
 pub struct SharedSet {
     builder: fn() -> ReplicaSetBuilder,
@@ -37,7 +36,7 @@ pub struct SharedSet {
 }
 
 impl SharedSet {
-    /// Of one kind. For a `static`; starts nothing.
+    /// Defines a shared set for a `static`, without starting it.
     pub const fn new(builder: fn() -> ReplicaSetBuilder) -> Self {
         Self {
             builder,
@@ -45,7 +44,7 @@ impl SharedSet {
         }
     }
 
-    /// The set, to be held until the test ends. To be called inside [`run`].
+    /// Returns the set, to be held until the test ends. Must be called inside [`run`].
     pub async fn get(&self) -> Arc<ReplicaSet> {
         let mut current = self.current.lock().await;
         if let Some(set) = current.upgrade() {

@@ -1,5 +1,5 @@
-//! One test's part of a set: a database of its own, so that tests on one set
-//! neither contend for each other's lease nor drop each other's collection.
+//! A database of its own for one test, so that tests on one set neither contend for each other's
+//! lease nor drop each other's collection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// In a new database of `set`, for daemons from the binary at `program`,
-    /// with short timings and no hand-off delay.
+    /// Creates a stage in a new database of `set`, for daemons from the binary at `program`, with
+    /// short timings and without a handoff delay.
     pub fn new(program: impl Into<PathBuf>, set: Arc<ReplicaSet>) -> Self {
         static STAGES: AtomicUsize = AtomicUsize::new(1);
         Self {
@@ -33,28 +33,28 @@ impl Stage {
         }
     }
 
-    /// With other timings.
+    /// Sets other timings.
     pub fn timings(mut self, timings: DaemonTimings) -> Self {
         self.timings = timings;
         self
     }
 
-    /// The set.
+    /// Returns the set.
     pub fn set(&self) -> &ReplicaSet {
         &self.set
     }
 
-    /// The database.
+    /// Returns the name of the database.
     pub fn database(&self) -> &str {
         &self.database
     }
 
-    /// The collection.
+    /// Returns the name of the collection.
     pub fn collection(&self) -> &str {
         COLLECTION
     }
 
-    /// A candidate, to be described further.
+    /// Returns a builder for a candidate.
     pub fn candidate(&self, identity: &str) -> DaemonBuilder {
         Daemon::builder(&self.program)
             .lease(LEASE)
@@ -66,7 +66,7 @@ impl Stage {
             .flag(&format!("--mongodb-database={}", self.database))
     }
 
-    /// The document of the lease.
+    /// Returns the document of the lease.
     pub fn stored(&self) -> StoredLease {
         StoredLease::new(&self.set.client(), &self.database, COLLECTION, LEASE)
     }

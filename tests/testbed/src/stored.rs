@@ -1,5 +1,5 @@
-//! The lease document as an operator, a script or a restored backup sees and
-//! changes it: by its field names, past the daemon's own code.
+//! The lease document as an operator, a script or a restored backup sees and changes it, by its
+//! field names and without the daemon's own code.
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf, Uuid, doc};
 use mongodb::{Client, Collection};
@@ -13,7 +13,7 @@ pub struct StoredLease {
 }
 
 impl StoredLease {
-    /// The lease `name`.
+    /// Returns a handle on the lease `name`.
     pub fn new(client: &Client, database: &str, collection: &str, name: &str) -> Self {
         let database = client.database(database);
         Self {
@@ -23,47 +23,47 @@ impl StoredLease {
         }
     }
 
-    /// The document, if there is one.
+    /// Returns the document, if it exists.
     pub async fn try_get(&self) -> Option<Document> {
         let found = self.documents.find_one(self.filter()).await;
         found.unwrap_or_else(|error| panic!("read the lease document: {error}"))
     }
 
-    /// The document.
+    /// Returns the document.
     ///
     /// # Panics
-    /// When there is none.
+    /// If the document does not exist.
     pub async fn get(&self) -> Document {
         self.try_get().await.expect("the lease document is there")
     }
 
-    /// The document byte by byte, to see whether anything touched it.
+    /// Returns the raw bytes of the document, to detect any change.
     pub async fn bytes(&self) -> Vec<u8> {
         let found = self.raw.find_one(self.filter()).await;
         let found = found.unwrap_or_else(|error| panic!("read the lease document: {error}"));
         found.expect("the document is there").into_bytes()
     }
 
-    /// The token.
+    /// Returns the token.
     pub async fn token(&self) -> i64 {
         let document = self.get().await;
         document.get_i64("token").expect("token is an int64")
     }
 
-    /// The identity that the document names as the holder.
+    /// Returns the holder's identity in the document.
     pub async fn holder(&self) -> Option<String> {
         let document = self.try_get().await?;
         let holder = document.get_document("holder").ok()?;
         holder.get_str("identity").ok().map(str::to_owned)
     }
 
-    /// The claim that the document names.
+    /// Returns the claim in the document.
     pub async fn claim(&self) -> Option<Bson> {
         let document = self.try_get().await?;
         document.get_document("holder").ok()?.get("claim").cloned()
     }
 
-    /// The history, oldest first.
+    /// Returns the history, oldest entry first.
     pub async fn history(&self) -> Vec<Document> {
         let document = self.get().await;
         let entries = document.get_array("history").expect("history is an array");
@@ -74,14 +74,14 @@ impl StoredLease {
             .collect()
     }
 
-    /// The reasons in the history, oldest first.
+    /// Returns the reasons in the history, oldest first.
     pub async fn reasons(&self) -> Vec<String> {
         let history = self.history().await;
         let reason = |entry: &Document| entry.get_str("reason").expect("a reason").to_owned();
         history.iter().map(reason).collect()
     }
 
-    /// Sets fields as an operator's command does; the revision stays.
+    /// Sets fields as an operator's command does, without changing the revision.
     pub async fn set(&self, fields: Document) {
         let changed = self
             .documents
@@ -91,8 +91,8 @@ impl StoredLease {
         assert_eq!(changed.matched_count, 1, "the lease document is there");
     }
 
-    /// Renews as the holder of `claim` would, with a revision that nobody else
-    /// knows; false if another claim holds the lease.
+    /// Renews as the holder of `claim` would, with a new random revision. Returns false if another
+    /// claim holds the lease.
     pub async fn renew_as(&self, claim: &Bson) -> bool {
         let filter = doc! { "_id": &self.name, "holder.claim": claim };
         let update = doc! { "$set": { "revision": Uuid::new() } };
@@ -103,7 +103,7 @@ impl StoredLease {
             == 1
     }
 
-    /// Puts `document` in the place of what is there, or where nothing is.
+    /// Replaces the document, or inserts it if there is none.
     pub async fn replace(&self, document: &Document) {
         let replaced = self
             .documents

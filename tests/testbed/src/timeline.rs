@@ -1,25 +1,25 @@
-//! Statistics over durations, and tables of them. Pure: no clock, no output.
+//! Statistics over durations, and tables of them. Pure, without a clock or output.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What a series of measurements comes to.
+/// The summary of a series of measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// How many there were.
+    /// Number of measurements.
     pub count: usize,
     /// The shortest.
     pub min: Duration,
-    /// The middle one; the mean of the middle two if the count is even.
+    /// The median; the mean of the middle two if the count is even.
     pub median: Duration,
-    /// The nearest-rank 99th percentile: of fewer than 100, the longest.
+    /// The nearest-rank 99th percentile; with fewer than 100 measurements, the longest.
     pub p99: Duration,
     /// The longest.
     pub max: Duration,
 }
 
 impl Summary {
-    /// Of a series in any order; `None` of an empty one.
+    /// Summarizes a series in any order; `None` if it is empty.
     pub fn of(series: &[Duration]) -> Option<Self> {
         let mut sorted = series.to_vec();
         sorted.sort_unstable();
@@ -41,7 +41,7 @@ impl Summary {
         })
     }
 
-    /// The cells of a table row: median, p99, min, max, N.
+    /// Returns the cells of a table row: median, p99, min, max, N.
     pub fn cells(&self) -> [String; 5] {
         let Self {
             count,
@@ -60,11 +60,11 @@ impl Summary {
     }
 }
 
-/// The headings that go with [`Summary::cells`].
+/// The headings of [`Summary::cells`].
 pub const SUMMARY_HEADINGS: [&str; 5] = ["median", "p99", "min", "max", "N"];
 
-/// A duration in the unit that shows three or four significant digits:
-/// `870 µs`, `2.31 ms`, `3.24 s`, `24.0 s`.
+/// Formats a duration in the unit that shows three or four significant digits: `870 µs`, `2.31 ms`,
+/// `3.24 s`, `24.0 s`.
 pub fn readable(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     let (value, unit) = if seconds >= 1.0 {
@@ -82,21 +82,21 @@ pub fn readable(duration: Duration) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A table of fixed-width columns: the first flush left, the others right.
+/// A table of fixed-width columns: the first aligned left, the others right.
 #[derive(Debug, Clone)]
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// With its headings.
+    /// Creates a table with these headings.
     pub fn new<H: Into<String>>(headings: impl IntoIterator<Item = H>) -> Self {
         Self {
             rows: vec![headings.into_iter().map(Into::into).collect()],
         }
     }
 
-    /// With the headings `first` and those of a [`Summary`].
+    /// Creates a table with the heading `first` and those of a [`Summary`].
     pub fn of_summaries(first: &str) -> Self {
         Self::new(std::iter::once(first).chain(SUMMARY_HEADINGS))
     }
@@ -106,7 +106,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Appends a row of a series; of an empty one it says so.
+    /// Appends a row with the summary of a series, or dashes if it is empty.
     pub fn series(&mut self, name: &str, series: &[Duration]) {
         let cells = Summary::of(series).map_or_else(
             || ["-", "-", "-", "-", "0"].map(str::to_owned),
@@ -115,8 +115,8 @@ impl Table {
         self.row(std::iter::once(name.to_owned()).chain(cells));
     }
 
-    /// The table as text: two spaces between columns, a rule under the
-    /// headings, no space at a line's end, a line feed after each row.
+    /// Renders the table as text: two spaces between columns, a rule under the headings, no
+    /// trailing spaces, a line feed after each row.
     pub fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

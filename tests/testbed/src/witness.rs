@@ -1,11 +1,11 @@
-//! A checker that runs beside a test: at no instant two leaders (I1), and
-//! every leader's token above all tokens before it (I3).
+//! A checker that runs concurrently with a test and verifies two invariants: at most one leader at
+//! any instant (I1), and each leader's token higher than all earlier ones (I3).
 //!
-//! It reads the status files of all candidates every few milliseconds and
-//! judges them as a workload does, by their deadlines. No two files can be
-//! read at one instant, so two leaders in one round prove nothing: each
-//! suspect's file is read again. Whoever says leader with the same token in
-//! both rounds led all the time between them, since a claim leads once.
+//! The witness reads the status files of all candidates every few milliseconds and evaluates their
+//! deadlines, as a workload does. Two files cannot be read at one instant, so two leaders in one
+//! round prove nothing. Each suspect's file is therefore read again. A candidate that is leader
+//! with the same token in both rounds has led all the time between them, because a claim leads only
+//! once.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,19 +18,19 @@ use serde_json::Value;
 use crate::Daemon;
 use crate::daemon::{boottime_ns, leads};
 
-/// Fine enough to see a hand-off between two leaders.
+/// Sampling interval, short enough to observe a handoff between two leaders.
 const INTERVAL: Duration = Duration::from_millis(3);
 
-/// A time of leadership as the files showed it.
+/// A period of leadership as shown by the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reign {
-    /// Who led.
+    /// The leader.
     pub identity: String,
-    /// With which token.
+    /// The leader's token.
     pub token: i64,
-    /// When it was first seen to lead, on CLOCK_BOOTTIME.
+    /// Time of the first observation as leader, on CLOCK_BOOTTIME.
     pub first_ns: u64,
-    /// When it was last seen to lead.
+    /// Time of the last observation as leader.
     pub last_ns: u64,
 }
 
@@ -50,7 +50,7 @@ struct Record {
 }
 
 impl Witness {
-    /// Begins to watch.
+    /// Starts watching.
     pub fn of<'a>(daemons: impl IntoIterator<Item = &'a Daemon>) -> Self {
         let record = Arc::new(Mutex::new(Record::default()));
         let ended = Arc::new(AtomicBool::new(false));
@@ -75,32 +75,32 @@ impl Witness {
         witness
     }
 
-    /// Watches one more.
+    /// Adds a candidate.
     pub fn add(&self, daemon: &Daemon) {
         let directory = daemon.status_directory().to_path_buf();
         lock(&self.record).directories.push(directory);
         look(&self.record);
     }
 
-    /// All leaders so far, in the order of their tokens.
+    /// Returns all leaders so far, in the order of their tokens.
     pub fn reigns(&self) -> Vec<Reign> {
-        // What the caller has seen must be among them.
+        // The result must include everything that the caller has observed.
         look(&self.record);
         lock(&self.record).reigns.clone()
     }
 
-    /// Who led so far, in order.
+    /// Returns the identities of the leaders so far, in order.
     pub fn leaders(&self) -> Vec<String> {
         let reigns = self.reigns();
         reigns.into_iter().map(|reign| reign.identity).collect()
     }
 
-    /// What was seen against the invariants.
+    /// Returns the observed violations of the invariants.
     pub fn violations(&self) -> Vec<String> {
         lock(&self.record).violations.clone()
     }
 
-    /// Ends the watch without a verdict, where a test means to see a violation.
+    /// Stops watching and returns the violations, for tests that expect one.
     pub fn dismiss(mut self) -> Vec<String> {
         self.end();
         std::mem::take(&mut lock(&self.record).violations)
@@ -176,10 +176,10 @@ fn saw(record: &mut Record, identity: String, token: i64, now: u64) {
     });
 }
 
-/// Identity and token of whoever leads by the file at this instant.
+/// Returns identity and token if the status file shows a leader at this instant.
 fn leader(directory: &Path) -> Option<(String, i64)> {
     let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
-    // A torn file is the daemon's fault and is reported by the fixture.
+    // A torn file is a bug of the daemon and is reported by the fixture.
     let status: Value = serde_json::from_str(&text).ok()?;
     leads(&status).then(|| {
         let identity = status["identity"].as_str().unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
-//! The daemon fixture against a stand-in that keeps to the files and signals
-//! of the contract, so that the fixture can be trusted to blame the daemon.
+//! Goal: verify the daemon fixture, so that a failure can be attributed to the daemon. Method: a
+//! stand-in program that implements the files and signals of the contract.
 
-#![allow(clippy::unwrap_used)] // A test stops where something is amiss.
+#![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// Writes its arguments to the log, says leader until SIGTERM, then not.
+/// Writes its arguments to the log, reports leader until SIGTERM, then not.
 const STAND_IN: &str = r#"#!/bin/sh
 echo "$@" >&2
 echo '{"level":"INFO","message":"started"}' >&2

@@ -1,9 +1,9 @@
-//! The fixture's Kubernetes is real: it authorises, admits, reconciles and
-//! cleans up. The tests share one control plane, each in namespaces of its own.
+//! Goal: verify that the fixture's Kubernetes is real: it authorizes, admits, reconciles and cleans
+//! up. Method: the tests share one control plane, each in namespaces of its own.
 
-#![allow(clippy::unwrap_used)] // A test stops where something is amiss.
-#![allow(clippy::disallowed_methods)] // It measures from outside.
-#![allow(clippy::print_stdout)] // What it measured is worth reading.
+#![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
+#![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
+#![allow(clippy::print_stdout)] // The test prints its measurements.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,10 +17,10 @@ use kube::{Client, Error, ResourceExt};
 use leasehold_testbed::{Kubernetes, run};
 use serde_json::json;
 
-/// Far above what is printed, for machines that are busy with other tests.
+/// Maximum wait, far above the printed durations, for machines that are busy with other tests.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Observes until `look` finds something.
+/// Polls until `look` returns a value.
 async fn eventually<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
@@ -40,7 +40,7 @@ fn code(error: &Error) -> u16 {
     }
 }
 
-/// Who the API server takes a client for.
+/// Returns the user as which the API server authenticates a client.
 async fn whoami(client: &Client) -> Result<UserInfo, Error> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let question = SelfSubjectReview::default();
@@ -96,7 +96,7 @@ metadata: {name: reader}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: orders}]
 ";
-        // A dry run stores nothing, so it grants nothing.
+        // A dry run stores nothing, so it does not grant anything.
         let tried = kubernetes.dry_run(&namespace, rights).await;
         assert_eq!(tried.unwrap().len(), 2);
         assert_eq!(code(&list(&namespace).await.unwrap_err()), 403);
@@ -122,7 +122,7 @@ fn a_pods_token_names_the_pod_and_dies_with_it() {
         assert_eq!(named("pod-name"), ["orders-0"]);
         assert_eq!(named("pod-uid"), [pod.uid().unwrap()]);
         assert_eq!(named("node-name"), ["node-1"]);
-        // Never used before the pod's end, hence in no cache of the API server.
+        // Never used before the deletion of the pod, so not in any cache of the API server.
         credentials.rotate().await;
         let unused = kubernetes.client_as(&credentials);
         let pods: Api<Pod> = Api::namespaced(kubernetes.client(), &namespace);

@@ -1,9 +1,10 @@
-//! What the suite is run by notices what a test leaves behind.
+//! Goal: verify that the runner of the suite detects leftovers of a test. Method: run it with small
+//! scripts that leave something behind.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs `script` in a checkout of its own, and in a home of its own.
+/// Runs `script` with `leaves-nothing` in a checkout and a home of its own.
 fn run(script: &str) -> Output {
     let place = tempfile::tempdir().expect("a directory");
     let checkout = place.path().join("checkout");
@@ -24,7 +25,7 @@ fn run(script: &str) -> Output {
         .expect("it runs")
 }
 
-/// The lines that name something left behind by `script`.
+/// Returns the messages about leftovers of `script`.
 fn strays(script: &str) -> String {
     let output = run(script);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -63,7 +64,7 @@ fn an_entry_in_the_home_is_named() {
 
 #[test]
 fn a_process_that_goes_on_is_named_and_ended() {
-    // It tells its id, so that its end can be seen.
+    // The script prints the id, so that the end of the process can be verified.
     let script = "sleep 1000 & echo $!";
     let output = run(script);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -1,9 +1,9 @@
-//! A test process that is killed itself leaves no mongod and no daemon behind.
-//! The victim is this test binary again: it prints the ids and then waits.
+//! Goal: verify that a killed test process leaves no mongod and no other child process behind.
+//! Method: kill another run of this test binary, which prints the process ids and then waits.
 
-#![allow(clippy::unwrap_used)] // A test stops where something is amiss.
-#![allow(clippy::disallowed_methods)] // It measures from outside.
-#![allow(clippy::print_stdout)] // What it measured is worth reading.
+#![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
+#![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
+#![allow(clippy::print_stdout)] // The test prints its measurements.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -43,7 +43,7 @@ async fn nothing_outlives_a_killed_test() {
     let (pids, directory) = line["pids ".len()..].split_once(" directory ").unwrap();
     let alive = |pid: &&str| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // A zombie whom nobody reaps, as in a container without an init, is dead.
+        // A zombie that is never reaped, as in a container without an init, counts as exited.
         !stat.is_empty() && !stat.rsplit(") ").next().unwrap().starts_with('Z')
     };
     let pids: Vec<_> = pids.split(' ').collect();
@@ -55,7 +55,7 @@ async fn nothing_outlives_a_killed_test() {
         assert!(Instant::now() < end, "still there: {line}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Data cannot remove itself; the name says whose it was.
+    // A killed test cannot remove its data, but the name identifies the owner.
     assert!(directory.contains("leasehold-testbed-"));
     std::fs::remove_dir_all(Path::new(directory)).unwrap();
 }

@@ -1,9 +1,9 @@
-//! A driver that discovers the set stays behind its proxy, and what the proxy
-//! does to it happens to nobody else.
+//! Goal: verify that a driver which discovers the set stays behind its proxy, and that the proxy
+//! affects no other client. Method: real sets, with one client behind the proxy and one next to it.
 
-#![allow(clippy::unwrap_used)] // A test stops where something is amiss.
-#![allow(clippy::disallowed_methods)] // It measures from outside.
-#![allow(clippy::print_stdout)] // What it measured is worth reading.
+#![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
+#![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
+#![allow(clippy::print_stdout)] // The test prints its measurements.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ async fn exists(collection: &Collection<Document>, id: &str) -> bool {
         .is_some()
 }
 
-/// A write in a task of its own, as the daemon does it.
+/// Starts a write in a task of its own, as the daemon does.
 fn upsert(
     collection: &Collection<Document>,
     id: &'static str,
@@ -61,7 +61,7 @@ async fn open(set: &ReplicaSet) -> (Proxy, Collection<Document>, Collection<Docu
 async fn discovery_stays_behind_the_proxy() {
     let set = ReplicaSet::start().await;
     let (proxy, through, beside) = open(&set).await;
-    // Only one member is named; the others come from its replies.
+    // Only one member is named; the driver discovers the others from its replies.
     let seed = format!("mongodb://127.0.0.1:{}/?replicaSet=testbed", proxy.port(1));
     let seeded = collection(&seed).await;
     upsert(&seeded, "seeded").await.unwrap().unwrap();
@@ -79,7 +79,7 @@ async fn discovery_stays_behind_the_proxy() {
             "{text}"
         );
     }
-    // It follows an election, too.
+    // The driver also follows an election.
     let old = set.primary().await;
     set.kill(old);
     eventually("a write after the election", async || {

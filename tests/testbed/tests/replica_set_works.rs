@@ -1,9 +1,9 @@
-//! The fixture's sets are real: they elect, fail over, log in and clean up.
-//! Each test starts sets of its own, so they run side by side.
+//! Goal: verify that the fixture's sets are real: they elect, fail over, log in and clean up.
+//! Method: each test starts sets of its own, so the tests run concurrently.
 
-#![allow(clippy::unwrap_used)] // A test stops where something is amiss.
-#![allow(clippy::disallowed_methods)] // It measures from outside.
-#![allow(clippy::print_stdout)] // What it measured is worth reading.
+#![allow(clippy::unwrap_used)] // A failed unwrap fails the test.
+#![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
+#![allow(clippy::print_stdout)] // The test prints its measurements.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! A candidate without a claim: what it may do about the lease it sees.
+//! A candidate without a claim: what it may do about the lease as last seen.
 //!
-//! Nothing here has authority. A follower writes only when the lease is free,
-//! expired as it observed it, its own ended claim's, or a proven dead
-//! process's (I8); each such write is a compare-and-set on the revision seen.
+//! Nothing here has authority. A follower writes only if the lease is free, expired by its own
+//! observation, held by its own ended claim, or held by a process that has provably exited (I8).
+//! Each such write is a compare-and-set on the revision seen.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use super::{
     Attempt, Effect, Election, Ended, OPEN_CLAIMS_MAX, State, StayOut, Turn, earliest, push_bounded,
 };
 
-/// The spread after the first lost race and the widest one. Fifty candidates
-/// woken by one event send fifty writes of which one counts; those who lost
-/// spread out at the next release.
+/// Spread (maximum random delay) after the first lost race, and the largest spread. Fifty
+/// candidates woken by one event send fifty writes of which one succeeds; the losers spread out at
+/// the next release.
 const SPREAD_MIN: Duration = Duration::from_millis(5);
 const SPREAD_MAX: Duration = Duration::from_millis(40);
 
@@ -28,18 +28,18 @@ const SPREAD_MAX: Duration = Duration::from_millis(40);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Contending {
     doing: Doing,
-    /// A claim that was just rejected, until a read tells why.
+    /// A claim that was just rejected, kept until a read shows why.
     pub(super) checking: Option<Checking>,
 }
 
-/// A claim that the store did not know any more.
+/// A claim whose renewal the store rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Checking {
     pub(super) claim: Claim,
     pub(super) chain: Vec<Revision>,
 }
 
-/// The write that is under way: one at a time.
+/// The write in flight, at most one at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) enum Doing {
     #[default]
@@ -47,7 +47,8 @@ pub(super) enum Doing {
     Creating {
         call: CallId,
         revision: Revision,
-        /// Another document was shown since: if the insert succeeds, it is gone.
+        /// True if another document was seen since. A successful insert then proves that it is
+        /// gone.
         overtaken: bool,
     },
     Acquiring {
@@ -77,7 +78,7 @@ impl Contending {
 }
 
 impl Election {
-    /// Does what is due; says when to come back.
+    /// Does everything that is due; returns the next wakeup.
     pub(super) fn contend(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if let Some(shutdown) = self.shutdown {
             return self.finish(shutdown, turn);
@@ -103,7 +104,7 @@ impl Election {
             }
             Decision::Adopt(attempt) => self.adopt(attempt, turn),
             Decision::Release(ended) => {
-                // Its answer shows more than a read beside it, which could be
+                // The reply to the release shows more than a concurrent read, which could be
                 // answered from before the release.
                 self.read_due = self.read_due.filter(|due| *due > turn.now);
                 self.release(&ended, turn);
@@ -154,9 +155,9 @@ impl Election {
             lease_duration: Declared::of(timings.lease_duration()),
         };
         let (claim, revision) = (acquisition.claim, acquisition.revision);
-        // The next process on this directory must find the claim that may be
-        // stored; its token only once it was seen there: it would take a
-        // store that never had it for one that went back.
+        // The next process on this directory must find the claim that may be stored. The token is
+        // recorded only after it was seen in the store. Otherwise the next process would mistake a
+        // store that never had the token for one that was rolled back.
         self.record(Some(claim));
         let holder = lease.holder.as_ref().map(|holder| holder.claim);
         let call = self.call(match holder.zip(ended) {
@@ -194,13 +195,13 @@ impl Election {
         });
     }
 
-    /// Sends a release; from now on the claim is ended (it already was, for all callers).
+    /// Sends a release. From now on the claim is ended (for all callers it already was).
     pub(super) fn release(&mut self, ended: &Ended, turn: &mut Turn<'_>) {
         self.pending.retain(|p| p.claim != ended.claim);
         if !self.ended.iter().any(|e| e.claim == ended.claim) {
             push_bounded(&mut self.ended, ended.clone());
         }
-        // A read under way may be answered from before the release.
+        // A read in flight may be answered from before the release.
         self.reading = None;
         let call = self.call(Operation::Release {
             claim: ended.claim,
@@ -215,7 +216,7 @@ impl Election {
         });
     }
 
-    /// A write came back, or one of before that nobody waits for.
+    /// Handles the reply to the write in flight, or a late reply to an earlier call.
     pub(super) fn contender_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let doing = self.doing().map(std::mem::take).unwrap_or_default();
         match doing {
@@ -249,16 +250,16 @@ impl Election {
         }
     }
 
-    /// The true outcome of a call that had been given up as unknown: no
-    /// authority comes from it, only the hint to look.
+    /// Handles the true outcome of a call that had counted as unknown. The outcome grants no
+    /// authority and at most triggers a read.
     fn late_reply(&mut self, call: CallId, outcome: &Outcome, turn: &mut Turn<'_>) {
         match outcome {
             Outcome::Rejected | Outcome::Failed => self.pending.retain(|p| p.call != call),
             Outcome::Applied(_) if self.pending.iter().any(|p| p.call == call) => {
                 self.fall_behind(turn.now);
             }
-            // The answer to an old read. The filters keep what is foreign from
-            // being written to, but the next write should know of it.
+            // The reply to an old read. The filters protect a foreign document from being written
+            // to, but the next write should still be preceded by a read.
             Outcome::Applied(Found::Foreign(_)) => self.fall_behind(turn.now),
             Outcome::Applied(_) | Outcome::Unknown => {}
         }
@@ -284,8 +285,8 @@ impl Election {
                     Predecessor::Nobody => {
                         self.spread = (self.spread * 2).clamp(SPREAD_MIN, SPREAD_MAX);
                     }
-                    // The holder renewed, or another candidate was faster: the
-                    // stream reported neither.
+                    // The holder renewed, or another candidate was faster, and the stream reported
+                    // neither.
                     Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
                         if !planted!(DeafStreamKept) {
                             self.reopen_stream();
@@ -313,8 +314,8 @@ impl Election {
     ) {
         match outcome {
             Outcome::Applied(Found::Lease(lease)) if attempt.holds(&lease) => {
-                // Authority counts from the renewal; the acquisition's own
-                // reply never came.
+                // Authority counts from the renewal, because the reply to the acquisition never
+                // came.
                 attempt.chain.push(revision);
                 self.begin(attempt, revision, sent, lease, Predecessor::Nobody, turn);
             }
@@ -334,8 +335,8 @@ impl Election {
         }
     }
 
-    /// The reply may be older than what an event showed meanwhile, or the
-    /// store went back: only a linearizable read tells which.
+    /// Applies the reply to a write. A reply older than the view was overtaken by an event, or the
+    /// store was rolled back; only a linearizable read can distinguish the two.
     fn observe_written(&mut self, found: Found, turn: &mut Turn<'_>) {
         if self.view.judge(&found) == Plausible::Yes {
             self.looked_at = turn.now;
@@ -364,7 +365,7 @@ impl Election {
         }
     }
 
-    /// A claim begins, by an acknowledged write that was sent at `sent`.
+    /// Begins a claim after an acknowledged write that was sent at `sent`.
     pub(super) fn begin(
         &mut self,
         attempt: Attempt,
@@ -385,13 +386,12 @@ impl Election {
             sent,
             attempt.timings,
         );
-        // Whatever else was pending waited for a revision that is gone now,
-        // and so does every ended claim.
+        // Every other pending or ended claim waited for a revision that is gone now.
         self.pending.clear();
         self.ended.clear();
         if lease.token < attempt.token {
-            // Somebody lowered the token since: others do not know this one,
-            // and would use it again.
+            // The token was lowered since. Other candidates do not know this token and would use it
+            // again.
             self.token_highest = self.token_highest.max(attempt.token);
             self.store_went_back(attempt.token, Some(lease.token), turn);
             self.observe(Found::Lease(lease), turn);
@@ -438,8 +438,8 @@ impl Election {
         self.quarantine = None;
         self.unnoticed = None;
         self.request_reported = None;
-        // A read under way is older than the claim, and the reply that gave it
-        // showed the document.
+        // A read in flight is older than the claim, and the reply that granted the claim showed the
+        // document.
         self.view.behind = false;
         self.reading = None;
         self.suspicious = false;
@@ -453,22 +453,22 @@ impl Election {
         }
     }
 
-    /// The view is older than the store: read before the next write. A read
-    /// under way may have been answered before, so it does not count.
+    /// Marks the view as behind the store, so that a read precedes the next write. A read in flight
+    /// may have been answered before, so it does not count.
     pub(super) fn fall_behind(&mut self, now: BootTime) {
         self.view.behind = true;
         self.reading = None;
         self.read_soon(now);
     }
 
-    /// The store did not do it, or did not say: read again after a while.
+    /// Schedules a read after a write that failed or has an unknown outcome.
     pub(super) fn retry_later(&mut self, turn: &mut Turn<'_>) {
         let at = turn.now + turn.jittered(self.tunables.timings.retry_interval());
         self.view.behind = true;
         self.read_soon(at);
     }
 
-    /// A new revision: spread out what the candidates do about it.
+    /// Draws a random delay for a new revision, so that candidates do not act simultaneously.
     pub(super) fn new_revision_seen(&mut self, turn: &mut Turn<'_>) {
         self.eager_at = turn.now + turn.up_to(self.spread);
         let exhausted = self
@@ -480,7 +480,7 @@ impl Election {
         }
     }
 
-    /// What is left of a tenure that ends.
+    /// Returns the ended claim that remains of a tenure.
     pub(super) fn end(
         &self,
         tenure: &Tenure,
@@ -500,7 +500,7 @@ impl Election {
         }
     }
 
-    /// Leaves the lease to others for one lease duration, or until one of them led.
+    /// Starts a cooldown of one lease duration, which ends early when another claim leads.
     pub(super) fn stay_out(&mut self, token: Token, now: BootTime) {
         let until = now + self.tunables.timings.lease_duration();
         self.stay_out = Some(StayOut {

@@ -1,6 +1,6 @@
-//! Making the document where there is none, and what a success proves.
+//! Creation of a missing document, and what a success proves.
 //!
-//! It gives no authority: what is made is a free lease.
+//! A creation grants no authority, because the created lease is free.
 
 use super::contend::Doing;
 use super::effect::Operation;
@@ -23,7 +23,7 @@ impl Election {
         });
     }
 
-    /// A document was shown, believed or not.
+    /// Records that a reply or event, trusted or not, showed another document during an insert.
     pub(super) fn shown_while_creating(&mut self, lease: &Lease) {
         if let Some(Doing::Creating {
             revision,
@@ -38,9 +38,9 @@ impl Election {
     pub(super) fn created(&mut self, outcome: Outcome, overtaken: bool, turn: &mut Turn<'_>) {
         match outcome {
             Outcome::Applied(found) => {
-                // A document may have been seen while the insert was under
-                // way. That it succeeded proves that this one is gone, and its
-                // holder may still lead; also if the new one has its token.
+                // Another document may have been seen while the insert was in flight. The success
+                // of the insert proves that this document is gone, and its holder may still lead.
+                // The same holds if the new document has the same token.
                 match (self.view.judge(&found), &found) {
                     (Plausible::WentBack { seen, found }, _) => {
                         self.store_went_back(seen, found, turn);

@@ -1,7 +1,7 @@
-//! What a candidate without a claim should do about the document it sees.
+//! The decisions of a candidate without a claim, given the document as last seen.
 //!
-//! Nothing here changes anything. This is where I8 is kept: every write of a
-//! follower begins with one of these decisions.
+//! This module changes nothing. Every write of a follower begins with one of these decisions, so
+//! this is where I8 is enforced.
 
 use super::effect::HistoryEntry;
 use super::lease::{Holder, Identity, Lease, RESERVATION_MAX, Token};
@@ -10,7 +10,7 @@ use super::time::BootTime;
 use super::view::Document;
 use super::{Attempt, Election, Ended};
 
-/// From whom the lease is acquired.
+/// The previous holder of the lease to acquire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Predecessor {
     Nobody,
@@ -25,7 +25,7 @@ pub(super) enum Predecessor {
     },
 }
 
-/// What to do about the document as seen.
+/// The next step, given the document as last seen.
 pub(super) enum Decision {
     Wait(Option<BootTime>),
     Create,
@@ -36,7 +36,7 @@ pub(super) enum Decision {
 }
 
 impl Election {
-    /// Before this instant the candidate leaves the lease to others.
+    /// Returns the instant before which the candidate leaves the lease to others.
     fn gate(&self) -> BootTime {
         let stay_out = self.stay_out.map(|out| out.until);
         let stay_out = stay_out.filter(|_| !planted!(NoStayOut));
@@ -44,8 +44,8 @@ impl Election {
         stay_out.max(quarantine).unwrap_or_default()
     }
 
-    /// Whether the lease is left to others however long that takes: the
-    /// workload here could do nothing with it.
+    /// Returns true if the lease is left to others indefinitely, because the workload here cannot
+    /// use it.
     fn abstains(&self) -> bool {
         self.unhealthy && !planted!(UnhealthyContends)
     }
@@ -95,8 +95,8 @@ impl Election {
             acquired_at: holder.acquired_at,
             reason,
         };
-        // Mine only with a revision of mine: otherwise a forked machine's
-        // twin renews it, and it is waited out like a stranger's.
+        // A claim counts as this process's own only with a revision that it sent. Otherwise a
+        // forked machine renews the claim, and it is waited out like another candidate's.
         let pending = self.pending.iter().find(|p| p.claim == holder.claim);
         if let Some(attempt) = pending.filter(|p| p.chain.contains(&lease.revision)) {
             return if closed {
@@ -130,8 +130,8 @@ impl Election {
         let expires = if dead {
             BootTime::default()
         } else {
-            // The holder's own declared duration, from when this candidate
-            // first saw the revision on its own clock.
+            // The wait is the holder's own declared duration, counted on this candidate's clock
+            // from when it first saw the revision.
             let mine = planted!(OwnDuration).then(|| self.tunables.timings.lease_duration());
             self.view.seen + mine.unwrap_or(holder.lease_duration.duration())
         };
@@ -151,8 +151,8 @@ impl Election {
         Decision::TakeOver(lease.clone(), entry(Reason::TookOver), from)
     }
 
-    /// A claim of one's own that is left to others, once the workload has
-    /// noticed that leadership was lost (I6).
+    /// Decides when to release an own claim that is left to others: not before the workload has had
+    /// time to notice the loss of leadership (I6).
     fn release_of(&self, ended: Ended, now: BootTime) -> Decision {
         let from = self.release_from();
         if from <= now {
@@ -178,7 +178,7 @@ impl Election {
         self.next_token(lease).is_some()
     }
 
-    /// An ended or pending claim of mine that is stored, as far as was seen.
+    /// Returns the ended or pending claim of this process that was last seen in the store, if any.
     pub(super) fn mine_stored(&self) -> Option<Ended> {
         let lease = self.view.lease()?;
         let holder = lease.holder.as_ref()?;
@@ -197,7 +197,7 @@ impl Election {
 }
 
 impl Attempt {
-    /// An acquisition that shall not lead.
+    /// Ends an acquisition that must not lead.
     fn end(&self, entry: HistoryEntry) -> Ended {
         Ended {
             claim: self.claim,

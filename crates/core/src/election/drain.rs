@@ -1,7 +1,7 @@
-//! The time that a workload which is not supervised has to notice that its
-//! leadership ended: until then no claim of this candidate is released (I6).
+//! The time that an unsupervised workload has to notice the end of its leadership. No claim of this
+//! candidate is released before that time has passed (I6).
 //!
-//! Nothing here gives up authority. Who gives it up or loses it says so here.
+//! This module does not give up authority. Code that gives up or loses authority reports it here.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::tenure::Tenure;
 use super::time::BootTime;
 use super::{Election, State, Turn};
 
-/// The longest wait at a shutdown where the workload is said to end first
-/// (`workload.ends_first`). A kubelet that restarts the sidecar alone breaks
-/// that promise, so there is always a wait; a terminating pod may leave the
-/// sidecar two seconds, which this, the label and the release fit into.
+/// Maximum wait at a shutdown with `workload.ends_first`, which promises that the workload ends
+/// first. A kubelet that restarts only the sidecar breaks that promise, so there is always a wait.
+/// A terminating pod may leave the sidecar two seconds, and this wait, the label and the release
+/// fit into them.
 const ENDS_FIRST_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A leadership that was lost. The workload next door may not have noticed.
+/// A lost leadership that an unsupervised workload may not have noticed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Unnoticed {
     pub(super) token: Token,
-    /// From here on it has had its time.
+    /// Instant from which the workload has had its time to notice.
     pub(super) until: BootTime,
-    /// The others need no release any more: the claim has expired.
+    /// Instant at which the claim has expired, so that other candidates no longer need a release.
     expired_at: BootTime,
 }
 
 impl Election {
-    /// How long a workload may take to notice that leadership ended.
+    /// Returns the time that a workload has to notice the end of leadership.
     pub(super) fn notice_delay(&self) -> Duration {
         let delay = self.tunables.handoff_delay;
         if self.shutdown.is_none() || !self.tunables.workload_ends_first {
@@ -39,7 +39,7 @@ impl Election {
         }
     }
 
-    /// Leadership is lost; `noticed_at` is known where a step-down had begun before.
+    /// Records a loss of leadership. `noticed_at` is known if a step-down had already begun.
     pub(super) fn lost_unnoticed(
         &mut self,
         tenure: &Tenure,
@@ -55,8 +55,8 @@ impl Election {
         });
     }
 
-    /// The workload confirmed that it stopped what it did under `token`, maybe
-    /// after that was lost.
+    /// Handles the confirmation that the workload stopped all work under `token`, possibly after
+    /// that claim was lost.
     pub(super) fn workload_done(&mut self, token: Token) {
         self.unnoticed = self.unnoticed.filter(|lost| lost.token != token);
         if let State::Stopping(stopping) = &mut self.state
@@ -67,8 +67,8 @@ impl Election {
         }
     }
 
-    /// A shutdown was asked for while a workload is waited for: the wait may be
-    /// shorter now.
+    /// Shortens a wait for the workload that is in progress when a shutdown is requested, if the
+    /// new delay is shorter.
     pub(super) fn hurry_drain(&mut self, now: BootTime) {
         let delay = self.notice_delay();
         let until = now + delay;
@@ -81,14 +81,14 @@ impl Election {
         }
     }
 
-    /// Until when a process that shuts down waits before it releases; later than
-    /// the instant at which the claim expires it is not worth it.
+    /// Returns the instant until which a process that shuts down waits before it releases. The wait
+    /// ends at the latest when the claim expires, because a later release has no use.
     pub(super) fn worth_waiting_until(&self) -> BootTime {
         let worth = self.unnoticed.map(|lost| lost.until.min(lost.expired_at));
         worth.unwrap_or_default()
     }
 
-    /// Before this instant nothing is released, unless the workload confirms.
+    /// Returns the earliest instant of a release, unless the workload confirms before.
     pub(super) fn release_from(&self) -> BootTime {
         self.unnoticed.map(|lost| lost.until).unwrap_or_default()
     }

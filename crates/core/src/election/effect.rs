@@ -1,4 +1,4 @@
-//! Everything that an election can ask for.
+//! The effects of an election.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,30 +7,31 @@ use super::lease::{Claim, Declared, Identity, Reservation, Revision, Session, To
 use super::status::{Reason, Role};
 use super::time::BootTime;
 
-/// Names one call, so that its reply finds back, also late.
+/// Identifies a call, so that even a late reply can be matched to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
-/// What the runner is asked to do, in this order.
+/// An action for the runner. Effects must be carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Send this to the store; answer with [`Input::Reply`](super::Input::Reply) within
+    /// Send this operation to the store. The answer is [`Input::Reply`](super::Input::Reply) within
     /// `operation_timeout`, and once more if the true outcome comes later.
     Call {
-        /// Goes into the reply.
+        /// Id to return with the reply.
         id: CallId,
-        /// What to send.
+        /// The operation to send.
         operation: Operation,
     },
-    /// Close the change stream and open another one: the one that is open may
-    /// be stale although it answers. [`Watch::Opened`](super::Watch::Opened) or
-    /// [`Watch::Lost`](super::Watch::Lost) follows, as at the start.
+    /// Close the change stream and open another one, because the open one may be stale although it
+    /// answers. [`Watch::Opened`](super::Watch::Opened) or [`Watch::Lost`](super::Watch::Lost)
+    /// follows, as at the start.
     ReopenStream,
-    /// Make every file show the newest status; answer with
+    /// Make every file show the newest status. The answer is
     /// [`Input::Demoted`](super::Input::Demoted).
     Demote,
-    /// Start, bound or end the supervised workload; asked for only of
-    /// candidates that supervise one. Answered by [`Input::WorkloadGone`](super::Input::WorkloadGone).
+    /// Start the supervised workload, change its deadlines, or end it. Only candidates that
+    /// supervise a workload emit this. The answer is
+    /// [`Input::WorkloadGone`](super::Input::WorkloadGone).
     Workload(Order),
     /// Record this in the status directory, for the next process. No answer.
     Remember {
@@ -38,110 +39,111 @@ pub enum Effect {
         claim: Option<Claim>,
         /// The highest token seen.
         token: Token,
-        /// The longest lease duration seen: how long the next process waits
-        /// if it finds that the store went back behind this token.
+        /// The longest lease duration seen. The next process waits this long before it contends if
+        /// the stored token is lower than `token` or the document is missing.
         lease_longest: Duration,
     },
-    /// The role changed: log it, count it. No answer.
+    /// The role changed; log and count it. No answer.
     Transition(Transition),
-    /// Something that people should hear of. No answer.
+    /// An event to report to humans. No answer.
     Notice(Notice),
-    /// All is done: end. No answer.
+    /// Everything is done; exit. No answer.
     Exit,
 }
 
-/// What the supervised workload is to do. The newest order counts; each is for
-/// the claim with this token.
+/// The desired state of the supervised workload, for the claim with this token. The newest order
+/// counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Order {
-    /// The claim that the workload runs under.
+    /// Token of the claim that the workload runs under.
     pub token: Token,
-    /// What to do.
+    /// The desired state.
     pub kind: OrderKind,
 }
 
 /// The kinds of [`Order`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OrderKind {
-    /// Start it, with these deadlines.
+    /// Start the workload with these deadlines.
     Start(Terms),
-    /// It goes on, or goes on ending, with these deadlines.
+    /// Continue to run, or to stop, with these deadlines.
     Extend(Terms),
-    /// Leadership is given up: it has the time that it was configured to have,
-    /// while renewals go on.
+    /// Leadership is given up. The workload stops within its configured time, while renewals
+    /// continue.
     Stop,
-    /// Leadership is lost: stop it at once, and kill it by this instant.
+    /// Leadership is lost. The workload must stop immediately, and is killed by this instant.
     Lost {
-        /// The latest instant at which it may run.
+        /// Latest instant at which the workload may run.
         kill_at: BootTime,
     },
 }
 
-/// Until when a workload may run.
+/// Deadlines of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// The end of authority: it is told to stop.
+    /// End of authority, at which the workload is asked to stop.
     pub valid_until: BootTime,
-    /// It is gone by then (I5): `valid_until + loss_grace`.
+    /// Instant by which the workload is gone (I5): `valid_until + loss_grace`.
     pub kill_at: BootTime,
 }
 
-/// A store operation. Each filter, besides what is listed, matches only a
-/// lease of this schema under this name.
+/// A store operation. In addition to the listed conditions, each filter matches only a lease of
+/// this schema with this name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Insert the document if absent, free, with this token.
+    /// Insert a free lease with this token if the document is absent.
     Create {
         /// The first revision.
         revision: Revision,
-        /// The highest token seen, so that a document that was deleted continues its tokens.
+        /// The highest token seen, so that tokens continue after a document was deleted.
         token: Token,
     },
-    /// Take the free lease: filter `revision` as expected, a lower token, no
+    /// Acquire the free lease. The filter matches the expected `revision`, a lower token, no
     /// holder, not paused.
     Acquire(Acquisition),
-    /// Take the lease from its holder: filter `revision` as expected, a lower
+    /// Take over the lease from its holder. The filter matches the expected `revision`, a lower
     /// token, this holder, not paused.
     TakeOver {
-        /// What is taken.
+        /// Fields of the new claim.
         acquisition: Acquisition,
-        /// The claim that holds it.
+        /// The claim of the current holder.
         holder: Claim,
-        /// Who held it, for the history.
+        /// History entry of the current holder.
         ended: HistoryEntry,
     },
-    /// Prolong: filter `claim`, and a revision of mine that may be stored.
+    /// Renew the lease. The filter matches `claim` and a revision of this claim that may be stored.
     Renew {
-        /// My claim.
+        /// The claim to renew.
         claim: Claim,
         /// The new revision.
         revision: Revision,
-        /// The last acknowledged revision and those sent since and unresolved.
+        /// The last acknowledged revision, and the unresolved ones sent since.
         chain: Vec<Revision>,
     },
-    /// Free the lease: filter as for a renewal, so that a forked machine's
-    /// twin is not dethroned.
+    /// Free the lease. The filter is that of a renewal, so that a process on a forked machine that
+    /// renews the same claim is not deposed.
     Release {
-        /// My ended claim.
+        /// The ended claim.
         claim: Claim,
         /// The new revision.
         revision: Revision,
-        /// Every revision of mine that may be stored.
+        /// Every revision of this claim that may be stored.
         chain: Vec<Revision>,
-        /// My entry in the history.
+        /// History entry of the ended claim.
         ended: HistoryEntry,
-        /// For whom the free lease is kept.
+        /// The candidate that the free lease is reserved for, if any.
         reserved_for: Option<Reservation>,
     },
     /// Read the document from the primary.
     Read {
-        /// Linearizable instead of majority: proof against a deposed primary.
+        /// True for a linearizable read instead of a majority read: proof that the primary was not
+        /// deposed.
         confirm: bool,
     },
 }
 
 impl Operation {
-    /// The word used in metrics and logs.
+    /// Returns the name used in metrics and logs.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create",
@@ -154,7 +156,7 @@ impl Operation {
     }
 }
 
-/// The fields of an acquire or a take-over.
+/// The fields of an acquire or a takeover.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Acquisition {
     /// The new claim.
@@ -165,105 +167,105 @@ pub struct Acquisition {
     pub token: Token,
     /// The revision that must still be stored.
     pub expected: Revision,
-    /// This start of this candidate.
+    /// Session of this candidate.
     pub session: Session,
-    /// What others are told to wait.
+    /// The declared lease duration, which others wait for.
     pub lease_duration: Declared,
 }
 
-/// One line of the document's history, written by who ends a claim.
+/// One entry of the document's history, written by the candidate that ends a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HistoryEntry {
-    /// The token of the claim that ended.
+    /// Token of the ended claim.
     pub token: Token,
-    /// Who led.
+    /// Identity of the ended claim's candidate.
     pub identity: Identity,
-    /// When it had acquired, by its own wall clock.
+    /// Time of the acquisition, by the wall clock of that candidate.
     pub acquired_at: WallMillis,
-    /// Why it ended.
+    /// Reason for the end of the claim.
     pub reason: Reason,
 }
 
 /// A change of role.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Transition {
-    /// The role before.
+    /// The previous role.
     pub from: Role,
-    /// The role now.
+    /// The new role.
     pub to: Role,
-    /// Why.
+    /// Reason for the change, if any.
     pub reason: Option<Reason>,
-    /// The token of the leadership that began, ends or ended.
+    /// Token of the leadership that began, ends or ended, if any.
     pub token: Option<Token>,
-    /// How long the role before had lasted.
+    /// Duration of the previous role.
     pub lasted: Duration,
 }
 
-/// Things that people should hear of.
+/// Events to report to humans.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// Took over from a holder that had been silent for its lease duration.
+    /// Took over from a holder that had not renewed for its lease duration.
     Overtook {
-        /// Who was overtaken.
+        /// The expired holder.
         identity: Identity,
-        /// Its token.
+        /// Token of the expired holder.
         token: Token,
-        /// Since this candidate first saw its last revision.
+        /// Time since this candidate first saw the holder's last revision.
         silent: Duration,
     },
-    /// Took over at once from a process on this status directory that is proven dead.
+    /// Took over immediately from a process on this status directory that has provably exited.
     Succeeded {
-        /// The token of the dead process.
+        /// Token of the exited process.
         token: Token,
     },
-    /// The document is gone, or older than what was seen before.
+    /// The document is missing, or older than the one seen before.
     StoreWentBack {
         /// The token that was seen before.
         seen: Token,
-        /// The token that is stored now; `None`: no document.
+        /// The token that is stored now; `None` if the document is missing.
         found: Option<Token>,
-        /// How long this candidate will not contend.
+        /// Time for which this candidate does not contend.
         wait: Duration,
     },
-    /// Another process renewed with this one's claim.
+    /// Another process renewed this process's claim.
     Duplicate {
-        /// The session that both had.
+        /// The session that both processes had.
         session: Session,
     },
-    /// The document under the lease's name is not ours to touch.
+    /// The document with the lease's name is foreign and must not be changed.
     Foreign {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A holder declares a duration that no valid holder declares.
+    /// A holder declares a duration outside the valid range.
     AbsurdDuration {
-        /// Who.
+        /// The holder.
         identity: Identity,
-        /// What it declares, in milliseconds.
+        /// The declared duration in milliseconds.
         millis: i64,
     },
-    /// Lost by deadline twice in ten minutes: others go first.
+    /// Lost by deadline twice in ten minutes; other candidates go first.
     BackingOff {
-        /// For this long, unless another leads before.
+        /// Duration of the wait, unless another candidate leads before.
         wait: Duration,
     },
     /// A file could be neither rewritten nor removed in time.
     NotDemoted {
-        /// How long the release is held back for readers of the old file.
+        /// Time until the deadline in the old file; its readers hold the release back at least that
+        /// long.
         wait: Duration,
     },
-    /// Exiting without a release, since a file still names a deadline ahead:
-    /// the lease expires by itself.
+    /// Exiting without a release because a file still names a deadline ahead; the lease expires
+    /// without one.
     LeftToExpire,
-    /// A request in the document names another token than this leader's: it
-    /// has no effect.
+    /// A request in the document has no effect because it names another token than this leader's.
     RequestForAnotherToken {
-        /// The token that it names.
+        /// The token that the request names.
         requested: Token,
-        /// The leader's.
+        /// The leader's token.
         leading: Token,
     },
-    /// The token cannot grow any more: nobody can lead.
+    /// The token cannot grow any further, so no candidate can lead.
     TokensExhausted,
 }
 

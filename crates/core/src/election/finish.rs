@@ -1,14 +1,14 @@
-//! The end of a candidate that was asked to shut down and leads no more.
+//! The last phase of a candidate that was asked to shut down and no longer leads.
 
 use super::effect::Notice;
 use super::time::BootTime;
 use super::{Effect, Election, Shutdown, State, Turn, earliest};
 
 impl Election {
-    /// Shutting down without a claim that leads: what is mine in the store is
-    /// released, for as long as one operation may take; then the end.
+    /// Shuts down without a claim that leads: releases this process's claims in the store, for at
+    /// most one operation timeout, then exits.
     pub(super) fn finish(&mut self, shutdown: Shutdown, turn: &mut Turn<'_>) -> Option<BootTime> {
-        // What is mine is released when its workload is gone, and not before (I6).
+        // A claim is released only after its workload is gone (I6).
         if self.workload.runs() && !planted!(ReleaseBeforeChild) {
             self.read_if_due(turn);
             return self.next_read();

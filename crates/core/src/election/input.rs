@@ -1,107 +1,110 @@
-//! Everything that can happen to an election.
+//! The inputs of an election.
 
 use super::effect::CallId;
 use super::lease::{Lease, Token};
 use super::timings::Timings;
 use std::time::Duration;
 
-/// What the runner tells [`Election::handle`](super::Election::handle).
+/// An input of [`Election::handle`](super::Election::handle).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
     /// The instant of [`Election::next_wakeup`](super::Election::next_wakeup) has come.
     Tick,
-    /// A call's outcome. After a time-out it is [`Outcome::Unknown`]; the true
-    /// outcome may follow later with the same id, as often as once.
+    /// The outcome of a call. After a timeout it is [`Outcome::Unknown`]; the true outcome may
+    /// follow later with the same id, at most once.
     Reply {
-        /// The call that is answered.
+        /// The answered call.
         call: CallId,
-        /// What became of it.
+        /// Outcome of the call.
         outcome: Outcome,
     },
-    /// News of the change stream. A hint: it never grants authority.
+    /// An event of the change stream. Such an event is a hint and never grants authority.
     Watch(Watch),
-    /// The driver discovered a new primary: a renewal that hangs on the old
-    /// one is joined by another.
+    /// The driver discovered a new primary. A leader renews immediately, even while a renewal hangs
+    /// on the old primary.
     PrimaryChanged,
-    /// Answers [`Effect::Demote`](super::Effect::Demote): whether the files say "not leader" now.
+    /// The answer to [`Effect::Demote`](super::Effect::Demote).
     Demoted {
-        /// `false` if a file that names a deadline could be neither rewritten nor removed.
+        /// True if all files say "not leader"; false if a file that names a deadline could be
+        /// neither rewritten nor removed.
         shown: bool,
     },
-    /// The workload confirmed that it stopped what it did under this token.
+    /// The workload confirmed that it stopped all work under this token.
     WorkloadDone {
-        /// The token that it confirms.
+        /// The confirmed token.
         token: Token,
     },
-    /// The supervised workload exited by itself. What it left behind is being
-    /// ended; [`Input::WorkloadGone`] follows.
+    /// The supervised workload exited on its own. Its remaining processes are being ended;
+    /// [`Input::WorkloadGone`] follows.
     WorkloadEnded {
-        /// The token under which it ran.
+        /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Nothing of the supervised workload runs any more, or it never began:
-    /// now its claim may be released (I6), and a new one may lead.
+    /// No process of the supervised workload is left, or it never started. Its claim may now be
+    /// released (I6), and a new one may lead.
     WorkloadGone {
-        /// The token under which it ran.
+        /// Token of the claim that the workload ran under.
         token: Token,
     },
-    /// Whether the workload can do its work. Until it is told otherwise the
-    /// election takes it for healthy; one that is not steps down and does not contend.
+    /// Health of the workload. The election assumes a healthy workload until the first such input.
+    /// A candidate with an unhealthy one steps down and does not contend.
     Health {
-        /// `false`: another replica should lead.
+        /// False if another replica should lead.
         healthy: bool,
     },
-    /// Somebody on this machine asked this candidate to step down (SIGUSR1).
+    /// A request on this machine to step down (SIGUSR1).
     StepDown,
-    /// Step down if leading, release, then [`Effect::Exit`](super::Effect::Exit).
+    /// A request to shut down: step down if leading, release, then
+    /// [`Effect::Exit`](super::Effect::Exit).
     Shutdown,
-    /// New settings; durations count from the next claim on.
+    /// New settings. The timings of a claim that already leads do not change.
     Reconfigure(Tunables),
 }
 
 /// Settings that may change while the candidate runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tunables {
-    /// The durations of the next claim.
+    /// Durations of the next claim.
     pub timings: Timings,
-    /// How long a workload that confirms nothing has to notice that leadership ended.
+    /// Time that a workload without confirmation has to notice the end of leadership.
     pub handoff_delay: Duration,
-    /// The workload as a rule has ended when a shutdown is asked for: it then has
-    /// a second to notice, if `handoff_delay` is longer.
+    /// True if the workload has normally ended when a shutdown is requested. At a shutdown it then
+    /// has at most one second to notice, even if `handoff_delay` is longer.
     pub workload_ends_first: bool,
 }
 
-/// News of the change stream.
+/// An event, or a change of state, of the change stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Watch {
-    /// It is open: what changes from now on will be told. A read must follow.
+    /// The stream is open and reports all changes from now on. A read must follow.
     Opened,
-    /// It answered without news: the store can be reached.
+    /// The stream answered without events, so the store is reachable.
     Alive,
-    /// The lease changed to this, as far as the stream's order tells.
+    /// The lease changed to this value, according to the events so far.
     Changed(Lease),
-    /// Something happened that only a read can tell.
+    /// An event that only a read can resolve.
     Unclear,
-    /// It is closed, or was never to be had: poll.
+    /// The stream is closed or could not be opened, so the candidate must poll.
     Lost,
 }
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Acknowledged by a majority, with the document after it (for a read: as read).
+    /// Acknowledged by a majority, with the resulting document (for a read, with the document
+    /// read).
     Applied(Found),
-    /// The filter no longer matched (for a create: the document exists).
+    /// The filter did not match (for a create, the document exists).
     Rejected,
     /// Provably never sent.
     Failed,
-    /// Everything else, time-outs and write concern errors included: it may
-    /// have been applied, or may land later. It never grants or extends (I7).
+    /// Every other result, including timeouts and write concern errors. The write may have been
+    /// applied, or may land later. This outcome never grants or extends authority (I7).
     Unknown,
 }
 
 impl Outcome {
-    /// The word used in metrics.
+    /// Returns the name used in metrics.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Applied(_) => "applied",
@@ -112,13 +115,13 @@ impl Outcome {
     }
 }
 
-/// What is stored under the lease's name.
+/// Content stored under the lease's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Found {
     /// A lease of this schema.
     Lease(Lease),
-    /// Nothing.
+    /// No document.
     Missing,
-    /// A document that is not ours to touch (I11); the text says why, for people.
+    /// A foreign document, which must not be changed (I11); the text gives the reason, for humans.
     Foreign(String),
 }

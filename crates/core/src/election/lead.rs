@@ -1,7 +1,7 @@
-//! A candidate with a claim: renewing it, obeying requests, giving it up.
+//! A candidate with a claim: renewing it, applying requests, giving it up.
 //!
-//! Nothing here extends authority but [`Tenure::applied`]. A claim that is
-//! lost or whose release is sent leaves this module for good.
+//! Only [`Tenure::applied`] extends authority. A claim that is lost, or whose release is sent,
+//! never returns to this module.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use super::time::BootTime;
 use super::view::Plausible;
 use super::{Effect, Election, Shutdown, State, Turn, earliest, push_bounded};
 
-/// How long a step-down waits for the files before it counts them as stuck: they
-/// are in memory or on a local disk and take well under a millisecond. With
-/// the release it fits into the second and a half that a terminating pod may have.
+/// Maximum time that a step-down waits for the files; after it they count as stuck. Files in memory
+/// or on a local disk take well under a millisecond. This wait and the release fit into the 1.5 s
+/// that a terminating pod may have.
 const DEMOTE_WAIT: Duration = Duration::from_millis(500);
 
-/// Two losses by deadline within this time make a candidate wait.
+/// Two losses by deadline within this window make a candidate wait.
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
-/// A claim that is being given up: no authority, and renewed until the
-/// workload is gone so that nobody takes over before.
+/// A claim that is being given up, without authority. Renewals continue until the workload is gone,
+/// so that no other candidate takes over before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Stopping {
     pub(super) tenure: Tenure,
@@ -34,13 +34,13 @@ pub(super) struct Stopping {
     /// The deadline that the files named when authority was given up.
     published_until: BootTime,
     stuck_reported: bool,
-    /// The workload has confirmed, or this instant has come.
+    /// Instant from which the workload counts as drained; zero once it has confirmed.
     pub(super) drained_at: BootTime,
-    /// How long the workload may take to notice; nothing once it has confirmed.
+    /// Time that the workload has to notice; zero once it has confirmed.
     pub(super) delay: Duration,
 }
 
-/// How leadership is lost.
+/// Cause of a loss of leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     Deadline,
@@ -48,7 +48,7 @@ pub(super) enum Loss {
     StoreWentBack,
 }
 
-/// Whether the files still name a deadline ahead.
+/// State of the status files during a step-down; a stuck file still names the published deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Files {
     Asked { until: BootTime },
@@ -57,12 +57,12 @@ enum Files {
 }
 
 impl Election {
-    /// Does what is due; says when to come back.
+    /// Does everything that is due; returns the next wakeup.
     pub(super) fn lead(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         self.read_if_due(turn);
         self.renew_if_due(turn);
         let (wait, release) = match &mut self.state {
-            // Nothing is released beside a workload that may still run (I6).
+            // Nothing is released while the workload may still be running (I6).
             State::Stopping(_) if self.workload.runs() && !planted!(ReleaseBeforeChild) => {
                 (None, false)
             }
@@ -114,7 +114,7 @@ impl Election {
         debug_assert_eq!(id, call, "the renewal goes by another id than was noted");
     }
 
-    /// A renewal came back, maybe late or out of order.
+    /// Handles the reply to a renewal, possibly late or out of order.
     pub(super) fn renewal_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let retry_at = turn.now + turn.jittered(self.tunables.timings.retry_interval());
         let Some(tenure) = self.tenure_mut() else {
@@ -127,8 +127,9 @@ impl Election {
             {
                 (tenure.applied(call), Some(lease))
             }
-            // It matched, and is no lease of ours any more: not to be touched
-            // again. A read of before this claim led tells nothing of it.
+            // The renewal matched, but the document is now foreign and must not be changed again. A
+            // read from before this claim led proves nothing about it, so only a renewal's reply
+            // counts.
             Outcome::Applied(Found::Foreign(_)) if tenure.awaits(call) => (Renewed::Rejected, None),
             Outcome::Rejected if planted!(RejectionOutlived) => {
                 (tenure.unanswered(call, true, retry_at), None)
@@ -151,8 +152,8 @@ impl Election {
                 if self.view.judge(&found) == Plausible::Yes {
                     self.observe(found, turn);
                 } else {
-                    // Somebody lowered the token: the next leader's could be one
-                    // that was used.
+                    // The token was lowered, so the next leader could get a token that was already
+                    // used.
                     self.suspicious = true;
                     self.read_soon(turn.now);
                 }
@@ -163,8 +164,9 @@ impl Election {
         }
     }
 
-    /// A read while holding a claim. Only the store can take it away, by
-    /// rejecting a renewal: a majority read may be older than the claim.
+    /// Handles a read while holding a claim. A read that does not show the claim only triggers a
+    /// renewal, because a majority read may be older than the claim. Only a rejected renewal ends
+    /// it.
     pub(super) fn leader_read(&mut self, found: Found, turn: &mut Turn<'_>) {
         let Some(tenure) = self.tenure() else { return };
         let known = match &found {
@@ -185,7 +187,8 @@ impl Election {
         }
     }
 
-    /// What the document asks of the claim that leads.
+    /// Returns the reason to step down that the document gives to the leading claim, if any, and
+    /// the reservation of a transfer.
     pub(super) fn demand(&self, lease: &Lease) -> Option<(Reason, Option<Reservation>)> {
         let State::Leading(tenure) = &self.state else {
             return None;
@@ -212,9 +215,9 @@ impl Election {
         }
     }
 
-    /// Reports, once, a request that this leader ignores because it names
-    /// another token. Whoever made it took the document's token, which somebody
-    /// had raised, or meant an earlier leader.
+    /// Reports, once, a request that this leader ignores because it names another token. Either the
+    /// request names the document's token, which had been raised by hand, or it was meant for an
+    /// earlier leader.
     fn report_request(&mut self, lease: &Lease) {
         let State::Leading(tenure) = &self.state else {
             return;
@@ -265,19 +268,19 @@ impl Election {
     pub(super) fn demoted(&mut self, shown: bool, now: BootTime) {
         if let State::Stopping(stopping) = &mut self.state {
             if shown && stopping.files != Files::Demoted {
-                // Who reads the file can notice from now on.
+                // Readers of the file can notice from now on.
                 stopping.drained_at = stopping.drained_at.max(now + stopping.delay);
             }
             stopping.files = match stopping.files {
                 Files::Asked { .. } if !shown => Files::Stuck,
-                // Late is better than never: nobody reads the old file any more.
+                // A late demotion counts too, because the old file can no longer be read.
                 Files::Asked { .. } | Files::Stuck if shown => Files::Demoted,
                 unchanged @ (Files::Asked { .. } | Files::Stuck | Files::Demoted) => unchanged,
             };
         }
     }
 
-    /// Says that readers of a stuck file must be waited for.
+    /// Reports, once, that the release must wait for readers of a stuck file.
     fn report_stuck_files(&mut self, now: BootTime) {
         if let State::Stopping(stopping) = &mut self.state
             && stopping.files == Files::Stuck
@@ -288,7 +291,7 @@ impl Election {
         }
     }
 
-    /// The workload is gone: ends the claim and sends its release (I6).
+    /// Ends the claim and sends its release, after the workload is gone (I6).
     fn hand_over(&mut self, turn: &mut Turn<'_>) {
         let state = std::mem::replace(&mut self.state, State::Contending(Contending::default()));
         let State::Stopping(stopping) = state else {
@@ -319,7 +322,7 @@ impl Election {
         }
     }
 
-    /// At its deadline a claim has ended, whatever else is going on.
+    /// Ends the claim if its deadline has passed, regardless of everything else in progress.
     pub(super) fn expire(&mut self, turn: &mut Turn<'_>) {
         if self.tenure().is_some_and(|t| t.valid_until() <= turn.now) {
             self.lose(Loss::Deadline, turn);
@@ -328,12 +331,12 @@ impl Election {
         self.quarantine = self.quarantine.filter(|until| *until > turn.now);
     }
 
-    /// Leadership is gone. The claim is ended and never led by again.
+    /// Ends the claim after a loss of leadership. The claim never leads again.
     pub(super) fn lose(&mut self, loss: Loss, turn: &mut Turn<'_>) {
         let state = std::mem::replace(&mut self.state, State::Contending(Contending::default()));
         let (tenure, reserved_for, noticed_at) = match state {
             State::Leading(tenure) => (tenure, None, None),
-            // What was asked for holds, also if the drain did not come to its end.
+            // A requested cooldown applies even if the drain did not finish.
             State::Stopping(stopping) => {
                 self.stay_out_if_asked(stopping.reason, stopping.tenure.token, turn.now);
                 let noticed_at = Some(stopping.noticed_at(turn.now));
@@ -347,8 +350,8 @@ impl Election {
         self.kill_workload(&tenure, turn.now);
         self.lost_unnoticed(&tenure, noticed_at, turn);
         match loss {
-            // The release is sent too, so that a store that comes back is free
-            // early; not beside a workload that may not have noticed (I6).
+            // The claim is released too, so that the lease is free early when the store recovers.
+            // The release waits while the workload may not have noticed the loss (I6).
             Loss::Deadline => {
                 self.reason = Some(Reason::Deadline);
                 self.back_off_after_losses(tenure.token, turn);
@@ -366,30 +369,30 @@ impl Election {
                     self.release(&ended, turn);
                 }
             }
-            // No release: if a forked machine's twin holds this claim, it
-            // would be dethroned while it leads.
+            // No release: a forked machine may lead with the same claim, and the release would
+            // depose it.
             Loss::Rejected => {
                 self.reason = Some(Reason::Rejected);
-                // A twin on a cloned directory may lead with it: the record
-                // is no proof for the next process any more.
+                // A process on a cloned directory may lead with this claim, so the record no longer
+                // proves anything to the next process.
                 self.forget_claim();
                 self.state = State::Contending(Contending::checking(tenure.claim, tenure.chain()));
                 self.fall_behind(turn.now);
             }
-            // Nothing to release: the document that named this claim is gone.
+            // Nothing to release, because the document that named this claim is gone.
             Loss::StoreWentBack => self.reason = Some(Reason::StoreWentBack),
         }
     }
 
-    /// Who was asked to step down leaves the lease to others. Who did it for its
-    /// workload's health stays out until that is back, and no longer.
+    /// Starts the cooldown if the step-down was requested. After a step-down for its workload's
+    /// health, a candidate stays out only until the workload is healthy again.
     fn stay_out_if_asked(&mut self, reason: Reason, token: Token, now: BootTime) {
         if matches!(reason, Reason::Requested | Reason::Transferred) {
             self.stay_out(token, now);
         }
     }
 
-    /// A candidate that lost by deadline twice within the window lets others go first.
+    /// Lets others go first after a second loss by deadline within the window.
     fn back_off_after_losses(&mut self, token: Token, turn: &mut Turn<'_>) {
         let before = self.deadline_loss.replace(turn.now);
         let again = before.is_some_and(|at| turn.now.since(at) < LOSSES_WINDOW);
@@ -402,7 +405,7 @@ impl Election {
 }
 
 impl Stopping {
-    /// When the workload has noticed, should leadership be lost at `now`.
+    /// Returns the instant at which the workload has noticed if leadership is lost at `now`.
     fn noticed_at(&self, now: BootTime) -> BootTime {
         match self.files {
             Files::Demoted => self.drained_at,
@@ -413,7 +416,7 @@ impl Stopping {
         }
     }
 
-    /// When to look again, and whether the release is due.
+    /// Returns the instant of the next check, and true if the release is due.
     fn progress(&mut self, shutting_down: bool, now: BootTime) -> (Option<BootTime>, bool) {
         if planted!(ReleaseBeforeFiles) {
             self.files = Files::Demoted;
@@ -424,9 +427,9 @@ impl Stopping {
             }
             self.files = Files::Stuck;
         }
-        // A reader of a stuck file believes it until the deadline it names, and
-        // notices within the delay.
-        // A process that ends does not wait for it: it leaves the lease to expire.
+        // A reader of a stuck file trusts it until the deadline that it names, and notices within
+        // the delay. A process that exits does not wait for that reader; it leaves the lease to
+        // expire.
         let at = match self.files {
             Files::Stuck if !shutting_down && !planted!(StuckFileIgnored) => {
                 (self.drained_at).max(self.published_until + self.delay)

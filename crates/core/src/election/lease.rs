@@ -1,28 +1,27 @@
 //! The lease as the election sees it: names, random ids, the document's fields.
 //!
-//! No BSON, no dates that decide anything: wall-clock fields are carried for
-//! people and compared with nothing.
+//! This module has no BSON. Wall-clock fields are informational and are never compared.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::timings::{LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
-/// The longest lease name: it is also the value of a Kubernetes label.
+/// Maximum length of a lease name, which is also the value of a Kubernetes label.
 pub const NAME_LENGTH_MAX: usize = 63;
-/// The longest identity: a Kubernetes pod name.
+/// Maximum length of an identity: that of a Kubernetes pod name.
 pub const IDENTITY_LENGTH_MAX: usize = 253;
 
-/// The name of a lease: 1–63 characters that make a legal Kubernetes label value.
+/// The name of a lease: 1–63 characters that form a valid Kubernetes label value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseName(String);
 
-/// A name that is not legal, and what would be.
+/// An error about an invalid name, with the accepted format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameError {
-    /// What was refused.
+    /// The rejected name.
     pub value: String,
-    /// What would be accepted.
+    /// The accepted format.
     pub expected: &'static str,
 }
 
@@ -68,7 +67,7 @@ impl LeaseName {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -80,8 +79,8 @@ impl fmt::Display for LeaseName {
     }
 }
 
-/// The human-readable name of a candidate. Nothing is decided by it, except
-/// for whom a transfer reserves the lease.
+/// The human-readable name of a candidate. No decision depends on it, except that a transfer
+/// reserves the lease for an identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(String);
 
@@ -105,7 +104,7 @@ impl Identity {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -117,10 +116,10 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Where the election gets its random ids from: the kernel in the daemon, a
-/// seeded generator in the simulator.
+/// Source of the election's random ids: the kernel in the daemon, a seeded generator in the
+/// simulator.
 pub trait Randomness {
-    /// 128 new random bits.
+    /// Returns 128 new random bits.
     fn bits(&mut self) -> u128;
 }
 
@@ -131,7 +130,7 @@ macro_rules! random_id {
         pub struct $name([u8; 16]);
 
         impl $name {
-            /// A new one, in the layout of a random (version 4) UUID.
+            /// Returns a new id in the layout of a random (version 4) UUID.
             pub fn random(source: &mut dyn Randomness) -> Self {
                 let mut bytes = source.bits().to_be_bytes();
                 bytes[6] = (bytes[6] & 0x0f) | 0x40;
@@ -139,12 +138,12 @@ macro_rules! random_id {
                 Self(bytes)
             }
 
-            /// From the bytes of a UUID.
+            /// Returns the id with the bytes of a UUID.
             pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(bytes)
             }
 
-            /// The bytes of the UUID.
+            /// Returns the bytes of the UUID.
             pub const fn bytes(self) -> [u8; 16] {
                 self.0
             }
@@ -165,16 +164,18 @@ macro_rules! random_id {
 }
 
 random_id! {
-    /// New at each acquisition or take-over. What the protocol compares: a claim leads at most once.
+    /// Id of one acquisition or takeover, compared by the protocol. A claim leads at most once.
     Claim
 }
 random_id! {
-    /// New at every acquire, take-over, renewal and release. Random, not a counter: a renewal that
-    /// was rolled back and followed by another must not look unchanged.
+    /// Id of one write; new at every create, acquire, takeover, renewal and release. Random instead
+    /// of a counter, because a renewal that was rolled back and followed by another must not look
+    /// unchanged.
     Revision
 }
 random_id! {
-    /// New at each start of a candidate; for people who read the document.
+    /// Id of one start of a candidate, for humans who read the document. A candidate compares it
+    /// only to tell its own claims from a successor's during a cooldown.
     Session
 }
 
@@ -185,20 +186,20 @@ pub struct Token(i64);
 impl Token {
     /// The token before the first acquisition.
     pub const ZERO: Self = Self(0);
-    /// The last one there is.
+    /// The highest token.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// From the document's number; `None` if negative.
+    /// Returns the token with the document's number; `None` if the number is negative.
     pub const fn new(token: i64) -> Option<Self> {
         if token < 0 { None } else { Some(Self(token)) }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> i64 {
         self.0
     }
 
-    /// The next token; `None` at the end of the range.
+    /// Returns the next token; `None` at the end of the range.
     pub const fn next(self) -> Option<Self> {
         match self.0.checked_add(1) {
             Some(next) => Some(Self(next)),
@@ -213,44 +214,44 @@ impl fmt::Display for Token {
     }
 }
 
-/// A wall-clock date in milliseconds since 1970. For people: it is carried
-/// from the document to logs and history, and nothing is decided by it.
+/// A wall-clock date in milliseconds since 1970. Informational: it is copied from the document to
+/// logs and history, and no decision depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WallMillis(pub i64);
 
-/// Who holds the lease, as the document names it.
+/// The holder of the lease, as stored in the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// The candidate's name, for people.
+    /// Name of the candidate, for humans.
     pub identity: Identity,
-    /// The candidate's start, for people.
+    /// Session of the candidate.
     pub session: Session,
-    /// The claim: what is compared.
+    /// The claim, which the protocol compares.
     pub claim: Claim,
-    /// When it acquired, by its own wall clock.
+    /// Time of the acquisition, by the candidate's own wall clock.
     pub acquired_at: WallMillis,
-    /// How long the holder lets others wait; see [`Declared::duration`].
+    /// Declared lease duration, which others wait for; see [`Declared::duration`].
     pub lease_duration: Declared,
 }
 
-/// A lease duration as a document declares it, in milliseconds, possibly absurd.
+/// A lease duration as declared in a document, in milliseconds, possibly out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Declared {
-    /// What the document says.
+    /// The declared number of milliseconds.
     pub millis: i64,
 }
 
 impl Declared {
-    /// The declaration of a valid duration.
+    /// Returns the declaration of a valid duration.
     pub fn of(duration: Duration) -> Self {
         Self {
             millis: i64::try_from(duration.as_millis()).unwrap_or(i64::MAX),
         }
     }
 
-    /// How long to wait: the declared duration, or the longest one if it is
-    /// outside 1 s … 1 h. No valid holder declares that; to treat it as short
-    /// would be unsafe, and as endless would block.
+    /// Returns the time to wait: the declared duration, or the longest one if it is outside 1 s …
+    /// 1 h. No valid holder declares such a duration. Treating it as short would be unsafe, and
+    /// treating it as endless would block.
     pub fn duration(self) -> Duration {
         if planted!(AbsurdDurationBelieved) {
             return Duration::from_millis(u64::try_from(self.millis).unwrap_or(0));
@@ -258,7 +259,7 @@ impl Declared {
         self.valid().unwrap_or(LEASE_DURATION_MAX)
     }
 
-    /// The duration if a valid holder could have declared it.
+    /// Returns the duration if a valid holder could have declared it.
     pub fn valid(self) -> Option<Duration> {
         u64::try_from(self.millis)
             .ok()
@@ -267,52 +268,52 @@ impl Declared {
     }
 }
 
-/// What an operator asks of the holder of `token`; others ignore it.
+/// An operator's request to the holder of `token`; other holders ignore it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// What is asked.
+    /// The requested action.
     pub kind: RequestKind,
-    /// The token it is meant for.
+    /// Token of the holder that the request is meant for.
     pub token: Token,
 }
 
 /// The kinds of [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RequestKind {
-    /// Step down and stay out for a while.
+    /// Step down and stay out for a cooldown.
     StepDown,
-    /// Step down in favour of a named candidate.
+    /// Step down in favor of a named candidate.
     Transfer(Reservation),
 }
 
-/// For whom a released lease is kept, and how long others wait.
+/// The reservation of a released lease for one candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reservation {
-    /// The candidate that may acquire at once.
+    /// The candidate that may acquire immediately.
     pub identity: Identity,
-    /// How long others wait, from when they first saw the revision.
+    /// Time that others wait, counted from when they first saw the revision.
     pub duration: Duration,
 }
 
-/// The longest reservation; a longer one is read as this.
+/// The longest reservation; a longer one counts as this.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);
-/// The reservation of a transfer that names none.
+/// Duration of the reservation of a transfer that names none.
 pub const RESERVATION_DEFAULT: Duration = Duration::from_secs(5);
 
 /// The lease document, as far as the election reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lease {
-    /// The newest token.
+    /// Token of the newest claim.
     pub token: Token,
-    /// Changes with every write of a candidate.
+    /// Id of the last write of a candidate.
     pub revision: Revision,
-    /// Who holds it; `None`: free.
+    /// The holder; `None` if the lease is free.
     pub holder: Option<Holder>,
-    /// Nobody leads while set.
+    /// True while no candidate may lead.
     pub paused: bool,
-    /// What an operator asked for.
+    /// The operator's request, if any.
     pub request: Option<Request>,
-    /// For whom the free lease is kept.
+    /// The reservation of the free lease, if any.
     pub reserved_for: Option<Reservation>,
 }
 

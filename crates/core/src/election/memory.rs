@@ -1,7 +1,7 @@
-//! What outlives this process: the newest claim, the highest token, and the
-//! longest lease duration seen, for the next process on the status directory.
+//! State that outlives this process: the newest claim, the highest token, and the longest lease
+//! duration seen, recorded for the next process on the status directory.
 //!
-//! Nothing here is decided; `decide.rs` and `reading.rs` use it.
+//! This module makes no decisions; `decide.rs` and `reading.rs` use its state.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Election;
 use super::effect::Effect;
 use super::lease::{Claim, Lease, Token};
 
-/// What the status directory was told last.
+/// The values last recorded in the status directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Remembered {
     pub(super) claim: Option<Claim>,
@@ -18,17 +18,17 @@ pub(super) struct Remembered {
 }
 
 impl Election {
-    /// Whatever becomes of a reply or an event: its token was used, and its
-    /// holder may lead for as long as it declares.
+    /// Records what a reply or event shows, even if it is late or not trusted: the token was used,
+    /// and its holder may lead for the declared duration.
     pub(super) fn heed(&mut self, lease: &Lease) {
         self.token_highest = self.token_highest.max(lease.token);
         self.view.heed(lease);
         self.shown_while_creating(lease);
     }
 
-    /// Tells the status directory what the next process should know. A token
-    /// without the duration that goes with it would make that one wait too
-    /// short a time when the store went back.
+    /// Records new values in the status directory for the next process. With a token but without
+    /// the duration that goes with it, that process would wait too briefly after a rollback of the
+    /// store.
     pub(super) fn remember(&mut self) {
         let Remembered {
             claim,
@@ -40,7 +40,7 @@ impl Election {
         }
     }
 
-    /// The claim that was sent last is no proof of a death any more.
+    /// Removes the claim from the record, because it no longer proves that its process has exited.
     pub(super) fn forget_claim(&mut self) {
         self.record(None);
     }

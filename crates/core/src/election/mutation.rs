@@ -1,9 +1,9 @@
-//! Planted bugs: each breaks one rule, so that it can be shown that the rule's
-//! absence is noticed. Compiled for unit tests and for the model only; in
-//! every other build `planted!` is the word `false` and this file is not read.
+//! Planted bugs. Each breaks one rule, to prove that a test notices when the rule is missing.
+//! Planted bugs are compiled only for unit tests and for the model. In every other build `planted!`
+//! expands to `false` and this file is not compiled.
 
-/// A list of rules that can be broken, and the switch; the locks have a list
-/// of their own (`src/lock/mutation.rs`).
+/// Defines a list of rules that can be broken, and the switch. The locks have their own list
+/// (`src/lock/mutation.rs`).
 macro_rules! mutations {
     ($($(#[$doc:meta])* $name:ident: $rule:literal,)*) => {
         /// A rule that is broken on purpose.
@@ -13,10 +13,10 @@ macro_rules! mutations {
         }
 
         impl Mutation {
-            /// All of them.
+            /// All planted bugs.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The rule that it breaks, as the table in `docs/verification.md` has it.
+            /// Returns the rule that the bug breaks, as in the table of `docs/verification.md`.
             pub const fn rule(self) -> &'static str {
                 match self {
                     $(Self::$name => $rule,)*
@@ -29,18 +29,18 @@ macro_rules! mutations {
                 const { std::cell::Cell::new(None) };
         }
 
-        /// Whether this rule is broken in this thread.
+        /// Returns true if this rule is broken in this thread.
         pub fn is_planted(mutation: Mutation) -> bool {
             $crate::election::mutation::mark();
             ACTIVE.get() == Some(mutation)
         }
 
-        /// The rule that is broken in this thread.
+        /// Returns the rule that is broken in this thread, if any.
         pub fn active() -> Option<Mutation> {
             ACTIVE.get()
         }
 
-        /// Runs with one rule broken.
+        /// Calls `run` with one rule broken.
         pub fn with<T>(mutation: Option<Mutation>, run: impl FnOnce() -> T) -> T {
             struct Reset;
             impl Drop for Reset {
@@ -63,104 +63,104 @@ mutations! {
     /// Authority of a renewal counts from its reply.
     RenewalFromReply:
         "authority counts from before the renewal was sent, never from its acknowledgement",
-    /// Decisions by the wall clock.
+    /// Decisions use the wall clock.
     WallClock:
         "no wall clock takes part in a decision",
     /// Contenders decide by the server's clock.
     ServerClock:
         "no server clock takes part in a decision",
-    /// Deadlines in CLOCK_MONOTONIC, which stands still in a suspend.
+    /// Deadlines use CLOCK_MONOTONIC, which does not advance during a suspend.
     MonotonicClock:
         "deadlines go on while the machine sleeps",
-    /// The runner and the election look at an acknowledgement before the deadline.
+    /// The runner and the election process an acknowledgement before they check the deadline.
     AcknowledgedAfterDeadline:
         "an acknowledgement that is looked at after the deadline extends nothing",
     /// A claim that reached its deadline is found in the store, renewed, and leads again.
     RenewedAfterDeadline:
         "a claim is never renewed after its deadline",
-    /// An ended claim is renewed and leads again, after its release was sent.
+    /// An ended claim is renewed and leads again after its release was sent.
     RenewedAfterRelease:
         "a claim is never renewed after its release was sent",
-    /// A release of unknown outcome is forgotten.
+    /// A release of unknown outcome is not repeated.
     ReleaseNotRepeated:
         "a release is repeated until it is resolved",
     /// A claim that reached its deadline is left to expire.
     NoReleaseAfterDeadline:
         "a claim that ended by its deadline is released too",
-    /// Unchanged means the same token, not the same revision.
+    /// A contender compares the token instead of the revision.
     TokenCompared:
         "a contender waits for one revision, not for one token",
-    /// The instant at which a revision was seen is kept for the next one.
+    /// The instant at which a revision was first seen is kept for the next revision.
     SeenNotReset:
         "each new revision begins a new wait",
-    /// A process waits from where the one before it on its directory began.
+    /// A process continues the wait of the previous process on its directory.
     SeenKeptAcrossRestart:
         "what a dead process saw does not shorten the wait of the next one",
-    /// A contender waits for its own lease duration.
+    /// A contender waits for its own lease duration instead of the holder's.
     OwnDuration:
         "a contender waits for the duration that the holder declared",
-    /// A declared duration is believed, whatever it is.
+    /// A declared duration outside the valid range is used as declared.
     AbsurdDurationBelieved:
         "a declared duration outside 1 s … 1 h counts as 1 h",
-    /// New settings change the claim that leads.
+    /// New settings change the claim that already leads.
     TimingsReloaded:
         "the timings belong to a claim: a reload counts from the next one",
-    /// An unknown renewal counts as acknowledged.
+    /// A renewal of unknown outcome counts as acknowledged.
     UnknownAsApplied:
         "an unknown outcome extends nothing",
-    /// An unknown renewal counts as never sent.
+    /// A renewal of unknown outcome counts as never sent.
     UnknownAsFailed:
         "an unknown outcome is no failure: the write may have landed, or may land later",
     /// An event that shows a renewal counts as its acknowledgement.
     EventAsAuthority:
         "an event of the change stream is a hint and grants no authority",
-    /// Acquire and take-over do not compare the revision.
+    /// Acquire and takeover do not compare the revision.
     NoCompareAndSet:
         "acquire and take-over match only the revision that was seen",
-    /// Acquire and take-over match whatever token the document has, also where it
-    /// is not the one that was seen.
+    /// Acquire and takeover match a document with any token, even if it is not the token that was
+    /// seen.
     TokenNotCompared:
         "acquire and take-over match only a lower token than their own",
-    /// Events change a document that was known before the stream was opened.
+    /// Events are applied to a document that was known before the stream was opened.
     DocumentKeptOverGap:
         "events change only a document that was shown since the stream was opened",
-    /// Acquisitions insert where there is no document.
+    /// Acquisitions insert the document if it is missing.
     FollowerUpserts:
         "no acquisition makes a document",
-    /// An acquisition leaves an operator's request and a reservation as they are.
+    /// An acquisition does not clear an operator's request and a reservation.
     RequestKept:
         "an acquisition clears the request and the reservation",
-    /// A renewal leaves the revision as it is.
+    /// A renewal does not change the revision.
     RevisionKept:
         "each renewal writes a new revision",
-    /// The filters of renewal and release do not look at the revision.
+    /// The filters of renewal and release do not compare the revision.
     NoRevisionChain:
         "renewal and release match only a revision that the claim may have",
-    /// Acknowledgements of two renewals count in the order in which they come.
+    /// Acknowledgements of two renewals count in the order of their arrival.
     RenewalsOutOfOrder:
         "of two renewals in flight, the later one counts whichever is acknowledged first",
     /// The rejection of a renewal that a later one overtook ends the claim.
     OvertakenRejectionObeyed:
         "the late rejection of an overtaken renewal means nothing",
-    /// After its renewal was rejected a leader goes on until its deadline.
+    /// A leader whose renewal was rejected continues until its deadline.
     RejectionOutlived:
         "a leader whose newest renewal is rejected steps down at once",
-    /// A renewal that hangs is waited for without end.
+    /// A renewal that hangs is awaited indefinitely.
     HungRenewalAwaited:
         "a renewal without an answer is followed by another",
-    /// A new primary does not hurry a renewal.
+    /// A new primary does not trigger a renewal.
     NewPrimaryAwaited:
         "at a new primary the holder renews again at once",
-    /// Each new primary brings another renewal, however many hang.
+    /// Each new primary triggers another renewal, regardless of how many hang.
     RenewalsUnbounded:
         "at most two renewals of a claim are in flight",
-    /// A claim that names this session is adopted.
+    /// A stored claim that names this session is adopted.
     SessionAdopted:
         "only a claim of this process's own open acquisitions is adopted",
     /// An acquisition that is found in the store leads without a renewal.
     AdoptedWithoutRenewal:
         "an adopted claim leads from its renewal, not from being found",
-    /// Reads with local read concern.
+    /// Reads use read concern `local`.
     LocalReadConcern:
         "reads have read concern majority",
     /// Writes are acknowledged by the primary alone.
@@ -169,25 +169,25 @@ mutations! {
     /// The next token is the document's plus one.
     HighestTokenForgotten:
         "the next token is above the highest that this process has seen",
-    /// The next token is the highest this process led with or remembers, plus one.
+    /// The next token is the highest recorded token of this process plus one.
     TokenFromMemory:
         "the next token is above the document's",
-    /// A process starts without the token that its directory remembers.
+    /// A process starts without the token recorded in its directory.
     TokenNotRemembered:
         "the highest token is kept in the status directory",
-    /// One majority read is enough to believe that the store went back.
+    /// One majority read is enough to confirm a rollback of the store.
     StaleReadBelieved:
         "only a linearizable read confirms that the store went back",
-    /// A leader goes on when the store went back.
+    /// A leader continues after a rollback of the store.
     LeadsAfterStoreWentBack:
         "a leader that sees the store go back steps down",
-    /// A candidate that saw the store go back contends at once.
+    /// A candidate that saw a rollback of the store contends immediately.
     NoQuarantine:
         "after the store went back nobody who knows it contends for a while",
-    /// That while is the candidate's own lease duration.
+    /// The wait after a rollback of the store is the candidate's own lease duration.
     OwnQuarantine:
         "after the store went back the wait is the longest lease duration seen",
-    /// A process starts on a directory that another one has locked.
+    /// A process starts on a directory that another process has locked.
     LockIgnored:
         "the claim record is proof only for who has its lock",
     /// The claim record counts as proof in a copy of its directory.
@@ -196,16 +196,16 @@ mutations! {
     /// The claim record counts as proof in another boot.
     RecordOfAnotherBoot:
         "the claim record is proof only in the boot that it names",
-    /// A holder of the own name counts as dead.
+    /// A holder with the candidate's own identity counts as exited.
     IdentityIsProof:
         "the same identity proves nothing",
-    /// The claim of the dead is taken over although its files still say "leader".
+    /// The claim of an exited process is taken over although its files still say "leader".
     ProofBesideOldFiles:
         "the dead process's files say nothing any more before its claim is taken over",
-    /// A request that names another token is obeyed.
+    /// A leader applies a request that names another token.
     RequestOfAnotherToken:
         "a request is meant for the token that it names",
-    /// A leader does not look at a request.
+    /// A leader ignores every request.
     RequestIgnored:
         "a leader obeys a request that names its token",
     /// An operator's request changes the revision.
@@ -214,64 +214,64 @@ mutations! {
     /// A transfer is released without a reservation.
     TransferNotReserved:
         "a transfer leaves a reservation for the one it names",
-    /// A reservation for another is not looked at.
+    /// A reservation for another candidate is ignored.
     ReservationIgnored:
         "a reserved lease is left to who it is reserved for",
     /// A paused lease is taken over.
     PauseIgnored:
         "nobody acquires or takes over a paused lease",
-    /// A leader does not look at a pause.
+    /// A leader ignores a pause.
     PauseNotObeyed:
         "a leader steps down when the lease is paused",
-    /// A candidate that was asked to step down contends at once.
+    /// A candidate that was asked to step down contends immediately.
     NoStayOut:
         "who was asked to step down lets another lead first",
-    /// A leader whose workload is unhealthy goes on.
+    /// A leader whose workload is unhealthy continues.
     UnhealthyLeads:
         "a leader whose workload is unhealthy steps down",
     /// A candidate whose workload is unhealthy contends.
     UnhealthyContends:
         "a candidate contends only while its workload is healthy",
-    /// A candidate that lost by deadline twice contends at once.
+    /// A candidate that lost by deadline twice contends immediately.
     NoBackOff:
         "who lost by deadline twice in ten minutes lets others go first",
-    /// A candidate whose workload crashes contends again at once.
+    /// A candidate whose workload crashes contends again immediately.
     ExitNotBackedOff:
         "who cannot keep its workload running lets others try first",
-    /// The lock of the claim alone counts as proof, whatever the record says of a child.
+    /// A free lock on the claim is sufficient proof, even if the record names a child.
     ProofWithoutChild:
         "the claim record is proof only when the child that it names is gone",
-    /// The release does not wait for the supervised workload's end.
+    /// The release does not wait for the end of the supervised workload.
     ReleaseBeforeChild:
         "the release waits until the supervised child is confirmed gone",
-    /// The guard shares no lock: a new daemon starts beside the old one's workload.
+    /// The guard does not share the lock, so a new daemon starts while the old workload runs.
     GuardWithoutLock:
         "the guard holds the claim lock too, until its child is gone",
-    /// While the workload ends, renewals do not carry its deadline on.
+    /// Renewals do not extend the workload's deadline while it ends.
     DrainNotExtended:
         "renewals carry the workload's deadline on also while it ends",
-    /// The guard brings a deadline that has passed back.
+    /// A later record revives a deadline that has passed in the guard.
     DeadlineRevived:
         "a deadline that passed in the guard is final",
-    /// The guard judges each record before it reads the next.
+    /// The guard decides on each record before it reads the next one.
     EachRecordJudged:
         "the guard reads all that was sent, and then judges",
-    /// The guard starts its child whatever the time.
+    /// The guard starts its child even after the deadline.
     StartedAfterDeadline:
         "the child starts only while its deadline is ahead in the guard",
-    /// A child that ends by itself is started again under the same claim.
+    /// A child that exits on its own is started again under the same claim.
     StartedAgain:
         "a child is started once under a claim",
-    /// The guard goes on as if its daemon lived.
+    /// The guard continues after its daemon has exited.
     ClosedPipeIgnored:
         "a guard whose daemon is gone ends its child at once",
-    /// At the deadline the child is asked to end, and no more.
+    /// The child is asked to stop at the deadline but not killed after it.
     LossWithoutKill:
         "loss_grace after its deadline the child is killed",
-    /// A child that was asked to end has all the time that its claim has.
+    /// A child that was asked to stop is not killed before its claim's own deadline.
     StopWithoutKill:
         "a child that was asked to end is killed when its time is over",
-    /// A draining claim is not renewed.
+    /// A claim is not renewed while its workload drains.
     DrainNotRenewed:
         "renewals go on while the workload ends",
     /// The release does not wait for the workload.
@@ -280,63 +280,63 @@ mutations! {
     /// The release after a deadline does not wait for the workload.
     ReleaseAtDeadline:
         "after a deadline too, the release waits until the workload has noticed",
-    /// A workload that is said to end first is not waited for.
+    /// With `workload.ends_first` there is no wait for the workload.
     EndsFirstTrusted:
         "`workload.ends_first` shortens the wait at a shutdown, and never skips it",
     /// The release does not wait for the files.
     ReleaseBeforeFiles:
         "the release waits until the files say not leader",
-    /// A file that cannot be rewritten is not waited for.
+    /// The release does not wait for a file that cannot be rewritten.
     StuckFileIgnored:
         "the release waits for the deadline in a file that cannot be rewritten",
-    /// A process that exits releases although a file is stuck.
+    /// A process that exits releases its lease although a file is stuck.
     StuckFileIgnoredAtExit:
         "a process that exits beside a stuck file leaves its lease to expire",
     /// Effects are carried out before the status is published.
     EffectsBeforeStatus:
         "the status is published before the effects are carried out",
-    /// HTTP and gauge show what was true when it was published.
+    /// HTTP and the gauge show the state at the time of publication.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are asked",
-    /// A stream outlives an election of another primary.
+    /// A stream is kept when another primary is elected.
     StreamKeptAcrossElections:
         "a stream is opened anew when another primary is found",
-    /// A stream that failed to report the holder's renewals goes on.
+    /// A stream that failed to report the holder's renewals is kept.
     DeafStreamKept:
         "a stream is opened anew after a rejected take-over",
-    /// A read that shows more than the stream told changes nothing about it.
+    /// A stream is kept when a read shows a change that it did not report.
     StaleStreamKept:
         "a stream is opened anew when a read shows what it failed to report",
-    /// A follower with an open stream believes that its holder is silent.
+    /// A follower with an open stream does not read when the holder appears not to renew.
     SilenceTrusted:
         "a follower with a stream reads when the holder seems silent",
-    /// A follower with an open stream never reads by the clock.
+    /// A follower with an open stream does not read at regular intervals.
     NoRegularRead:
         "a follower with a stream reads once in each lease duration",
-    /// The reply to a read that was sent before a newer event is believed.
+    /// A reply to a read that was sent before a newer event is trusted.
     LateReadBelieved:
         "a late reply to a read does not replace a newer event",
-    /// No read follows when a stream was opened.
+    /// No read follows the opening of a stream.
     NoReadAfterOpen:
         "a follower reads after its stream was opened",
-    /// A document that is none of ours is overwritten by a new lease.
+    /// A foreign document is overwritten by a new lease.
     ForeignOverwritten:
         "a document of another shape is never overwritten",
-    /// The history grows with each claim.
+    /// The history grows with each claim, without a limit.
     HistoryUnbounded:
         "the history has twenty entries at most",
 }
 
-/// Stands in every program in which a rule can be broken, whatever the compiler
-/// makes of the rest. `tests/no_planted_bug_ships.rs` looks for it.
+/// Present in every program in which a rule can be broken, regardless of what the compiler removes.
+/// `tests/no_planted_bug_ships.rs` searches for it.
 const MARKER: &str = "leasehold: planted bugs are compiled in";
 
-/// Keeps the marker in the program.
+/// Keeps the marker in the compiled program.
 pub fn mark() {
     std::hint::black_box(MARKER);
 }
 
-/// Whether a rule is broken on purpose.
+/// Evaluates to true if the rule is broken on purpose.
 macro_rules! planted {
     ($name:ident) => {
         $crate::election::mutation::is_planted($crate::election::mutation::Mutation::$name)
@@ -344,10 +344,10 @@ macro_rules! planted {
 }
 pub(crate) use planted;
 
-// What a broken rule needs and nothing else does.
+// Helpers that only planted bugs need.
 
 impl super::Election {
-    /// An ended claim as if it had never ended.
+    /// Returns an ended claim as if it had never ended.
     pub(super) fn revived(&self, ended: &super::Ended) -> super::Attempt {
         super::Attempt {
             call: super::CallId(0),
@@ -359,7 +359,7 @@ impl super::Election {
         }
     }
 
-    /// Another's claim as if it were one's own.
+    /// Returns another candidate's claim as if it were this candidate's own.
     pub(super) fn stranger(&self, lease: &super::Lease, holder: &super::Holder) -> super::Attempt {
         super::Attempt {
             call: super::CallId(0),
@@ -371,18 +371,18 @@ impl super::Election {
         }
     }
 
-    /// The revision that is believed to be stored.
+    /// Returns the revision that was seen last.
     pub(crate) fn revision_seen(&self) -> Option<super::Revision> {
         self.view.revision()
     }
 
-    /// What the process before on the same directory had seen, as if it had
-    /// been seen here.
+    /// Copies the instant at which the previous process on the same directory first saw the
+    /// revision.
     pub(crate) fn continue_from(&mut self, before: &Self) {
         self.view.seen = before.view.seen;
     }
 
-    /// A claim that was found leads as if its renewal had been acknowledged.
+    /// Lets a claim that was found lead as if its renewal had been acknowledged.
     pub(super) fn lead_unrenewed(&mut self, attempt: super::Attempt, turn: &mut super::Turn<'_>) {
         let (revision, lease) = (attempt.chain[0], self.view.lease().cloned());
         let lease = lease.expect("it was seen");
@@ -392,7 +392,7 @@ impl super::Election {
 }
 
 impl super::tenure::Tenure {
-    /// An event is believed.
+    /// Treats an event as the acknowledgement of a renewal.
     pub(super) fn acknowledged_by_event(&mut self, revision: super::Revision) {
         if let Some(call) = self.call_of(revision) {
             self.applied(call);

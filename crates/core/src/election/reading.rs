@@ -1,7 +1,7 @@
-//! Reading the document: when, what is believed, and what a reply shows.
+//! Reads of the document: when to read, what to trust, and what to do with a reply.
 //!
-//! Nothing here writes. A reply that claims that the store went back is not
-//! believed before a linearizable read says the same.
+//! This module does not write. A reply that shows a rolled-back store is not trusted before a
+//! linearizable read confirms it.
 
 use super::effect::{Effect, Notice, Operation};
 use super::input::{Found, Outcome};
@@ -17,7 +17,7 @@ impl Election {
         self.read_due = Some(self.read_due.map_or(now, |due| due.min(now)));
     }
 
-    /// When to come back for a read; `None` while one is under way.
+    /// Returns the instant of the next read; `None` while one is in flight or none is due.
     pub(super) fn next_read(&self) -> Option<BootTime> {
         if self.reading.is_some() {
             None
@@ -26,7 +26,7 @@ impl Election {
         }
     }
 
-    /// Reads if that is due and nothing is being read.
+    /// Sends a read if one is due and none is in flight.
     pub(super) fn read_if_due(&mut self, turn: &Turn<'_>) {
         if self.reading.is_none() && self.read_due.is_some_and(|due| due <= turn.now) {
             self.read(false);
@@ -47,9 +47,9 @@ impl Election {
         self.read_due = None;
     }
 
-    /// Reads beside an open stream, which may be stale although it answers:
-    /// once in each lease duration, and more often while the holder seems not
-    /// to renew. Returns when the next such read is due.
+    /// Sends reads in addition to an open stream, which may be stale although it answers: once per
+    /// lease duration, and more often while the holder appears not to renew. Returns the instant of
+    /// the next such read.
     pub(super) fn check_stream(&mut self, turn: &Turn<'_>) -> Option<BootTime> {
         if !self.watch_open || self.reading.is_some() || self.read_due.is_some() {
             return None;
@@ -72,22 +72,22 @@ impl Election {
         None
     }
 
-    /// The cursor of an open stream stays on the member that it was opened on,
-    /// also when that one is not the primary any more and lags behind.
+    /// Reopens the stream after a change of primary. The cursor of an open stream stays on the
+    /// member that it was opened on, even if that member is no longer the primary and lags behind.
     pub(super) fn leave_old_primary(&mut self) {
         if !planted!(StreamKeptAcrossElections) {
             self.reopen_stream();
         }
     }
 
-    /// The open stream is not to be trusted any more.
+    /// Requests a new stream, because the open one can no longer be trusted.
     pub(super) fn reopen_stream(&mut self) {
         if std::mem::replace(&mut self.watch_open, false) {
             self.effects.push_back(Effect::ReopenStream);
         }
     }
 
-    /// Takes the document that a read shows for what the stream failed to report.
+    /// Reopens the stream if a read shows a change that the stream did not report.
     fn judge_stream(&mut self, found: &Found) {
         let unchanged = match (found, &self.view.document) {
             (Found::Lease(now), Document::Lease(before)) => now == before,
@@ -99,10 +99,10 @@ impl Election {
         }
     }
 
-    /// Reads again after a while if nothing else will tell what others do: there
-    /// is no change stream, or the view is behind it. A candidate's own write
-    /// leaves no read due: after its release it would meet its successor only
-    /// when it may contend again, and wait a whole lease duration from then on.
+    /// Schedules the next read if nothing else reports what others do: there is no change stream,
+    /// or the view is behind. A candidate's own write does not schedule a read. Without this poll,
+    /// a candidate that released would see its successor only when it may contend again, and would
+    /// wait a whole lease duration from then on.
     pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
         let blind = !self.watch_open || self.view.behind || self.suspicious;
         if blind && self.reading.is_none() && self.read_due.is_none() {
@@ -110,7 +110,7 @@ impl Election {
         }
     }
 
-    /// A read came back.
+    /// Handles the reply to a read.
     pub(super) fn read_reply(&mut self, outcome: Outcome, turn: &mut Turn<'_>) {
         let Some(reading) = self.reading.take() else {
             return;
@@ -126,14 +126,14 @@ impl Election {
         };
         self.suspicious = false;
         if let view::Plausible::WentBack { seen, found: token } = self.view.judge(&found) {
-            // What was seen after the read was sent may be newer than what it
-            // answers: that needs another one.
+            // Anything seen after the read was sent may be newer than the reply, so another read is
+            // needed.
             let conclusive = reading.confirm && reading.token_known == Some(seen);
             if conclusive || planted!(StaleReadBelieved) {
                 self.store_went_back(seen, token, turn);
             } else {
-                // A deposed primary answers a majority read in just this way:
-                // only a linearizable read is proof.
+                // A deposed primary answers a majority read in the same way, so only a linearizable
+                // read is proof.
                 self.suspicious = true;
                 self.read_soon(turn.now);
                 return;
@@ -141,15 +141,15 @@ impl Election {
         }
         self.looked_at = turn.now;
         if reading.overtaken && self.shows_another_revision(&found) {
-            // The event may have been older than this, or newer: nothing is
-            // written before another read tells.
+            // The event may be older or newer than this reply. Another read must resolve this
+            // before any write.
             self.fall_behind(turn.now);
             return;
         }
         if reading.checks_stream {
             self.judge_stream(&found);
         }
-        // News that came while the read was under way may not be in it.
+        // Changes reported while the read was in flight may not be in the reply.
         self.view.behind = self.read_due.is_some_and(|due| due <= turn.now);
         let contending = matches!(self.state, State::Contending(_));
         if contending && (!self.watch_open || matches!(found, Found::Foreign(_))) {
@@ -175,7 +175,7 @@ impl Election {
         contending && shown != self.view.revision()
     }
 
-    /// A rejected claim's document was read, or could not be.
+    /// Ends the check of a rejected claim, after its document was read or the read failed.
     pub(super) fn settle_check(&mut self, found: Option<&Found>, turn: &mut Turn<'_>) {
         let State::Contending(contending) = &mut self.state else {
             return;
@@ -190,8 +190,8 @@ impl Election {
                 .is_some_and(|h| h.claim == checking.claim)
             && !checking.chain.contains(&lease.revision)
         {
-            // My claim with a revision that I never sent: a forked machine
-            // renews it, or somebody edited the document.
+            // The stored claim is this process's own, with a revision that it never sent: a forked
+            // machine renews it, or the document was edited by hand.
             self.notice(Notice::Duplicate {
                 session: self.session,
             });
@@ -213,8 +213,8 @@ impl Election {
         };
         self.quarantine = Some(turn.now + wait);
         self.notice(Notice::StoreWentBack { seen, found, wait });
-        // Claims that were open there may be stored again: nothing here can
-        // tell them from a stranger's.
+        // A restore may bring back claims that were open. This process cannot distinguish them from
+        // another candidate's, so they are dropped.
         self.pending.clear();
         self.ended.clear();
         if self.tenure().is_some() && !planted!(LeadsAfterStoreWentBack) {
@@ -227,8 +227,9 @@ impl Election {
         }
     }
 
-    /// Somebody else acquired since: what these claims waited for is gone, and
-    /// if a restored document brings it back they are strangers' claims.
+    /// Drops open claims that another acquisition superseded. The revision that they waited for is
+    /// gone. If a restored document brings it back, they are treated like another candidate's
+    /// claims.
     fn forget_superseded(&mut self, lease: &Lease) {
         let holder = lease.holder.as_ref().map(|h| h.claim);
         let recorded = self.remembered.claim;
@@ -247,7 +248,7 @@ impl Election {
         }
     }
 
-    /// Takes what a reply or a believed event showed into the view.
+    /// Applies the content of a reply or of a trusted event to the view.
     pub(super) fn observe(&mut self, found: Found, turn: &mut Turn<'_>) {
         let foreign_before = matches!(self.view.document, Document::Foreign(_));
         let revision_before = self.view.revision();

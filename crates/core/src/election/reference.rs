@@ -1,10 +1,9 @@
-//! What the writes mean: each operation's filter and update, on the
-//! election's own words. It decides nothing and keeps nothing.
+//! The meaning of the writes: the filter and the update of each operation, in the election's own
+//! types. This module makes no decisions and has no state.
 //!
-//! Compiled for tests only. The simulator, the model and the election's unit
-//! tests all keep their lease by it, so it must be what MongoDB makes of the
-//! filters that ship: `store/mongo/any_bson.rs` compares the two on random
-//! documents, `tests/store_faults/filters.rs` on a real server.
+//! Used by tests only. The simulator, the model and the election's unit tests keep their lease by
+//! it, so it must equal what MongoDB makes of the filters that ship: `store/mongo/any_bson.rs`
+//! compares the two on random documents, `tests/store_faults/filters.rs` on a real server.
 
 #![allow(
     clippy::nonminimal_bool,
@@ -16,8 +15,8 @@ use super::{
     Token, WallMillis,
 };
 
-/// Performs a write, sent at `at` by the sender's wall clock; tells whether
-/// its filter matched. A read matches nothing.
+/// Applies a write that was sent at `at` by the sender's wall clock. Returns true if its filter
+/// matched; a read never matches.
 pub fn write(
     stored: &mut Option<Lease>,
     by: &Identity,
@@ -58,7 +57,7 @@ pub fn write(
     }
 }
 
-/// What a write adds to the history where it matches.
+/// Returns the history entry that a write adds if it matches.
 pub fn ends(operation: &Operation) -> Option<&HistoryEntry> {
     match operation {
         Operation::TakeOver { ended, .. } | Operation::Release { ended, .. } => Some(ended),
@@ -69,7 +68,7 @@ pub fn ends(operation: &Operation) -> Option<&HistoryEntry> {
     }
 }
 
-/// The outcome of a write that was acknowledged.
+/// Returns the outcome of an acknowledged write.
 pub fn outcome(matched: bool, stored: Option<&Lease>) -> Outcome {
     if matched {
         Outcome::Applied(found(stored))
@@ -78,12 +77,12 @@ pub fn outcome(matched: bool, stored: Option<&Lease>) -> Outcome {
     }
 }
 
-/// What a read shows.
+/// Returns the result of a read.
 pub fn found(stored: Option<&Lease>) -> Found {
     stored.map_or(Found::Missing, |lease| Found::Lease(lease.clone()))
 }
 
-/// A lease that was just created.
+/// Returns a newly created lease.
 pub fn free(revision: Revision, token: Token) -> Lease {
     Lease {
         token,
@@ -139,7 +138,7 @@ fn acquire(
     true
 }
 
-/// The filter of a renewal and a release.
+/// Applies `change` if the filter of renewals and releases matches.
 fn change_mine(
     stored: &mut Option<Lease>,
     claim: Claim,

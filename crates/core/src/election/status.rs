@@ -1,24 +1,23 @@
-//! What a candidate says of itself: a deadline, never a flag.
+//! The published status of a candidate: a deadline, never a flag.
 //!
-//! A [`Status`] travels to every surface through one watch channel. A surface
-//! asks [`Status::at`] for the truth at the instant of the question, so a
-//! daemon that was frozen past its deadline never answers "leader".
+//! A [`Status`] reaches every surface through one watch channel. A surface evaluates [`Status::at`]
+//! each time it is asked, so a daemon that was frozen past its deadline never answers "leader".
 
 use std::fmt;
 
 use super::lease::{Identity, Session, Token};
 use super::time::BootTime;
 
-/// What a candidate is.
+/// The role of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// It has authority.
+    /// The candidate has authority.
     Leader,
-    /// It contends, somebody else may lead.
+    /// The candidate contends; another one may lead.
     Follower,
-    /// An operator paused the lease: nobody leads.
+    /// An operator paused the lease, so no candidate leads.
     Paused,
-    /// It gives up leadership: no authority, the workload is ending.
+    /// The candidate gives up leadership: it has no authority, and its workload is ending.
     Stopping,
     /// The store has not been read yet, or not for a lease duration.
     Unknown,
@@ -34,7 +33,7 @@ impl Role {
         Self::Unknown,
     ];
 
-    /// The word used in files, logs and metrics.
+    /// Returns the name used in files, logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Leader => "leader",
@@ -52,36 +51,36 @@ impl fmt::Display for Role {
     }
 }
 
-/// Why a candidate is what it is: one closed list for file, log, history,
-/// Event and metric.
+/// Reason for the state of a candidate: one closed list for file, log, history, Event and metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// It acquired a free lease.
+    /// The candidate acquired a free lease.
     Acquired,
-    /// It took over from an expired holder.
+    /// The candidate took over from an expired holder, from an exited process, or from its own
+    /// ended claim.
     TookOver,
-    /// It renewed its lease. No role has this reason: a leader keeps the one for
-    /// which it began to lead.
+    /// The candidate renewed its lease. This is never the reason for a role, because a leader keeps
+    /// the reason for which it began to lead.
     Renewed,
-    /// It could not renew before its deadline.
+    /// The candidate could not renew before its deadline.
     Deadline,
-    /// The store said that the lease is no longer its own.
+    /// The store rejected a renewal, because the claim no longer holds the lease.
     Rejected,
-    /// An operator, or a signal, asked it to step down.
+    /// An operator, or a signal, asked the candidate to step down.
     Requested,
-    /// An operator asked it to step down in favour of another.
+    /// An operator asked the candidate to step down in favor of another.
     Transferred,
     /// An operator paused the lease.
     Paused,
-    /// Its workload is unhealthy.
+    /// The workload is unhealthy.
     Unhealthy,
-    /// Its workload ended.
+    /// The workload exited on its own.
     WorkloadExit,
-    /// It is shutting down.
+    /// The candidate is shutting down.
     Shutdown,
     /// The document was deleted or restored to an older state.
     StoreWentBack,
-    /// Another process renews with this one's claim: a forked machine.
+    /// Another process renews this process's claim, which means a forked machine.
     Duplicate,
 }
 
@@ -103,7 +102,7 @@ impl Reason {
         Self::Duplicate,
     ];
 
-    /// The word used in files, logs, history and metrics.
+    /// Returns the name used in files, logs, history and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Acquired => "acquired",
@@ -129,60 +128,61 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The authority of a leader: its token and until when it lasts.
+/// The authority of a leader: its token and its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Authority {
-    /// The fencing token to send with each effect on the outside.
+    /// The fencing token to send with each external effect.
     pub token: Token,
     /// The deadline: `sent + renew_deadline` of the last acknowledged renewal.
     pub valid_until: BootTime,
 }
 
-/// Who is believed to lead, and until when this candidate would believe it
-/// without a further sign.
+/// The presumed leader, and the instant at which this candidate would consider it expired without
+/// another renewal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HolderView {
-    /// Its name.
+    /// Name of the holder.
     pub identity: Identity,
-    /// Its token.
+    /// Token of the holder.
     pub token: Token,
-    /// When this candidate would call it expired; its own deadline if it is this candidate.
+    /// Instant at which this candidate considers the holder expired; for itself, its own deadline.
     pub until: BootTime,
 }
 
-/// What a candidate publishes. Ask [`Status::at`] before you show it.
+/// The published state of a candidate. Evaluate it with [`Status::at`] before showing it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Status {
-    /// The role when this was published.
+    /// The role at the time of publication.
     pub role: Role,
     /// Present exactly when `role` is [`Role::Leader`].
     pub authority: Option<Authority>,
-    /// Who leads; `None` when free, expired or not known.
+    /// The leader; `None` if the lease is free or expired, or the leader is unknown.
     pub holder: Option<HolderView>,
-    /// This start of this candidate (a new one after a duplicate was seen).
+    /// Session of this candidate (a new one after a duplicate was detected).
     pub session: Session,
-    /// How often this process changed its role.
+    /// Number of role changes of this process.
     pub transitions: u64,
-    /// When the role began.
+    /// Start of the current role.
     pub since: BootTime,
-    /// Why the role is what it is; `None` before the first read.
+    /// Reason for the role, if there is one; `None` before the first read.
     pub reason: Option<Reason>,
     /// The highest token this candidate has seen.
     pub token_highest: Token,
-    /// When the last acknowledged renewal was sent; `None` before the first.
+    /// Instant at which the last acknowledged acquisition or renewal was sent; `None` before the
+    /// first.
     pub renewed_at: Option<BootTime>,
-    /// Whether the store has been reached since the start.
+    /// True if the store has been reached since the start.
     pub store_reached: bool,
-    /// The token whose workload is waited for: present from the step-down until
-    /// the release is sent.
+    /// Token of the claim that is being given up: present from the step-down until the release is
+    /// sent or the claim is lost.
     pub stepping_down: Option<Token>,
-    /// The token of a leadership that was lost and whose workload may not have
-    /// noticed: nothing is released until it confirms, or has had its time.
+    /// Token of a lost leadership that its workload may not have noticed. Nothing is released until
+    /// the workload confirms, or has had its time to notice.
     pub unnoticed: Option<Token>,
 }
 
 impl Status {
-    /// A candidate that has just started and read nothing.
+    /// Returns the status of a candidate that has just started and has read nothing.
     pub fn initial(session: Session, now: BootTime) -> Self {
         Self {
             role: Role::Unknown,
@@ -200,8 +200,8 @@ impl Status {
         }
     }
 
-    /// The truth at `now`: a leader past its deadline is a follower, a holder
-    /// past its time is none.
+    /// Returns the status at `now`: a leader past its deadline is a follower, and an expired holder
+    /// is removed.
     pub fn at(&self, now: BootTime) -> Self {
         let mut status = self.clone();
         if let Some(authority) = self.authority.filter(|a| a.valid_until <= now) {
@@ -215,7 +215,7 @@ impl Status {
         status
     }
 
-    /// Whether this candidate leads at `now`.
+    /// Returns true if this candidate leads at `now`.
     pub fn leads_at(&self, now: BootTime) -> bool {
         self.authority.is_some_and(|a| a.valid_until > now)
     }

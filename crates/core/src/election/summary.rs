@@ -1,4 +1,4 @@
-//! What a candidate says of itself, derived from its state after each input.
+//! The published status of a candidate, derived from its state after each input.
 
 use super::effect::Transition;
 use super::status::{Authority, HolderView, Reason, Role};
@@ -10,7 +10,7 @@ impl Election {
         match &self.state {
             State::Leading(_) => Role::Leader,
             State::Stopping(_) => Role::Stopping,
-            // A leader that was frozen may lose its lease and end in one turn.
+            // A leader that was frozen may lose its lease and exit in one turn.
             State::Exited if self.status.role == Role::Leader => Role::Stopping,
             State::Exited => self.status.role,
             State::Contending(contending) => {
@@ -51,8 +51,8 @@ impl Election {
         }
         if role != before {
             let stopping_token = self.tenure().map(|t| t.token);
-            // A store that falls silent or answers again is not what the last
-            // reason was: with it, a loss would be counted once more.
+            // A change between idle roles, such as a store that stops answering or recovers, does
+            // not repeat the last reason, because a loss would then be counted twice.
             let idle = matches!(before, Role::Follower | Role::Unknown | Role::Paused)
                 && matches!(role, Role::Follower | Role::Unknown);
             let transition = Transition {
@@ -87,9 +87,8 @@ impl Election {
         self.status.store_reached = self.view.contact.is_some();
     }
 
-    /// Who leads as far as this candidate knows. Its own name never stands
-    /// there without authority: not for an ended claim, and not for a process
-    /// before it that had the same name.
+    /// Returns the leader as far as this candidate knows. Its own name never appears without
+    /// authority, neither for an ended claim nor for a previous process with the same name.
     fn holder_view(&self, authority: Option<Authority>) -> Option<HolderView> {
         if let Some(authority) = authority {
             return Some(HolderView {
@@ -111,8 +110,8 @@ impl Election {
         })
     }
 
-    /// What only a bug can break. A daemon that fails here ends; its files
-    /// and its claim carry deadlines, so readers and contenders outlive it.
+    /// Checks invariants that only a bug can break. A daemon that fails here exits. Its files and
+    /// its claim carry deadlines, so readers and contenders continue without it.
     pub(super) fn check_invariants(&self) {
         let awake = self.wakeup.is_none_or(|at| at > self.now);
         assert!(awake, "due at once again after all that was due was done");

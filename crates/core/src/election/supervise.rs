@@ -1,7 +1,8 @@
-//! The workload that a candidate runs itself: exactly while its claim leads.
+//! The workload that a candidate supervises, from the start of a claim's leadership to the end of
+//! the processes.
 //!
-//! Nothing here starts or ends a process. A claim is released, and another one
-//! acquired, only when the workload of the one before is confirmed gone (I6).
+//! This module only emits orders; it does not start or end processes. A claim is released, and
+//! another one acquired, only after the workload of the previous claim is confirmed gone (I6).
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use super::tenure::Tenure;
 use super::time::BootTime;
 use super::{Effect, Election, State, StayOut, Turn};
 
-/// The workload of a supervising candidate.
+/// The supervised workload of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Supervised {
     supervises: bool,
-    /// The workload that may still run.
+    /// The workload that may still be running.
     running: Option<Running>,
-    /// How long to stay out after the next exit; doubles with each quick one.
+    /// Cooldown after the last exit; doubles with each exit soon after a start.
     back_off: Duration,
 }
 
@@ -37,12 +38,12 @@ impl Supervised {
         }
     }
 
-    /// Whether a workload may still run, under whatever claim.
+    /// Returns true if a workload may still be running, under any claim.
     pub(super) fn runs(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Whether the workload of this claim may still run.
+    /// Returns true if the workload of this claim may still be running.
     pub(super) fn runs_under(&self, token: Token) -> bool {
         self.running.is_some_and(|running| running.token == token)
     }
@@ -53,7 +54,7 @@ impl Supervised {
 }
 
 impl Election {
-    /// A claim leads: its workload may run.
+    /// Orders the start of the workload when a claim begins to lead.
     pub(super) fn start_workload(&mut self, now: BootTime) {
         if let (true, State::Leading(tenure)) = (self.workload.supervises, &self.state) {
             let (token, terms) = (tenure.token, terms(tenure));
@@ -62,7 +63,7 @@ impl Election {
         }
     }
 
-    /// A renewal was acknowledged: the workload may go on, or go on ending.
+    /// Extends the deadlines of a running or stopping workload after an acknowledged renewal.
     pub(super) fn extend_workload(&mut self) {
         if let (Some(running), Some(tenure)) = (self.workload.running, self.tenure())
             && running.token == tenure.token
@@ -73,15 +74,16 @@ impl Election {
         }
     }
 
-    /// Leadership is given up: the workload has its time to end.
+    /// Orders a graceful stop when leadership is given up.
     pub(super) fn stop_workload(&mut self) {
         if let Some(running) = self.workload.running {
             self.order(running.token, OrderKind::Stop);
         }
     }
 
-    /// Leadership is gone. Where its end came before the deadline, another may
-    /// lead already: the workload has no more than its grace from now.
+    /// Orders an immediate stop, and a deadline for the kill, after a loss of leadership. If the
+    /// loss came before the deadline of the claim, another candidate may already lead, so the
+    /// workload gets no more than its grace from now.
     pub(super) fn kill_workload(&mut self, tenure: &Tenure, now: BootTime) {
         if let Some(running) = self.workload.running {
             let grace = tenure.timings.loss_grace();
@@ -95,7 +97,8 @@ impl Election {
             .push_back(Effect::Workload(Order { token, kind }));
     }
 
-    /// It ended by itself: whoever cannot keep it running lets others try.
+    /// Handles an exit of the workload that was not requested. A candidate that cannot keep its
+    /// workload running lets others try.
     pub(super) fn workload_ended(&mut self, token: Token, turn: &mut Turn<'_>) {
         let Some(running) = self.workload.running.filter(|r| r.token == token) else {
             return;
@@ -107,8 +110,9 @@ impl Election {
         self.stop(Reason::WorkloadExit, None, turn);
     }
 
-    /// A workload that ends soon after each start is tried again ever more
-    /// seldom here, and at once by the others, who are woken by the release.
+    /// Delays the next attempt of this candidate after an exit. The delay doubles while the
+    /// workload keeps exiting soon after its start. Other candidates try immediately, because the
+    /// release wakes them.
     fn back_off_after_exit(&mut self, running: Running, now: BootTime) {
         let timings = self.tunables.timings;
         let lasted = now.since(running.since);
@@ -122,7 +126,8 @@ impl Election {
         if !planted!(ExitNotBackedOff) {
             self.stay_out = Some(StayOut {
                 until: now + wait,
-                // No leader in between makes the workload any better.
+                // A leader in between does not improve the workload, so it does not end the
+                // cooldown.
                 token: Token::MAX,
                 session: self.session,
             });
@@ -133,17 +138,17 @@ impl Election {
         if self.workload.running.is_none_or(|r| r.token != token) {
             return;
         }
-        // Without a word before, it ended by itself as well.
+        // If no `WorkloadEnded` came before, the workload exited on its own as well.
         self.workload_ended(token, turn);
         self.workload.running = None;
         if matches!(self.state, State::Contending(_)) {
-            // Its claim has waited for this; the document may have changed.
+            // The claim waited for this, and the document may have changed meanwhile.
             self.fall_behind(turn.now);
         }
     }
 }
 
-/// Until when the workload of a claim may run.
+/// Returns the deadlines of the workload of a claim.
 fn terms(tenure: &Tenure) -> Terms {
     let valid_until = tenure.valid_until();
     Terms {

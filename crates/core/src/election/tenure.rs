@@ -1,35 +1,33 @@
 //! One claim while it leads: its authority and its renewals.
 //!
-//! A tenure never reads the document: whoever holds it tells it what became
-//! of the renewals that it sent.
+//! A tenure never reads the document. Its owner passes it the outcomes of the renewals that it
+//! sent.
 
 use super::effect::CallId;
 use super::lease::{Claim, Revision, Token, WallMillis};
 use super::time::BootTime;
 use super::timings::Timings;
 
-/// Unresolved renewals that are kept for the filter. A claim sends one per
-/// `retry_interval` at the fastest; at the defaults 18 fit before the deadline.
-/// Beyond the bound the oldest is forgotten, which can cost the leadership but
-/// never doubles it.
+/// Maximum number of unresolved renewals kept for the filter. A claim sends at most one per
+/// `retry_interval`; at the defaults 18 fit before the deadline. Beyond the limit the oldest is
+/// dropped, which can end leadership but never causes a second leader.
 const RENEWALS_MAX: usize = 256;
 
-/// Renewals without an answer at a time: one, and one beside it when the
-/// primary changed.
+/// Maximum number of renewals in flight: one, plus a second one when the primary changed.
 const IN_FLIGHT_MAX: usize = 2;
 
-/// A claim with authority.
+/// One term of leadership: a claim from its acquisition to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Tenure {
     pub(super) claim: Claim,
     pub(super) token: Token,
-    /// Fixed at the acquisition; a reload changes them at the next one.
+    /// Fixed at the acquisition; a reload changes them for the next one.
     pub(super) timings: Timings,
     pub(super) acquired_at: WallMillis,
-    /// When the last acknowledged renewal, or the acquisition, was sent (I2).
+    /// Instant at which the last acknowledged renewal, or the acquisition, was sent (I2).
     pub(super) renewed_at: BootTime,
     acknowledged: Revision,
-    /// Sent after the acknowledged one and not resolved, oldest first.
+    /// Unresolved renewals that were sent after the acknowledged write, oldest first.
     renewals: Vec<Renewal>,
     renewal_due: BootTime,
     urgent: bool,
@@ -43,21 +41,21 @@ struct Renewal {
     answered: bool,
 }
 
-/// What a renewal's outcome means.
+/// Meaning of a renewal's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Renewed {
-    /// Not one of mine, or overtaken by a later one: means nothing.
+    /// Not a renewal of this claim, or overtaken by a later one, so without effect.
     Stale,
     /// Authority is extended.
     Extended,
-    /// Another attempt is to come.
+    /// Another attempt follows.
     Retry,
-    /// The store does not know this claim any more.
+    /// The store no longer has this claim.
     Rejected,
 }
 
 impl Tenure {
-    /// Begins with an acknowledged write that was sent at `sent`.
+    /// Creates a tenure from an acknowledged write that was sent at `sent`.
     pub(super) fn begin(
         claim: Claim,
         token: Token,
@@ -79,40 +77,40 @@ impl Tenure {
         }
     }
 
-    /// The end of authority: counted from before the acknowledged write was sent (I2).
+    /// Returns the end of authority, counted from before the acknowledged write was sent (I2).
     pub(super) fn valid_until(&self) -> BootTime {
         self.renewed_at + self.timings.renew_deadline()
     }
 
-    /// The revisions of this claim that may be stored.
+    /// Returns the revisions of this claim that may be stored.
     pub(super) fn chain(&self) -> Vec<Revision> {
         let sent = self.renewals.iter().map(|r| r.revision);
         std::iter::once(self.acknowledged).chain(sent).collect()
     }
 
-    /// Whether this claim sent `revision` and it may still be stored.
+    /// Returns true if this claim sent `revision` and it may still be stored.
     pub(super) fn sent(&self, revision: Revision) -> bool {
         self.acknowledged == revision || self.renewals.iter().any(|r| r.revision == revision)
     }
 
-    /// Whether `call` is a renewal of this claim whose fate is open.
+    /// Returns true if `call` is an unresolved renewal of this claim.
     pub(super) fn awaits(&self, call: CallId) -> bool {
         self.renewals.iter().any(|r| r.call == call)
     }
 
-    /// The call that sent a revision.
+    /// Returns the call that sent a revision.
     #[cfg(test)]
     pub(super) fn call_of(&self, revision: Revision) -> Option<CallId> {
         let sent = self.renewals.iter().find(|r| r.revision == revision);
         sent.map(|r| r.call)
     }
 
-    /// Renew as soon as may be, also beside an attempt that hangs.
+    /// Requests a renewal as soon as possible, even while another attempt hangs.
     pub(super) fn hurry(&mut self) {
         self.urgent = true;
     }
 
-    /// When the next renewal is to be sent; `None` while an answer is awaited.
+    /// Returns the instant of the next renewal; `None` while an answer is awaited.
     pub(super) fn next_renewal(&self) -> Option<BootTime> {
         let in_flight = self.renewals.iter().filter(|r| !r.answered).count();
         if planted!(HungRenewalAwaited) && !self.renewals.is_empty() {
@@ -125,7 +123,7 @@ impl Tenure {
         }
     }
 
-    /// Notes a renewal that is sent now; returns the chain for its filter.
+    /// Records a renewal that is sent now; returns the chain for its filter.
     pub(super) fn send(
         &mut self,
         call: CallId,
@@ -147,13 +145,12 @@ impl Tenure {
         chain
     }
 
-    /// A renewal was acknowledged, maybe late.
+    /// Handles an acknowledged renewal, possibly late.
     pub(super) fn applied(&mut self, call: CallId) -> Renewed {
         let Some(index) = self.renewals.iter().position(|r| r.call == call) else {
             return Renewed::Stale;
         };
-        // The stored revision was this one: whatever was sent before it can
-        // match no more.
+        // This was the stored revision, so no renewal that was sent before can match any longer.
         let overtaken = if planted!(RenewalsOutOfOrder) {
             index
         } else {
@@ -167,14 +164,14 @@ impl Tenure {
         Renewed::Extended
     }
 
-    /// A renewal did not match.
+    /// Handles a renewal that did not match.
     pub(super) fn rejected(&mut self, call: CallId) -> Renewed {
         match self.renewals.iter().position(|r| r.call == call) {
             None => Renewed::Stale,
             Some(index)
                 if index + 1 < self.renewals.len() && !planted!(OvertakenRejectionObeyed) =>
             {
-                // A later one may have overtaken it: that one will tell.
+                // A later renewal may have overtaken this one, and its outcome decides.
                 self.renewals.remove(index);
                 Renewed::Stale
             }
@@ -182,8 +179,8 @@ impl Tenure {
         }
     }
 
-    /// A renewal was not sent (`sent` false) or its outcome is not known:
-    /// neither extends anything (I7). Tries again at `retry_at`.
+    /// Handles a renewal that was not sent (`sent` is false) or whose outcome is unknown. Neither
+    /// extends authority (I7). Schedules the next attempt at `retry_at`.
     pub(super) fn unanswered(&mut self, call: CallId, sent: bool, retry_at: BootTime) -> Renewed {
         let Some(index) = self.renewals.iter().position(|r| r.call == call) else {
             return Renewed::Stale;

@@ -1,7 +1,7 @@
-//! The state machine, step by step, against a store in memory.
+//! Step-by-step tests of the state machine against an in-memory store.
 //!
-//! No time passes here but what a test says; ids come from a counter. Each
-//! file is a part of the protocol; the invariants are named in the tests.
+//! Time passes only where a test advances it, and ids come from a counter. Each file covers a part
+//! of the protocol; the names of the tests contain the invariants.
 
 mod authority;
 mod broken_invariants;

@@ -1,31 +1,30 @@
-//! Instants of CLOCK_BOOTTIME, the only time in which anything is decided.
+//! Instants of CLOCK_BOOTTIME, the only clock by which decisions are made.
 //!
-//! This module reads no clock: an instant is always told.
+//! This module does not read the clock; every instant comes from the caller.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// An instant of CLOCK_BOOTTIME: nanoseconds since the machine started,
-/// counting on while it is suspended.
+/// An instant of CLOCK_BOOTTIME: nanoseconds since the machine started, including time in suspend.
 ///
-/// CLOCK_MONOTONIC stands still during a suspend, so a deadline in it would
-/// come late by the length of the sleep; wall clocks can be set.
+/// CLOCK_MONOTONIC stops during a suspend, so a deadline on it would come late by the length of the
+/// suspend. Wall clocks can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BootTime(u64);
 
 impl BootTime {
-    /// The instant `nanos` nanoseconds after boot.
+    /// Returns the instant `nanos` nanoseconds after boot.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since boot.
+    /// Returns the nanoseconds since boot.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time since `earlier`, zero if `earlier` lies ahead.
+    /// Returns the time since `earlier`, or zero if `earlier` lies ahead.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! The durations of an election and the relations that make it safe.
+//! The durations of an election and the relations between them that make it safe.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,36 +7,36 @@ use std::time::Duration;
 pub const LEASE_DURATION_MIN: Duration = Duration::from_secs(1);
 /// The longest lease duration that a valid holder declares.
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(3600);
-/// The shortest interval: below this the store would see more load than use.
+/// The shortest accepted interval or timeout. Shorter ones would only add load to the store.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(50);
-/// Retries are spread by this much on either side, so that candidates that
-/// failed together do not come back together.
+/// Random jitter of retries, in percent either way, so that candidates that failed together do not
+/// retry together.
 pub const JITTER_PERCENT: u32 = 20;
 
-/// How long a MongoDB set with default settings was measured to accept no
-/// write after its primary was killed (10.1–12.1 s: the upper end).
+/// Measured time for which a MongoDB set with default settings accepts no write after its primary
+/// was killed (upper end of 10.1–12.1 s).
 const DEFAULT_ELECTION_GAP: Duration = Duration::from_millis(12_100);
 
 /// Durations as configured, not yet checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimingSettings {
-    /// How long contenders wait, from the reply that first showed them a
-    /// revision, before they may take over from a silent holder.
+    /// Time that contenders wait before they may take over from a holder that does not renew,
+    /// counted from the reply that first showed them a revision.
     pub lease_duration: Duration,
-    /// How long authority lasts, from before the last acknowledged renewal was sent.
+    /// Duration of authority, counted from before the last acknowledged renewal was sent.
     pub renew_deadline: Duration,
-    /// From the send of one renewal to the send of the next.
+    /// Interval between renewals, measured from send to send.
     pub renew_interval: Duration,
     /// Interval between retries, and between polls without a change stream.
     pub retry_interval: Duration,
-    /// After this long without an answer a call's outcome counts as unknown.
+    /// Time without an answer after which a call's outcome counts as unknown.
     pub operation_timeout: Duration,
-    /// From the deadline to the SIGKILL of a workload that lost its leader.
+    /// Time from the deadline to the SIGKILL of the workload after a loss of leadership.
     pub loss_grace: Duration,
 }
 
 impl Default for TimingSettings {
-    /// The defaults ride out a MongoDB election at its default settings.
+    /// Returns durations that survive a MongoDB election at its default settings.
     fn default() -> Self {
         Self {
             lease_duration: Duration::from_secs(24),
@@ -53,12 +53,12 @@ impl Default for TimingSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Timings(TimingSettings);
 
-/// One broken relation between durations.
+/// One violated relation between durations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimingError {
-    /// The key that is best changed, without its section.
+    /// The key that the user most likely needs to change, without its section.
     pub key: &'static str,
-    /// What is wrong, with all values and what would be accepted.
+    /// Description of the error, with all values and the accepted range.
     pub message: String,
 }
 
@@ -71,10 +71,10 @@ impl fmt::Display for TimingError {
 impl std::error::Error for TimingError {}
 
 impl Timings {
-    /// Checks the relations of the durations; reports all that are broken.
+    /// Checks the relations between the durations and reports every violation.
     ///
     /// # Errors
-    /// One [`TimingError`] for each broken relation.
+    /// One [`TimingError`] for each violated relation.
     pub fn new(settings: TimingSettings) -> Result<Self, Vec<TimingError>> {
         let s = settings;
         let mut errors = Vec::new();
@@ -127,7 +127,7 @@ impl Timings {
         }
     }
 
-    /// What to warn of: a default MongoDB election would cost the leadership.
+    /// Returns a warning if a MongoDB election at default settings would cost the leadership.
     pub fn election_gap_warning(&self) -> Option<String> {
         let s = &self.0;
         let needed = DEFAULT_ELECTION_GAP
@@ -144,7 +144,7 @@ impl Timings {
         })
     }
 
-    /// The durations, to be changed and checked again.
+    /// Returns the durations, to be changed and checked again.
     pub fn settings(&self) -> TimingSettings {
         self.0
     }
@@ -180,7 +180,7 @@ impl Timings {
     }
 }
 
-/// The longest that a renewal and its first retry can take to be judged.
+/// Returns the worst-case time until a renewal and its first retry are resolved.
 fn renewal_budget(s: &TimingSettings) -> Duration {
     let attempts = s.renew_interval.saturating_add(s.retry_interval);
     (attempts.saturating_mul(100 + JITTER_PERCENT) / 100)
@@ -246,7 +246,7 @@ mod tests {
         let millis = Duration::from_millis;
         let least = Duration::from_nanos(1);
         let defaults = TimingSettings::default;
-        // The shortest election there is.
+        // The shortest accepted timings.
         let short = TimingSettings {
             lease_duration: LEASE_DURATION_MIN,
             renew_deadline: millis(220),

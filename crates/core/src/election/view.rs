@@ -1,4 +1,4 @@
-//! What a candidate has seen of the document, and when.
+//! The document as a candidate last saw it, and since when.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use super::input::Found;
 use super::lease::{Lease, Revision, Token};
 use super::time::BootTime;
 
-/// What was seen last.
+/// The last observation of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct View {
     pub(super) document: Document,
-    /// When the reply or event arrived that first showed this revision.
+    /// Instant at which a reply or event first showed this revision.
     pub(super) seen: BootTime,
-    /// The document must be read before the next write: nothing was read yet,
-    /// or a write or an event told that the view is behind.
+    /// True if the document must be read before the next write: nothing was read yet, or a write or
+    /// an event showed that the view is behind.
     pub(super) behind: bool,
-    /// The document's token when last seen, by this process or by the one
-    /// that left its memory in the status directory; `None`: no document known.
+    /// Token of the document when last seen, by this process or by the previous one on the status
+    /// directory; `None` if no document is known.
     document_token: Option<Token>,
-    /// The longest valid lease duration seen, here or by the process before,
-    /// or one's own.
+    /// The longest valid lease duration seen by this process or the previous one, and at least the
+    /// candidate's own.
     lease_longest: Duration,
-    /// When the store last answered.
+    /// Instant at which the store last answered.
     pub(super) contact: Option<BootTime>,
 }
 
-/// What is stored, as seen.
+/// The stored content as last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Document {
     NotRead,
@@ -34,11 +34,11 @@ pub(super) enum Document {
     Lease(Lease),
 }
 
-/// Whether a reply can be believed.
+/// Result of the comparison of a reply with earlier observations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plausible {
     Yes,
-    /// The document is missing or its token lower than what was seen.
+    /// The document is missing, or its token is lower than the one seen before.
     WentBack {
         seen: Token,
         found: Option<Token>,
@@ -57,7 +57,7 @@ impl View {
         }
     }
 
-    /// The lease, if one was seen last.
+    /// Returns the lease, if the last observation was one.
     pub(super) fn lease(&self) -> Option<&Lease> {
         match &self.document {
             Document::Lease(lease) => Some(lease),
@@ -69,33 +69,33 @@ impl View {
         self.lease().map(|lease| lease.revision)
     }
 
-    /// How long to wait when the store went back: nobody that was seen can
-    /// have authority for longer.
+    /// Returns the time to wait after a rollback of the store. No holder that was seen can have
+    /// authority for longer.
     pub(super) fn lease_longest(&self) -> Duration {
         self.lease_longest
     }
 
-    /// Notes that a document with this token existed, and how long its holder
-    /// may lead, also if nobody waits for the reply that shows it or it is not
-    /// believed: if it is found missing later, it was deleted.
+    /// Records that a document with this token existed, and how long its holder may lead. Late
+    /// replies and untrusted ones count too: if the document is found missing later, it was
+    /// deleted.
     pub(super) fn heed(&mut self, lease: &Lease) {
         self.document_token = self.document_token.max(Some(lease.token));
         let declared = lease.holder.as_ref().and_then(|h| h.lease_duration.valid());
         self.lease_longest = self.lease_longest.max(declared.unwrap_or_default());
     }
 
-    /// The document's token when it was last seen, here or by the process before.
+    /// Returns the document's token when last seen, by this process or the previous one.
     pub(super) fn document_token(&self) -> Option<Token> {
         self.document_token
     }
 
-    /// There is a document, although it has not been read: if it is found
-    /// missing later, it was deleted.
+    /// Records that a document exists although it has not been read. If it is found missing later,
+    /// it was deleted.
     pub(super) fn exists(&mut self) {
         self.document_token.get_or_insert(Token::ZERO);
     }
 
-    /// Compares with what was seen before.
+    /// Compares what was found with earlier observations.
     pub(super) fn judge(&self, found: &Found) -> Plausible {
         let token = match found {
             Found::Lease(lease) => Some(lease.token),
@@ -110,8 +110,8 @@ impl View {
         }
     }
 
-    /// Takes over what was found. A revision that was seen before keeps its
-    /// instant; a new one begins at `now`.
+    /// Stores what was found. An unchanged revision keeps the instant at which it was first seen; a
+    /// new one gets `now`.
     pub(super) fn observe(&mut self, found: Found, now: BootTime) {
         let document = match found {
             Found::Lease(lease) => {

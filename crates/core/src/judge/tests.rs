@@ -1,4 +1,4 @@
-//! Each rule of the guard, and then all of them against drawn histories.
+//! Each rule of the guard on its own, then all rules against random histories.
 
 use proptest::prelude::*;
 
@@ -42,7 +42,8 @@ fn judge(judge: &mut Judge, now: u64) -> Option<Action> {
     judge.next_action()
 }
 
-/// CMD runs since second 1, valid until second 10, killed at 13.
+/// Returns a guard whose CMD runs since second 1, is valid until second 10, and is killed at second
+/// 13.
 fn running() -> Judge {
     let mut guard = Judge::new(terms(10), TERM);
     assert_eq!(judge(&mut guard, 1), Some(Action::Start));
@@ -104,7 +105,7 @@ fn a_renewal_moves_the_deadline() {
 #[test]
 fn all_that_was_sent_is_read_before_it_is_judged() {
     let mut guard = running();
-    // It slept from second 2 to 12; the last record was sent at second 8.
+    // The guard slept from second 2 to 12; the last record was sent at second 8.
     guard.handle(at(12), Input::Order(order(11)));
     guard.handle(at(12), Input::Order(order(18)));
     assert_eq!(judge(&mut guard, 12), None);
@@ -225,8 +226,8 @@ fn any_input() -> impl Strategy<Value = Input> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: CMD is told to end when the newest
-    /// terms that were read in time are over, and dead when their grace is.
+    /// For any inputs in any order, CMD is asked to stop by the deadline of the newest terms that
+    /// were read in time, and is killed by the end of their grace.
     #[test]
     fn no_history_leaves_cmd_alive_after_its_deadline(
         history in proptest::collection::vec((0..3_u64, any_input()), 1..60),

@@ -1,7 +1,7 @@
-//! One contender for one lock: its state, its inputs and its effects.
+//! One contender for one lock: its state, inputs and effects.
 //!
-//! What it does in each state is in the files beside this one: joining,
-//! waiting, holding and leaving; what it makes of replies, in `reading.rs`.
+//! The submodules implement the states (joining, waiting, holding, leaving); `reading.rs` evaluates
+//! replies.
 
 mod hold;
 mod join;
@@ -35,26 +35,26 @@ pub struct LockContender {
     session: Session,
     state: State,
     since: BootTime,
-    /// When it began to contend for what it holds or will hold.
+    /// Start of contention, from which the reported waiting time counts.
     began: BootTime,
     view: View,
     stake: Stake,
-    /// The entries that a sweep under way takes out.
+    /// The sweep in flight, if any, with the entries that it evicts.
     sweeping: Option<Sweeping>,
     reading: Option<Reading>,
     read_due: Option<BootTime>,
-    /// A reply said something that only a linearizable read can confirm.
+    /// True if a reply showed something that only a linearizable read can confirm.
     suspicious: bool,
-    /// A write was rejected: read before the next one.
+    /// True if a read must be answered before the next write, for example after a rejection.
     behind: bool,
-    /// No write before this instant, unless authority depends on it.
+    /// Earliest instant of the next write. Renewals of a holder ignore it, because authority
+    /// depends on them.
     retry_at: BootTime,
-    /// The stream said that the claim was granted, when so many calls had
-    /// been sent.
+    /// Number of calls sent when the stream reported that the claim was granted, if it did.
     hinted: Option<u64>,
     watch_open: bool,
-    /// How many calls had been sent when the stream was opened: what their
-    /// replies show may be older than what it tells.
+    /// Number of calls sent when the stream was opened. Replies to these calls may be older than
+    /// the events of the stream.
     opened_after: u64,
     watching: bool,
     reached: bool,
@@ -69,7 +69,7 @@ enum State {
     Joining(Joining),
     Waiting(Waiting),
     Holding(Holding),
-    /// The claim has ended; the work under it may still run.
+    /// The claim is lost; the work under it may still run.
     Lost(Loss),
     Leaving(Leaving),
     Ended(End),
@@ -81,14 +81,14 @@ struct Sweeping {
     pairs: Vec<Seen>,
 }
 
-/// One call of [`LockContender::handle`]: what every step of it needs.
+/// Arguments of one call of [`LockContender::handle`], passed to every step.
 struct Turn<'a> {
     now: BootTime,
     random: &'a mut dyn Randomness,
 }
 
 impl Turn<'_> {
-    /// `duration` spread by 20 % on either side.
+    /// Returns `duration` with a jitter of up to 20 % in either direction.
     fn jittered(&mut self, duration: Duration) -> Duration {
         self.spread(
             duration,
@@ -97,7 +97,7 @@ impl Turn<'_> {
         )
     }
 
-    /// `duration` or up to 20 % less, where more would break a bound.
+    /// Returns `duration` shortened by up to 20 %, for delays that must not exceed a bound.
     fn shortened(&mut self, duration: Duration) -> Duration {
         self.spread(duration, 1000 - JITTER_PERCENT * 10, JITTER_PERCENT * 10)
     }
@@ -110,8 +110,8 @@ impl Turn<'_> {
 }
 
 impl LockContender {
-    /// A contender that has sent nothing yet; it begins with its first input,
-    /// a [`Input::Tick`] will do.
+    /// Creates a contender that has not sent anything and starts with its first input, for example
+    /// [`Input::Tick`].
     pub fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
         let lease_duration = options.timings.lease_duration();
         let sightings = if planted!(NothingRemembered) {
@@ -148,17 +148,17 @@ impl LockContender {
         contender
     }
 
-    /// Takes one input at `now` and does all that is due.
+    /// Applies one input at `now` and performs everything that is due.
     pub fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        // A caller that reads the clock before it waits for a lock could go
-        // back; time that went by stays gone.
+        // A caller may read the clock and then wait for a mutex, so `now` can be older than in the
+        // previous call. Time does not move backwards here.
         self.now = self.now.max(now);
         let mut turn = Turn {
             now: self.now,
             random,
         };
-        // First of all, whatever the input is: at its deadline a claim has
-        // ended, and an acknowledgement that waited in a frozen process is late.
+        // Expiry comes first, regardless of the input. A claim ends at its deadline, and an
+        // acknowledgement that waited in a frozen process is too late.
         if planted!(AcknowledgedAfterDeadline) {
             self.apply(input, &mut turn);
             self.expire(&turn);
@@ -170,17 +170,17 @@ impl LockContender {
         self.check_invariants();
     }
 
-    /// The next thing to do, in order. Drain before the next input.
+    /// Returns the next effect, in order. Drain all effects before the next input.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// When to bring a [`Input::Tick`] if nothing else happens before.
+    /// Returns when to pass [`Input::Tick`] if nothing else happens earlier.
     pub fn next_wakeup(&self) -> Option<BootTime> {
         self.wakeup
     }
 
-    /// What it may do at `now`; `None`: nothing.
+    /// Returns the authority at `now`, if any.
     pub fn authority_at(&self, now: BootTime) -> Option<Authority> {
         let State::Holding(holding) = &self.state else {
             return None;
@@ -189,7 +189,7 @@ impl LockContender {
         Some(authority).filter(|a| a.valid_until > now)
     }
 
-    /// How it stands. Ask [`Status::at`] before showing it later.
+    /// Returns the current status. Use [`Status::at`] before showing it at a later time.
     pub fn status(&self) -> Status {
         let standing = match &self.state {
             State::Joining(_) => Standing::Joining,
@@ -213,23 +213,23 @@ impl LockContender {
         }
     }
 
-    /// Its claim; new after each join at the tail.
+    /// Returns the current claim. Each join at the tail has a new one.
     pub fn claim(&self) -> Claim {
         self.stake.claim
     }
 
-    /// Since when it waits; `None`: it does not.
+    /// Returns since when the contender has been waiting, or `None` if it is not waiting.
     pub fn waits_since(&self) -> Option<BootTime> {
         matches!(self.state, State::Waiting(_)).then_some(self.since)
     }
 
-    /// The highest token of this lock that was seen, to be remembered.
+    /// Returns the highest token of this lock seen so far, to be remembered.
     pub fn token_highest(&self) -> Token {
         self.view.token_highest
     }
 
-    /// What was seen of others, to be remembered for the next contender of
-    /// this boot: it may end long before anybody that it saw has expired.
+    /// Returns the observations of other entries, to be remembered for the next contender of this
+    /// boot. A contender may end long before any entry that it observed has expired.
     pub fn sightings(&self) -> &Sightings {
         &self.view.sightings
     }
@@ -248,8 +248,8 @@ impl LockContender {
         }
     }
 
-    /// Finds the call that a reply answers. One that nobody waits for any
-    /// more has no meaning left, except that its token was used.
+    /// Routes a reply to the handler of its call. The tokens in it count as used even if the call
+    /// is no longer awaited.
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         self.reached |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
         if let Outcome::Applied(super::Found::Lock(lock)) = &outcome {
@@ -276,7 +276,7 @@ impl LockContender {
             Hint::Alive => {}
             Hint::Opened => {
                 self.watch_open = true;
-                // Open first, then read: what changed in between is not missed.
+                // Read after opening the stream, so that no change in between is missed.
                 self.opened_after = self.calls;
                 if matches!(self.state, State::Waiting(_)) {
                     self.read_again(turn.now);
@@ -306,8 +306,8 @@ impl LockContender {
     }
 
     fn primary_changed(&mut self, now: BootTime) {
-        // The cursor of an open stream stays on the member that it was opened
-        // on, which may lag behind from now on.
+        // The cursor of an open stream stays on the member on which it was opened, and that member
+        // may lag from now on.
         if self.watching && self.watch_open {
             self.follow();
         }
@@ -324,7 +324,7 @@ impl LockContender {
         }
     }
 
-    /// Does all that is due and says when to come back.
+    /// Performs everything that is due and returns the next wake-up.
     fn advance(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         match self.state {
             State::Joining(_) => self.join(turn),
@@ -335,7 +335,7 @@ impl LockContender {
         }
     }
 
-    /// Sends a call.
+    /// Queues a call and returns its id.
     fn call(&mut self, operation: Operation) -> CallId {
         self.calls += 1;
         let id = CallId(self.calls);
@@ -343,7 +343,7 @@ impl LockContender {
         id
     }
 
-    /// Notes a write that carries a revision of the claim; its call comes next.
+    /// Records a write that carries a revision of the claim. The next call must be this write.
     fn attempt(&mut self, kind: Kind, turn: &mut Turn<'_>) -> Revision {
         let fresh = Revision::random(turn.random);
         let revision = match self.stake.mine().last() {
@@ -375,7 +375,8 @@ impl LockContender {
         self.since = now;
     }
 
-    /// How long this contender waits for others, from `position` in the queue.
+    /// Returns how long this contender waits before it evicts others, given its `position` in the
+    /// queue.
     fn patience(&self, position: usize) -> Patience {
         Patience {
             claim_time: self.options.timings.operation_timeout(),
@@ -383,8 +384,8 @@ impl LockContender {
         }
     }
 
-    /// What only a bug can break. A contender that breaks one has no
-    /// authority to go on with.
+    /// Asserts what only a bug can break. A contender in such a state must not continue with
+    /// authority.
     fn check_invariants(&self) {
         let in_flight = self.stake.in_flight();
         assert!(

@@ -1,30 +1,30 @@
-//! The lock document as the protocol sees it: entries, in order.
+//! The lock document as the protocol sees it: ordered entries.
 //!
-//! No BSON, and no dates that decide anything.
+//! There is no BSON here, and the dates decide nothing.
 
 use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
 
-/// Entries that hold or were granted, at most: beyond it readers queue. A
-/// document of this many entries has about 60 kB.
+/// Maximum number of entries that hold or were granted. Further readers are queued. A document with
+/// this many entries has about 60 kB.
 pub const HOLDERS_MAX: usize = 256;
-/// Entries that wait, at most: a join beyond it is rejected.
+/// Maximum number of waiting entries. A join beyond it is rejected.
 pub const QUEUE_MAX: usize = 512;
-/// The most slots that a semaphore can have.
+/// Maximum number of slots of a semaphore.
 pub const SLOTS_MAX: u32 = 256;
 
-/// How an entry wants to hold.
+/// Mode in which an entry wants to hold the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mode {
-    /// Alone.
+    /// Not together with any other holder.
     Exclusive,
-    /// Beside other readers, never beside an exclusive holder.
+    /// Together with other readers, never with an exclusive holder.
     Shared,
     /// One of the lock's N slots.
     Slot,
 }
 
 impl Mode {
-    /// The word in the document and in answers.
+    /// Returns the value used in the document and in output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -34,50 +34,50 @@ impl Mode {
     }
 }
 
-/// One claim on a lock, waiting, granted or holding.
+/// One claim on a lock: waiting, granted or holding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// Random, new for each join; what is compared.
+    /// Random id, new for each place in the queue, by which entries are compared.
     pub claim: Claim,
-    /// Its owner's name, for people.
+    /// Name of the owner; informational.
     pub identity: Identity,
-    /// Its owner's start, for people.
+    /// Session of the owner; informational.
     pub session: Session,
-    /// How it wants to hold.
+    /// Requested mode.
     pub mode: Mode,
-    /// Changed by its owner only, in each of its writes.
+    /// Id of the owner's last write. Only the owner changes it, in each of its writes.
     pub revision: Revision,
-    /// How long others wait before they call it dead.
+    /// Time for which others must see the entry unchanged before they consider it expired.
     pub lease_duration: Declared,
-    /// Among the holders: present once the owner's own write was the grant or
-    /// confirmed it; absent: granted, without authority.
+    /// Fencing token of an entry among the holders, present once the owner's own write was the
+    /// grant or confirmed it. A granted entry without a token has no authority.
     pub token: Option<Token>,
-    /// When it joined, by its own wall clock; for people.
+    /// Time of the join by the owner's wall clock; informational.
     pub acquired_at: WallMillis,
-    /// When it last renewed, by its own wall clock; for people.
+    /// Time of the last renewal by the owner's wall clock; informational.
     pub renewed_at: WallMillis,
 }
 
-/// A lock of this schema.
+/// A lock document of this schema.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LockDocument {
     /// The newest token.
     pub token: Token,
-    /// How many may hold; 0: exclusive and shared.
+    /// Number of slots; 0 for a lock with exclusive and shared modes.
     pub slots: u32,
-    /// Who holds or was granted.
+    /// Entries that hold the lock or were granted it.
     pub holders: Vec<Entry>,
-    /// Who waits, in order.
+    /// Waiting entries, in order.
     pub queue: Vec<Entry>,
 }
 
-/// What is stored under a lock's name.
+/// Document stored under a lock's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Found {
     /// A lock.
     Lock(LockDocument),
-    /// Nothing.
+    /// No document.
     Missing,
-    /// A document that is not ours to touch (I11); the text says why, for people.
+    /// A document that must not be modified (I11), with an explanation for humans.
     Foreign(String),
 }

@@ -1,4 +1,4 @@
-//! Everything that a contender can ask for.
+//! Effects that a contender can request.
 
 use std::time::Duration;
 
@@ -7,81 +7,82 @@ use super::sightings::EntryState;
 use super::status::{End, Loss};
 use crate::election::{BootTime, CallId, Claim, Identity, Session, Token};
 
-/// What the runner is asked to do, in this order.
+/// An effect that the runner must carry out, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Send this to the store; answer with [`Input::Reply`](super::Input::Reply) within
-    /// `operation_timeout`, and once more if the true outcome comes later.
+    /// Send this operation to the store. Answer with [`Input::Reply`](super::Input::Reply) within
+    /// `operation_timeout`, and once more if the true outcome becomes known later.
     Call {
-        /// Goes into the reply.
+        /// Id to use in the reply.
         id: CallId,
-        /// What to send.
+        /// Operation to send.
         operation: Operation,
     },
-    /// Follow this claim by a change stream, and no other any more; `None`:
-    /// there is nothing to follow. Answered by [`Input::Hint`](super::Input::Hint);
-    /// where there are no streams by [`Hint::Lost`](super::Hint::Lost).
+    /// Follow this claim, and no other one, with a change stream; `None` to follow none. Answer
+    /// with [`Input::Hint`](super::Input::Hint), or with [`Hint::Lost`](super::Hint::Lost) if
+    /// change streams are not available.
     Watch(Option<Claim>),
-    /// The lock is held: the work may begin. Ask
-    /// [`LockContender::authority_at`](super::LockContender::authority_at) before each effect of it.
+    /// The lock is held, so the work may begin. Check
+    /// [`LockContender::authority_at`](super::LockContender::authority_at) before each effect of
+    /// the work.
     Acquired {
-        /// The fencing token.
+        /// Fencing token of the acquisition.
         token: Token,
-        /// The end of authority, unless it is renewed.
+        /// End of authority, unless it is renewed.
         valid_until: BootTime,
-        /// How long it took.
+        /// Time that the acquisition took.
         waited: Duration,
     },
-    /// The lock is not held any more: end the work, then bring
+    /// The lock is no longer held. End the work, then pass
     /// [`Input::Release`](super::Input::Release).
     Lost(Loss),
-    /// Something that people should hear of. No answer.
+    /// Report this notice to operators. Not answered.
     Notice(Notice),
-    /// All is done: end. No answer.
+    /// Everything is done, so end. Not answered.
     Exit(End),
 }
 
-/// Something that people should hear of.
+/// An event to report to operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
-    /// This contender took an entry out that was silent for too long.
+    /// This contender evicted an expired entry.
     Swept {
-        /// Its owner.
+        /// Owner of the entry.
         identity: Identity,
-        /// Its token, if it held.
+        /// Token of the entry, if it held the lock.
         token: Option<Token>,
-        /// What it was.
+        /// State of the entry.
         state: EntryState,
-        /// For how long it was seen unchanged.
+        /// Time for which the entry was seen unchanged.
         silent: Duration,
     },
-    /// This contender's place was swept, or its grant was: it joins again at the tail.
+    /// This contender's waiting or granted entry was evicted, so it joins again at the tail.
     PlaceLost,
-    /// As many wait as there may; this one asks again.
+    /// The queue is full. This contender keeps retrying.
     QueueFull,
-    /// An entry declares a duration that no valid contender declares; it
-    /// counts as the longest one.
+    /// An entry declares a lease duration outside the valid range, which is treated as the longest
+    /// valid one.
     AbsurdDuration {
-        /// Its owner.
+        /// Owner of the entry.
         identity: Identity,
-        /// What it declares, in milliseconds.
+        /// Declared duration in milliseconds.
         millis: i64,
     },
-    /// This contender's entry has a revision that it never sent: a forked
-    /// machine renews it too, or somebody edited the document.
+    /// This contender's entry has a revision that the contender never sent. Either a forked machine
+    /// renews it too, or the document was edited.
     Duplicate {
-        /// The session that ended with it.
+        /// Session that ended because of it.
         session: Session,
     },
-    /// The document lost what was acknowledged: contending goes on after `wait`.
+    /// The document lost acknowledged writes. Contention continues after `wait`.
     StoreWentBack {
-        /// The token that it had.
+        /// Token that the document had.
         seen: Token,
-        /// The token that it has; `None`: the document is gone.
+        /// Token that the document has now; `None` if the document is gone.
         found: Option<Token>,
-        /// The longest lease duration that was seen.
+        /// Longest lease duration seen.
         wait: Duration,
     },
-    /// The document's token cannot grow any more: nobody can acquire.
+    /// The document's token has reached its maximum, so no contender can acquire the lock.
     TokensExhausted,
 }

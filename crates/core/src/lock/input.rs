@@ -1,16 +1,16 @@
-//! Who contends, and everything that can happen to a contender.
+//! Options and inputs of a contender.
 
 use super::document::{Mode, SLOTS_MAX};
 use super::operation::{Hint, Outcome};
 use super::sightings::Sightings;
 use crate::election::{CallId, Identity, Timings, Token};
 
-/// How many may hold a semaphore: 1 to [`SLOTS_MAX`].
+/// Number of slots of a semaphore, 1 to [`SLOTS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slots(u32);
 
 impl Slots {
-    /// Checks a number of slots; `None` if it is 0 or above [`SLOTS_MAX`].
+    /// Checks a number of slots. Returns `None` if it is 0 or above [`SLOTS_MAX`].
     pub const fn new(slots: u32) -> Option<Self> {
         if slots == 0 || slots > SLOTS_MAX {
             None
@@ -19,25 +19,25 @@ impl Slots {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// How a contender wants to hold.
+/// Mode in which a contender wants to hold the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Want {
-    /// Alone.
+    /// Not together with any other holder.
     Exclusive,
-    /// Beside other readers.
+    /// Together with other readers.
     Shared,
-    /// One of so many slots; all contenders of a lock name the same number.
+    /// One of this many slots. All contenders of a lock must give the same number.
     Slot(Slots),
 }
 
 impl Want {
-    /// What its entry says.
+    /// Returns the mode of the contender's entry.
     pub const fn mode(self) -> Mode {
         match self {
             Self::Exclusive => Mode::Exclusive,
@@ -46,7 +46,7 @@ impl Want {
         }
     }
 
-    /// The `slots` that its document must have.
+    /// Returns the `slots` value that the document must have.
     pub const fn slots(self) -> u32 {
         match self {
             Self::Exclusive | Self::Shared => 0,
@@ -55,51 +55,50 @@ impl Want {
     }
 }
 
-/// Who a contender is and how it behaves.
+/// Identity and settings of a contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Its name, for people.
+    /// Name of the contender; informational.
     pub identity: Identity,
-    /// How it wants to hold.
+    /// Requested mode.
     pub want: Want,
-    /// Its durations.
+    /// Durations used by the contender.
     pub timings: Timings,
     /// Acquire without waiting for others, or end as [`End::Busy`](super::End::Busy).
     pub at_once: bool,
-    /// Open the change stream before joining. That saves the read that must
-    /// follow an opening where others mostly hold the lock, and costs a stream
-    /// where it is mostly free.
+    /// Open the change stream before joining. This saves the read that must follow an opening if
+    /// others usually hold the lock, and costs a stream if the lock is usually free.
     pub watch_first: bool,
-    /// The highest token of this lock that is remembered from before.
+    /// Highest token of this lock remembered from earlier contenders.
     pub token_remembered: Token,
-    /// What an earlier contender of the same boot saw and how long ago, so that
-    /// one that does not wait can sweep the dead too.
+    /// Observations of an earlier contender of the same boot, with their age. With these, a
+    /// contender that does not wait can evict expired entries too.
     pub sightings: Sightings,
 }
 
-/// What a contender is told by [`LockContender::handle`](super::LockContender::handle).
+/// An input of [`LockContender::handle`](super::LockContender::handle).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// The instant of [`LockContender::next_wakeup`](super::LockContender::next_wakeup) has come.
     Tick,
-    /// A call's outcome. After a time-out it is [`Outcome::Unknown`]; the true
-    /// outcome may follow later with the same id, as often as once.
+    /// The outcome of a call. After a timeout it is [`Outcome::Unknown`], and the true outcome may
+    /// follow later with the same id, at most once.
     Reply {
-        /// The call that is answered.
+        /// The answered call.
         call: CallId,
-        /// What became of it.
+        /// Outcome of the call.
         outcome: Outcome,
     },
-    /// News of the change stream that [`Effect::Watch`](super::Effect::Watch)
-    /// asked for. A hint: it never grants authority.
+    /// An event of the change stream that [`Effect::Watch`](super::Effect::Watch) requested. A hint
+    /// never grants authority.
     Hint(Hint),
-    /// The driver discovered a new primary: a renewal that hangs on the old
-    /// one is joined by another.
+    /// The driver discovered a new primary. A second renewal is sent if one hangs on the old
+    /// primary.
     PrimaryChanged,
-    /// The wait is over: leave the queue. A lock that is held, or was, is given
-    /// back as by [`Input::Release`], so nothing may run under it any more.
+    /// Stop waiting and leave the queue. A lock that is or was held is released as by
+    /// [`Input::Release`], so nothing may run under it from then on.
     GiveUp,
-    /// The work under the lock is over, and confirmed gone (I6): give the lock
-    /// back. After a loss: nothing runs under the lost claim any more.
+    /// Release the lock. The work under it must have ended and be confirmed gone (I6); after a
+    /// loss, nothing may run under the lost claim.
     Release,
 }

@@ -1,7 +1,7 @@
-//! What an operator sees before he breaks a lock: which entries have been
-//! silent for as long as they declared.
+//! Observation of a lock before an operator breaks it: which entries have stayed unchanged for as
+//! long as they declared.
 //!
-//! It contends for nothing and grants nothing to itself.
+//! The observer does not contend, and it grants itself nothing.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::operation::{Ending, Operation};
 use super::sightings::{Patience, Sightings};
 use crate::election::{BootTime, Token};
 
-/// Watches a lock's entries by reading it again and again.
+/// Observes a lock's entries by repeated reads.
 #[derive(Debug, Clone)]
 pub struct Observer {
     sightings: Sightings,
@@ -19,7 +19,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// One that has seen nothing and gives a grantee `operation_timeout` to confirm.
+    /// Creates an observer without observations, which gives a grantee `operation_timeout` to
+    /// confirm.
     pub fn new(operation_timeout: Duration) -> Self {
         Self {
             sightings: Sightings::default(),
@@ -28,25 +29,24 @@ impl Observer {
         }
     }
 
-    /// A read, answered at `now`, showed this.
+    /// Records the document of a read that was answered at `now`.
     pub fn observe(&mut self, lock: &LockDocument, now: BootTime) {
         self.token_highest = self.token_highest.max(lock.token);
         self.sightings.note(lock, None, now);
     }
 
-    /// What was seen, and since when.
+    /// Returns the observations and their start times.
     pub fn sightings(&self) -> &Sightings {
         &self.sightings
     }
 
-    /// When the next entry will have been silent for long enough; it may have
-    /// been before.
+    /// Returns when the next entry expires, possibly in the past.
     pub fn next_death(&self) -> Option<BootTime> {
         self.sightings.next_death(self.patience())
     }
 
-    /// Takes out all entries that have been silent for long enough by `now`;
-    /// `None`: there are none. Those that changed since the last read stay.
+    /// Returns a sweep of all entries that have expired by `now`, or `None` if there are none.
+    /// Entries that have changed since the last read are not removed.
     pub fn break_silent(&self, now: BootTime) -> Option<Operation> {
         let entries = self.sightings.dead(self.patience(), now);
         (!entries.is_empty()).then_some(Operation::Sweep {

@@ -1,57 +1,56 @@
-//! What is sent to a lock's document, and what can become of it.
+//! Operations on a lock's document, and their outcomes.
 
 use super::document::{Found, Mode};
 use crate::election::{Claim, Declared, Revision, Session, Token};
 
-/// What a join appends. The store adds the name and the dates.
+/// Entry that a join appends. The store adds the name and the dates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Joining {
     /// The claim, new for each place in the queue.
     pub claim: Claim,
-    /// The owner's start.
+    /// Session of the owner.
     pub session: Session,
-    /// How it wants to hold.
+    /// Requested mode.
     pub mode: Mode,
-    /// Fresh for each attempt.
+    /// Revision, fresh for each attempt.
     pub revision: Revision,
-    /// How many may hold; 0: exclusive and shared.
+    /// Number of slots; 0 for exclusive and shared.
     pub slots: u32,
-    /// What others are told to wait.
+    /// Declared duration that others wait before they consider the entry expired.
     pub lease_duration: Declared,
 }
 
-/// Who writes, where the write may grant the writer itself: its own write is
-/// its confirmation.
+/// Sender of a write that may grant the sender itself. Its own write is then its confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Writer {
-    /// Its claim.
+    /// Claim of the writer.
     pub claim: Claim,
-    /// A fresh revision, written if the writer is granted by this very write.
+    /// Fresh revision, stored if this very write grants the writer.
     pub revision: Revision,
 }
 
-/// An entry as somebody saw it: it is swept only while it is unchanged.
+/// An entry as observed, to be evicted only while it is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// The entry.
+    /// Claim of the entry.
     pub claim: Claim,
-    /// Its revision.
+    /// Revision of the entry.
     pub revision: Revision,
 }
 
-/// Why an entry ended, in the lock's history.
+/// Reason why an entry ended, for the lock's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// Its owner gave it up.
+    /// The owner released it.
     Released,
-    /// It was unchanged for its lease duration, as a waiter observed.
+    /// Another contender observed the entry unchanged for its lease duration.
     Expired,
     /// An operator broke the lock.
     Broken,
 }
 
 impl Ending {
-    /// The word in the history.
+    /// Returns the value used in the history.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Released => "released",
@@ -61,70 +60,70 @@ impl Ending {
     }
 }
 
-/// One write or read. Each write that changes membership also grants, in the
-/// same update; the filters are those of `docs/locks.md`.
+/// One write or read. Each write that changes membership also grants, in the same update. The
+/// filters are those of `docs/locks.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Insert the document if absent, empty, with this token.
+    /// Insert an empty document with this token, if there is none.
     Create {
-        /// The highest token seen.
+        /// Highest token seen.
         seen: Token,
     },
-    /// Append me to the queue, and grant.
+    /// Append this contender to the queue, and grant.
     Join {
-        /// What is appended.
+        /// Entry to append.
         entry: Joining,
-        /// The highest token seen.
+        /// Highest token seen.
         seen: Token,
-        /// Only where that grants me at once: an empty queue and a place free.
+        /// Join only if that is granted immediately: the queue is empty and a place is free.
         at_once: bool,
     },
-    /// Prolong an entry, or confirm a grant.
+    /// Extend an entry, or confirm a grant.
     Renew {
-        /// My claim.
+        /// Claim of this contender.
         claim: Claim,
-        /// The new revision.
+        /// New revision.
         revision: Revision,
-        /// Every revision that this claim has sent so far and that may be
-        /// stored; at most 128.
+        /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
-        /// The highest token seen.
+        /// Highest token seen.
         seen: Token,
     },
-    /// Take me out, and grant.
+    /// Remove this contender's entry, and grant.
     Leave {
-        /// My claim.
+        /// Claim of this contender.
         claim: Claim,
-        /// The highest token seen.
+        /// Highest token seen.
         seen: Token,
     },
-    /// Take out every entry that still matches, and grant.
+    /// Remove every entry that still matches, and grant.
     Sweep {
-        /// The entries, each unchanged for long enough.
+        /// Entries to remove, each unchanged for long enough.
         entries: Vec<Seen>,
-        /// The sweeping waiter; `None`: an operator.
+        /// The sweeping waiter; `None` if the sender has no waiting entry (a holder, a contender
+        /// without a place, or an operator).
         me: Option<Writer>,
-        /// What the history says.
+        /// Reason to record in the history.
         ending: Ending,
-        /// The highest token seen.
+        /// Highest token seen.
         seen: Token,
     },
-    /// Take out these claims whatever their revision, and grant: voids the exclusion.
+    /// Remove these claims regardless of their revisions, and grant. This voids the exclusion.
     Break {
-        /// The claims that the operator was shown.
+        /// Claims that were shown to the operator.
         claims: Vec<Claim>,
-        /// The highest token seen.
+        /// Highest token seen.
         seen: Token,
     },
     /// Read the document from the primary.
     Read {
-        /// Linearizable instead of majority.
+        /// Read with linearizable instead of majority read concern.
         confirm: bool,
     },
 }
 
 impl Operation {
-    /// The word used in logs.
+    /// Returns the name used in logs.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create",
@@ -139,32 +138,32 @@ impl Operation {
     }
 }
 
-/// What became of an operation.
+/// Outcome of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// Acknowledged by a majority, with the document after it (for a read: as read).
+    /// Acknowledged by a majority, with the resulting document (for a read, the document read).
     Applied(Found),
-    /// The filter did not match (for a create: the document exists).
+    /// The filter did not match (for a create, a document exists).
     Rejected,
     /// Provably never sent.
     Failed,
-    /// Everything else: it may have been applied, or may land later (I7).
+    /// Any other result. The operation may have been applied, or may be applied later (I7).
     Unknown,
 }
 
-/// News of a lock's change stream. Hints: they never grant authority.
+/// Event of a lock's change stream. Such hints never grant authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hint {
-    /// It is open: what concerns the watched claim will be told. A read must follow.
+    /// The stream is open and reports events that concern the watched claim. A read must follow.
     Opened,
-    /// It answered without news.
+    /// The stream answered without an event.
     Alive,
-    /// The watched claim was granted: confirm at once.
+    /// The watched claim was granted and must be confirmed immediately.
     Granted,
     /// The watched claim is at the head of the queue.
     Next,
-    /// Something else changed that only a read can tell.
+    /// Something else changed that only a read can show.
     Changed,
-    /// It is closed, or was never to be had: poll.
+    /// The stream is closed or could not be opened, so poll.
     Lost,
 }

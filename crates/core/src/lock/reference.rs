@@ -1,8 +1,8 @@
-//! What the operations of a lock mean: each one's filter and update, on the
-//! protocol's own words. It decides nothing and keeps nothing.
+//! Reference semantics of the lock operations: the filter and update of each, in the types of the
+//! protocol. The module decides nothing and keeps no state.
 //!
-//! The simulator keeps its document by it, so it must be what MongoDB makes of
-//! the filters and pipelines that ship; the tests of the store compare the two.
+//! The simulator applies operations with it, so it must match what MongoDB does with the shipped
+//! filters and pipelines. The tests of the store compare the two.
 
 use super::{
     Ending, Entry, Found, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome, QUEUE_MAX,
@@ -10,37 +10,37 @@ use super::{
 };
 use crate::election::{Claim, Identity, Revision, Token, WallMillis};
 
-/// Who performs an operation.
+/// Sender of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct By<'a> {
-    /// Its name, written into its entry.
+    /// Name of the sender, written into its entry.
     pub identity: &'a Identity,
-    /// Its wall clock when it sent the operation.
+    /// Wall clock of the sender when it sent the operation.
     pub at: WallMillis,
 }
 
-/// What an operation did.
+/// Effect of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Performed {
-    /// What its sender is told.
+    /// Outcome returned to the sender.
     pub outcome: Outcome,
-    /// Whom it granted besides its sender, in order: the new `granted`, which
-    /// is left alone if there are none.
+    /// Claims that the operation granted, except the sender's, in order. These become the new value
+    /// of `granted`, which stays unchanged if there are none.
     pub granted: Vec<Claim>,
-    /// What it adds to the history, oldest first.
+    /// Entries added to the history, oldest first.
     pub ended: Vec<Ended>,
 }
 
 /// An entry of the history: a claim that had a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// As it stood in the document.
+    /// The entry from the document.
     pub entry: Entry,
-    /// Why it ended.
+    /// Reason for its end.
     pub ending: Ending,
 }
 
-/// Performs an operation on what is stored.
+/// Applies an operation to the stored document.
 pub fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
     let mut written = Written::default();
     let matched = match (operation, &mut *stored) {
@@ -67,12 +67,12 @@ pub fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed
     }
 }
 
-/// `next` of the document: the claim at the head of the queue.
+/// Returns `next` of the document: the claim at the head of the queue.
 pub fn next(lock: &LockDocument) -> Option<Claim> {
     lock.queue.first().map(|entry| entry.claim)
 }
 
-/// How many of the queue's head may hold.
+/// Returns the number of entries at the head of the queue that may hold now.
 pub fn grantable(lock: &LockDocument) -> usize {
     let places = |most: usize| most.saturating_sub(lock.holders.len());
     if lock.slots > 0 {
@@ -90,8 +90,8 @@ pub fn grantable(lock: &LockDocument) -> usize {
     }
 }
 
-/// The token after `token` and `seen`. At the end of the range there is none:
-/// such a grant stays without token, and so without authority.
+/// Returns the token after `token` and `seen`, or `None` at the end of the range. A grant then
+/// stays without a token, and so without authority.
 fn next_token(token: Token, seen: Token) -> Option<Token> {
     token.max(seen).next()
 }
@@ -111,7 +111,7 @@ struct Written {
 }
 
 impl Written {
-    /// Performs a write on a lock; tells whether its filter matched.
+    /// Applies a write to a lock. Returns true if its filter matched.
     fn write(&mut self, lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> bool {
         match operation {
             Operation::Read { .. } | Operation::Create { .. } => false,
@@ -196,7 +196,7 @@ impl Written {
         true
     }
 
-    /// Removes the entries that `goes` picks, if there are any, and grants.
+    /// Removes the entries that `goes` selects, if any, and grants.
     fn take_out(
         &mut self,
         lock: &mut LockDocument,
@@ -217,13 +217,13 @@ impl Written {
         true
     }
 
-    /// G(me): whoever may hold moves to the holders, in order.
+    /// Grants: moves the entries that may hold to the holders, in order.
     fn grant(&mut self, lock: &mut LockDocument, by: By<'_>, me: Option<Writer>, seen: Token) {
         let count = grantable(lock);
         let mut moving: Vec<Entry> = lock.queue.drain(..count).collect();
         for entry in &mut moving {
             match me.filter(|me| me.claim == entry.claim) {
-                // Its own write is its confirmation.
+                // The sender's own write is its confirmation.
                 Some(me) => {
                     confirm(lock, entry, seen);
                     entry.revision = me.revision;
@@ -236,7 +236,7 @@ impl Written {
     }
 }
 
-/// Gives an entry its token.
+/// Assigns the next token to an entry.
 fn confirm(lock: &mut LockDocument, entry: &mut Entry, seen: Token) {
     entry.token = next_token(lock.token, seen);
     lock.token = entry.token.unwrap_or(lock.token.max(seen));

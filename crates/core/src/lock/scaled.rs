@@ -1,23 +1,22 @@
-//! The durations of a lock whose lease duration was chosen alone.
+//! Durations of a lock for which only the lease duration was chosen.
 
 use std::time::Duration;
 
 use crate::election::{INTERVAL_MIN, TimingError, TimingSettings, Timings};
 
-/// The other durations in proportion to `lease_duration`, as
-/// `leasehold lock --lease-duration` has them.
+/// Returns `timings` scaled to `lease_duration`, as for `leasehold lock --lease-duration`.
 ///
-/// `operation_timeout` says how long the store takes, which does not depend on
-/// the lease: it is made shorter only where the rules demand it.
+/// `operation_timeout` reflects the response time of the store, which does not depend on the lease.
+/// The timeout is shortened only if the timing rules require it.
 ///
 /// # Errors
-/// The rules that no such durations keep, as of [`Timings::new`].
+/// Returns the rules that the scaled durations break, as reported by [`Timings::new`].
 pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Vec<TimingError>> {
     let from = timings.settings();
     let part = |duration| proportion(duration, lease_duration, from.lease_duration);
     let (deadline, grace) = (part(from.renew_deadline), part(from.loss_grace));
-    // Half a second of the rule does not scale: what is missing is taken from
-    // both in proportion.
+    // The half second in the timing rule does not scale. The missing time is taken from both
+    // durations in proportion.
     let room = lease_duration.saturating_sub(Duration::from_millis(500)) / 11 * 10;
     let both = deadline.saturating_add(grace);
     let (renew_deadline, loss_grace) = if both > room {
@@ -46,7 +45,7 @@ pub fn scaled(timings: &Timings, lease_duration: Duration) -> Result<Timings, Ve
     })
 }
 
-/// `duration × to / of`.
+/// Returns `duration × to / of`.
 fn proportion(duration: Duration, to: Duration, of: Duration) -> Duration {
     if of.is_zero() {
         return duration;
@@ -80,8 +79,8 @@ mod tests {
         assert_eq!(twenty.renew_deadline(), millis(15_000));
         assert_eq!(twenty.renew_interval(), millis(2_500));
         assert_eq!(twenty.operation_timeout(), millis(3_000));
-        // 1.2 × (1.2 s + 0.4 s) + 2 × 3 s does not fit into the 7.4 s that the
-        // half second of the rule leaves of ten.
+        // 1.2 × (1.2 s + 0.4 s) + 2 × 3 s does not fit into the 7.4 s that remain of ten because of
+        // the half second in the rule.
         let ten = of(millis(10_000));
         assert!(ten.renew_deadline() > millis(7_400));
         assert!(ten.operation_timeout() < millis(1_250));
@@ -104,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Durations that keep the rules, by some slack on top of what is needed.
+    /// Timings that satisfy the rules, with some slack above the minimum.
     fn legal() -> impl Strategy<Value = Timings> {
         let interval = 50_u64..20_000;
         (
@@ -148,7 +147,7 @@ mod tests {
             let to = scaled(&timings, wanted).expect("longer is legal");
             prop_assert_eq!(to.lease_duration(), wanted);
             prop_assert!(to.operation_timeout() <= timings.operation_timeout());
-            // No contender waits longer for the dead, in proportion, than before.
+            // The wait for an expired entry does not grow in proportion to the authority.
             let part = |t: &Timings| t.renew_deadline().as_secs_f64() / t.lease_duration().as_secs_f64();
             prop_assert!((part(&to) - part(&timings)).abs() < 1e-3);
         }

@@ -1,8 +1,8 @@
-//! Since when each entry of others has been seen unchanged, and which are
-//! therefore dead.
+//! Observations of other entries: since when each has been unchanged, and which are therefore
+//! expired.
 //!
-//! It reads no clock, and no date of the document: an entry's silence begins
-//! with the reply that first showed it as it is.
+//! No clock and no date in the document is read. The wait for an entry starts with the reply that
+//! first showed its current revision and state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use super::document::{Entry, LockDocument};
 use super::operation::Seen;
 use crate::election::{BootTime, Claim, Declared, Identity, LEASE_DURATION_MAX, Revision, Token};
 
-/// A grantee has this part of the lease duration that it declares, or the
-/// operation time-out of whoever watches it if that is longer; at the defaults
-/// they are the same. A contender that polls at its own pace would else be swept
-/// by one of shorter durations before it can know that it was granted.
+/// Divisor of the declared lease duration that gives the time for a grantee to confirm. The
+/// operation timeout of the observer applies instead if it is longer; at the defaults the two are
+/// equal. Without this share, a contender that polls at its own pace would be evicted by one with
+/// shorter durations before it can know of its grant.
 const GRANT_SHARE: u32 = 8;
 
-/// What an entry is.
+/// State of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntryState {
-    /// It waits in the queue.
+    /// Waiting in the queue.
     Waiting,
-    /// It was granted and has not confirmed that: no authority.
+    /// Granted but not confirmed, so without authority.
     Granted,
-    /// It holds.
+    /// Holding the lock.
     Held,
 }
 
 impl EntryState {
-    /// The word in logs.
+    /// Returns the value used in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -39,43 +39,43 @@ impl EntryState {
     }
 }
 
-/// An entry as it was seen, and since when.
+/// An observed entry, and since when it has been unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
-    /// Whose it is, for people.
+    /// Name of the owner; informational.
     pub identity: Identity,
-    /// Its owner's revision.
+    /// Revision written by the owner.
     pub revision: Revision,
-    /// What it is.
+    /// State of the entry.
     pub state: EntryState,
-    /// Its token.
+    /// Token of the entry, if any.
     pub token: Option<Token>,
-    /// How long its owner asks others to wait.
+    /// Lease duration declared by the owner.
     pub lease_duration: Declared,
-    /// When a reply first showed it so.
+    /// When a reply first showed this revision and state.
     pub since: BootTime,
 }
 
-/// All entries of others, each since it was first seen as it is.
+/// Observations of all entries of others.
 ///
-/// At most [`HOLDERS_MAX`](super::HOLDERS_MAX) and
-/// [`QUEUE_MAX`](super::QUEUE_MAX): no more are in a document.
+/// At most [`HOLDERS_MAX`](super::HOLDERS_MAX) plus [`QUEUE_MAX`](super::QUEUE_MAX), because a
+/// document has no more entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sightings(BTreeMap<Claim, Sighting>);
 
 impl Sightings {
-    /// From what was remembered, in the same boot.
+    /// Restores observations that were remembered in the same boot.
     pub fn remembered(sightings: impl IntoIterator<Item = (Claim, Sighting)>) -> Self {
         Self(sightings.into_iter().collect())
     }
 
-    /// What to remember.
+    /// Returns the observations to remember.
     pub fn iter(&self) -> impl Iterator<Item = (Claim, &Sighting)> {
         self.0.iter().map(|(claim, sighting)| (*claim, sighting))
     }
 
-    /// A reply showed this document; `mine` is not observed. Returns those
-    /// that are new and declare a duration that no valid contender declares.
+    /// Records the document of a reply, without the entry of `mine`. Returns the owners of new
+    /// entries that declare a duration outside the valid range, with that duration in milliseconds.
     pub(super) fn note(
         &mut self,
         lock: &LockDocument,
@@ -108,14 +108,14 @@ impl Sightings {
         absurd
     }
 
-    /// These were not as they were thought to be: their wait begins anew.
+    /// Removes these observations because the entries had changed. The wait for them restarts.
     pub(super) fn forget(&mut self, pairs: &[Seen]) {
         for pair in pairs {
             self.0.remove(&pair.claim);
         }
     }
 
-    /// The entries that are dead for who gives a grantee `claim_time`.
+    /// Returns the entries that have expired by `now`.
     pub(super) fn dead(&self, patience: Patience, now: BootTime) -> Vec<Seen> {
         let dead = |sighting: &Sighting| sighting.dead_at(patience) <= now;
         self.0
@@ -128,7 +128,7 @@ impl Sightings {
             .collect()
     }
 
-    /// When the next entry will be dead, if it stays as it is.
+    /// Returns when the next entry expires if it stays unchanged.
     pub(super) fn next_death(&self, patience: Patience) -> Option<BootTime> {
         self.0.values().map(|s| s.dead_at(patience)).min()
     }
@@ -138,12 +138,12 @@ impl Sightings {
     }
 }
 
-/// How long an observer waits for others.
+/// Time that an observer waits before it considers others expired.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// For a grantee to confirm.
+    /// Time for a grantee to confirm.
     pub(super) claim_time: Duration,
-    /// Longer than others do, so that not all sweep at once.
+    /// Additional delay, so that observers do not all sweep simultaneously.
     pub(super) stagger: Duration,
 }
 
@@ -159,14 +159,14 @@ impl Sighting {
         }
     }
 
-    /// Whether it is as it was.
+    /// Returns true if neither revision nor state changed since the last observation.
     fn continues(&self, known: &Self) -> bool {
         let revision = known.revision == self.revision || planted!(SightingKept);
         let state = known.state == self.state || planted!(GrantKeepsSighting);
         revision && state
     }
 
-    /// When it is dead, if it stays as it is.
+    /// Returns when the entry expires if it stays unchanged.
     fn dead_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
             EntryState::Granted if planted!(GrantSweptAtOnce) => Duration::ZERO,

@@ -1,34 +1,33 @@
 //! One claim on a lock, and every write that carried a revision of it.
 //!
-//! It never reads the document: whoever holds it tells it what became of the
-//! writes that it sent.
+//! A stake does not read the document. Its owner reports the outcomes of the writes to it.
 
 use super::operation::Writer;
 use crate::election::{BootTime, CallId, Claim, Randomness, Revision};
 
-/// Revisions that are kept for the filter, 2 kB of it. A waiter sends one in
-/// `operation_timeout` and a retry while none is answered: at the defaults 128
-/// span eight minutes without a majority, at a lease duration of 4 s a minute
-/// and a half. A forgotten one can cost the place and never doubles it.
+/// Maximum number of revisions kept for the filter, 2 kB of it. While none is answered, a waiter
+/// sends one per `operation_timeout` and retry interval. At the defaults 128 of them span eight
+/// minutes without a majority; at a lease duration of 4 s, a minute and a half. A forgotten
+/// revision can cost the place in the queue but never leads to a second one.
 const MINE_MAX: usize = 128;
-/// Of these the oldest: when a store that lost its majority goes on, of all
-/// joins that wait there the first one lands, and the others do not match.
+/// Number of oldest revisions among them that are not dropped. When a store that lost its majority
+/// recovers, the first of the pending joins lands and the others do not match.
 const OLDEST_KEPT: usize = 8;
 
-/// A claim, from its join on.
+/// A claim from its join on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stake {
     pub(super) claim: Claim,
     /// Oldest first.
     attempts: Vec<Attempt>,
-    /// How many calls had been sent when it was first known to be in the
-    /// document: the reply to a later one proves it absent.
+    /// Number of calls sent when the claim was first known to be in the document. The reply to a
+    /// later call can prove it absent.
     present: Option<u64>,
-    /// Writes have been forgotten whose revision may be stored.
+    /// True if writes were forgotten whose revision may be stored.
     pub(super) forgotten: bool,
 }
 
-/// A write that carried a revision.
+/// A write that carried a revision of the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Attempt {
     pub(super) call: CallId,
@@ -40,16 +39,16 @@ pub(super) struct Attempt {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Nobody has answered.
+    /// Not answered yet.
     Awaited,
-    /// It was applied, or may have been, or may land later.
+    /// Applied, possibly applied, or possibly applied later.
     Open,
-    /// Its filter did not match. Its revision is kept all the same: what a
+    /// The filter did not match. The revision is kept nevertheless, because a write that the
     /// network delivers twice could match the second time.
     Rejected,
 }
 
-/// What a write was for.
+/// Purpose of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Join,
@@ -67,39 +66,39 @@ impl Stake {
         }
     }
 
-    /// Every revision that may be stored.
+    /// Returns every revision that may be stored.
     pub(super) fn mine(&self) -> Vec<Revision> {
         self.attempts.iter().map(|a| a.revision).collect()
     }
 
-    /// Whether this claim sent `revision` and it may be stored.
+    /// Returns true if this claim sent `revision` and it may be stored.
     pub(super) fn sent(&self, revision: Revision) -> bool {
         self.attempts.iter().any(|a| a.revision == revision)
     }
 
-    /// Whether an entry of this claim may be in the document, now or later.
+    /// Returns true if an entry of this claim may be in the document, now or later.
     pub(super) fn may_be_stored(&self) -> bool {
         let open = |a: &Attempt| a.kind == Kind::Join && a.fate != Fate::Rejected;
         self.present.is_some() || self.forgotten || self.attempts.iter().any(open)
     }
 
-    /// Whether it is known to be in the document.
+    /// Returns true if the claim is known to be in the document.
     pub(super) fn is_present(&self) -> bool {
         self.present.is_some()
     }
 
-    /// A reply showed it in the document, when `calls` had been sent.
+    /// Records that a reply showed the claim in the document when `calls` calls had been sent.
     pub(super) fn seen_present(&mut self, calls: u64) {
         self.present.get_or_insert(calls);
     }
 
-    /// Whether the reply to this call proves it absent if it does not show it.
+    /// Returns true if a reply to `call` that does not show the claim proves it absent.
     pub(super) fn proves_absent(&self, call: CallId) -> bool {
         let any = planted!(OldReplyProvesAbsence);
         self.present.is_some_and(|calls| call.0 > calls || any)
     }
 
-    /// Notes a write that is sent now.
+    /// Records a write that is sent now.
     pub(super) fn send(&mut self, call: CallId, kind: Kind, revision: Revision, now: BootTime) {
         if self.attempts.len() == MINE_MAX {
             self.attempts.remove(OLDEST_KEPT);
@@ -118,35 +117,35 @@ impl Stake {
         self.attempts.iter().find(|a| a.call == call).copied()
     }
 
-    /// Writes that nobody has answered.
+    /// Returns the number of unanswered writes.
     pub(super) fn in_flight(&self) -> usize {
         let awaited = |a: &&Attempt| a.fate == Fate::Awaited;
         self.attempts.iter().filter(awaited).count()
     }
 
-    /// Whether a join is under way.
+    /// Returns true if a join is in flight.
     pub(super) fn is_joining(&self) -> bool {
         let joins = |a: &Attempt| a.kind == Kind::Join && a.fate == Fate::Awaited;
         self.attempts.iter().any(joins)
     }
 
-    /// Whether no other write of this claim was sent after `call`.
+    /// Returns true if no other write of this claim was sent after `call`.
     pub(super) fn is_newest(&self, call: CallId) -> bool {
         self.attempts.last().is_some_and(|a| a.call == call)
     }
 
-    /// This write was applied, or its fate is not known. What was sent before
-    /// it is kept: an entry that was swept comes back by a join that lands late.
+    /// Marks a write as applied or of unknown outcome. Earlier writes are kept, because a join that
+    /// lands late can bring an evicted entry back.
     pub(super) fn open(&mut self, call: CallId) {
         self.settle(call, Fate::Open);
     }
 
-    /// This write's filter did not match.
+    /// Marks a write whose filter did not match.
     pub(super) fn rejected(&mut self, call: CallId) {
         self.settle(call, Fate::Rejected);
     }
 
-    /// This write was provably never sent.
+    /// Removes a write that was provably never sent.
     pub(super) fn failed(&mut self, call: CallId) {
         self.attempts.retain(|a| a.call != call);
     }
@@ -157,7 +156,7 @@ impl Stake {
         }
     }
 
-    /// The writer as a sweep names it.
+    /// Returns this claim as the writer of a sweep.
     pub(super) fn writer(&self, revision: Revision) -> Writer {
         Writer {
             claim: self.claim,

@@ -1,25 +1,25 @@
-//! What a contender publishes: how it stands, with a deadline.
+//! Published status of a contender, with a deadline.
 
 use super::document::Mode;
 use crate::election::{Authority, BootTime, Claim, Identity, Session, Token, WallMillis};
 
-/// Entries ahead that a status names, of holders and of those who wait: as
-/// many as a person reads.
+/// Maximum number of entries ahead that a status lists, of holders and of waiters each. A human
+/// does not read more.
 pub const AHEAD_SHOWN_MAX: usize = 16;
 
-/// Why a lock that was held is lost.
+/// Reason why a held lock was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Loss {
     /// No renewal was acknowledged in time.
     Deadline,
-    /// The entry is not in the document any more: it was swept or broken.
+    /// The entry is no longer held in the document, usually because it was evicted or broken.
     Rejected,
-    /// The document lost what was acknowledged.
+    /// The document lost acknowledged writes.
     StoreWentBack,
 }
 
 impl Loss {
-    /// The word in logs and answers.
+    /// Returns the value used in logs and output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Deadline => "deadline",
@@ -29,96 +29,96 @@ impl Loss {
     }
 }
 
-/// How a contender ended.
+/// Final result of a contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// It held the lock and gave it back.
+    /// The lock was held and released.
     Released,
-    /// It held the lock and lost it.
+    /// The lock was held and lost.
     Lost(Loss),
-    /// It was told to give up before it held the lock.
+    /// The contender was asked to give up before it held the lock.
     GaveUp,
-    /// It would have had to wait for these.
+    /// The contender would have had to wait for these entries.
     Busy {
-        /// How many hold or were granted.
+        /// Number of entries that hold or were granted.
         holding: usize,
-        /// How many wait.
+        /// Number of waiting entries.
         waiting: usize,
-        /// Who holds, then who waits, the first [`AHEAD_SHOWN_MAX`] of each.
+        /// Holders, then waiters, the first [`AHEAD_SHOWN_MAX`] of each.
         ahead: Vec<Ahead>,
     },
-    /// The lock is taken with another number of slots; 0: exclusive and shared.
+    /// The lock is in use with a different number of slots; 0 for exclusive and shared.
     WrongSlots {
-        /// How many it has.
+        /// Number of slots of the lock.
         has: u32,
     },
-    /// The document of this name is no lock of this schema (I11).
+    /// The document of this name is not a lock of this schema (I11).
     Foreign {
-        /// Why, for people.
+        /// Explanation for humans.
         why: String,
     },
-    /// The document's token cannot grow any more.
+    /// The document's token has reached its maximum.
     TokensExhausted,
 }
 
-/// Somebody ahead of this contender.
+/// An entry ahead of this contender.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ahead {
-    /// Its name.
+    /// Name of its owner.
     pub identity: Identity,
-    /// How it holds or wants to hold.
+    /// Mode in which it holds or wants to hold.
     pub mode: Mode,
-    /// Its token, if it holds.
+    /// Token, if it holds the lock.
     pub token: Option<Token>,
-    /// Whether it is among the holders: it holds or was granted.
+    /// True if it is among the holders, holding or granted.
     pub holds: bool,
-    /// When it joined, by its own wall clock; for people.
+    /// Time of its join by its owner's wall clock; informational.
     pub since: WallMillis,
 }
 
-/// How a contender stands.
+/// Current state of a contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// It is not known to be in the document.
+    /// The claim is not known to be in the document.
     Joining,
-    /// It waits, or was granted and confirms that.
+    /// The claim is waiting, or granted and not confirmed.
     Waiting {
-        /// How many in the queue come before it, as the last reply showed.
+        /// Number of entries before it in the queue, as of the last reply.
         position: usize,
-        /// How many hold or were granted.
+        /// Number of entries that hold or were granted.
         holding: usize,
-        /// Who holds, then who waits before it, the first [`AHEAD_SHOWN_MAX`] of each.
+        /// Holders, then the waiters before it, the first [`AHEAD_SHOWN_MAX`] of each.
         ahead: Vec<Ahead>,
     },
-    /// It holds the lock until the deadline.
+    /// The lock is held until the deadline.
     Held(Authority),
-    /// It held the lock; what ran under it has to end.
+    /// The lock was lost, and the work under it must end.
     Lost(Loss),
-    /// Its entry is being taken out.
+    /// The entry is being removed.
     Leaving,
-    /// All is done.
+    /// Nothing is left to do.
     Ended(End),
 }
 
-/// What to publish. Ask [`Status::at`] before you show it.
+/// Status to publish. Use [`Status::at`] before showing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// How it stands.
+    /// Current state.
     pub standing: Standing,
-    /// When it came to stand so.
+    /// Start of the current state.
     pub since: BootTime,
-    /// Its claim; new after each join at the tail.
+    /// Current claim. Each join at the tail has a new one.
     pub claim: Claim,
-    /// This start, for people.
+    /// Session of this process; informational.
     pub session: Session,
-    /// The highest token of this lock that it has seen.
+    /// Highest token of this lock seen so far.
     pub token_highest: Token,
-    /// Whether the store has answered since the start.
+    /// True if the store has answered since the start.
     pub store_reached: bool,
 }
 
 impl Status {
-    /// The truth at `now`: a holder past its deadline has lost the lock.
+    /// Returns the status at `now`. A holder past its deadline has lost the lock.
     pub fn at(&self, now: BootTime) -> Self {
         let mut status = self.clone();
         if let Standing::Held(authority) = self.standing
@@ -130,7 +130,7 @@ impl Status {
         status
     }
 
-    /// What it may do at `now`; `None`: nothing.
+    /// Returns the authority at `now`, if any.
     pub fn authority_at(&self, now: BootTime) -> Option<Authority> {
         match self.standing {
             Standing::Held(authority) => Some(authority).filter(|a| a.valid_until > now),

@@ -1,7 +1,6 @@
-//! The rules of the protocol, one by one: what a contender does about each
-//! thing that can happen to it.
+//! Rules of the protocol, one by one: the reaction of a contender to each possible event.
 
-// A test names the one that it means.
+// A test matches only the variant that it is about.
 #![allow(clippy::wildcard_enum_match_arm)]
 
 mod ending;

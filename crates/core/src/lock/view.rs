@@ -1,6 +1,6 @@
-//! What replies showed of the document, and whether it can be so.
+//! The document as shown by replies, and checks for outdated replies.
 //!
-//! It decides nothing about anybody's entry: see `sightings.rs`.
+//! The entries of others are judged in `sightings.rs`.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use crate::election::{CallId, Claim, Identity, Token};
 
 #[derive(Debug, Clone)]
 pub(super) struct View {
-    /// The newest that was shown.
+    /// Newest document shown, if any.
     pub(super) lock: Option<LockDocument>,
-    /// The newest call whose document was taken: older ones tell nothing new.
+    /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
     call: u64,
-    /// The token that the document has at least.
+    /// Lower bound of the document's token.
     pub(super) token: Token,
-    /// The highest one ever seen: what the next one is above.
+    /// Highest token ever seen. The next token is above it.
     pub(super) token_highest: Token,
-    /// Whether there was a document.
+    /// True if a document is known to exist.
     pub(super) exists: bool,
     pub(super) lease_longest: Duration,
     pub(super) sightings: Sightings,
 }
 
-/// Where a claim stands in a document.
+/// Place of a claim in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place<'a> {
     Absent,
@@ -65,7 +65,8 @@ impl View {
         }
     }
 
-    /// Any reply showed this, however old it is: its token was used.
+    /// Records the tokens and lease durations in the document of any reply. Even an old reply
+    /// counts, because its token was used.
     pub(super) fn heed(&mut self, lock: &LockDocument) {
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
         self.token_highest = self
@@ -79,12 +80,13 @@ impl View {
         self.lease_longest = self.lease_longest.max(longest.unwrap_or_default());
     }
 
-    /// Whether a reply to this call can be newer than what was taken.
+    /// Returns true if a reply to `call` can be newer than the recorded document.
     pub(super) fn is_news(&self, call: CallId) -> bool {
         call.0 > self.call
     }
 
-    /// Takes what the reply to `call` showed.
+    /// Records the document in the reply to `call`. Returns the owners of entries with a duration
+    /// outside the valid range, as `Sightings::note` does.
     pub(super) fn take(
         &mut self,
         call: CallId,
@@ -99,7 +101,7 @@ impl View {
         absurd
     }
 
-    /// The document lost what was acknowledged; this is what it has now.
+    /// Resets the view after the document lost acknowledged writes. `found` is its current token.
     pub(super) fn went_back(&mut self, found: Option<Token>) {
         self.lock = None;
         self.token = found.unwrap_or(Token::ZERO);
@@ -107,7 +109,7 @@ impl View {
         self.sightings = Sightings::default();
     }
 
-    /// How many hold, and how many wait before `claim`.
+    /// Returns the number of holders, and of waiters before `claim`.
     pub(super) fn numbers_ahead(&self, claim: Claim) -> (usize, usize) {
         let other = |entry: &&Entry| entry.claim != claim;
         self.lock.as_ref().map_or((0, 0), |lock| {
@@ -116,7 +118,7 @@ impl View {
         })
     }
 
-    /// Who holds, and who waits before `claim`; of each the first few.
+    /// Returns the holders, and the waiters before `claim`; the first few of each.
     pub(super) fn ahead(&self, claim: Claim) -> Vec<Ahead> {
         let Some(lock) = &self.lock else {
             return Vec::new();

@@ -1,5 +1,5 @@
-//! What a store makes of an operation when a rule of its filters or updates is
-//! broken on purpose; else the reference.
+//! Store operations with a rule of the filters or updates broken on purpose. Without a planted bug,
+//! the reference applies.
 
 use crate::election::Claim;
 use crate::lock::mutation::planted;
@@ -25,9 +25,9 @@ pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
 
 enum Changed {
     Nothing,
-    /// Another operation is performed.
+    /// Perform this operation instead.
     Operation(Operation),
-    /// The document has been changed.
+    /// The document has been changed already.
     Done,
 }
 

@@ -1,5 +1,4 @@
-//! What can go wrong, by name; each seed draws a subset, which finds more than
-//! all of them at once.
+//! Faults by name. Each seed draws a subset, which finds more than all of them together.
 
 use super::{MS, SECOND};
 use crate::sim::dice::Dice;
@@ -13,11 +12,11 @@ faults! {
     LostAfter,
     /// A call reaches the store twice, the second time late.
     Duplicate,
-    /// A call is answered by an error although it lands, now or later.
+    /// A call is answered with an error although it lands, now or later.
     Late,
-    /// The primary dies; what no majority has is lost, or kept by chance.
+    /// The primary fails; writes that no majority has are lost, or kept at random.
     Failover,
-    /// The primary is deposed and goes on answering some clients for a while.
+    /// The primary is deposed and keeps answering some clients for a while.
     Deposed,
     /// Nothing is acknowledged for a while.
     MajorityLost,
@@ -31,20 +30,20 @@ faults! {
     Drift,
     /// A change stream breaks.
     StreamLost,
-    /// A contender without the right to change streams.
+    /// A contender is not permitted to open change streams.
     NoStreams,
-    /// The driver tells of a new primary without need.
+    /// The driver reports a new primary although there is none.
     PrimaryChanged,
-    /// Contenders that give up waiting, or do not wait.
+    /// Contenders give up waiting, or do not wait.
     Impatience,
-    /// Contenders of different durations.
+    /// Contenders have different durations.
     MixedTimings,
-    /// A contender that names another number of slots.
+    /// A contender gives a different number of slots.
     WrongSlots,
 }
 
 impl Faults {
-    /// What keeps a call from being answered soon.
+    /// Faults that keep a call from being answered soon.
     const NETWORK: &[Fault] = &[
         Fault::Slow,
         Fault::LostBefore,
@@ -57,8 +56,8 @@ impl Faults {
         Fault::Partition,
     ];
 
-    /// Half of them; one seed in four has a network and a store without fault,
-    /// so that it can be said who must live and who must go.
+    /// Draws each fault with a probability of one half. One seed in four has a network and a store
+    /// without faults, so that the checks know which entries must stay and which must be evicted.
     pub(super) fn drawn(dice: &mut Dice) -> Self {
         let reliable = dice.one_in(4);
         let mut faults = Self::NONE;
@@ -71,22 +70,22 @@ impl Faults {
         faults
     }
 
-    /// Whether every call is answered soon.
+    /// Returns true if every call is answered soon.
     pub(super) fn is_reliable(self) -> bool {
         !Self::NETWORK.iter().any(|fault| self.has(*fault))
     }
 }
 
-/// One trouble at one time.
+/// A fault that is planned for one instant.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Planned {
     pub(super) at: u64,
     pub(super) fault: Fault,
-    /// Decides the details.
+    /// Random number that decides the details.
     pub(super) chance: u64,
 }
 
-/// How often each kind comes, where it comes at instants of its own.
+/// Relative frequency of the faults that are planned for an instant.
 const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Failover, 4),
     (Fault::Deposed, 3),
@@ -98,7 +97,7 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::PrimaryChanged, 2),
 ];
 
-/// Troubles of a run, in order.
+/// Returns the faults of a run in chronological order.
 pub(super) fn plan(dice: &mut Dice, faults: Faults, until: u64) -> Vec<Planned> {
     let mut plan = Vec::new();
     let total: u64 = WEIGHTS.iter().map(|(_, weight)| weight).sum();

@@ -1,4 +1,4 @@
-//! The reference itself: whom each write grants, and what its filter refuses.
+//! Tests of the reference: which entries each write grants, and what its filter refuses.
 
 use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
 use crate::lock::reference::{By, Performed, apply, grantable, next};
@@ -23,7 +23,7 @@ fn token(number: i64) -> Token {
     Token::new(number).expect("not negative")
 }
 
-/// An entry whose first revision has its claim's number.
+/// Returns an entry whose first revision has the same number as its claim.
 fn entry(number: u8, mode: Mode) -> Entry {
     Entry {
         claim: claim(number),
@@ -103,7 +103,7 @@ fn document(stored: &Found) -> &LockDocument {
     }
 }
 
-/// The numbers and tokens of the holders, and the numbers of those who wait.
+/// Returns the numbers and tokens of the holders, and the numbers of the waiters.
 fn places(stored: &Found) -> (Vec<(u8, Option<i64>)>, Vec<u8>) {
     let number = |e: &Entry| e.claim.bytes()[0];
     let lock = document(stored);
@@ -282,7 +282,7 @@ fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
     perform(&mut stored, &leave(2));
     perform(&mut stored, &renew(&[9]));
     assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
-    // A hold that is renewed keeps its token.
+    // Renewing a held entry keeps its token.
     perform(&mut stored, &renew(&[9]));
     assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
 }

@@ -1,5 +1,5 @@
-//! What must hold after every step: one small pure function a file, with
-//! tests of its own on views made by hand.
+//! Invariants that must hold after every step. Each file has one small pure function, with tests on
+//! hand-made views.
 
 pub(super) mod authority_from_acknowledged_writes;
 pub(super) mod documents;

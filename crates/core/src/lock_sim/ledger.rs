@@ -1,5 +1,5 @@
-//! What one process sent and was told, written down beside its state machine:
-//! by it is judged what it does.
+//! Record of what one process sent and received, independent of its state machine. The checks judge
+//! the process by this record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,22 +12,22 @@ use crate::lock::{
 };
 use crate::sim::invariants::Violation;
 
-/// A call that it sent.
+/// A call that the process sent.
 pub(super) struct Sent {
     pub(super) operation: Operation,
     at: BootTime,
 }
 
-/// What the process does while it sends.
+/// Activity of the process while it sends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doing {
-    /// It has authority.
+    /// The process has authority.
     pub(super) holds: bool,
-    /// Something runs under its claim.
+    /// Work runs under the claim of the process.
     pub(super) works: bool,
 }
 
-/// An entry of another, as replies showed it.
+/// An entry as shown by replies.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown {
     pub(super) revision: Revision,
@@ -40,31 +40,31 @@ pub(super) struct Shown {
 #[derive(Default)]
 pub(super) struct Ledger {
     sent: BTreeMap<u64, Sent>,
-    /// The newest call whose document was shown.
+    /// Newest call whose document was recorded.
     newest: u64,
-    /// The highest token that was shown.
+    /// Highest token shown.
     token: Token,
     shown: BTreeMap<Claim, Shown>,
-    /// Claims of its own that any reply showed.
+    /// Own claims that any reply showed.
     seen: BTreeSet<Claim>,
-    /// Those that a reply showed which was news.
+    /// Own claims in a reply that was newer than the recorded document or answered a write.
     present: BTreeSet<Claim>,
-    /// Claims of its own that ended.
+    /// Own claims that ended.
     ended: BTreeSet<Claim>,
-    /// How long acknowledged writes give authority, and to which claim.
+    /// End of the authority that acknowledged writes give, by claim.
     backed: BTreeMap<Claim, BootTime>,
-    /// Its newest write was rejected: a read has to be answered first.
+    /// The newest write if it was rejected. A read must be answered first.
     must_read: Option<u64>,
     newest_write: u64,
-    /// Joins whose fate is open.
+    /// Joins whose outcome is unresolved.
     open_joins: BTreeMap<u64, Claim>,
-    /// Joins that were acknowledged.
+    /// Revisions of acknowledged joins.
     acknowledged_joins: BTreeSet<Revision>,
     left: Option<(BootTime, bool)>,
     renew_deadline: Duration,
 }
 
-/// The revision that a write would leave in its sender's entry.
+/// Returns the revision that a write would leave in its sender's entry, with its claim.
 fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
     match operation {
         Operation::Join { entry, .. } => Some((entry.claim, entry.revision)),
@@ -80,7 +80,8 @@ fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
 }
 
 impl Ledger {
-    /// Of a process that begins with what an earlier one on its machine saw.
+    /// Creates the ledger of a process that starts with the observations of an earlier one on its
+    /// machine.
     pub(super) fn remembering(sightings: &Sightings) -> Self {
         let shown = |sighting: &Sighting| Shown {
             revision: sighting.revision,
@@ -96,7 +97,7 @@ impl Ledger {
         }
     }
 
-    /// An input comes to the process, which stands so.
+    /// Records an input before the process handles it. `status` is the state before that.
     pub(super) fn before(&mut self, now: BootTime, input: &Input, status: &Status) {
         if let Standing::Held(authority) = &status.standing
             && authority.valid_until <= now
@@ -132,7 +133,7 @@ impl Ledger {
             }
             Outcome::Rejected => {
                 self.open_joins.remove(&call.0);
-                // That a join of a claim which is there does not match says nothing new.
+                // The rejection of a join whose claim is present shows nothing new.
                 let reads = match &operation {
                     Operation::Join { entry, .. } => !self.present.contains(&entry.claim),
                     Operation::Renew { .. } | Operation::Sweep { .. } => true,
@@ -156,7 +157,7 @@ impl Ledger {
         }
     }
 
-    /// An acknowledged write gives authority if it left its own revision, with a token.
+    /// Credits authority to an acknowledged write that left its own revision with a token.
     fn credit(&mut self, operation: &Operation, sent: BootTime, lock: &LockDocument) {
         let Some((claim, revision)) = revision_of(operation) else {
             return;
@@ -184,7 +185,7 @@ impl Ledger {
         let all = holders.chain(lock.queue.iter().map(|entry| (entry, false)));
         let mut shown = BTreeMap::new();
         for (entry, holds) in all {
-            // What an old reply shows of a claim may be gone since.
+            // A claim shown by an old reply may be gone since.
             if own.contains(&entry.claim) {
                 self.seen.insert(entry.claim);
             }
@@ -207,8 +208,8 @@ impl Ledger {
             }
             shown.insert(entry.claim, sight);
         }
-        // A reply that does not show the own claim, although it was there, is
-        // doubted and not taken.
+        // A plain read that does not show the own claim although it was present, or that shows a
+        // lower token, is doubted and not recorded.
         let plain = matches!(
             self.sent.get(&call.0).map(|s| &s.operation),
             Some(Operation::Read { confirm: false })
@@ -222,7 +223,7 @@ impl Ledger {
         }
     }
 
-    /// The process has done its turn.
+    /// Checks the authority of the process after a turn.
     pub(super) fn after(
         &mut self,
         authority: Option<Authority>,
@@ -239,7 +240,7 @@ impl Ledger {
         })
     }
 
-    /// The process sends a call.
+    /// Checks and records a call that the process sends.
     pub(super) fn send(
         &mut self,
         call: CallId,
@@ -313,7 +314,7 @@ impl Ledger {
         })
     }
 
-    /// Whether an entry of this claim may be stored although the process ends now.
+    /// Returns true if an entry of this claim may be stored although the process ends now.
     pub(super) fn leaves_behind(
         &self,
         claim: Claim,
@@ -327,7 +328,7 @@ impl Ledger {
         stored && !self.left.is_some_and(done)
     }
 
-    /// The claim of the newest write.
+    /// Returns the claim of the newest write.
     pub(super) fn newest_claim(&self) -> Option<Claim> {
         let mut newest = self.sent.values().rev();
         newest
@@ -335,7 +336,7 @@ impl Ledger {
             .map(|(claim, _)| claim)
     }
 
-    /// Whether this revision is of a join that nobody has acknowledged.
+    /// Returns true if this revision belongs to a join that was not acknowledged.
     pub(super) fn is_late_join(&self, revision: Revision) -> bool {
         let joined = self.sent.values().any(
             |s| matches!(&s.operation, Operation::Join { entry, .. } if entry.revision == revision),
@@ -343,7 +344,7 @@ impl Ledger {
         joined && !self.acknowledged_joins.contains(&revision)
     }
 
-    /// The revision that a call carried.
+    /// Returns true if a call carried this revision.
     pub(super) fn sent_revision(&self, revision: Revision) -> bool {
         self.sent
             .values()

@@ -1,5 +1,5 @@
-//! Between processes and the store: drivers, calls that are slow, lost, late
-//! or doubled, change streams, and planned troubles.
+//! The network between processes and the store: drivers, calls that are slow, lost, late or
+//! duplicated, change streams, and planned faults.
 
 use super::faults::{Fault, Planned};
 use super::process::Driven;
@@ -15,7 +15,7 @@ impl World {
         !self.calm && self.faults.has(fault)
     }
 
-    /// A process hands a call to its driver.
+    /// Passes a call of a process to its driver.
     pub(super) fn send(&mut self, process: usize, call: CallId, operation: Operation) {
         self.note(|| super::report::call(process, call, &operation));
         self.check_call(process, call, &operation);
@@ -27,7 +27,7 @@ impl World {
         let (seat, timeout) = (p.seat, p.options.timings.operation_timeout());
         let timeout = self.stretched(seat, timeout);
         self.at(self.now + timeout, Event::TimeUp { process, call });
-        // All chances are drawn whatever is switched on.
+        // All random numbers are drawn, regardless of the enabled faults.
         let roll = self.net.below(240);
         let (quick, slow) = (self.net.between(1, 20) * MS, self.net.below(40_000) * MS);
         let operation = Box::new(operation);
@@ -56,7 +56,7 @@ impl World {
                     self.at(self.now + timeout * 9 / 10, answer(Outcome::Failed));
                 }
                 2 => self.at(self.now + quick + slow, answer(Outcome::Unknown)),
-                // The connection lives, and its packets are sent again.
+                // The connection survives, and its packets are sent again.
                 _ => self.at(cut_until + quick, land(roll % 8 == 3)),
             }
             return;
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// A call reaches the store.
+    /// Delivers a call to the store.
     pub(super) fn land(
         &mut self,
         process: usize,
@@ -92,10 +92,10 @@ impl World {
             return;
         }
         let seat = self.processes[process].seat;
-        // Some of its connections reach the new primary already.
+        // Some connections of a stale driver already reach the new primary.
         let stale = self.seats[seat].stale && self.store.is_deposed_up() && self.net.one_in(2);
         if !stale && self.store.no_primary_until > self.now {
-            // Server selection waits for a primary, for a while.
+            // Server selection waits for a primary for a while.
             let wait = self.store.no_primary_until - self.now;
             let timeout = self.processes[process].options.timings.operation_timeout();
             let patience = self.stretched(seat, timeout) * 9 / 10;
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// A majority has got everything up to `seq`.
+    /// Commits everything up to `seq` to a majority, or retries later if that is not possible yet.
     pub(super) fn commit(&mut self, seq: u64) {
         let possible_at = self
             .store
@@ -193,7 +193,7 @@ impl World {
         self.acknowledge();
     }
 
-    /// An answer comes back to the driver.
+    /// Returns an answer to the driver.
     pub(super) fn answer(&mut self, process: usize, call: CallId, outcome: Outcome) {
         let cut_until = self.seats[self.processes[process].seat].cut_until;
         if cut_until > self.now && outcome != Outcome::Failed {
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Whoever is granted or comes to the head hears of it, if its stream is open.
+    /// Notifies the open streams of claims that were granted or reached the head of the queue.
     fn tell_streams(&mut self, committed: &Committed) {
         let next = |found: &Found| match found {
             Found::Lock(lock) => reference::next(lock),
@@ -271,7 +271,7 @@ impl World {
         self.tell(process, Hint::Opened);
     }
 
-    /// The stream breaks; another is opened after a while.
+    /// Breaks the stream. Another one is opened after a while.
     fn stream_ends(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if !p.alive || p.stream.claim.is_none() {
@@ -286,7 +286,7 @@ impl World {
         self.input(process, Input::Hint(Hint::Lost));
     }
 
-    /// A trouble comes.
+    /// Applies a planned fault.
     pub(super) fn disturb(&mut self, planned: Planned) {
         let Planned { fault, chance, .. } = planned;
         let lasts = |most: u64| (chance >> 16) % most * MS;
@@ -321,8 +321,8 @@ impl World {
         }
     }
 
-    /// A holder freezes while a renewal is under way, and wakes when its
-    /// authority has just ended: the acknowledgement that waited must not count.
+    /// Freezes a holder while a renewal is in flight, until just after its authority ends. The
+    /// acknowledgement that waited must not count.
     fn freeze_beyond_the_deadline(&mut self, process: usize, late: u64) {
         let now = self.clock(process);
         if let Some(authority) = self.processes[process].contender.authority_at(now) {
@@ -365,7 +365,7 @@ impl World {
         }
     }
 
-    /// The entry of a claim that a majority has.
+    /// Returns the entry of a claim in the state that a majority has.
     pub(super) fn committed_entry(&self, claim: Claim) -> Option<&crate::lock::Entry> {
         match &self.store.committed {
             Found::Lock(lock) => {

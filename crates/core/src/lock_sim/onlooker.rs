@@ -1,4 +1,4 @@
-//! An onlooker with true time, who sees every process and what a majority has.
+//! Observer with true time, which sees every process and the state that a majority has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,20 +12,20 @@ use crate::election::{CallId, Claim, Declared, Revision, Token};
 use crate::lock::{End, Found, LockDocument, Loss, Notice, Operation, Standing};
 use crate::sim::invariants::{Violation, violation};
 
-/// How often he looks for the dead.
+/// Interval between checks for expired entries.
 const LOOK: u64 = 500 * MS;
 
 pub(super) struct Onlooker {
-    /// The slowest clock, per mille.
+    /// Rate of the slowest clock, per mille.
     slowest: u64,
-    /// Who acquired by each token.
+    /// Claim that acquired by each token.
     tokens: BTreeMap<Token, Claim>,
-    /// Every revision that was ever sent.
+    /// Every revision ever sent.
     revisions: BTreeSet<Revision>,
-    /// Each entry that a majority has, and since when it is as it is.
+    /// Each entry that a majority has, and since when it has been unchanged.
     entries: BTreeMap<Claim, Unchanged>,
     looks_at: u64,
-    /// When the troubles ended.
+    /// End of the faults.
     healed_at: u64,
 }
 
@@ -58,7 +58,7 @@ impl Onlooker {
         self.healed_at = now;
     }
 
-    /// I3: a token is acquired by once.
+    /// I3: checks that a token is acquired only once.
     pub(super) fn acquired(&mut self, token: Token, claim: Claim) -> Option<Violation> {
         match self.tokens.insert(token, claim) {
             Some(other) => violation("I3", format!("{token} was acquired by {other} and {claim}")),
@@ -66,7 +66,7 @@ impl Onlooker {
         }
     }
 
-    /// Every attempt of every write carries a fresh revision.
+    /// Checks that every attempt of every write carries a fresh revision.
     fn fresh(&mut self, operation: &Operation) -> Option<Violation> {
         let revision = match operation {
             Operation::Join { entry, .. } => entry.revision,
@@ -119,7 +119,7 @@ impl World {
         self.found(exclusion::check(&held));
     }
 
-    /// A process sends a call.
+    /// Checks a call that a process sends.
     pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
         let now = self.clock(process);
         let p = &mut self.processes[process];
@@ -133,7 +133,7 @@ impl World {
         self.found(stale);
     }
 
-    /// A majority has got a write.
+    /// Checks a write that has reached a majority.
     pub(super) fn check_commit(&mut self, committed: &Committed) {
         let empty = LockDocument::default();
         let lock = |found: &Found| match found {
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// Somebody took this entry out.
+    /// Checks the eviction of an entry.
     fn check_swept(&mut self, claim: Claim) {
         let owner = self.live.iter().copied().find(|id| {
             let p = &self.processes[*id];
@@ -168,7 +168,7 @@ impl World {
         });
         let Some(owner) = owner else { return };
         let p = &self.processes[owner];
-        // Clocks that differ can make a waiter that is just in time late.
+        // Clock differences can make a waiter late that is just in time by its own clock.
         let lease = p.options.timings.lease_duration() * 2;
         let lease = u64::try_from(lease.as_nanos()).expect("short");
         self.found(the_living_stay::check(the_living_stay::Taken {
@@ -179,12 +179,11 @@ impl World {
         }));
     }
 
-    /// The claim, which its owner calls lost, is stored as the owner wrote it.
+    /// Checks that a claim which its owner reports as lost is not stored as the owner wrote it.
     fn check_lost(&mut self, process: usize, claim: Claim) {
         let ledger = &self.processes[process].ledger;
         let entry = self.committed_entry(claim);
-        // A join that lands after all else is a ghost, of which its owner
-        // cannot know.
+        // A join that lands after everything else is a ghost, which its owner cannot know about.
         let stored = entry.is_some_and(|entry| {
             ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
         });
@@ -205,7 +204,7 @@ impl World {
 
     pub(super) fn check_notice(&mut self, process: usize, notice: &Notice) {
         match notice {
-            // A new claim has been chosen: the one before it is meant.
+            // A new claim has been chosen already, so the previous one is checked.
             Notice::PlaceLost => {
                 if let Some(claim) = self.processes[process].ledger.newest_claim() {
                     self.check_lost(process, claim);
@@ -234,7 +233,7 @@ impl World {
         }
     }
 
-    /// Whoever is dead has to go while somebody waits and can read.
+    /// Checks that expired entries are evicted while a waiter can read.
     pub(super) fn check_the_dead(&mut self) {
         if self.now < self.onlooker.looks_at || !(self.calm || self.faults.is_reliable()) {
             return;
@@ -275,8 +274,9 @@ impl World {
         }
     }
 
-    /// Nobody need wait for as long as an entry declares: one job of a machine
-    /// is shown it, and one that begins when it has expired evicts it.
+    /// Checks evictions under brisk traffic, where no contender waits for as long as an entry
+    /// declares. One job of a machine observes the entry, and a later job that begins after the
+    /// entry has expired evicts it.
     fn check_brisk_traffic(&mut self) {
         let violation = self.seats.iter().find_map(|seat| {
             let now = self.now;
@@ -285,13 +285,13 @@ impl World {
             self.onlooker.entries.values().find_map(|entry| {
                 let wait = entry.declared.duration() * 1000 / self.onlooker.slowest_rate();
                 let wait = u64::try_from(wait.as_nanos()).expect("short");
-                // A reply may be as old as a call can take.
+                // A reply may be as old as the maximum duration of a call.
                 let known = entry.since + answered;
                 let shown = seat.done.iter().find(|job| job.from >= known)?;
                 let due = shown.from + wait;
                 let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
-                // It, too, may have been shown the entry by a reply that came
-                // beside a sweep; so the second one.
+                // The first such job may have seen the entry in a reply concurrent with a sweep, so
+                // only the second one must evict.
                 let evicts = after.nth(1)?;
                 the_dead_go::under_brisk_traffic(
                     Duration::from_nanos(now.saturating_sub(evicts.from)),

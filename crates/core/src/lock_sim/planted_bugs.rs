@@ -1,11 +1,11 @@
-//! Every rule of the locks, broken on purpose, is noticed: within how many
-//! seeds, and by which invariant.
+//! Every planted bug of the locks is noticed. The table states within how many seeds, and by which
+//! invariant.
 
 use super::run::{Setup, run};
 use crate::lock::mutation::{self, Mutation};
 use crate::sim::planted_table::{Caught, Table, search};
 
-/// No planted bug may need more seeds than this.
+/// Maximum number of seeds that a planted bug may need.
 const SEEDS_MAX: u64 = 1_000;
 
 const TABLE: Table = Table {
@@ -14,7 +14,7 @@ const TABLE: Table = Table {
     seeds_max: SEEDS_MAX,
 };
 
-/// The first seed that fails, and what it breaks.
+/// Returns the number of seeds up to the first failure, and the broken invariant.
 fn caught(mutation: Mutation) -> Caught {
     mutation::with(Some(mutation), || {
         (0..SEEDS_MAX).find_map(|seed| {

@@ -1,5 +1,5 @@
-//! A process that contends: the state machine that ships, and what a runner
-//! and a driver do around it.
+//! A contending process: the shipped state machine, with models of the runner and the driver around
+//! it.
 
 use std::collections::VecDeque;
 
@@ -14,21 +14,21 @@ pub(super) struct Process {
     pub(super) options: Options,
     pub(super) random: Dice,
     pub(super) alive: bool,
-    /// Something runs under the lock.
+    /// Work runs under the lock.
     pub(super) works: bool,
-    /// When it acquired the lock, in true time.
+    /// Time of the acquisition, in true time.
     pub(super) acquired_at: Option<u64>,
     pub(super) frozen_until: u64,
-    /// Since when it runs without a pause.
+    /// Start of the current run without a pause, in true time.
     pub(super) running_since: u64,
-    /// Inputs that wait while it does not run.
+    /// Inputs that wait while the process is frozen.
     pub(super) inbox: VecDeque<Input>,
     pub(super) driver: Vec<Driven>,
     pub(super) stream: Stream,
     pub(super) ledger: Ledger,
 }
 
-/// A call that the driver has.
+/// A call that the driver has in flight.
 pub(super) struct Driven {
     pub(super) call: CallId,
     pub(super) timed_out: bool,
@@ -38,7 +38,7 @@ pub(super) struct Driven {
 pub(super) struct Stream {
     pub(super) claim: Option<Claim>,
     pub(super) open: bool,
-    /// Which opening it is: what was under way to an earlier one is lost.
+    /// Number of the current opening. Events of an earlier opening are dropped.
     pub(super) opening: u64,
     pub(super) last_at: u64,
 }
@@ -68,13 +68,13 @@ impl Process {
         }
     }
 
-    /// An answer came: what the driver knew of its call.
+    /// Removes an answered call from the driver and returns its state.
     pub(super) fn returned(&mut self, call: CallId) -> Option<Driven> {
         let place = self.driver.iter().position(|d| d.call == call)?;
         Some(self.driver.remove(place))
     }
 
-    /// A call's time is up; `true` if it had no answer.
+    /// Marks a call as timed out. Returns true if it had no answer.
     pub(super) fn timed_out(&mut self, call: CallId) -> bool {
         let driven = self.driver.iter_mut().find(|d| d.call == call);
         driven.is_some_and(|driven| !std::mem::replace(&mut driven.timed_out, true))

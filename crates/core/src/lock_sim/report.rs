@@ -1,4 +1,4 @@
-//! What a person reads of a run.
+//! Human-readable reports of a run.
 
 use std::fmt::Write as _;
 
@@ -70,7 +70,7 @@ pub(super) fn committed(committed: &Committed) -> String {
     format!("majority has {word} of p{by}: {}", found(&committed.after))
 }
 
-/// A failing seed: what broke, how to run it again, and its last lines.
+/// Formats a failing seed: the broken invariant, the command to repeat the run, and its last lines.
 pub(super) fn failed(setup: &Setup, violation: &Violation, ran: &Ran, lines: usize) -> String {
     let mut text = format!(
         "seed {}: {} broken: {}\nagain, line by line: make replay-locks SEED={}\nfaults: {:?}\n",

@@ -1,4 +1,4 @@
-//! Seeds: one, many, and the tests.
+//! Runs of one or many seeds, and the tests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,22 +13,22 @@ use crate::lock::mutation::{self, Mutation};
 use crate::sim::invariants::Violation;
 use crate::sim::run::{number, tell, thread_cpu};
 
-/// The slowest clock, per mille of the fastest: 3/4 of it is the bound of the
-/// durations that are drawn.
+/// Rate of the slowest clock, per mille of the fastest. The drawn durations permit a ratio down to
+/// 3/4.
 pub(super) const SLOWEST: u64 = 760;
-/// Seeds of `make test`.
+/// Number of seeds of `make test`.
 const SEEDS: u64 = 5_000;
-/// When troubles have ended, everybody is done after so long: the longest wait
-/// for the dead twice, since a ghost can be granted when another one is gone.
+/// Maximum time from the end of the faults until every process is done. The value is twice the
+/// longest wait for an expired entry, because a ghost can be granted after another one is evicted.
 const PEACE: u64 = 160 * SECOND;
-/// Lines of the trace that a failing test prints.
+/// Number of trace lines that a failing test prints.
 const LINES: usize = 120;
 
-/// How a run is set up.
+/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) seed: u64,
-    /// `None`: as the seed says.
+    /// `None`: drawn from the seed.
     pub(super) faults: Option<Faults>,
     pub(super) slowest: u64,
     pub(super) traced: bool,
@@ -45,18 +45,18 @@ impl Setup {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 pub(super) struct Ran {
     pub(super) violation: Option<Violation>,
     pub(super) faults: Faults,
     pub(super) decisions: u64,
     pub(super) acquisitions: u64,
-    /// How long it lasted, in true nanoseconds.
+    /// Length of the run, in nanoseconds of true time.
     lasted: u64,
     pub(super) trace: Vec<(u64, String)>,
 }
 
-/// Some minutes of faults, then peace until everybody is done.
+/// Runs some minutes with faults, then without faults until every process is done.
 pub(super) fn run(setup: &Setup) -> Ran {
     let mut world = World::new(setup);
     let end = catch_unwind(AssertUnwindSafe(|| live(&mut world)));
@@ -102,7 +102,7 @@ fn live(world: &mut World) {
     world.found(violation);
 }
 
-/// What many runs came to.
+/// Totals of many runs.
 #[derive(Default)]
 struct Walked {
     seeds: u64,
@@ -119,7 +119,7 @@ fn explain(setup: &Setup, violation: &Violation, lines: usize) -> String {
     report::failed(setup, violation, &traced, lines)
 }
 
-/// Runs many seeds on all cores; stops at the first failure.
+/// Runs many seeds on all cores, and stops at the first failure.
 fn walk(seeds: std::ops::Range<u64>) -> Result<Walked, String> {
     let next = AtomicU64::new(seeds.start);
     let failed = AtomicBool::new(false);
@@ -174,7 +174,8 @@ fn all_invariants_hold_whatever_happens_within_the_ratio() {
     }
 }
 
-/// `LOCK_SURVEY=N`: which invariants break in the first N seeds, and where first.
+/// `LOCK_SURVEY=N`: reports the invariants that break in the first N seeds, with the first seed of
+/// each.
 #[test]
 fn survey() {
     let mut broken = std::collections::BTreeMap::<_, (u64, u64, String)>::new();
@@ -188,7 +189,7 @@ fn survey() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// `make replay-locks SEED=N`: one seed, line by line.
+/// `make replay-locks SEED=N`: prints one seed line by line.
 #[test]
 fn replay() {
     let Some(seed) = number("LOCK_REPLAY_SEED") else {

@@ -1,5 +1,5 @@
-//! The seats of a run: who contends there, one process after the other, and what
-//! is left behind by one for the next.
+//! Seats of a run: the processes that contend there one after the other, and what each leaves
+//! behind for the next.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::sim::dice::Dice;
 /// A place at which one process after another contends.
 pub(super) struct Seat {
     pub(super) identity: Identity,
-    /// Of its clock, per mille of true time.
+    /// Rate of its clock, per mille of true time.
     pub(super) rate: u64,
     pub(super) base: u64,
     pub(super) cut_until: u64,
-    /// Its driver still talks to the deposed primary.
+    /// The driver still uses the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
     pub(super) watch_first: bool,
@@ -27,14 +27,13 @@ pub(super) struct Seat {
     pub(super) want: Want,
     pub(super) impatient: bool,
     pub(super) token_remembered: Token,
-    /// What its processes saw of others, each beginning with what the one
-    /// before it left.
+    /// Observations of its processes. Each process starts with those of the one before.
     pub(super) sightings: Sightings,
-    /// The work of its processes that began and ended in good order.
+    /// Completed work of the processes that exited without being killed.
     pub(super) done: Vec<Done>,
 }
 
-/// One work under the lock, in true time.
+/// One piece of work under the lock, in true time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Done {
     pub(super) from: u64,
@@ -118,12 +117,12 @@ impl World {
         self.input(process, Input::Tick);
     }
 
-    /// A process is gone, and what it ran with it.
+    /// Kills a process and its work.
     pub(super) fn kill(&mut self, process: usize) {
         self.ends(process, false);
     }
 
-    /// A process has come to its end, and leaves behind what it saw.
+    /// Ends a process and keeps its observations.
     pub(super) fn exit(&mut self, process: usize) {
         let p = &self.processes[process];
         let seat = &mut self.seats[p.seat];
@@ -154,7 +153,7 @@ impl World {
     }
 }
 
-/// Four to twenty-four seconds, scaled or the defaults.
+/// Returns timings for a lease duration of 4 to 24 s, scaled from the defaults.
 pub(super) fn timings(build: &mut Dice) -> Timings {
     let lease = Duration::from_millis(build.between(4_000, 24_001));
     scaled(&Timings::default(), lease).expect("the defaults scale")

@@ -1,8 +1,8 @@
-//! The store: a primary, what a majority has, and at times a deposed primary
-//! that does not know yet.
+//! The store: a primary, the state that a majority has, and at times a deposed primary that is not
+//! aware of it yet.
 //!
-//! A write changes the primary at once and is acknowledged when a majority has
-//! it; a failover discards a suffix of what it has not.
+//! A write changes the primary immediately and is acknowledged when a majority has it. A failover
+//! discards a suffix of the writes that no majority has.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::lock::mutation::planted;
 use crate::lock::reference::By;
 use crate::lock::{Found, Operation, Outcome};
 
-/// A write that not every member has.
+/// A write that no majority has yet.
 struct Entry {
     seq: u64,
     after: Found,
@@ -21,7 +21,7 @@ struct Entry {
     granted: Vec<Claim>,
 }
 
-/// A write that a majority has got.
+/// A write that has reached a majority.
 pub(super) struct Committed {
     pub(super) before: Found,
     pub(super) after: Found,
@@ -30,7 +30,7 @@ pub(super) struct Committed {
     pub(super) granted: Vec<Claim>,
 }
 
-/// Who waits for an acknowledgement.
+/// A call that waits for an acknowledgement.
 pub(super) struct Waiting {
     seq: u64,
     pub(super) process: usize,
@@ -38,17 +38,17 @@ pub(super) struct Waiting {
     pub(super) outcome: Outcome,
 }
 
-/// What becomes of a call that reached a member.
+/// Result of a call that reached a member.
 pub(super) enum Landed {
-    /// It is answered at once.
+    /// Answered immediately.
     Answered(Outcome),
-    /// It is answered when a majority has everything up to here.
+    /// Answered when a majority has everything up to this write.
     Waits(u64, Outcome),
-    /// Nobody answers.
+    /// Not answered.
     Silence,
 }
 
-/// A primary that lost the others' votes.
+/// A primary that lost the election to another member.
 struct Deposed {
     state: Found,
     committed: Found,
@@ -87,7 +87,8 @@ impl Store {
         self.deposed = None;
     }
 
-    /// A call reaches a member: what becomes of it, and what is to be replicated.
+    /// Applies a call that reaches a member. Returns its result, and the write to replicate, if
+    /// any.
     pub(super) fn land(
         &mut self,
         process: usize,
@@ -158,7 +159,7 @@ impl Store {
         });
     }
 
-    /// A majority has everything up to `seq`, unless a failover discarded it.
+    /// Commits everything up to `seq` to a majority, except what a failover discarded.
     pub(super) fn commit(&mut self, seq: u64) -> Vec<Committed> {
         let mut all = Vec::new();
         while self.suffix.front().is_some_and(|entry| entry.seq <= seq) {
@@ -184,13 +185,13 @@ impl Store {
         all
     }
 
-    /// The answers that are due now.
+    /// Returns the answers that are due now.
     pub(super) fn acknowledged(&mut self) -> Vec<Waiting> {
         let open = self.suffix.front().map_or(u64::MAX, |entry| entry.seq);
         self.waiting.extract_if(.., |w| w.seq < open).collect()
     }
 
-    /// The newest write that there is.
+    /// Returns the number of the newest write.
     pub(super) fn newest(&self) -> u64 {
         self.seq
     }
@@ -199,8 +200,8 @@ impl Store {
         self.suffix.len()
     }
 
-    /// Another member becomes primary: it has the first `kept` of what no
-    /// majority had. Returns who waits in vain, and what is still to be replicated.
+    /// Makes another member primary, with the first `kept` of the writes that no majority had.
+    /// Returns the calls that wait in vain, and the newest write that is still to be replicated.
     pub(super) fn fail_over(
         &mut self,
         kept: usize,

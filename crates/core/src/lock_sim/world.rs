@@ -1,5 +1,4 @@
-//! The whole: seats with clocks, the processes on them, the store, and what
-//! happens when.
+//! The simulated world: seats with clocks, the processes on them, the store, and the event queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::lock::{Effect, Hint, Input, Operation, Outcome};
 use crate::sim::dice::Dice;
 use crate::sim::invariants::Violation;
 
-/// Steps of a run: many times what the busiest seed takes.
+/// Maximum number of steps of a run, many times what the busiest seed takes.
 const STEPS_MAX: u64 = 400_000;
 
 pub(super) enum Event {
@@ -48,7 +47,7 @@ pub(super) enum Event {
         opening: u64,
         hint: Hint,
     },
-    /// The work is over, or was ended; `claim` is what it ran under.
+    /// The work is over or was ended. `claim` is the claim under which it ran.
     WorkEnds {
         process: usize,
         claim: Claim,
@@ -63,7 +62,7 @@ pub(super) struct World {
     pub(super) now: u64,
     pub(super) faults: Faults,
     pub(super) calm: bool,
-    /// Work and waits are short against the lease, and one job follows another.
+    /// True if work and waits are short compared to the lease, and one job follows another.
     pub(super) brisk: bool,
     pub(super) net: Dice,
     pub(super) chance: Dice,
@@ -76,12 +75,12 @@ pub(super) struct World {
     pub(super) processes: Vec<Process>,
     pub(super) live: Vec<usize>,
     pub(super) store: Store,
-    /// Calls that were reported as never sent: nothing of them may land.
+    /// Calls that were reported as never sent, so they must not land.
     pub(super) never_sent: BTreeSet<(usize, CallId)>,
     pub(super) onlooker: Onlooker,
     pub(super) violation: Option<Violation>,
     pub(super) trace: Option<Vec<(u64, String)>>,
-    /// Everything that was decided, condensed.
+    /// Hash of everything that was decided.
     pub(super) decisions: u64,
     pub(super) acquisitions: u64,
 }
@@ -116,7 +115,8 @@ impl World {
         };
         let (mut kind, mut slots) = (build.below(3), build.between(1, 4));
         if world.brisk && kind == 0 {
-            // A lock that one holds alone is waited for while its holder is gone.
+            // With an exclusive lock, every contender waits while the entry of a killed holder
+            // stays, so use slots.
             (kind, slots) = (2, slots + 1);
         }
         let common = timings(&mut build);
@@ -137,7 +137,7 @@ impl World {
         self.events.insert((time, self.serial), event);
     }
 
-    /// What the processes of a seat read from its clock.
+    /// Returns the clock reading of a seat.
     pub(super) fn seat_clock(&self, seat: usize) -> BootTime {
         let seat = &self.seats[seat];
         BootTime::from_nanos(seat.base + self.now / 1000 * seat.rate)
@@ -147,7 +147,7 @@ impl World {
         self.seat_clock(self.processes[process].seat)
     }
 
-    /// The true time at which the process's clock shows `at`.
+    /// Returns the true time at which the process's clock shows `at`.
     pub(super) fn true_time(&self, process: usize, at: BootTime) -> u64 {
         let rate = self.seats[self.processes[process].seat].rate;
         let ahead = at.since(self.clock(process)).as_nanos();
@@ -155,7 +155,7 @@ impl World {
         (self.now / 1000 + ahead.div_ceil(rate)) * 1000 + u64::from(ahead > 0) * 1000
     }
 
-    /// `duration` on the clock of a seat, in true nanoseconds.
+    /// Converts `duration` on the clock of a seat to nanoseconds of true time.
     pub(super) fn stretched(&self, seat: usize, duration: Duration) -> u64 {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2_000);
         nanos / self.seats[seat].rate * 1000
@@ -180,7 +180,7 @@ impl World {
         self.note(|| format!("p{process} frozen until {} ms", until / MS));
     }
 
-    /// Brings an input to a process; it waits there while the process does not run.
+    /// Passes an input to a process. The input is queued while the process is frozen.
     pub(super) fn input(&mut self, process: usize, input: Input) {
         if self.processes[process].alive {
             self.processes[process].inbox.push_back(input);
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Lets a process do what it has to do.
+    /// Runs a process until it has nothing left to do.
     fn pump(&mut self, process: usize) {
         while self.processes[process].alive && self.processes[process].frozen_until <= self.now {
             let now = self.clock(process);
@@ -207,7 +207,7 @@ impl World {
         self.note(|| super::report::input(process, &input));
         let p = &mut self.processes[process];
         if matches!(input, Input::GiveUp) {
-            // A lock that was granted while it was frozen is not worked under.
+            // No work runs under a lock that was granted while the process was frozen.
             p.works = false;
         }
         p.ledger.before(now, &input, &p.contender.status());
@@ -261,7 +261,7 @@ impl World {
         self.check_exclusion();
     }
 
-    /// Condenses what was decided, to compare runs.
+    /// Adds a decision to the hash by which runs are compared.
     fn decide(&mut self, process: usize, effect: &Effect) {
         let words = match effect {
             Effect::Call { id, operation } => id.0 ^ operation.as_str().len() as u64,
@@ -296,7 +296,7 @@ impl World {
         }
     }
 
-    /// The next instant at which something happens, at most `until`.
+    /// Returns the next instant at which something happens, at most `until`.
     fn next(&self, until: u64) -> u64 {
         let event = self.events.first_key_value().map(|((time, _), _)| *time);
         let planned = self.plan.get(self.planned).map(|p| p.at);
@@ -386,7 +386,7 @@ impl World {
         }
     }
 
-    /// Ends every trouble: what is under way arrives soon or not at all.
+    /// Ends all faults. Calls in flight arrive soon or not at all.
     pub(super) fn heal(&mut self) {
         self.calm = true;
         self.plan.clear();

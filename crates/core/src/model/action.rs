@@ -1,66 +1,66 @@
 //! Everything that can happen between two states.
 //!
-//! A call goes by its number: `(candidate, number)`.
+//! A call is identified by `(candidate, number)`.
 
-/// One step. Those that are faults cost one of the run's budget.
+/// One step. Each step marked as a fault uses one of the run's fault budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
-    /// A tick of time passes, once nothing prompt is left to do.
+    /// Time advances by a tick, once no prompt action is left.
     Tick,
-    /// The candidate's timer comes.
+    /// The candidate's timer fires.
     Wake(usize),
-    /// A call lands, a majority gets it, and its answer comes back, all in this tick.
+    /// The call lands, a majority receives it, and its answer returns, all in this tick.
     Serve(usize, u64),
-    /// Fault: the call is under way for as long as it likes, maybe for ever.
+    /// Fault: the call is delayed for any time, possibly indefinitely.
     Delay(usize, u64),
-    /// Fault: the call lands now, its answer is under way for as long as it likes.
+    /// Fault: the call lands now, and its answer is delayed for any time.
     DelayAnswer(usize, u64),
-    /// Fault: the call lands now, and once more later, maybe.
+    /// Fault: the call lands now, and possibly once more later.
     Duplicate(usize, u64),
-    /// Fault: the primary has the write, a majority has not.
+    /// Fault: the primary has the write, but a majority does not.
     Lag(usize, u64),
     /// Fault: a deposed primary answers the read.
     ReadStale(usize, u64),
     /// Fault: the call is provably never sent.
     Refuse(usize, u64),
-    /// A delayed call lands; what has an answer is answered some time later.
+    /// A delayed call lands. The answer, if any, returns some time later.
     Land(usize, u64),
-    /// A delayed answer comes, before or after the candidate gave the call up.
+    /// A delayed answer returns, before or after the candidate gave up the call.
     Answer(usize, u64),
-    /// The candidate stops waiting: the outcome is unknown to it.
+    /// The candidate stops waiting, so the outcome is unknown to it.
     GiveUp(usize, u64),
-    /// A majority gets what only the primary had.
+    /// A majority receives the writes that only the primary had.
     Commit,
-    /// The primary fails over: what a majority had not is undone.
+    /// The primary fails over. Writes that a majority did not have are undone.
     RollBack,
-    /// An event of the change stream comes, in order.
+    /// The next event of the change stream arrives, in order.
     Event(usize),
-    /// Fault: the event is under way for as long as it likes.
+    /// Fault: the event is delayed for any time.
     DelayEvent(usize),
-    /// A delayed event comes, after later ones maybe.
+    /// A delayed event arrives, possibly after later ones.
     LateEvent(usize),
-    /// Fault: the process dies.
+    /// Fault: the process crashes.
     Crash(usize),
-    /// A new process starts; `remembers`: on the same status directory.
+    /// A new process starts.
     Restart {
-        /// Which.
+        /// Index of the candidate.
         candidate: usize,
-        /// Whether the status directory is still there.
+        /// True if the status directory still exists.
         remembers: bool,
     },
-    /// Fault: the process does not run for as long as it likes.
+    /// Fault: the process is paused for any time.
     Freeze(usize),
-    /// It runs again.
+    /// The process runs again.
     Thaw(usize),
-    /// Somebody asks it to step down.
+    /// The candidate is asked to step down.
     StepDown(usize),
-    /// It is told to end.
+    /// The process is asked to exit.
     Shutdown(usize),
     /// An operator pauses the lease.
     Pause,
-    /// An operator resumes it.
+    /// An operator resumes the lease.
     Resume,
-    /// An operator asks the holder to step down in favour of this one.
+    /// An operator asks the holder to step down in favor of this candidate.
     Transfer(usize),
     /// Fault: the document is deleted.
     Delete,

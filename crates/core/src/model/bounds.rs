@@ -1,36 +1,36 @@
-//! What one exploration covers, and the durations that all of them use.
+//! Bounds of an exploration, and the durations that all explorations use.
 
 use std::time::Duration;
 
 use crate::election::{TimingSettings, Timings, Tunables};
 
-/// The bounds of one exploration. Time is not among them: states are compared
-/// with their clocks taken relative to now, so runs of any length are covered.
+/// Bounds of one exploration. Time is not one of them, because states are compared with their
+/// clocks relative to now, so runs of any length are covered.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    /// The candidates.
+    /// Clock rate and lease duration of each candidate.
     pub(crate) candidates: Vec<Pace>,
-    /// Faults in one run, of any kind.
+    /// Maximum number of faults in one run, of any kind.
     pub(crate) faults: u8,
-    /// Which kinds of faults there are.
+    /// Enabled kinds of faults.
     pub(crate) kinds: Kinds,
-    /// Requests in one run.
+    /// Maximum number of requests in one run.
     pub(crate) requests: u8,
-    /// Which kinds of requests there are.
+    /// Enabled kinds of requests.
     pub(crate) requested: Requests,
-    /// Candidates follow a change stream instead of polling.
+    /// True if candidates follow a change stream instead of polling.
     pub(crate) streams: bool,
-    /// Ticks without a fault after which somebody must lead (I10), or nobody
-    /// where the lease is paused.
+    /// Maximum number of ticks without a fault until a candidate leads (I10), or until none leads
+    /// if the lease is paused.
     pub(crate) quiet_ticks_max: u8,
 }
 
-/// How time passes for one candidate.
+/// Clock rate and lease duration of one candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pace {
-    /// How far its clock advances in a tick.
+    /// Advance of its clock per tick.
     pub(crate) milliseconds_per_tick: u64,
-    /// The lease duration that it declares; its own authority lasts a second less.
+    /// Declared lease duration. The candidate's own authority lasts a second less.
     pub(crate) lease_seconds: u64,
 }
 
@@ -39,14 +39,14 @@ pub(crate) struct Pace {
 pub(crate) struct Requests {
     /// Signals: step down, shut down.
     pub(crate) signals: bool,
-    /// An operator pauses the lease; it is resumed whenever that may be.
+    /// An operator pauses the lease, and may resume it at any time.
     pub(crate) pauses: bool,
     /// An operator transfers the lease to another candidate.
     pub(crate) transfers: bool,
 }
 
 impl Requests {
-    /// None.
+    /// No requests.
     pub(crate) const NONE: Self = Self {
         signals: false,
         pauses: false,
@@ -67,16 +67,16 @@ pub(crate) struct Kinds {
     pub(crate) rollbacks: bool,
     /// A deposed primary answers a majority read.
     pub(crate) stale_reads: bool,
-    /// Processes die, and start again with or without their status directory.
+    /// Processes crash, and start again with or without their status directory.
     pub(crate) crashes: bool,
-    /// Processes do not run for a while.
+    /// Processes are paused for a while.
     pub(crate) freezes: bool,
-    /// Somebody deletes the document while every candidate has seen it.
+    /// The document is deleted when every candidate has seen it.
     pub(crate) deletions: bool,
 }
 
 impl Kinds {
-    /// None.
+    /// No faults.
     pub(crate) const NONE: Self = Self {
         delays: false,
         duplicates: false,
@@ -87,7 +87,7 @@ impl Kinds {
         freezes: false,
         deletions: false,
     };
-    /// All but deletions, which void what a candidate without memory promises.
+    /// All kinds except deletions, which void the guarantees of a candidate without memory.
     pub(crate) const ALL: Self = Self {
         delays: true,
         duplicates: true,
@@ -100,12 +100,12 @@ impl Kinds {
     };
 }
 
-/// For how long a transferred lease is kept for its candidate.
+/// Time for which a transferred lease is reserved for its candidate.
 pub(crate) const RESERVATION: Duration = Duration::from_secs(2);
 
 impl Pace {
-    /// Short durations in the shipped relations: authority lasts 3 s, others
-    /// wait 4 s, so the bound on the clocks' rates is 4/3 as with the defaults.
+    /// Returns a pace with short durations in the shipped proportions. Authority lasts 3 s and
+    /// others wait 4 s, so the bound on the ratio of the clock rates is 4/3, as with the defaults.
     /// A tick is a second at most, so a renewal has one retry before the deadline.
     pub(crate) const fn of(milliseconds_per_tick: u64) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Pace {
     }
 }
 
-/// The settings of a candidate.
+/// Returns the settings of a candidate.
 pub(crate) fn tunables(pace: Pace) -> Tunables {
     let timings = Timings::new(TimingSettings {
         lease_duration: Duration::from_secs(pace.lease_seconds),

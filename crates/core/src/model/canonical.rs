@@ -1,45 +1,44 @@
-//! What makes two states the same: all but the absolute time, the names of
-//! random ids, and counters.
+//! Canonical form of a state: everything except the absolute time, the names of random ids, and
+//! counters.
 //!
-//! The election derives `Hash`, so its whole state passes through a `Hasher`
-//! as numbers. This one writes on what passes, with three changes:
+//! The election derives `Hash`, so its whole state passes through a `Hasher` as numbers. This
+//! hasher passes the numbers on with three changes:
 //!
-//! - An instant (recognised by its size: clocks begin at [`EPOCH`]) is written
-//!   relative to the candidate's now. Instants longer past than any duration
-//!   that the election compares with are all written alike.
-//! - An id (the only 16 bytes that are ever hashed) is written as its place
-//!   in the order of first appearance: ids are only compared for equality.
-//! - A call's number likewise, within its candidate. The counters of calls and
-//!   transitions (numbers directly before an instant) are left out, with the
-//!   instant: the last input's, and since when the role lasts. Nothing is
-//!   decided by these.
+//! - An instant (recognized by its size, because clocks begin at [`EPOCH`]) is written relative to
+//!   the candidate's now. Instants longer past than any duration that the election compares with
+//!   are all written alike.
+//! - An id (the only 16 bytes that are ever hashed) is written as its index in the order of first
+//!   appearance, because ids are only compared for equality.
+//! - A call's number is written in the same way, within its candidate. The counters of calls and
+//!   transitions (numbers directly before an instant) are left out together with the instant, which
+//!   is that of the last input or of the last change of role. No decision depends on these.
 //!
-//! That the result is sound is not only argued: a test explores without
-//! merging, and finds that states with one canonical form have successors
-//! with the same canonical forms.
+//! Soundness is not only argued. A test explores without merging, and finds that states with one
+//! canonical form have successors with the same canonical forms.
 
 use std::hash::{Hash, Hasher};
 
-/// Where every candidate's clock begins, in nanoseconds: far above any other number.
+/// Start of every candidate's clock in nanoseconds, far above any other number.
 pub(crate) const EPOCH: u64 = 1 << 60;
 
-/// No duration that decides is longer, except the window of ten minutes for
-/// repeated losses, which no run without a renewed fault lives to see the end of.
+/// Longest past that is distinguished, in nanoseconds. No duration that affects a decision is
+/// longer, except the window of ten minutes for repeated losses, whose end no run reaches without
+/// another fault.
 const PAST_MAX: u64 = 5_000_000_000;
 
-/// Writes the canonical form of what is hashed to another hasher.
+/// Hasher that writes the canonical form of its input to another hasher.
 pub(crate) struct Canonical<'a, H> {
     inner: &'a mut H,
-    /// The candidate's clock, by which its instants are written.
+    /// The candidate's clock, relative to which its instants are written.
     now: u64,
     ids: Vec<[u8; 16]>,
     calls: Vec<u64>,
-    /// A number that may turn out to be the first half of a duration, or a counter.
+    /// A number that may turn out to be the seconds of a duration, or a counter.
     held: Option<u64>,
 }
 
 impl<'a, H: Hasher> Canonical<'a, H> {
-    /// Writes to `inner`.
+    /// Creates a hasher that writes to `inner`.
     pub(crate) fn new(inner: &'a mut H) -> Self {
         Self {
             inner,
@@ -50,7 +49,7 @@ impl<'a, H: Hasher> Canonical<'a, H> {
         }
     }
 
-    /// What follows belongs to a candidate whose clock shows `now`.
+    /// Begins the part of a candidate whose clock shows `now`.
     pub(crate) fn candidate(&mut self, now: u64) {
         self.flush();
         self.now = now;
@@ -99,8 +98,7 @@ impl<H: Hasher> Hasher for Canonical<'_, H> {
             self.flush();
             self.held = Some(number);
         } else {
-            // A number before an instant counts something, and the instant is
-            // when it was last counted up.
+            // A number before an instant is a counter, and the instant is when it last increased.
             if self.held.take().is_some() {
                 return;
             }
@@ -112,7 +110,7 @@ impl<H: Hasher> Hasher for Canonical<'_, H> {
     }
 
     fn write_u32(&mut self, number: u32) {
-        // The nanoseconds of a duration: the number before is its seconds.
+        // The nanoseconds of a duration, whose seconds are the number before.
         if let Some(seconds) = self.held.take() {
             self.inner.write_u64(seconds);
         }

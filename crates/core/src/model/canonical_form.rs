@@ -1,6 +1,6 @@
-//! Goal: merging states with the same canonical form loses no behaviour.
-//! Method: explore without merging; states that share a form must have
-//! successors that share forms. A difference shows what the form leaves out.
+//! Goal: merging states with the same canonical form loses no behavior. Method: explore without
+//! merging; states that share a form must have successors that share forms. A difference shows what
+//! the form leaves out.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use crate::model::properties::Exploration;
 use crate::model::world::World;
 use stateright::Model;
 
-/// Enough for thousands of forms that are met several times.
+/// Number of states to explore, enough for thousands of forms that are reached several times.
 const STATES: usize = 150_000;
 
 fn forms_of_successors(exploration: &Exploration, world: &World) -> BTreeSet<u64> {
@@ -17,7 +17,7 @@ fn forms_of_successors(exploration: &Exploration, world: &World) -> BTreeSet<u64
     successors.iter().map(World::canonical).collect()
 }
 
-/// Forms that were met more than once.
+/// Returns the number of states whose form was reached before.
 fn merged(streams: bool, requests: u8, requested: Requests) -> usize {
     let exploration = Exploration {
         bounds: Bounds {
@@ -47,8 +47,8 @@ fn merged(streams: bool, requests: u8, requested: Requests) -> usize {
         } else {
             successors.insert(world.canonical(), forms);
         }
-        // Long runs by different ways to the same form: a few successors of
-        // each state, and of each form again and again.
+        // Continue with a few successors of each state, even if its form is known, so that long and
+        // different runs reach the same form.
         let mut next = exploration.next_states(&world);
         for _ in 0..2 {
             if !next.is_empty() {

@@ -1,4 +1,4 @@
-//! The explorations of `make test` and the larger ones of `make model`.
+//! Explorations of `make test`, and the larger ones of `make model`.
 
 use crate::model::bounds::{Bounds, Kinds, Pace, Requests};
 use crate::model::exploration::{Figures, explore};
@@ -8,22 +8,22 @@ use crate::model::properties::Exploration;
 /// A named exploration.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// What it covers.
+    /// Description of the exploration.
     pub(crate) name: &'static str,
-    /// Its bounds.
+    /// Bounds of the exploration.
     pub(crate) bounds: Bounds,
-    /// What some run must reach.
+    /// Milestones that some run must reach.
     pub(crate) milestones: &'static [Milestone],
-    /// What was counted when it was last changed: a model that does less than
-    /// it seems to is noticed by this.
+    /// Number of states when the case was last changed. A lower number reveals a model that does
+    /// less than it seems to.
     pub(crate) states_min: usize,
 }
 
-/// The holder's clock at the slow end of the ratio, the contender's at the other.
+/// The holder's clock at the slow end of the permitted ratio, and the contender's at the fast end.
 pub(crate) const APART: [Pace; 2] = [Pace::of(750), Pace::of(1000)];
 /// One clock is slower than the others.
 pub(crate) const THREE: [Pace; 3] = [Pace::of(750), Pace::of(1000), Pace::of(1000)];
-/// No exploration that is meant to end reaches more.
+/// Limit on the states reached. No exploration that is meant to end reaches more.
 pub(crate) const REACHED_MAX: usize = 400_000_000;
 
 pub(crate) const DELETIONS: Kinds = Kinds {
@@ -52,8 +52,8 @@ const UNKNOWN: &[Milestone] = &[
     LateExtension,
 ];
 
-/// Each declares another duration, and the clocks are as far apart as these
-/// allow: a's authority lasts 4 of its seconds and b waits 5.
+/// The candidates declare different durations, and the clocks are as far apart as these permit. The
+/// authority of a lasts 4 of its seconds, and b waits 5.
 pub(crate) const DECLARED_APART: [Pace; 2] = [
     Pace {
         milliseconds_per_tick: 800,
@@ -62,7 +62,8 @@ pub(crate) const DECLARED_APART: [Pace; 2] = [
     Pace::of(1000),
 ];
 
-/// Faults of any kind, signals, polling.
+/// Returns bounds with faults of every kind except deletions, with signals, and without change
+/// streams.
 pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
     Bounds {
         candidates: candidates.to_vec(),
@@ -78,7 +79,7 @@ pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
     }
 }
 
-/// Two to three minutes on one core.
+/// Returns the explorations of `make test`, which take two to three minutes on one core.
 pub(crate) fn short() -> Vec<Case> {
     vec![
         Case {
@@ -158,7 +159,7 @@ pub(crate) fn short() -> Vec<Case> {
     ]
 }
 
-/// What `make model` adds.
+/// Returns the explorations that `make model` adds.
 pub(crate) fn long() -> Vec<Case> {
     vec![
         Case {
@@ -190,7 +191,7 @@ pub(crate) fn long() -> Vec<Case> {
 }
 
 impl Case {
-    /// Explores all of it.
+    /// Explores the whole case.
     pub(crate) fn explore(&self) -> Figures {
         let exploration = Exploration {
             bounds: self.bounds.clone(),
@@ -200,14 +201,14 @@ impl Case {
         explore(exploration, REACHED_MAX)
     }
 
-    /// Why the figures are not what they must be; `None` if they are.
+    /// Returns why the figures are not as required, or `None` if they are.
     pub(crate) fn complaint(&self, figures: &Figures) -> Option<String> {
         let good = figures.complete && figures.missed.is_empty();
         (!good || figures.unique < self.states_min).then(|| format!("{}: {figures}", self.name))
     }
 }
 
-/// Two leaders must be found where the clocks' rates are `rates` apart.
+/// Explores with clocks at these rates. Beyond the permitted ratio, two leaders must be found.
 pub(crate) fn beyond_the_ratio(rates: [u64; 2]) -> Figures {
     let exploration = Exploration {
         bounds: bounds(&rates.map(Pace::of), 1, 0),

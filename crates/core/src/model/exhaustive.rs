@@ -1,10 +1,10 @@
-//! Goal: I1, I3, I7, I8 and I10 hold in every run within the bounds, and the
-//! model does something: it reaches what it must, and finds two leaders where
-//! the clocks are further apart than the protocol allows.
+//! Goal: I1, I3, I7, I8 and I10 hold in every run within the bounds. The model is also shown to be
+//! effective: it reaches its milestones, and finds two leaders if the clocks are further apart than
+//! the protocol allows.
 
 use crate::model::cases::{beyond_the_ratio, short};
 
-/// Reported with the test's output: `cargo test -- --nocapture`.
+/// Explores a case. The figures are in the test's output: `cargo test -- --nocapture`.
 #[expect(clippy::print_stdout, reason = "figures for people")]
 fn every_run_holds(index: usize) {
     let case = short().swap_remove(index);
@@ -65,7 +65,7 @@ fn every_case_of_the_test_run_has_a_test() {
 
 #[test]
 fn i1_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
-    // 4/3 is the bound: 750 to 1000 holds above, 740 to 1000 must not.
+    // The bound is 4/3. 750 to 1000 holds in the tests above, and 740 to 1000 must not.
     let figures = beyond_the_ratio([740, 1000]);
     let (broken, steps) = figures.broken.expect("two leaders");
     assert!(broken.starts_with("I1"), "{broken}");

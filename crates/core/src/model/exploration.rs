@@ -1,4 +1,4 @@
-//! Runs an exploration and says what it saw.
+//! Runs an exploration and collects its figures.
 
 use std::fmt;
 
@@ -8,26 +8,27 @@ use crate::model::action::Action;
 use crate::model::properties::Exploration;
 use crate::model::world::World;
 
-/// What an exploration saw.
+/// Figures of an exploration.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// States reached, each as often as it was reached.
+    /// Number of states reached, including repetitions.
     pub(crate) reached: usize,
-    /// Different states.
+    /// Number of distinct states.
     pub(crate) unique: usize,
-    /// The longest run without a repeated state, in steps.
+    /// Maximum depth, in steps.
     pub(crate) depth: usize,
-    /// A broken property, and the steps that break it.
+    /// The broken property, if any, and the steps that break it.
     pub(crate) broken: Option<(&'static str, Vec<Action>)>,
     /// Milestones that no run reached.
     pub(crate) missed: Vec<&'static str>,
-    /// Whether nothing is left to explore.
+    /// True if nothing is left to explore.
     pub(crate) complete: bool,
 }
 
-/// Explores everything within the bounds, until something is broken.
+/// Explores everything within the bounds, until a property is broken.
 ///
-/// One that reaches more than `reached_max` states is given up, which is a failure.
+/// An exploration that reaches more than `reached_max` states is aborted, which counts as a
+/// failure.
 pub(crate) fn explore(exploration: Exploration, reached_max: usize) -> Figures {
     let checker = exploration
         .checker()

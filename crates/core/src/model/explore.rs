@@ -1,11 +1,10 @@
-//! All explorations with their figures, or those whose names contain
-//! `MODEL_ONLY`.
+//! Runs all explorations and prints their figures, or only those with `MODEL_ONLY` in their names.
 
 use rustix::time::{ClockId, clock_gettime};
 
 use super::cases::{long, short};
 
-/// Seconds of processor time; on a busy machine they are not those of a clock.
+/// Returns the CPU time in seconds, which differs from wall-clock time on a busy machine.
 fn processor_seconds() -> i64 {
     clock_gettime(ClockId::ProcessCPUTime).tv_sec
 }

@@ -1,5 +1,5 @@
-//! One candidate's machine: its clock, its process, its status directory, and
-//! what is under way between it and the store.
+//! One candidate's machine: its clock, its process, its status directory, and the calls and events
+//! in flight between it and the store.
 
 use std::hash::Hasher;
 use std::time::Duration;
@@ -12,67 +12,67 @@ use crate::model::bounds::{Pace, tunables};
 use crate::model::canonical::{Canonical, EPOCH};
 use crate::model::monitor::Monitor;
 
-/// A machine.
+/// A machine that runs one candidate.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    /// The candidate's name: the same after a restart.
+    /// Name of the candidate, the same after a restart.
     pub(crate) identity: Identity,
-    /// How time passes for it.
+    /// Clock rate and lease duration.
     pub(crate) pace: Pace,
-    /// The process, if it runs.
+    /// The process, if one runs.
     pub(crate) election: Option<Election>,
-    /// The process does not get to run.
+    /// True if the process is paused.
     pub(crate) frozen: bool,
-    /// What the status directory remembers.
+    /// Contents of the status directory.
     pub(crate) directory: Memory,
-    /// The claim that was proven dead when this process started.
+    /// Claim of the previous process, proven to have exited when this process started.
     pub(crate) proven_dead: Option<Claim>,
-    /// What is under way, the oldest first; also of processes that died.
+    /// Calls in flight, oldest first, including those of processes that have exited.
     pub(crate) calls: Vec<Call>,
-    /// Events that have not come yet, in order.
+    /// Events that have not arrived yet, in order.
     pub(crate) events: Vec<Lease>,
-    /// Events that are late.
+    /// Delayed events.
     pub(crate) late_events: Vec<Lease>,
-    /// The observer's notes.
+    /// Notes of the observer.
     pub(crate) monitor: Monitor,
 }
 
-/// What a status directory remembers.
+/// Contents of a status directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Memory {
-    /// The newest claim that was sent.
+    /// Newest claim sent.
     pub(crate) claim: Option<Claim>,
-    /// The highest token that was seen.
+    /// Highest token seen.
     pub(crate) token: Token,
-    /// The longest lease duration that was seen.
+    /// Longest lease duration seen.
     pub(crate) lease_longest: Option<Duration>,
 }
 
 /// A call that was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Call {
-    /// Its number, and the process that waits: `None` once that has died.
+    /// Id by which the waiting process knows the call; `None` once that process has exited.
     pub(crate) id: Option<CallId>,
-    /// What is asked.
+    /// Requested operation.
     pub(crate) operation: Operation,
-    /// When it was sent, by the sender's clock.
+    /// Time of sending, by the sender's clock.
     pub(crate) sent: BootTime,
-    /// The process has not had any answer.
+    /// True if the process has not received an answer.
     pub(crate) waiting: bool,
-    /// Where it is.
+    /// Progress of the call.
     pub(crate) place: Place,
-    /// Names the call for actions; calls of dead processes included.
+    /// Number by which actions name the call, unique across processes of the candidate.
     pub(crate) number: u64,
 }
 
-/// How far a call has got.
+/// Progress of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
-    /// On its way, prompt.
+    /// On its way, to be served promptly.
     Sent,
     /// On its way, late or lost.
     Delayed,
-    /// Applied on the primary only; the outcome if a majority gets it.
+    /// Applied on the primary only. The outcome is valid if a majority receives the write.
     Lagging(Outcome),
     /// Its answer is on its way, late or lost.
     Answered(Outcome),
@@ -80,16 +80,16 @@ pub(crate) enum Place {
     Lost,
 }
 
-/// Ids in sequence; what they are taken modulo for jitter and spread is always
-/// the same: the middle of the jitter, no spread.
+/// Source of sequential ids. Modulo the numbers used for jitter and spread, every draw gives the
+/// same values: the middle of the jitter, and no spread.
 #[derive(Debug)]
 pub(crate) struct Draw<'a>(pub &'a mut u64);
 
-/// The moduli for which the election draws: per mille of jitter, and the spreads
-/// of 5, 10, 20 and 40 ms in nanoseconds.
+/// Moduli for which the election draws: per mille of jitter, and the spreads of 5, 10, 20 and 40 ms
+/// in nanoseconds.
 const JITTER: u128 = 401;
 const SPREADS: u128 = 5_000_001 * 10_000_001 * 20_000_001 * 40_000_001;
-/// `SPREADS * MIDDLE` leaves the middle of the jitter.
+/// Factor for which `SPREADS * MIDDLE` yields the middle of the jitter.
 const MIDDLE: u128 = {
     let mut factor = 0;
     while factor * (SPREADS % JITTER) % JITTER != JITTER / 2 {
@@ -106,7 +106,7 @@ impl Randomness for Draw<'_> {
 }
 
 impl Machine {
-    /// A machine whose process has not started.
+    /// Creates a machine whose process has not started.
     pub(crate) fn new(identity: Identity, pace: Pace) -> Self {
         Self {
             identity,
@@ -122,12 +122,12 @@ impl Machine {
         }
     }
 
-    /// Its clock after `ticks`.
+    /// Returns the machine's clock after `ticks`.
     pub(crate) fn clock(&self, ticks: u64) -> BootTime {
         BootTime::from_nanos(EPOCH + ticks * self.pace.milliseconds_per_tick * 1_000_000)
     }
 
-    /// Starts a process.
+    /// Starts a process, on the same status directory if it `remembers`.
     pub(crate) fn start(&mut self, remembers: bool, ticks: u64, drawn: &mut u64) {
         let now = self.clock(ticks);
         if !remembers {
@@ -150,7 +150,7 @@ impl Machine {
         self.election = Some(Election::new(candidate, now, &mut Draw(drawn)));
     }
 
-    /// The process is gone; what it sent may still land.
+    /// Ends the process. Calls that it sent may still land.
     pub(crate) fn die(&mut self) {
         self.election = None;
         self.frozen = false;
@@ -168,8 +168,8 @@ impl Machine {
         self.tidy();
     }
 
-    /// Forgets calls of which nothing can come any more: answers to the dead,
-    /// and reads that nobody waits for.
+    /// Removes calls that can have no further effect: answers for processes that have exited, and
+    /// reads that no process waits for.
     pub(crate) fn tidy(&mut self) {
         self.calls.retain(|call| match call.place {
             Place::Sent | Place::Lagging(_) => true,
@@ -182,19 +182,19 @@ impl Machine {
         });
     }
 
-    /// Whether it runs.
+    /// Returns true if the process runs.
     pub(crate) fn runs(&self) -> bool {
         self.election.is_some() && !self.frozen
     }
 
-    /// Whether its timer is due.
+    /// Returns true if its timer is due.
     pub(crate) fn due(&self, ticks: u64) -> bool {
         let now = self.clock(ticks);
         let wakeup = self.election.as_ref().and_then(Election::next_wakeup);
         self.runs() && wakeup.is_some_and(|at| at <= now)
     }
 
-    /// Whether it has authority, by its own clock.
+    /// Returns true if it has authority by its own clock.
     pub(crate) fn leads(&self, ticks: u64) -> bool {
         let now = self.clock(ticks);
         self.election

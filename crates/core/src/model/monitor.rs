@@ -1,69 +1,70 @@
-//! What an observer notes beside the candidates, to judge the invariants
-//! without asking the election how it sees things.
+//! Notes of an observer about the candidates, by which the invariants are judged without asking the
+//! election for its view.
 
 use crate::election::{
     BootTime, Claim, Found, Identity, Operation, Outcome, Revision, Session, Token,
 };
 use crate::model::store::Store;
 
-/// What must never happen, apart from two leaders.
+/// Violation of an invariant other than two leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Broken {
-    /// A token led that is not above all that led before, or a claim led again.
+    /// A candidate led with a token that is not above all earlier ones, or led again with an old
+    /// claim.
     I3,
     /// Authority without an acknowledged write that was sent early enough (I2, I7).
     I7,
-    /// An acquisition of a lease that was paused or kept for another, or a
-    /// take-over of one that could not be taken.
+    /// Acquisition of a lease that was paused or reserved for another candidate, or takeover of a
+    /// lease that could not be taken over.
     I8,
 }
 
-/// What just happened that a run worth its name must reach.
+/// Event of the last step that a meaningful run must reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Milestone {
-    /// A free lease that somebody had led before was acquired.
+    /// A free lease that had a leader before was acquired.
     HandOver,
     /// A lease was taken over.
     TakeOver,
     /// A claim whose acquisition was never answered leads.
     Adoption,
-    /// A write that had been applied is undone.
+    /// An applied write was rolled back.
     RollBack,
     /// A deadline passed.
     DeadlinePassed,
     /// The store rejected a renewal of a leader.
     RenewalRejected,
-    /// A candidate saw that the document went back.
+    /// A candidate saw that the document is older than before.
     StoreWentBack,
-    /// A new process took over from its dead predecessor at once.
+    /// A new process took over immediately from its predecessor, which has exited.
     Succession,
-    /// A late acknowledgement of a renewal that had been given up extends authority.
+    /// A late acknowledgement of a renewal that had been given up extended authority.
     LateExtension,
-    /// The candidate for whom the lease was kept acquired it.
+    /// The candidate for which the lease was reserved acquired it.
     Transferred,
-    /// A leader stepped down because the lease is paused.
+    /// A leader stepped down because the lease was paused.
     Paused,
 }
 
-/// Who sends a write.
+/// Sender of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sender<'a> {
-    /// The candidate's name.
+    /// Name of the candidate.
     pub(crate) identity: &'a Identity,
-    /// The process.
+    /// Session of the process.
     pub(crate) session: Session,
-    /// The claim that was proven dead when it started.
+    /// Claim of the previous process, proven to have exited when this process started.
     pub(crate) proven_dead: Option<Claim>,
 }
 
 /// Notes about one candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Monitor {
-    /// The token under which it leads.
+    /// Token under which the candidate leads.
     pub(crate) leading: Option<Token>,
-    /// Until when the acknowledged writes of that token's claim give authority.
+    /// A token, and the end of the authority that acknowledged writes of its claim give.
     granted: Option<(Token, BootTime)>,
-    /// When it was first shown a revision that is still stored.
+    /// Stored revisions, each with the time when the candidate was first shown it.
     shown: Vec<(Revision, BootTime)>,
 }
 
@@ -72,12 +73,12 @@ pub(crate) struct Monitor {
 pub(crate) struct Moment<'a> {
     /// The candidate's clock.
     pub(crate) now: BootTime,
-    /// What is stored.
+    /// The store at that instant.
     pub(crate) store: &'a Store,
 }
 
 impl Monitor {
-    /// The outcome of a call comes to the candidate.
+    /// Records the outcome of a call that the candidate receives.
     pub(crate) fn answered(
         &mut self,
         operation: &Operation,
@@ -98,13 +99,13 @@ impl Monitor {
             Operation::Create { .. } | Operation::Release { .. } | Operation::Read { .. } => return,
         };
         if lease.holder.as_ref().is_some_and(|h| h.claim == mine) {
-            // A late answer to an earlier claim says nothing about this one.
+            // A late answer to an earlier claim proves nothing about this one.
             let granted = (lease.token, deadline);
             self.granted = self.granted.max(Some(granted));
         }
     }
 
-    /// The candidate is shown a document.
+    /// Records a document that the candidate is shown.
     pub(crate) fn saw(&mut self, found: &Found, at: Moment<'_>) {
         if let Found::Lease(lease) = found
             && !self.shown.iter().any(|(seen, _)| *seen == lease.revision)
@@ -114,19 +115,19 @@ impl Monitor {
         self.forget(at.store);
     }
 
-    /// Whether there is something to forget.
+    /// Returns true if there is something to forget.
     pub(crate) fn is_stale(&self, store: &Store) -> bool {
         let mut shown = self.shown.iter();
         shown.any(|(revision, _)| store.with_revision(*revision).is_none())
     }
 
-    /// Forgets revisions on which no write can succeed any more.
+    /// Forgets revisions that are no longer stored, on which no write can succeed.
     pub(crate) fn forget(&mut self, store: &Store) {
         self.shown
             .retain(|(revision, _)| store.with_revision(*revision).is_some());
     }
 
-    /// Judges a write that the candidate sends (I8).
+    /// Checks a write that the candidate sends (I8).
     pub(crate) fn sends(
         &self,
         operation: &Operation,
@@ -135,16 +136,15 @@ impl Monitor {
     ) -> Option<Broken> {
         let (Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. }) = operation
         else {
-            // A create matches only where nothing is stored, the others only
-            // one's own claim.
+            // A create matches only if nothing is stored, and the others match only the own claim.
             return None;
         };
-        // On another revision the write cannot succeed.
+        // With another expected revision the write cannot succeed.
         let lease = at.store.with_revision(acquisition.expected)?;
         let shown = self.shown.iter().find(|(r, _)| *r == lease.revision);
         let waited = |time| shown.is_some_and(|(_, since)| *since + time <= at.now);
         let may = match (operation, &lease.holder, &lease.reserved_for) {
-            // What is held is not acquired: the filter refuses.
+            // An acquire of a held lease is harmless, because the filter rejects it.
             (Operation::Acquire(_), Some(_), _) | (Operation::Acquire(_), None, None) => true,
             (Operation::Acquire(_), None, Some(kept)) => {
                 kept.identity == *by.identity || waited(kept.duration)
@@ -159,7 +159,7 @@ impl Monitor {
         (!may).then_some(Broken::I8)
     }
 
-    /// Judges the authority that the candidate has after an input.
+    /// Checks the authority that the candidate has after an input.
     pub(crate) fn leads(
         &mut self,
         authority: Option<(Token, BootTime)>,

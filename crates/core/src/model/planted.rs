@@ -1,4 +1,4 @@
-//! Rules that are broken on purpose, each with an exploration that notices.
+//! Planted bugs, each with an exploration that notices it.
 
 use crate::election::mutation::Mutation;
 use crate::model::bounds::Bounds;
@@ -8,18 +8,18 @@ use crate::model::cases::{
 use crate::model::exploration::{Figures, explore};
 use crate::model::properties::Exploration;
 
-/// A rule that is broken, and where that is looked for.
+/// A planted bug, and the bounds within which it is looked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Planted {
-    /// The rule.
+    /// The planted bug.
     pub(crate) mutation: Mutation,
-    /// Names the bounds.
+    /// Name of the bounds.
     pub(crate) among: &'static str,
     bounds: Bounds,
 }
 
 impl Planted {
-    /// Explores until something is broken.
+    /// Explores until a property is broken.
     pub(crate) fn explore(&self) -> Figures {
         let exploration = Exploration {
             bounds: self.bounds.clone(),
@@ -30,8 +30,8 @@ impl Planted {
     }
 }
 
-/// Every planted bug that can be seen in the model, in explorations that hold
-/// without it: each is one of the cases, or has fewer faults or requests.
+/// Returns every planted bug that is visible in the model. Each comes with an exploration that
+/// holds without it: one of the cases, or one with fewer faults or requests.
 pub(crate) fn planted() -> Vec<Planted> {
     let streams = Bounds {
         streams: true,

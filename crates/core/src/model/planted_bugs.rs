@@ -1,6 +1,6 @@
-//! Goal: the model notices when a rule is broken. Method: each is broken on
-//! purpose and explored until an invariant breaks; the table of
-//! `docs/verification.md` is held to what is found, and `BLESS=1` writes it.
+//! Goal: the model notices when a rule is broken. Method: each planted bug is explored until an
+//! invariant breaks. The table of `docs/verification.md` must match the result, and `BLESS=1`
+//! writes it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::model::planted::planted;
 const BEGIN: &str = "<!-- bugs planted in the model: BLESS=1 writes this table -->\n";
 const END: &str = "<!-- end of bugs planted in the model -->\n";
 
-/// What is found, as a table, and what nobody noticed. The steps are reported
-/// with the test's output: `cargo test -- --nocapture`.
+/// Returns the table of results, and the bugs that were not noticed. The steps are in the test's
+/// output: `cargo test -- --nocapture`.
 #[expect(clippy::print_stdout, reason = "the way to each is worth reading")]
 fn explore_all() -> (String, Vec<String>) {
     let mut table = String::from(

@@ -1,4 +1,4 @@
-//! The model for the checker: which steps there are, and what must hold.
+//! The model for the checker: the possible steps, and the properties that must hold.
 
 use stateright::{Model, Property};
 
@@ -13,11 +13,11 @@ use crate::model::world::World;
 /// An exploration.
 #[derive(Debug, Clone)]
 pub(crate) struct Exploration {
-    /// Its bounds.
+    /// Bounds of the exploration.
     pub(crate) bounds: Bounds,
-    /// What some run must reach.
+    /// Milestones that some run must reach.
     pub(crate) milestones: Vec<Milestone>,
-    /// A rule that is broken on purpose.
+    /// The planted bug, if any.
     pub(crate) planted: Option<Mutation>,
 }
 
@@ -117,7 +117,7 @@ impl Exploration {
         }
         if machine.election.is_none() {
             for remembers in [true, false] {
-                // A fresh process cannot know what was deleted.
+                // A process without memory cannot know what was deleted.
                 if remembers || !kinds.deletions {
                     into.push(Action::Restart {
                         candidate: index,
@@ -130,7 +130,7 @@ impl Exploration {
         }
     }
 
-    /// Operators write while nothing lags.
+    /// Adds the writes of operators, which happen only while no write lags.
     fn of_operators(&self, world: &World, into: &mut Vec<Action>) {
         let Some(lease) = &world.store.primary else {
             return;
@@ -205,7 +205,7 @@ impl Exploration {
     }
 }
 
-/// Whether every candidate, or its status directory, has seen the token that is stored.
+/// Returns true if every candidate, or its status directory, has seen the stored token.
 fn everybody_knows(world: &World) -> bool {
     let Some(lease) = world
         .store

@@ -1,21 +1,21 @@
-//! The store as the protocol assumes it: one primary, a state that a majority
-//! has, and nothing lost of that.
+//! The store as the protocol assumes it: one primary, and the state that a majority has, of which
+//! nothing is lost.
 
 use crate::election::{Identity, Lease, Operation, Outcome, Revision, WallMillis, reference};
 
-/// One lease, as the primary and as a majority have it.
+/// One lease, as stored on the primary and on a majority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Store {
-    /// What the primary has: writes are judged by it.
+    /// State of the primary, on which the filters of writes are evaluated.
     pub(crate) primary: Option<Lease>,
-    /// What a majority has: reads show it, and a new primary begins with it.
+    /// State of a majority, which reads return and with which a new primary begins.
     pub(crate) committed: Option<Lease>,
-    /// What a majority had before: a deposed primary may still show it.
+    /// Previous state of a majority, which a deposed primary may still return.
     pub(crate) previous: Option<Lease>,
 }
 
 impl Store {
-    /// A majority has all that the primary has.
+    /// Replicates the primary's state to a majority. The previous state is kept if `remember`.
     pub(crate) fn commit(&mut self, remember: bool) {
         if self.committed != self.primary {
             let before = std::mem::replace(&mut self.committed, self.primary.clone());
@@ -23,12 +23,12 @@ impl Store {
         }
     }
 
-    /// Whether some write is not with a majority.
+    /// Returns true if a write has not reached a majority.
     pub(crate) fn lags(&self) -> bool {
         self.primary != self.committed
     }
 
-    /// The stored lease with this revision, if there is one.
+    /// Returns the stored lease with this revision, if there is one.
     pub(crate) fn with_revision(&self, revision: Revision) -> Option<&Lease> {
         let stored = [&self.committed, &self.primary];
         stored
@@ -37,7 +37,7 @@ impl Store {
             .find(|lease| lease.revision == revision)
     }
 
-    /// Performs `operation` on the primary. A write is not with a majority yet.
+    /// Performs `operation` on the primary. A write does not reach a majority yet.
     pub(crate) fn perform(&mut self, by: &Identity, operation: &Operation) -> Outcome {
         if let Operation::Read { .. } = operation {
             return Outcome::Applied(reference::found(self.committed.as_ref()));
@@ -46,14 +46,14 @@ impl Store {
         reference::outcome(matched, self.primary.as_ref())
     }
 
-    /// An operator sets fields; the revision stays.
+    /// Sets fields as an operator does. The revision stays.
     pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Lease)) {
         if let Some(lease) = &mut self.primary {
             change(lease);
         }
     }
 
-    /// Whether an operator paused the lease, as a majority has it.
+    /// Returns true if a majority has the lease as paused by an operator.
     pub(crate) fn is_paused(&self) -> bool {
         self.committed.as_ref().is_some_and(|lease| lease.paused)
     }

@@ -1,4 +1,4 @@
-//! All machines, the store, and what one step does to them.
+//! All machines, the store, and the effect of one step on them.
 
 mod replication;
 
@@ -16,28 +16,30 @@ use crate::model::machine::{Call, Draw, Machine, Memory, Place};
 use crate::model::monitor::{Broken, Milestone, Moment, Sender};
 use crate::model::store::Store;
 
-/// Everything at one instant of true time.
+/// The complete state at one instant of true time.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    /// Ticks since the start. Not a part of what makes states the same.
+    /// Ticks since the start. Not part of the canonical form.
     pub(crate) ticks: u64,
-    /// Random ids drawn so far; also numbers the calls. Not a part either.
+    /// Number of random ids drawn so far, which also numbers the calls. Not part of the canonical
+    /// form.
     pub(crate) drawn: u64,
-    /// The machines; shared with other states as long as they do not change.
+    /// The machines, shared with other states while unchanged.
     pub(crate) machines: Vec<Arc<Machine>>,
     /// The store.
     pub(crate) store: Store,
-    /// Faults that may still happen.
+    /// Number of faults that may still happen.
     pub(crate) faults_left: u8,
-    /// Requests that may still be made.
+    /// Number of requests that may still be made.
     pub(crate) requests_left: u8,
-    /// Ticks without a leader and without a disturbance.
+    /// Consecutive ticks, without a disturbance, in which no candidate led, or one led a paused
+    /// lease.
     pub(crate) quiet_ticks: u8,
-    /// The highest token that had authority.
+    /// Highest token that had authority.
     pub(crate) token_led: Token,
-    /// What the last step broke.
+    /// First violation, if any.
     pub(crate) broken: Option<Broken>,
-    /// What the last step reached.
+    /// Milestone of the last step, if any.
     pub(crate) milestone: Option<Milestone>,
 }
 
@@ -72,7 +74,7 @@ impl Hash for World {
 }
 
 impl World {
-    /// All processes start at once on an empty store.
+    /// Starts all processes simultaneously on an empty store.
     pub(crate) fn start(bounds: &Bounds) -> Self {
         let names = ["a", "b", "c"];
         let mut world = Self {
@@ -101,14 +103,14 @@ impl World {
         world
     }
 
-    /// A number that states with the same canonical form share.
+    /// Returns a number that is the same for states with the same canonical form.
     pub(crate) fn canonical(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Whether time can pass: nothing prompt is left to do.
+    /// Returns true if time can pass, because no prompt action is left.
     pub(crate) fn settled(&self) -> bool {
         self.machines.iter().all(|machine| {
             let now = machine.clock(self.ticks);
@@ -121,7 +123,7 @@ impl World {
         })
     }
 
-    /// What follows from `action`; `None` if it does not apply.
+    /// Returns the state after `action`, or `None` if the action does not apply.
     pub(crate) fn after(&self, action: Action, bounds: &Bounds) -> Option<Self> {
         let mut next = self.clone();
         next.milestone = None;
@@ -279,7 +281,7 @@ impl World {
         self.input(candidate, input);
     }
 
-    /// An operator's write, which a majority has at once.
+    /// Applies an operator's write, which reaches a majority immediately.
     fn edit(&mut self, bounds: &Bounds, change: impl FnOnce(&mut Lease)) {
         self.disturb();
         self.store.edit(change);
@@ -309,8 +311,8 @@ impl World {
         };
     }
 
-    /// An answer reaches the candidate, if the one that asked still runs; one
-    /// that is frozen finds it later.
+    /// Delivers an answer to the candidate if the process that asked still runs. A frozen process
+    /// receives the answer later.
     fn arrive(&mut self, candidate: usize, number: u64, outcome: Outcome) {
         if self.machines[candidate].frozen {
             self.place(candidate, number, Place::Answered(outcome));
@@ -324,7 +326,7 @@ impl World {
         let led = machine.leads(ticks);
         let now = machine.clock(ticks);
         machine.calls.retain(|c| c.number != number);
-        // A copy that arrives second is no answer to anything.
+        // The process no longer waits for copies of an answered call.
         for copy in &mut machine.calls {
             if copy.id == call.id {
                 copy.waiting = false;
@@ -379,7 +381,7 @@ impl World {
         self.input(candidate, Input::Watch(Watch::Changed(lease)));
     }
 
-    /// Brings an input to the candidate and carries out what it asks for.
+    /// Passes an input to the candidate and carries out the requested effects.
     fn input(&mut self, candidate: usize, input: Input) {
         let (ticks, mut drawn, mut token_led) = (self.ticks, self.drawn, self.token_led);
         let store = self.store.clone();
@@ -406,7 +408,7 @@ impl World {
                         drawn += 1;
                         machine.calls.push(sent(id, operation, now, drawn));
                     }
-                    // An event here is late or in order, never lost.
+                    // An event is late or in order here, but never lost.
                     Effect::ReopenStream => inputs.push(Input::Watch(Watch::Opened)),
                     Effect::Demote => inputs.push(Input::Demoted { shown: true }),
                     Effect::Workload(order) => unreachable!("nobody supervises: {order:?}"),
@@ -423,7 +425,7 @@ impl World {
                     }
                     Effect::Transition(transition) => {
                         self.milestone = match (transition.to, transition.reason) {
-                            // What is rarer is told.
+                            // The rarer milestone takes precedence.
                             _ if matches!(
                                 self.milestone,
                                 Some(Milestone::Succession | Milestone::Transferred)

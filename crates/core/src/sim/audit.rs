@@ -1,4 +1,4 @@
-//! Brings what the ledger knows to the invariants, before and after each turn.
+//! Passes the ledger to the invariants, before and after each turn.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Res
 const LOSSES_WINDOW: Duration = Duration::from_secs(600);
 
 impl World {
-    /// What the last turn left undone, and what this one's input says.
+    /// Checks for omissions of the last turn, and records this turn's input.
     pub(super) fn audit_before(&mut self, process: usize, now: BootTime, input: &Input) {
         let p = &self.processes[process];
         let status = p.election.status();
@@ -55,14 +55,14 @@ impl World {
         self.found(ended_claims_are_freed::check(idle_reads));
     }
 
-    /// The claim that this process led with last, if it is stored in a way in
-    /// which the process can still end it.
+    /// Returns the claim that this process led with last, if it is stored and the process can still
+    /// end it.
     fn left_in_the_store(&self, process: usize, lease: &Lease) -> Option<Claim> {
         let facts = &self.processes[process].facts;
-        // Who was told of a damage, a twin or a shutdown leaves it to expire.
+        // After damage, a fork or a shutdown, a process may leave the claim to expire.
         let damaged = self.damages.iter().any(|d| d.until > self.now);
         let troubled = self.edited || damaged || !self.forks.is_empty();
-        // Nothing is released beside a child, or a workload that may not have noticed.
+        // Nothing is released while a child runs, or a workload that may not have noticed the loss.
         let unnoticed = self.processes[process].election.status().unnoticed;
         let awaits = self.awaits_child(process) || unnoticed.is_some();
         if troubled || awaits || facts.holds || facts.shutdown || lease.token < facts.known {
@@ -74,13 +74,13 @@ impl World {
         let open = |sent: BootTime| last.until.is_some_and(|until| sent + deadline >= until);
         let mine =
             |(_, revision, sent): &(_, _, BootTime)| *revision == lease.revision && open(*sent);
-        // With a token that somebody raised, events may have shown it beside another
-        // holder: then the claim counts as superseded, and is waited out.
+        // If the token was raised by an edit, events may have shown it together with another
+        // holder. The claim then counts as superseded, and is waited out.
         let raised = lease.token != last.token;
         (holder.claim == last.claim && !raised && last.sent.iter().any(mine)).then_some(last.claim)
     }
 
-    /// Whether leadership ended with a cause, and went on without one.
+    /// Checks that leadership ended with a cause, and did not continue in spite of one.
     pub(super) fn audit_after(&mut self, process: usize, now: BootTime) {
         let p = &self.processes[process];
         let me = &self.machines[p.machine].identity;
@@ -146,7 +146,7 @@ impl World {
         if let Some(token) = by_deadline {
             let before = p.ledger.lost_at.replace(now);
             let again = before.is_some_and(|at| now.since(at) < LOSSES_WINDOW);
-            // Which settings it went by is not seen if they changed in that turn.
+            // If the settings changed in this turn, it is unknown which ones applied.
             if again && !reconfigured {
                 p.facts.stay_out = Some((now + lease_duration, token));
             }

@@ -1,4 +1,4 @@
-//! Brings what the onlooker knows to the invariants.
+//! Passes the observer's knowledge to the invariants.
 
 use super::cluster::{Was, World};
 use super::coverage::{Hit, Path, Said};
@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    /// All decisions of a run go into one number.
+    /// Adds a decision to the digest of the run.
     pub(super) fn decide(&mut self, process: usize, operation: &Operation) {
         let (digest, count) = &mut self.decisions;
         let name = operation.as_str().len() as u64;
@@ -61,7 +61,7 @@ impl World {
             },
             _ => None,
         };
-        // What a mixture of two events shows was never so.
+        // A mixture of two events shows a state that never existed.
         if let Some(lease) = shown
             && let Some((token, order)) = self.set.durable.get(&lease.revision)
             && *token == lease.token
@@ -113,7 +113,7 @@ impl World {
         if matches!(notice, Notice::StoreWentBack { .. }) {
             let p = &mut self.processes[process];
             let led = p.facts.claims.iter().rev().find(|c| c.led);
-            // Stored again it is a stranger's, and waited out.
+            // If this claim is stored again, it counts as another process's, and is waited out.
             if let Some(claim) = led.map(|c| c.claim) {
                 p.ledger.resolve(claim);
             }
@@ -135,7 +135,7 @@ impl World {
         }));
     }
 
-    /// A call is handed to the driver.
+    /// Checks and records a call that is handed to the driver.
     pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
         let p = &self.processes[process];
         let decided = p.facts.decided;
@@ -156,7 +156,7 @@ impl World {
                 chain_length = chain.len();
                 renewals = 1 + p.ledger.renewals_in_flight(*claim);
                 found = claims_lead_once::check(claims_lead_once::Use {
-                    // As it was when this was decided: it may be sent after a freeze.
+                    // As of the decision, because the call may be sent after a freeze.
                     ended: p.facts.claim(*claim).is_none_or(|c| {
                         c.released || (c.led && c.until.is_some_and(|until| until <= decided))
                     }),
@@ -236,7 +236,7 @@ impl World {
         })
     }
 
-    /// Another claim is to lead: what becomes of the workload of the one before.
+    /// Checks the workload of the previous claim before another claim may lead.
     fn check_workload_before(&self, process: usize, expected: Revision) -> Option<Violation> {
         let p = &self.processes[process];
         let sight = p.facts.sight(expected);
@@ -248,8 +248,8 @@ impl World {
         })
     }
 
-    /// Whether a process that made this claim runs, or is frozen. A forked
-    /// machine's twin proves as little as it knows.
+    /// Returns true if a process that made this claim is alive, even if frozen. Claims of a forked
+    /// machine do not count, because neither twin can know of the other.
     fn lives(&self, claim: Claim) -> bool {
         let forked = self
             .forks
@@ -301,7 +301,7 @@ impl World {
         release_after_the_workload::check(release)
     }
 
-    /// A write has reached a majority.
+    /// Checks a write that has reached a majority.
     pub(super) fn check_commit(&mut self, committed: &Committed) {
         let Committed {
             before, after, by, ..
@@ -364,11 +364,11 @@ impl World {
         }
     }
 
-    /// After every step: who says "leader", and with what right.
+    /// Checks after every step that each surface that says "leader" has the right to do so.
     pub(super) fn check(&mut self) {
         let mut leading = Vec::new();
         let mut found = None;
-        // By a write that was sent before the machine was forked.
+        // `twin_may`: the authority comes from a write that was sent before the machine was forked.
         let forks = std::mem::take(&mut self.forks);
         let twin_may = |claim: Claim, until: BootTime| {
             let claims = forks.iter().flat_map(|f| &f.claims);
@@ -395,8 +395,8 @@ impl World {
                     leads,
                     renews: false,
                 }));
-                // A process that was frozen between an acknowledgement and its
-                // publication shows less than it has: the claim goes on.
+                // A process that was frozen between an acknowledgement and its publication shows
+                // less than it has; the claim continues.
                 let unpublished =
                     published == Some(facts.token) && facts.until.is_some_and(|until| until > now);
                 facts.ended |= facts.led && !leads && !unpublished;
@@ -470,7 +470,7 @@ impl World {
         self.found(found);
     }
 
-    /// The tokens of those that lead now.
+    /// Returns the tokens of the current leaders.
     pub(super) fn leaders(&self) -> Vec<Token> {
         let leads = |p: &usize| self.processes[*p].published.at(self.clock(*p)).authority;
         let all = self.live.iter().filter_map(leads);

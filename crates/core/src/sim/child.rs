@@ -1,25 +1,25 @@
-//! The life of a child, and what it leaves behind: it obeys soon, late or
-//! never, ends by itself, or is outlived by something that it started.
+//! The life of a child, and of the processes that it leaves behind: it ends soon after its signal,
+//! late or never, ends on its own, or is outlived by a process that it started.
 
 use super::MS;
 use super::cluster::World;
 use super::coverage::Hit;
 use super::faults::Fault;
 
-/// A process that was started as the workload, and what it leaves behind.
+/// A process that was started as the workload, and its descendants.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Life {
-    /// When the leader ends; never, as long as nobody asks it to.
+    /// Time at which the leader ends; `u64::MAX` while it neither crashes nor was asked to end.
     pub(super) leader: u64,
     pub(super) leader_ended: bool,
-    /// When what it left behind ends.
+    /// Time at which the remaining descendants end.
     pub(super) rest: u64,
-    /// How long it takes to obey; `None`: it ignores its signal.
+    /// Time from the signal to the end; `None` if the child ignores the signal.
     pub(super) obeys: Option<u64>,
-    /// For how long something outlives the leader.
+    /// Time for which a descendant outlives the leader.
     pub(super) leaves: u64,
-    /// For how long the leader outlives a guard that is killed: the kernel ends
-    /// it after the guard's lock is free, and not at all if it changed its user.
+    /// Time for which the leader outlives a killed guard: the kernel ends the leader after the
+    /// guard's lock is free, and not at all if it changed its user.
     pub(super) outlives_guard: u64,
 }
 
@@ -31,8 +31,8 @@ pub(super) enum Child {
 }
 
 impl World {
-    /// What becomes of a child, if nobody kills it. All chances are drawn
-    /// whatever is switched on.
+    /// Draws the life of a child that is not killed. All random values are drawn regardless of the
+    /// enabled faults.
     pub(super) fn drawn_life(&mut self) -> Life {
         let dice = &mut self.guard_dice;
         let (stubborn, crashes, forks) = (dice.one_in(3), dice.one_in(3), dice.one_in(3));
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// A child on a machine that is awake comes to its end by itself.
+    /// Lets a child on a machine that is awake end on its own when it is due.
     pub(super) fn child_lives(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.guards[g];

@@ -1,4 +1,4 @@
-//! Brings what the onlooker knows of children to the invariants.
+//! Passes the observer's knowledge of children to the invariants.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use super::invariants::orphans_are_told::{self as orphans, Orphan};
 use crate::election::{BootTime, Claim};
 
 const WAKE: Duration = Duration::from_nanos(WAKE_MAX);
-/// A record of before has arrived, and daemon and guard have acted on it.
+/// Time after which a record has arrived, and daemon and guard have acted on it.
 const KNOWN_MAX: Duration = Duration::from_millis(100);
 
 impl World {
-    /// How long somebody who went on at `thawed` has been running.
+    /// Returns the time since `thawed`; `None` if that instant is in the future.
     fn running_since(&self, thawed: u64) -> Option<Duration> {
         (thawed <= self.now).then(|| Duration::from_nanos(self.now - thawed))
     }
 
-    /// What its guard has just judged: with what right a child ends.
+    /// Checks that the guard's newest decision to end a child has a cause.
     pub(super) fn check_end_of_child(&mut self, g: usize, now: BootTime) {
         let guard = &self.guards[g];
         let (told, killed) = (guard.judge.told_to_end(), guard.judge.killed());
@@ -43,8 +43,8 @@ impl World {
         self.found(their_time::check(end));
     }
 
-    /// The deadline that a guard knows has passed: for how long it and its
-    /// daemon could have known of a renewal that carries it on.
+    /// Returns the time for which a guard, whose known deadline has passed, and its daemon could
+    /// have known of a renewal that extends it.
     pub(super) fn renewed_for(&self, g: usize, now: BootTime) -> Option<Duration> {
         let guard = &self.guards[g];
         let daemon = &self.processes[guard.daemon];
@@ -55,7 +55,7 @@ impl World {
         renewed.then(|| now.since(facts.until_at).min(awake))
     }
 
-    /// After every step: which children run, and with what right.
+    /// Checks after every step that each running child has the right to run.
     pub(super) fn check_children(&mut self) {
         if self.guarding.is_empty() {
             return;
@@ -84,7 +84,7 @@ impl World {
                 guarded,
                 kept: kept.filter(|_| daemon.alive),
                 wake_max: WAKE,
-                // A guard that is killed is seen to be gone a moment later.
+                // The end of a killed guard is noticed a moment later.
                 guard_late_max: GUARD_LATE_MAX + WAKE,
             };
             found = found.or(in_time::check(running));
@@ -114,22 +114,22 @@ impl World {
         }
     }
 
-    /// By a write that was sent before the machine was forked.
+    /// Returns true if the authority rests on a write sent before the machine was forked.
     fn is_of_twins(&self, claim: Claim, until: BootTime) -> bool {
         let claims = self.forks.iter().flat_map(|f| &f.claims);
         let mut of_both = claims.filter(|(c, _)| *c == claim);
         of_both.any(|(_, sent_before)| until <= *sent_before)
     }
 
-    /// Whether anything of an earlier claim of this process runs: neither is
-    /// that claim released meanwhile, nor does another one lead.
+    /// Returns true if a child of an earlier claim of this process runs. Meanwhile that claim is
+    /// not released, and no other one leads.
     pub(super) fn child_runs(&self, process: usize) -> bool {
         let runs = |g: &usize| self.guards[*g].daemon == process && self.guards[*g].child_runs();
         self.guarding.iter().any(runs)
     }
 
-    /// Whether anything of a claim runs whose daemon is dead, with its guard or
-    /// without: it is no proof of death then.
+    /// Returns true if a child runs under a claim whose daemon has exited, with or without its
+    /// guard. There is then no proof of death.
     pub(super) fn orphan_runs(&self, directory: usize, claim: Claim) -> bool {
         let runs = |g: &usize| {
             let guard = &self.guards[*g];
@@ -139,26 +139,27 @@ impl World {
         self.guarding.iter().any(runs)
     }
 
-    /// Whether the record of a directory names a child that runs. What a guard
-    /// or a daemon saw the end of is not in it any more.
+    /// Returns true if the record of a directory names a running child. A child whose end was seen
+    /// by a guard or a daemon is no longer in the record.
     pub(super) fn recorded_child_runs(&self, directory: usize) -> bool {
         let named = self.directories[directory].child;
         named.is_some_and(|g| self.guards[g].child_runs())
     }
 
-    /// A guard, or a daemon whose guard was killed, has seen the end of a child.
+    /// Removes a child from the record after a guard, or a daemon whose guard was killed, has seen
+    /// its end.
     pub(super) fn record_end_of_child(&mut self, g: usize) {
         let recorded = &mut self.directories[self.guards[g].directory].child;
         *recorded = recorded.filter(|named| *named != g);
     }
 
-    /// Whether the process still waits for the end of a workload, as it knows.
+    /// Returns true if the process, by its own knowledge, still waits for the end of a workload.
     pub(super) fn awaits_child(&self, process: usize) -> bool {
         let awaits = |g: &usize| self.guards[*g].daemon == process && !self.guards[*g].heard;
         self.guarding.iter().any(awaits)
     }
 
-    /// For the end of a run: whether each that leads and supervises has its child.
+    /// For the end of a run: returns a process that leads and supervises, but has no running child.
     pub(super) fn leads_without_child(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
@@ -167,7 +168,7 @@ impl World {
         })
     }
 
-    /// For so long a workload may be ending when peace comes.
+    /// Returns the maximum time for which a workload may still be ending when the faults end.
     pub(super) fn longest_end(&self) -> Duration {
         let supervised = self.machines.iter().filter(|m| m.supervises);
         supervised.map(|m| m.stop_grace).max().unwrap_or_default()

@@ -1,5 +1,4 @@
-//! The machines, their clocks, and the loop that brings what happens in the
-//! order of true time.
+//! The machines, their clocks, and the loop that delivers events in the order of true time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,12 +18,12 @@ use super::{MS, RUN, SECOND};
 use crate::election::mutation::planted;
 use crate::election::{BootTime, CallId, Claim, Identity, Input, Operation, Outcome};
 
-/// Many times what a run of ten minutes takes.
+/// Many times the number of steps in a run of ten minutes.
 const STEPS_MAX: u64 = 1_000_000;
-/// Per mille: within 1.1 of the fastest clock.
+/// A clock rate in per mille that is within 1.1 of the fastest clock.
 const ALIKE: u64 = 910;
 
-/// What is under way.
+/// An event that is scheduled.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
     Land {
@@ -68,7 +67,7 @@ pub(super) enum Event {
     Written {
         process: usize,
     },
-    /// The workload beside a process looks whether it leads.
+    /// The workload next to a process checks if the process leads.
     Looks {
         process: usize,
     },
@@ -92,14 +91,13 @@ pub(super) enum Event {
         process: usize,
         until: u64,
     },
-    /// An operator meddles.
+    /// An operator intervenes.
     Operate {
         fault: Fault,
         chance: u64,
     },
     TakeForeignAway(Box<super::replica_set::Document>),
-    /// A guard has said that its child's leader has ended, or that all of it
-    /// is gone; or it is gone itself.
+    /// A report that a child's leader has exited, or that the whole child or its guard is gone.
     Reported {
         guard: usize,
         gone: bool,
@@ -111,46 +109,47 @@ pub(super) struct Machine {
     pub(super) identity: Identity,
     /// Local nanoseconds per thousand true ones.
     pub(super) rate: u64,
-    /// What the clock shows at true zero.
+    /// The clock's value at true time zero.
     base: i64,
     pub(super) boot: u64,
     pub(super) asleep_until: u64,
-    /// How long it has slept, in its own time.
+    /// Total time for which the machine has been asleep.
     pub(super) slept: u64,
     pub(super) wall_skew: i64,
     pub(super) cut_until: u64,
-    /// Its driver still talks to the deposed primary.
+    /// True if its driver still talks to the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
-    /// A workload here confirms within so much; `None`: never.
+    /// Upper bound of the time in which a workload here confirms; `None` if it never does.
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
-    /// Candidates here run their workload themselves.
+    /// True if candidates here run their workload themselves.
     pub(super) supervises: bool,
-    /// How long it may take to end when leadership is given up.
+    /// Time that the workload gets to end when leadership is given up.
     pub(super) stop_grace: Duration,
-    /// How a workload here looks whether it leads.
+    /// The unsupervised workload here, and its way of checking.
     pub(super) neighbour: Neighbour,
 }
 
-/// A forked machine: both twins know these claims, and may lead by writes that
-/// were sent before the fork, up to these instants on their common clock.
+/// A forked machine. Both twins know these claims, and may lead through writes that were sent
+/// before the fork, until these instants on their common clock.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
     pub(super) claims: Vec<(crate::election::Claim, BootTime)>,
 }
 
-/// A damaged document: who knows less than this may lead until then.
+/// A damaged document. Processes that know less than this may lead until the given time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Damage {
     pub(super) until: u64,
-    /// Whoever was not told how long this token's lease is.
+    /// Excuses processes that do not know the lease duration of this token.
     pub(super) token: crate::election::Token,
-    /// Whoever was shown nothing since this state, to which it was restored.
+    /// Excuses processes that were shown nothing newer than this state, to which the document was
+    /// restored.
     pub(super) order: u64,
 }
 
-/// What a majority had for a while.
+/// The state that a majority had for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Was {
     Missing,
@@ -177,28 +176,28 @@ pub(super) struct World {
     pub(super) processes: Vec<Process>,
     pub(super) live: Vec<usize>,
     pub(super) guards: Vec<Guard>,
-    /// Those of which something may still come.
+    /// The guards from which events may still come.
     pub(super) guarding: Vec<usize>,
-    /// Every child of the run.
+    /// Every child that was started in the run.
     pub(super) children: Vec<super::invariants::one_child_a_token::Started>,
-    /// The claim whose release freed the lease as it is, and who sent that.
+    /// The process and claim whose release freed the lease, while the lease is still free.
     pub(super) freed: Option<(usize, Claim)>,
     pub(super) set: ReplicaSet,
     pub(super) forks: Vec<Forked>,
     pub(super) damages: Vec<Damage>,
     pub(super) edited: bool,
-    /// Lease durations that a reload replaced, and when.
+    /// Lease durations that a reload replaced, with the time of the reload.
     pub(super) replaced: Vec<(u64, Duration)>,
-    /// The token of what a majority has, each time that it changed.
+    /// Each change of the token that a majority has, with its time.
     pub(super) was: Vec<(u64, Was)>,
-    /// Calls that were reported as never sent: nothing of them may land.
+    /// Calls that were reported as never sent, so they must not land.
     pub(super) never_sent: std::collections::BTreeSet<(usize, CallId)>,
     pub(super) token_highest: crate::election::Token,
     pub(super) coverage: Coverage,
     pub(super) violation: Option<Violation>,
-    /// The last lines of what happened, if they are wanted.
+    /// The trace lines with their true time, if requested.
     pub(super) trace: Option<Vec<(u64, String)>>,
-    /// All decisions, condensed, and how many.
+    /// A digest of all decisions, and their number.
     pub(super) decisions: (u64, u64),
     pub(super) skewed: bool,
 }
@@ -210,7 +209,7 @@ impl Machine {
 }
 
 impl World {
-    /// Clocks run at rates from `slowest` to 1000 per mille.
+    /// Creates a world whose clocks run at rates from `slowest` to 1000 per mille.
     pub(super) fn new(setup: &Setup) -> Self {
         let (seed, faults, slowest) = (setup.seed, setup.faults, setup.slowest);
         let mut build = Dice::new(seed, 1);
@@ -263,7 +262,7 @@ impl World {
             skewed: !setup.steady,
         };
         let count = build.between(2, 5).min(setup.candidates);
-        // What is promised of children holds for clocks that differ less.
+        // The guarantees for children hold for clocks whose rates differ less.
         let alike = !supervision.one_in(3) && faults.has(Fault::Supervised);
         let slowest = if alike { slowest.max(ALIKE) } else { slowest };
         for index in 0..count {
@@ -314,7 +313,7 @@ impl World {
         self.at(at, Event::Start { machine, directory });
     }
 
-    /// A machine like another one, from now on by itself.
+    /// Adds a copy of a machine, which is independent from now on.
     pub(super) fn clone_machine(&mut self, machine: usize) -> usize {
         self.machines.push(self.machines[machine].clone());
         self.machines.len() - 1
@@ -331,7 +330,7 @@ impl World {
         self.events.insert((time, self.serial), event);
     }
 
-    /// What a process on this machine reads from its clock.
+    /// Returns the time that a process on this machine reads from its clock.
     pub(super) fn machine_clock(&self, machine: usize, leads: bool) -> BootTime {
         let m = &self.machines[machine];
         let local = m.local(self.now);
@@ -352,16 +351,16 @@ impl World {
         self.machine_clock(p.machine, p.leads_now)
     }
 
-    /// The true time at which a machine's clock, which shows `clock`, shows `at`.
+    /// Returns the true time at which a machine's clock, which shows `clock` now, shows `at`.
     pub(super) fn true_time(&self, machine: usize, clock: BootTime, at: BootTime) -> u64 {
         let machine = &self.machines[machine];
         let ahead = at.since(clock).as_nanos();
         let ahead = u64::try_from(ahead).unwrap_or(u64::MAX / 2_000);
-        // The clock counts whole thousands of true nanoseconds.
+        // The clock advances in steps of 1000 true nanoseconds.
         (self.now / 1000 + ahead.div_ceil(machine.rate)) * 1000 + u64::from(ahead > 0) * 1000
     }
 
-    /// `duration` on the clock of a machine, in true nanoseconds.
+    /// Converts `duration` on the clock of a machine to true nanoseconds.
     pub(super) fn stretched(&self, machine: usize, duration: Duration) -> u64 {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2_000);
         nanos / self.machines[machine].rate * 1000
@@ -388,7 +387,7 @@ impl World {
         }
     }
 
-    /// Brings an input to a process; it waits there while the process does not run.
+    /// Delivers an input to a process; if the process does not run, the input waits.
     pub(super) fn input(&mut self, process: usize, class: Class, input: Input) {
         if self.processes[process].alive {
             self.processes[process].deliver(class, input);
@@ -396,7 +395,7 @@ impl World {
         }
     }
 
-    /// The next instant at which something happens, at most `until`.
+    /// Returns the next instant at which an event is due, at most `until`.
     fn next(&self, until: u64) -> u64 {
         let event = self.events.first_key_value().map(|((time, _), _)| *time);
         let planned = self.plan.get(self.planned).map(|p| p.at);
@@ -444,7 +443,7 @@ impl World {
         self.check_children();
     }
 
-    /// Ends every trouble: what is under way arrives soon or not at all.
+    /// Ends all pending faults: events in flight arrive soon or not at all.
     pub(super) fn forget_the_late(&mut self) {
         let foreign = |event: &Event| matches!(event, Event::TakeForeignAway(_));
         let owners: Vec<_> = self

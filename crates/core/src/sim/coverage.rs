@@ -1,9 +1,8 @@
-//! How often each thing that can happen did. A soak in which one of them never
-//! did has not shown what it claims.
+//! Counts of each thing that can happen. A soak in which one of them never happened has not shown
+//! what it claims.
 //!
-//! What is required is every value of closed enums, less what [`Hit::excused`]
-//! gives a reason for: whoever adds a role, a reason, a notice, an operation
-//! or a fault is asked for a run in which it comes about.
+//! Every value of closed enums is required, except those for which [`Hit::excused`] gives a reason.
+//! A new role, reason, notice, operation or fault therefore requires a run in which it occurs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,7 +31,7 @@ macro_rules! closed {
 }
 
 closed! {
-    /// The operations, without what they carry.
+    /// The operations, without their content.
     Call {
         Create => "create",
         Acquire => "acquire",
@@ -44,7 +43,7 @@ closed! {
 }
 
 closed! {
-    /// The outcomes, without what they carry.
+    /// The outcomes, without their content.
     Answer {
         Applied => "applied",
         Rejected => "rejected",
@@ -54,7 +53,7 @@ closed! {
 }
 
 closed! {
-    /// What becomes of a write that reaches the store after it was given up.
+    /// The result of a write that reaches the store after the process gave it up.
     Landing {
         Matched => "matched",
         Refused => "refused",
@@ -62,7 +61,7 @@ closed! {
 }
 
 closed! {
-    /// Who made a leader step down.
+    /// The origin of a leader's step-down.
     Asked {
         StepDown => "a request to step down",
         Transfer => "a request for a transfer",
@@ -74,7 +73,7 @@ closed! {
 }
 
 closed! {
-    /// The notices, without what they carry.
+    /// The notices, without their content.
     Said {
         Overtook => "overtook",
         Succeeded => "succeeded",
@@ -91,7 +90,7 @@ closed! {
 }
 
 closed! {
-    /// Ways through the protocol and the machinery around it.
+    /// Paths through the protocol and the machinery around it.
     Path {
         Adopted => "an acquisition of unknown outcome is adopted",
         OwnTakenOver => "an ended claim is taken over by its maker",
@@ -132,7 +131,7 @@ pub(super) enum Hit {
     Reason(Reason),
     Asked(Asked),
     Call(Call, Answer),
-    /// The true outcome after the time-out.
+    /// The true outcome after the timeout.
     Late(Answer),
     Landed(Call, Landing),
     Said(Said),
@@ -185,7 +184,7 @@ impl From<&Notice> for Said {
 }
 
 impl Asked {
-    /// Who is behind a leader's change of role; `None` where nobody asked.
+    /// Returns the origin of a leader's change of role; `None` if it was not requested.
     fn behind(reason: Reason, by_signal: bool) -> Option<Self> {
         match reason {
             Reason::Requested if by_signal => Some(Self::Signal),
@@ -207,7 +206,7 @@ impl Asked {
 }
 
 impl Hit {
-    /// Everything, in the order in which it is printed.
+    /// Returns everything, in the order in which it is printed.
     fn all() -> Vec<Self> {
         let pairs = |f: &dyn Fn(Call) -> Vec<Self>| -> Vec<Self> {
             Call::ALL.iter().flat_map(|call| f(*call)).collect()
@@ -235,7 +234,7 @@ impl Hit {
             .collect()
     }
 
-    /// Why it is not asked for.
+    /// Returns the reason why this is not required.
     const fn excused(self) -> Option<&'static str> {
         match self {
             Self::Change(Role::Stopping, Role::Leader) => {
@@ -310,7 +309,7 @@ impl Coverage {
         self.0.get(&hit).copied().unwrap_or(0)
     }
 
-    /// What should have been hit and was not.
+    /// Returns everything that is required and was not hit.
     pub(super) fn missing(&self) -> Vec<String> {
         let missing = |hit: &Hit| hit.excused().is_none() && self.count(*hit) == 0;
         let all = Hit::all().into_iter().filter(missing);

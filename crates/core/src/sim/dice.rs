@@ -1,7 +1,7 @@
-//! Where every chance of a run comes from: one seed decides everything.
+//! The source of all randomness of a run: one seed decides everything.
 //!
-//! Each purpose draws from a stream of its own, so that a fault that is
-//! switched off leaves the others, as far as may be, as they were.
+//! Each purpose draws from a stream of its own, so that switching a fault off leaves the others
+//! unchanged as far as possible.
 
 use crate::election::Randomness;
 
@@ -28,7 +28,7 @@ impl Dice {
         self.roll() % n
     }
 
-    /// Something from `least` to less than `most`.
+    /// Returns a number from `least` to less than `most`.
     pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least)
     }
@@ -37,7 +37,7 @@ impl Dice {
         self.below(n) == 0
     }
 
-    /// An index of something that has `n` places.
+    /// Returns an index into a sequence of length `n`.
     pub(crate) fn index(&mut self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).expect("an index")
     }

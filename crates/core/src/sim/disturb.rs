@@ -1,4 +1,4 @@
-//! What each planned fault does when its time has come, and what is under way.
+//! The effect of each planned fault when it is due, also on events in flight.
 
 use super::MS;
 use super::cluster::{Event, Forked, World};
@@ -19,7 +19,7 @@ impl World {
         if self.live.is_empty() {
             return;
         }
-        // Half of all troubles meet the leader.
+        // Half of all faults are aimed at the leader.
         let leader = self
             .live
             .iter()
@@ -78,7 +78,7 @@ impl World {
             }
             Fault::StreamSilent => self.stream_falls_silent(process),
             Fault::StreamDeaf => {
-                // Mostly all of them: they stayed on one member.
+                // In most cases all streams become stale, because their cursors are on one member.
                 let all = !dice.one_in(4);
                 for other in self.live.clone() {
                     let stream = &mut self.processes[other].stream;
@@ -258,7 +258,7 @@ impl World {
                 let record = self.directories[old].record;
                 self.directories[copy].record = record;
                 if self.machines[other].boot != self.machines[machine].boot {
-                    // A cloned disk: the same file by its number.
+                    // A cloned disk: the copy has the same inode.
                     self.directories[copy].inode = self.directories[old].inode;
                 }
                 let (machine, directory) = (other, copy);
@@ -283,8 +283,8 @@ impl World {
                 );
             }
             Fault::Replaced => {
-                // A container is replaced while its process hangs, or somebody
-                // starts a second one beside it.
+                // A container is replaced while its process hangs, or a second one is started next
+                // to it.
                 self.freeze(process, self.now + dice.between(5_000, 60_000) * MS);
                 let directory = if dice.one_in(2) {
                     self.add_directory(machine)
@@ -310,8 +310,8 @@ impl World {
         }
     }
 
-    /// A machine is cloned while it runs: same claims, same clock, same boot,
-    /// a directory with the same inode. Its connections are dead.
+    /// Clones a running machine: same claims, same clock, same boot, a directory with the same
+    /// inode. The connections of the clone are broken.
     fn fork(&mut self, process: usize, dice: &mut Dice) {
         let machine = self.clone_machine(self.processes[process].machine);
         let mut directory = self.directories[self.processes[process].directory].clone();
@@ -325,7 +325,7 @@ impl World {
         twin.stream.open = false;
         let streams = twin.streams;
         let opening = twin.stream.opening;
-        // Each twin may lead by what was sent before, for as long as that gives.
+        // Each twin may lead through writes sent before the fork, until their deadline.
         let now = self.clock(process);
         let claims = twin.facts.claims.iter();
         let claims = claims.map(|c| (c.claim, now + c.timings.renew_deadline()));
@@ -409,9 +409,9 @@ impl World {
         }
     }
 
-    /// An acquisition whose outcome was unknown is being adopted: just now an
-    /// operator pauses or asks. At times the durations become the shortest
-    /// ones too, and the process freezes for longer than they allow.
+    /// Lets an operator pause or request something just when an acquisition of unknown outcome is
+    /// being adopted. In half of the cases the durations also become the shortest ones, and the
+    /// process freezes for longer than they allow.
     pub(super) fn meddle(&mut self, process: usize, chance: u64) {
         let mut dice = Dice::new(chance, 8);
         if dice.one_in(2) {

@@ -1,6 +1,5 @@
-//! Who is excused, and until when: two that lead because a person damaged the
-//! document or forked a machine, and nobody could know. What the excuses are is
-//! said in `docs/verification.md`.
+//! Excuses with a time limit, for two leaders after an operator damaged the document or forked a
+//! machine in a way that no process could notice. `docs/verification.md` lists the excuses.
 
 use super::cluster::{Damage, Forked, Was, World};
 use super::coverage::{Hit, Path};
@@ -10,8 +9,8 @@ use super::replica_set::{Committed, Document};
 use crate::election::{Lease, Operation, Token};
 
 impl World {
-    /// Whether a majority had this, at some instant since the process sent its
-    /// last read.
+    /// Returns true if a majority had this state at any instant since the process sent its last
+    /// read.
     pub(super) fn was_so(&self, process: usize, found: Option<Token>) -> bool {
         let found = found.map_or(Was::Missing, Was::Token);
         let sent = self.processes[process].facts.last_read_at;
@@ -21,8 +20,8 @@ impl World {
         all.any(|((_, was), end)| *was == found && end >= sent)
     }
 
-    /// A person damaged the document: the holder that it named may lead on,
-    /// and this cannot be known to whoever was not told of it before.
+    /// Records damage to the document by an operator. The holder that it named may continue to
+    /// lead, and a process that was not shown that holder before cannot know.
     pub(super) fn excuse_the_ignorant(&mut self, committed: &Committed) {
         let Committed {
             before,
@@ -31,8 +30,8 @@ impl World {
             by: _,
         } = committed;
         let restored = after.lease().map(|l| self.set.order(l.revision));
-        // The token alone may be an older one: a person who raises it leaves the
-        // revision as it is.
+        // The token alone may be an older one, because an operator who raises it leaves the
+        // revision unchanged.
         let lowered = after
             .lease()
             .is_some_and(|new| Some(new.token) < *token_before);
@@ -42,9 +41,8 @@ impl World {
             (_, Some((Some(order), newest))) if order < newest || lowered => order,
             (Document::Lease(_) | Document::Foreign, _) => return,
         };
-        // Where tokens began anew after an earlier loss they do not tell any
-        // more what is newer: what this damage brings may look like progress
-        // to everybody.
+        // If tokens restarted after an earlier loss, they no longer show which state is newer. This
+        // damage may then look like progress to every process.
         let claim_of = |l: &Lease| l.holder.as_ref().map(|h| h.claim);
         let began_anew = before.lease().is_some_and(|l| l.token < self.token_highest);
         let another = before
@@ -63,9 +61,9 @@ impl World {
         });
     }
 
-    /// Until when a claim or a document that was made with this knowledge is
-    /// excused. What an ignorant one makes may look to the others as if
-    /// nothing had happened: then they are excused as well.
+    /// Returns the time until which a claim or a document that was made with this knowledge is
+    /// excused. If an excused process makes one, nothing may look wrong to the others, so they are
+    /// excused as well.
     pub(super) fn excuse(&mut self, knowledge: Knowledge, token: Token) -> u64 {
         let Knowledge { informed, newest } = knowledge;
         let now = self.now;
@@ -82,8 +80,8 @@ impl World {
         excused_until
     }
 
-    /// A forked machine's process that is started again before it noticed finds
-    /// its record in order: the twin's authority overlaps once more, up to its deadline.
+    /// Excuses a process of a forked machine that is restarted before it noticed the fork. Its
+    /// record is in order, so it overlaps with the twin's authority once more, up to that deadline.
     pub(super) fn excuse_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
         let p = &self.processes[process];
         let Operation::TakeOver { acquisition, .. } = operation else {
@@ -96,7 +94,7 @@ impl World {
         let dead = holder.map(|h| h.claim).filter(|c| p.facts.dead == Some(*c));
         let Some(claim) = dead else { return };
         self.coverage.hit(Hit::Path(Path::ProvenDead));
-        // Whoever was told that its claim is another's has forgotten the record.
+        // A process that noticed another owner of its claim has forgotten the record.
         let known = |f: &Forked| f.claims.iter().any(|(c, _)| *c == claim);
         let twins = self.processes.iter();
         let timings = twins

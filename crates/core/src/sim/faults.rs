@@ -1,20 +1,20 @@
-//! What can go wrong, by name: the plan of a run is drawn from these before
-//! it begins, so that a failure can be shown with the fewest of them.
+//! The faults, by name. The plan of a run is drawn from them before it begins, so that a failure
+//! can be shown with as few of them as possible.
 
 use super::dice::Dice;
 use super::{MS, SECOND};
 
-/// A list of faults, and sets of them; the simulation of locks has its own list.
+/// Declares a list of faults, and sets of them. The simulation of locks has its own list.
 macro_rules! faults {
     ($($(#[doc = $words:literal])* $name:ident,)*) => {
-        /// One kind of trouble.
+        /// One kind of fault.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(super) enum Fault {
             $($(#[doc = $words])* $name,)*
         }
 
         impl Fault {
-            /// What it is, for a trace.
+            /// Returns the description of the fault for a trace.
             pub(super) const fn words(self) -> &'static str {
                 match self {
                     $(Self::$name => concat!($($words),*).trim_ascii(),)*
@@ -41,7 +41,7 @@ macro_rules! faults {
                 Self(self.0 | (1 << fault as u64))
             }
 
-            #[allow(dead_code)] // Only where failing runs are made smaller.
+            #[allow(dead_code)] // Used only where failing runs are minimized.
             pub(super) fn without(self, fault: Fault) -> Self {
                 Self(self.0 & !(1 << fault as u64))
             }
@@ -83,10 +83,10 @@ faults! {
     MajorityLost,
     /// A machine cannot reach the store.
     Partition,
-    /// A change stream says nothing any more, not even that it is closed.
+    /// A change stream stops reporting without being closed.
     StreamSilent,
-    /// A change stream answers, and reports nothing any more: its cursor is on
-    /// a member that lags, or is locked for a backup.
+    /// A change stream answers but no longer reports changes, because its cursor is on
+    /// a member that lags or is locked for a backup.
     StreamDeaf,
     /// Old, repeated and mixed events.
     StreamStale,
@@ -94,7 +94,7 @@ faults! {
     StreamLost,
     /// A candidate without the right to change streams.
     NoStreams,
-    /// The driver tells of a new primary without need.
+    /// The driver reports a new primary although there is none.
     PrimaryChanged,
     /// A process is killed and starts again on its directory.
     Restart,
@@ -117,9 +117,9 @@ faults! {
     Restore,
     /// Something that is not a lease lies under the name for a while.
     Foreign,
-    /// Somebody edits the holder's declared duration.
+    /// An operator edits the holder's declared duration.
     EditDuration,
-    /// Somebody edits the revision.
+    /// An operator edits the revision.
     EditRevision,
     /// An operator pauses and resumes.
     Pause,
@@ -149,7 +149,7 @@ faults! {
     WorkloadSilent,
     /// A workload cannot do its work for a while.
     Unhealthy,
-    /// Candidates run their workload themselves, each beside a guard.
+    /// Candidates run their workload themselves, each under a guard.
     Supervised,
     /// A guard does not run for a while, or begins late.
     GuardFrozen,
@@ -157,9 +157,9 @@ faults! {
     BothFrozen,
     /// A guard is killed.
     GuardKilled,
-    /// A guard and its daemon are killed at once, and the daemon is started again.
+    /// A guard and its daemon are killed simultaneously, and the daemon is restarted.
     BothKilled,
-    /// What a daemon sends reaches its guard when the deadline before it has passed.
+    /// Records of a daemon reach its guard only after the previous deadline has passed.
     RecordsLate,
     /// A child ends by itself, often soon after its start.
     ChildCrashes,
@@ -178,15 +178,15 @@ faults! {
     ChildUntied,
 }
 
-/// Those that are drawn and planned beside all others, which are then as they
-/// were without them.
+/// Faults that are drawn and planned independently, so that the other faults are the same with and
+/// without them.
 const OTHERS: &[Fault] = &[
     Fault::WorkloadPolls,
     Fault::TokenRaised,
     Fault::KilledInTurn,
 ];
 
-/// What only a supervised workload can meet.
+/// Faults that affect only supervised workloads.
 const SUPERVISION: &[Fault] = &[
     Fault::Supervised,
     Fault::GuardFrozen,
@@ -201,8 +201,8 @@ const SUPERVISION: &[Fault] = &[
 ];
 
 impl Faults {
-    /// Two thirds of them, those that damage the store or fork a machine more
-    /// rarely: they excuse more, and hide what happens without them.
+    /// Draws about two thirds of the faults, but fewer of those that damage the store or fork a
+    /// machine, because they excuse more and hide the behavior without them.
     pub(super) fn drawn(dice: &mut Dice) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
@@ -223,8 +223,8 @@ impl Faults {
         faults
     }
 
-    /// A third of all runs has supervised workloads. From dice of their own:
-    /// the other runs are what they would be without them.
+    /// Adds faults of supervised workloads to a third of all runs. Uses a random generator of its
+    /// own, so that the other runs are unchanged.
     pub(super) fn supervised(self, dice: &mut Dice) -> Self {
         let mut faults = self;
         let supervised = dice.one_in(3);
@@ -239,23 +239,23 @@ impl Faults {
 }
 
 impl Faults {
-    /// Two thirds of the others.
+    /// Adds about two thirds of [`OTHERS`].
     pub(super) fn others(self, dice: &mut Dice) -> Self {
         let drawn = OTHERS.iter().filter(|_| !dice.one_in(3));
         drawn.fold(self, |faults, fault| faults.with(*fault))
     }
 }
 
-/// One trouble at one time.
+/// One fault at one time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Planned {
     pub(super) at: u64,
     pub(super) fault: Fault,
-    /// Decides the details.
+    /// Seed for the details of the fault.
     pub(super) chance: u64,
 }
 
-/// How often each kind comes, where it comes at instants of its own.
+/// Relative frequency of each kind of fault that is planned at certain times.
 const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Freeze, 5),
     (Fault::Stall, 3),
@@ -295,14 +295,13 @@ const WEIGHTS: &[(Fault, u64)] = &[
     (Fault::Unhealthy, 3),
 ];
 
-/// The plan of a run of `length`, drawn whole: a kind that is switched off
-/// only leaves its places empty.
+/// Draws the whole plan of a run of `length`. A disabled kind only leaves its places empty.
 pub(super) fn plan(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned> {
     let total: u64 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
     let mut plan = Vec::new();
     let mut at = 0;
     loop {
-        // Most come alone; some come together, which is when it gets interesting.
+        // Most faults come alone; some come together, which covers their interactions.
         at += match dice.below(4) {
             0 => dice.between(1, 300) * MS,
             _ => dice.between(1_000, 12_000) * MS,
@@ -329,7 +328,7 @@ pub(super) fn plan(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned>
     }
 }
 
-/// The troubles that meet one guard.
+/// The faults that affect one guard.
 pub(super) const OF_GUARDS: &[Fault] = &[
     Fault::GuardFrozen,
     Fault::BothFrozen,
@@ -338,7 +337,7 @@ pub(super) const OF_GUARDS: &[Fault] = &[
     Fault::RecordsLate,
 ];
 
-/// The troubles of guards: a plan of its own, beside the other one.
+/// Draws the faults of guards as a separate plan.
 pub(super) fn plan_guards(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned> {
     let mut plan = Vec::new();
     let mut at = 0;
@@ -355,7 +354,7 @@ pub(super) fn plan_guards(dice: &mut Dice, faults: Faults, length: u64) -> Vec<P
     }
 }
 
-/// Those of [`OTHERS`] that come at instants of their own.
+/// Draws the plan of those [`OTHERS`] that occur at certain times.
 pub(super) fn plan_others(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned> {
     let mut plan = Vec::new();
     let mut at = 0;

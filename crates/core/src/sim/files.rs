@@ -1,13 +1,13 @@
-//! A status directory and the thread that writes it, as `publish/file.rs` and
-//! `publish/directory.rs` do: newest status first, one write at a time, a
-//! flush answered by a look that began after it was asked for.
+//! A status directory and its writing thread, as in `publish/file.rs` and `publish/directory.rs`:
+//! newest status first, one write at a time, and a flush is answered by a round that began after it
+//! was requested.
 
 use std::time::Duration;
 
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Role, Status, Token};
 
-/// What the disk does to a write.
+/// The effect of the disk on a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
     Good,
@@ -16,11 +16,11 @@ pub(super) enum Health {
     Full,
     /// Files can be neither written nor removed.
     ReadOnly,
-    /// A write never comes back while this lasts.
+    /// A write does not return while this lasts.
     Hangs,
 }
 
-/// A file that says "leader": what a reader of it believes.
+/// A file that says "leader", as its readers see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Says {
     pub(super) process: usize,
@@ -30,19 +30,19 @@ pub(super) struct Says {
     pub(super) boot: u64,
 }
 
-/// The record that outlives a kill.
+/// The record that survives a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) claim: Option<Claim>,
     pub(super) token: Token,
     pub(super) lease_longest: Option<Duration>,
-    /// For the onlooker: up to which token `lease_longest` is the whole truth.
+    /// For the observer: the token up to which `lease_longest` is complete.
     pub(super) informed: Token,
     pub(super) boot: u64,
     pub(super) inode: u64,
 }
 
-/// What a new process learns from the record.
+/// The part of the record that a new process takes over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Memory {
     pub(super) claim: Option<Claim>,
@@ -59,12 +59,12 @@ pub(super) struct Directory {
     /// `status.json` and `status.env`.
     pub(super) files: [Option<Says>; 2],
     pub(super) health: Health,
-    /// The guard whose child the record says to run; `None`: none was started,
-    /// or its end was seen.
+    /// The guard whose child the record shows as running; `None` if none was started, or if its end
+    /// was seen.
     pub(super) child: Option<usize>,
-    /// Since when a new process waits for the end of that child.
+    /// Time since which a new process waits for the end of that child.
     pub(super) child_awaited_since: Option<u64>,
-    /// The process that has the lock.
+    /// The process that holds the lock.
     pub(super) locked_by: Option<usize>,
 }
 
@@ -82,7 +82,7 @@ impl Directory {
         }
     }
 
-    /// What a new process learns from the record.
+    /// Returns the part of the record that a new process takes over.
     pub(super) fn memory(&self, boot: u64) -> Memory {
         let Some(record) = self.record else {
             return Memory::default();
@@ -98,14 +98,14 @@ impl Directory {
     }
 }
 
-/// The thread of one process.
+/// The file thread of one process.
 #[derive(Debug, Clone)]
 pub(super) struct FileThread {
-    /// What is being written.
+    /// The write in progress, if any.
     writing: Option<Writing>,
-    /// Somebody called since the last look.
+    /// True if the thread was called since the last round.
     called: bool,
-    /// Flushes that wait for the next look.
+    /// Flushes that wait for the next round.
     flushes: usize,
     shown: Option<Status>,
     says_leader: bool,
@@ -120,14 +120,14 @@ struct Writing {
     flushes: usize,
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
     /// Nothing to do.
     Idle,
     /// A write begins.
     Writes,
-    /// The files showed it already: so many flushes are answered.
+    /// The files showed the status already; this number of flushes is answered.
     Shown(usize),
 }
 
@@ -153,7 +153,7 @@ impl FileThread {
         self.flushes += 1;
     }
 
-    /// When it looks again by itself; not while the disk has it.
+    /// Returns the time of the next round without a call; `None` during a write.
     pub(super) fn next_look(&self) -> Option<BootTime> {
         self.writing.is_none().then(|| self.look_at())
     }
@@ -165,7 +165,7 @@ impl FileThread {
         }
     }
 
-    /// Looks at the newest status.
+    /// Begins a round with the newest status.
     pub(super) fn look(
         &mut self,
         status: &Status,
@@ -193,8 +193,8 @@ impl FileThread {
         Round::Writes
     }
 
-    /// The write comes back: how many flushes are answered, and how.
-    /// `second_chance` decides whether a write has room after a removal.
+    /// Completes the write; returns the number of flushes answered, and the answer. `second_chance`
+    /// decides if a write has room after a removal.
     pub(super) fn written(
         &mut self,
         directory: &mut Directory,

@@ -1,5 +1,4 @@
-//! What becomes of guards and their children when something is killed, stopped,
-//! lost or cloned.
+//! The effect of faults on guards and their children: killed, stopped, lost or cloned.
 
 use super::MS;
 use super::child::{Child, Life};
@@ -10,8 +9,8 @@ use super::faults::Fault;
 use super::guards::{Guard, WAKE_MAX};
 
 impl World {
-    /// Its leader dies a moment after it, when its lock is free already; the rest
-    /// is the daemon's.
+    /// Kills a guard. The leader of its child ends a moment later, when the guard's lock is already
+    /// free; the daemon ends the rest.
     pub(super) fn kill_guard(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.guards[g];
@@ -30,7 +29,7 @@ impl World {
         self.report_killed(g);
     }
 
-    /// Its descriptor tells the daemon.
+    /// Schedules the daemon's notice of the guard's exit, which it gets from the pidfd.
     fn report_killed(&mut self, g: usize) {
         let at = self.now + self.guard_dice.between(1, WAKE_MAX);
         self.at(
@@ -42,7 +41,7 @@ impl World {
         );
     }
 
-    /// A machine is gone with all that runs on it.
+    /// Removes all guards and children of a machine that was lost.
     pub(super) fn lose_guards(&mut self, machine: usize) {
         for g in self.guarding.clone() {
             if self.guards[g].machine == machine {
@@ -52,7 +51,7 @@ impl World {
         }
     }
 
-    /// A daemon is gone: the other end of its pipes is closed.
+    /// Marks the guards of a daemon that has exited, which closed its end of the sockets.
     pub(super) fn orphan_guards(&mut self, process: usize) {
         let now = self.now;
         for g in &self.guarding {
@@ -63,7 +62,7 @@ impl World {
         }
     }
 
-    /// A machine is cloned with its guards and their children.
+    /// Clones the guards and children of a forked machine.
     pub(super) fn fork_guards(&mut self, process: usize, twin: usize) {
         let (machine, directory) = (self.processes[twin].machine, self.processes[twin].directory);
         for g in self.guarding.clone() {
@@ -83,7 +82,7 @@ impl World {
         }
     }
 
-    /// A trouble that meets a guard.
+    /// Applies a fault to a guard.
     pub(super) fn disturb_guard(&mut self, fault: Fault, dice: &mut Dice) {
         let all = self.guarding.iter().copied();
         let alive: Vec<_> = all.filter(|g| self.guards[*g].alive).collect();
@@ -110,7 +109,7 @@ impl World {
             } = self.guards[g];
             self.kill_guard(g);
             self.kill(daemon);
-            // The service manager starts it again at once, or a little later.
+            // The service manager restarts the daemon immediately, or a little later.
             let later = self.now + dice.between(1, 1_500) * MS;
             return self.at(later, Event::Start { machine, directory });
         }
@@ -128,7 +127,7 @@ impl World {
         }
     }
 
-    /// Guards run again, and children do as they are told.
+    /// Lets all guards run again, and cancels the planned crashes of their children.
     pub(super) fn heal_guards(&mut self) {
         for g in self.guarding.clone() {
             let guard = &mut self.guards[g];
@@ -140,7 +139,7 @@ impl World {
             {
                 life.leader = u64::MAX;
             }
-            // A daemon that was to run later, and goes on now, hears of it now.
+            // A daemon that was frozen for longer runs now, so the guard's exit is reported now.
             let guard = &self.guards[g];
             if !guard.alive && !guard.heard && self.processes[guard.daemon].alive {
                 self.report_killed(g);

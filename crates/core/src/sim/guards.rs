@@ -1,10 +1,10 @@
-//! The supervised workload beside its daemon: what `supervisor.rs` and
-//! `workload/keeper.rs` want of it, the guard, and its child.
+//! The supervised workload: the requests of its daemon (`src/supervisor.rs` and
+//! `crates/guard/src/keeper.rs`), the guard, and its child.
 //!
-//! What a guard decides is decided by the `Judge` that ships. Modelled is
-//! around it what `workload/guard.rs` does: read all that has arrived, look at
-//! the child, judge, act; the claim lock is let go when the child is gone, which
-//! is the end of the guard too.
+//! The decisions of a guard are made by the shipped `Judge`. The work of
+//! `crates/guard/src/guard.rs` around it is modelled: it reads everything that has arrived, checks
+//! the child, judges, and acts. The claim lock is released when the child is gone, which is also
+//! the end of the guard.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
 use crate::judge;
 
-/// As in `workload/keeper.rs`.
+/// As in `crates/guard/src/keeper.rs`.
 pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
-/// A record or a report is under way for less than this.
+/// Upper bound of the latency of a record or a report.
 const LATENCY_MAX: u64 = 20 * MS;
-/// Who goes on after a sleep or a stop acts within this: the scheduler's part,
-/// which nobody here can shorten.
+/// Time within which a process acts after a sleep or a stop. The scheduler takes this time, which
+/// no process can shorten.
 pub(super) const WAKE_MAX: u64 = 10 * MS;
 const SIGTERM: i32 = 15;
 
-/// What the daemon wants of a workload, as in `supervisor.rs`.
+/// The daemon's request for a workload, as in `supervisor.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Run,
@@ -38,7 +38,7 @@ pub(super) enum Phase {
     Lost { kill_at: BootTime },
 }
 
-/// One claim's workload.
+/// The workload of one claim.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) daemon: usize,
@@ -48,12 +48,12 @@ pub(super) struct Guard {
     pub(super) claim: Claim,
     pub(super) judge: judge::Judge,
     pub(super) alive: bool,
-    /// It does not run before this; it may not have begun.
+    /// Time before which the guard does not run: it is frozen, or has not started yet.
     pub(super) frozen_until: u64,
     pub(super) child: Child,
-    /// Records on their way, in order.
+    /// Records in flight with their arrival times, in order.
     pipe: VecDeque<(u64, judge::Order)>,
-    /// Nothing arrives before this.
+    /// Time before which no record arrives.
     pub(super) held_until: u64,
     /// The newest record that was read.
     pub(super) read: judge::Order,
@@ -61,19 +61,19 @@ pub(super) struct Guard {
     wanted: judge::Order,
     pub(super) phase: Phase,
     terms: judge::Terms,
-    /// When the daemon first asked it to end.
+    /// Time at which the daemon first asked the workload to end.
     asked_at: Option<BootTime>,
-    /// The daemon knows that nothing of it runs any more.
+    /// True if the daemon knows that all processes of the workload are gone.
     pub(super) heard: bool,
     told_leader_ended: bool,
-    /// The newest deadline that was read had passed when the guard looked:
-    /// whatever comes, the child is gone by this.
+    /// Set when a check of the guard found that the newest deadline received had passed: the
+    /// instant by which the child must be gone, whatever is received later.
     pub(super) passed: Option<BootTime>,
-    /// As it was then: how long a renewal was known that carries it on.
+    /// The time for which a renewal that extends this deadline was known, at that check.
     pub(super) renewed_for: Option<Duration>,
-    /// Its child was told to end, and to die: as far as that was looked at.
+    /// True if the child was asked to end, and if it was killed, at the last check.
     pub(super) ends: (bool, bool),
-    /// When its daemon died.
+    /// Time at which the daemon exited.
     pub(super) orphaned_at: Option<u64>,
 }
 
@@ -92,13 +92,13 @@ impl Guard {
         )
     }
 
-    /// What is under way to it arrives then, and nothing before.
+    /// Delays all records, those in flight and later ones, until `until`.
     pub(super) fn hold_records_until(&mut self, until: u64) {
         self.held_until = until;
         self.pipe.iter_mut().for_each(|(at, _)| *at = until);
     }
 
-    /// Nothing more will come of it.
+    /// Returns true if no further event can come from this guard.
     fn is_over(&self, daemon_lives: bool) -> bool {
         let ended = !self.alive && !self.child_runs();
         ended && (self.heard || !daemon_lives)
@@ -117,7 +117,7 @@ fn judged(terms: Terms) -> judge::Terms {
 }
 
 impl World {
-    /// The daemon carries out an order of its election.
+    /// Carries out an order of the daemon's election.
     pub(super) fn order(&mut self, process: usize, order: Order) {
         self.note(|| {
             format!(
@@ -191,12 +191,13 @@ impl World {
         self.guarding.push(self.guards.len() - 1);
     }
 
-    /// Whether a fault that is drawn where it may come comes at all.
+    /// Returns true if `fault` is enabled and faults are still injected. For faults that are drawn
+    /// at each opportunity.
     pub(super) fn troubles(&self, fault: Fault) -> bool {
         !self.calm && self.faults.has(fault)
     }
 
-    /// As the supervisor's `obey`: the newest record goes on its way.
+    /// Sends the newest record, as the supervisor does.
     fn obey(&mut self, g: usize) {
         let now = self.machine_clock(self.guards[g].machine, true);
         let latency = self.guard_dice.below(LATENCY_MAX);
@@ -227,7 +228,7 @@ impl World {
             .push_back(((self.now + latency).max(last), guard.wanted));
     }
 
-    /// When the guard runs again.
+    /// Returns the true time at which the guard runs again.
     pub(super) fn guard_thaws_at(&self, g: usize) -> u64 {
         let guard = &self.guards[g];
         let asleep = self.machines[guard.machine].asleep_until;
@@ -238,7 +239,7 @@ impl World {
         guard.frozen_until.max(woken)
     }
 
-    /// The next instant at which something becomes of a workload.
+    /// Returns the next instant at which the state of a workload changes.
     pub(super) fn next_of_guards(&self) -> Option<u64> {
         let each = self.guarding.iter().filter_map(|g| {
             let guard = &self.guards[*g];
@@ -272,7 +273,8 @@ impl World {
         each.min()
     }
 
-    /// As in `workload/keeper.rs`: when the guard must have killed its child.
+    /// Returns the time by which the guard must have killed its child, as in
+    /// `crates/guard/src/keeper.rs`.
     fn guard_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.guards[g];
         let daemon = &self.processes[guard.daemon];
@@ -283,7 +285,7 @@ impl World {
         (!done).then(|| due + GUARD_LATE_MAX)
     }
 
-    /// All workloads, as far as they come now.
+    /// Advances all workloads to the current instant.
     pub(super) fn pump_guards(&mut self) {
         for index in 0..self.guarding.len() {
             let g = self.guarding[index];
@@ -299,7 +301,7 @@ impl World {
         self.guarding.retain(|g| !over(g));
     }
 
-    /// The daemon kills a guard that is late.
+    /// Kills a guard that is late, on behalf of its daemon.
     fn keep(&mut self, g: usize) {
         let Guard {
             daemon, machine, ..
@@ -313,7 +315,7 @@ impl World {
         self.kill_guard(g);
     }
 
-    /// One round of a guard; true if there may be more to do.
+    /// Performs one round of a guard; returns true if there may be more to do.
     fn attend(&mut self, g: usize) -> bool {
         self.child_lives(g);
         if !self.guards[g].alive || self.guard_thaws_at(g) > self.now {
@@ -382,7 +384,7 @@ impl World {
                 self.coverage.hit(Hit::Path(Path::ChildStarted));
                 self.check_started(g);
                 let life = self.drawn_life();
-                // In the record before it runs.
+                // Recorded before the child runs.
                 self.directories[self.guards[g].directory].child = Some(g);
                 self.guards[g].child = Child::Runs(life);
             }
@@ -406,12 +408,12 @@ impl World {
         }
     }
 
-    /// A child is started: with a token that no other one had.
+    /// Checks that a started child has a token that no other child had.
     fn check_started(&mut self, g: usize) {
         let Guard { claim, token, .. } = self.guards[g];
         let started = one_child_a_token::Started { claim, token };
-        // Who damages the document may bring tokens back; a forked machine's
-        // guards are two for one claim.
+        // Damage to the document may bring tokens back, and the guards of a forked machine share a
+        // claim.
         let damaged = !self.damages.is_empty() || !self.forks.is_empty();
         if !damaged {
             self.found(one_child_a_token::check(&self.children, started));
@@ -419,14 +421,14 @@ impl World {
         self.children.push(started);
     }
 
-    /// The daemon hears of it, once both have run.
+    /// Schedules a report to the daemon, which arrives when both guard and daemon run.
     pub(super) fn report(&mut self, g: usize, gone: bool) {
         let latency = self.guard_dice.between(1, LATENCY_MAX);
         let at = self.now.max(self.guard_thaws_at(g)) + latency;
         self.at(at, Event::Reported { guard: g, gone });
     }
 
-    /// As the supervisor and the keeper hear it.
+    /// Handles a report as the supervisor and the keeper do.
     pub(super) fn reported(&mut self, g: usize, gone: bool) {
         let Guard { daemon, token, .. } = self.guards[g];
         if !self.processes[daemon].alive || self.guards[g].heard {
@@ -440,7 +442,7 @@ impl World {
             self.input(daemon, Class::Machine, Input::WorkloadEnded { token });
         }
         if gone {
-            // What a guard left behind that was killed is ended here.
+            // The daemon ends the processes that a killed guard left behind.
             self.guards[g].child = Child::Gone;
             self.record_end_of_child(g);
             self.guards[g].heard = true;
@@ -448,7 +450,7 @@ impl World {
         }
     }
 
-    /// Whether a guard has the lock of this directory's claim.
+    /// Returns true if a guard holds the lock of this directory's claim.
     pub(super) fn is_guarded(&self, directory: usize) -> bool {
         let holds = |g: &usize| self.guards[*g].directory == directory && self.guards[*g].alive;
         self.guarding.iter().any(holds) && !planted!(GuardWithoutLock)

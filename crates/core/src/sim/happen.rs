@@ -1,4 +1,4 @@
-//! What is under way arrives, and everything is well again at the end.
+//! Delivers scheduled events, and ends all faults for the healing period.
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ impl World {
                     machine.stale = false;
                 }
                 for process in self.live.clone() {
-                    // A cursor outlives the step-down of its member; one that
-                    // breaks comes back on the new primary.
+                    // A cursor survives the step-down of its member. A cursor that breaks is opened
+                    // again on the new primary.
                     if self.stream_dice.one_in(2) || !self.processes[process].stream.open {
                         self.stream_ends(process);
                     }
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// The disk comes back to the thread that writes the files.
+    /// Completes a write of the file thread.
     fn written(&mut self, process: usize) {
         let directory = self.processes[process].directory;
         if !self.processes[process].alive {
@@ -113,8 +113,8 @@ impl World {
         self.pump(process);
     }
 
-    /// The last moment of a process that ends by itself: its thread writes
-    /// that it does not lead, if the disk lets it.
+    /// Ends a process that exits on its own. Its file thread first writes that it does not lead, if
+    /// the disk allows it.
     fn exited(&mut self, process: usize) {
         if self.is_frozen(process) {
             let at = self.thaws_at(process);
@@ -127,9 +127,9 @@ impl World {
         self.kill(process);
     }
 
-    /// How long somebody may have to wait for a lease now: what the holder
-    /// declared, or what a candidate waits that was asked to stay out. Where
-    /// tokens were lost it is the longest of all.
+    /// Returns the maximum time that a candidate may have to wait for the lease now: the duration
+    /// that the holder declared, or the cooldown of a candidate that stepped down. After damage to
+    /// the document, the longest duration of all.
     pub(super) fn longest_wait(&self) -> Duration {
         if !self.damages.is_empty() {
             return LEASE_MAX;
@@ -148,7 +148,7 @@ impl World {
         all.max().unwrap_or(LEASE_MAX)
     }
 
-    /// Everything is well again, for the healing period.
+    /// Ends all faults, for the healing period.
     pub(super) fn heal(&mut self) {
         self.calm = true;
         self.note(|| "== peace".to_owned());
@@ -170,14 +170,14 @@ impl World {
             machine.stale = false;
         }
         for process in self.live.clone() {
-            // A stream that is stale stays so, and nobody tells of it.
+            // A stale stream stays stale, and no event reports it.
             if !self.processes[process].stream.stale {
                 self.stream_ends(process);
                 self.input(process, Class::News, Input::PrimaryChanged);
             }
         }
-        // No holder here declares a longer one: to repair with less than it
-        // declared would let others take over from it while it leads.
+        // No holder here declares a longer one. A repair with a shorter duration than declared
+        // would let others take over while the holder leads.
         let default = Declared { millis: 40_000 };
         let seq = self.set.edit(|stored| {
             if stored.document == Document::Foreign {

@@ -1,5 +1,5 @@
-//! What a process was told by its stream and by replies, in which order, and
-//! what it has to do about that: noted by an onlooker from inputs and calls.
+//! The order in which a process received events and replies, and the calls that they require,
+//! recorded by the observer from inputs and calls.
 
 use super::cluster::World;
 use super::invariants::streams_are_checked::{self as streams, Asked, Late};
@@ -7,31 +7,32 @@ use crate::election::{
     BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Revision, Watch,
 };
 
-/// Of one process.
+/// The record of one process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hearing {
-    /// It was told last that its stream is open, and has not asked for another one.
+    /// True if the process was last notified that its stream is open, and has not requested another
+    /// one.
     open: bool,
     reopening_owed: bool,
-    /// The adapter was shown a whole document since the stream was opened.
+    /// True if the adapter was shown a whole document since the stream was opened.
     pub(super) document_seen: bool,
-    /// A take-over of an expired holder that is waited for.
+    /// A takeover of an expired holder that is waited for.
     taking_over: Option<CallId>,
-    /// When an event or a reply came last.
+    /// Times of the last event and of the last reply.
     event_at: BootTime,
     reply_at: BootTime,
-    /// The document as told last has a holder.
+    /// True if the document has a holder, as last shown.
     held: bool,
-    /// The read that is waited for; `None` too where that is linearizable, and
-    /// shows what is stored after it was sent whatever events say.
+    /// The read that is waited for. `None` also for a linearizable read, which shows what is stored
+    /// after it was sent, whatever the events show.
     reading: Option<CallId>,
-    /// Whatever it is, a reply to it is believed.
+    /// The read that is waited for, of either kind. A reply to it is trusted.
     asking: Option<CallId>,
     writing: Option<CallId>,
-    /// The newest state that an event showed since the read was sent, by its
-    /// place in the order of commits.
+    /// The newest state that an event showed since the read was sent, by its place in the order of
+    /// commits.
     order: u64,
-    /// The input of this turn is a reply that is older than an event before it.
+    /// Set if the input of this turn is a reply that is older than an event before it.
     late: Option<Late>,
 }
 
@@ -44,7 +45,7 @@ impl Hearing {
         }
     }
 
-    /// A call is handed to the driver.
+    /// Records a call that is handed to the driver.
     pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
         match operation {
             Operation::Read { confirm } => {
@@ -58,7 +59,7 @@ impl Hearing {
         }
     }
 
-    /// It asks for another stream.
+    /// Records a request for another stream.
     pub(super) fn reopens(&mut self) {
         (self.open, self.reopening_owed) = (false, false);
     }
@@ -69,7 +70,7 @@ impl Hearing {
 }
 
 impl World {
-    /// What the last turn left undone, and what this one's input tells.
+    /// Checks for omissions of the last turn, and records this turn's input.
     pub(super) fn hear_before(&mut self, process: usize, now: BootTime, input: &Input) {
         let order_of = |lease: &Lease| self.set.durable.get(&lease.revision).map(|(_, n)| *n);
         let p = &mut self.processes[process];
@@ -100,7 +101,7 @@ impl World {
                 {
                     hearing.shows(lease);
                 }
-                // One that was given up tells nothing when its answer comes after all.
+                // A late answer to a read that was given up is ignored.
                 let asked = hearing.asking.take_if(|id| id == call).is_some();
                 let read = hearing.reading.take_if(|id| id == call).is_some();
                 if let Outcome::Applied(found) = outcome
@@ -130,7 +131,7 @@ impl World {
         self.found(streams::check_reopening(owed));
     }
 
-    /// Whether it asks often enough, and what a late reply did.
+    /// Checks that the process reads often enough, and the effect of a late reply.
     pub(super) fn hear_after(&mut self, process: usize, now: BootTime) {
         if !self.processes[process].alive {
             return;
@@ -154,7 +155,7 @@ impl World {
         self.found(asked.and_then(streams::check_asked));
     }
 
-    /// A follower whose stream is stale long after the last trouble.
+    /// Returns a follower whose stream is stale long after the last fault.
     pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];

@@ -1,5 +1,5 @@
-//! What must hold after every step: one small pure function a file, with
-//! tests of its own on views made by hand. Numbers as in `docs/protocol.md`.
+//! The conditions that must hold after every step: one small pure function per file, with tests of
+//! its own on hand-written views. The numbers are those of `docs/protocol.md`.
 
 pub(super) mod acquisitions_begin_clean;
 pub(super) mod authority_from_acknowledged_writes;
@@ -28,10 +28,10 @@ pub(super) mod transfers_reserve;
 pub(super) mod unknown_grants_nothing;
 pub(super) mod wall_clocks_decide_nothing;
 
-/// What was broken, with the evidence.
+/// A broken invariant, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
-    /// As `I1` in `docs/protocol.md`, or a name.
+    /// A number such as `I1` in `docs/protocol.md`, or a name.
     pub(crate) invariant: &'static str,
     pub(crate) evidence: String,
 }

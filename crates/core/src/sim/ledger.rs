@@ -1,6 +1,6 @@
-//! What a process was told to do and what it did about it, noted by an
-//! onlooker from its inputs and calls: requests, rejections, and calls that
-//! are due at once. What it claims is in `observer.rs`.
+//! The requests that a process received, the rejections, and the calls that it must make
+//! immediately, recorded by the observer from its inputs and calls. Its claims are in
+//! `observer.rs`.
 
 use std::collections::VecDeque;
 
@@ -9,35 +9,35 @@ use crate::election::{
     Token, Watch,
 };
 
-/// Renewals and releases that are remembered: many times what is in flight.
+/// Number of renewals and releases that are remembered: many times the number in flight.
 const CALLS_REMEMBERED_MAX: usize = 64;
 
-/// What the input of this turn says.
+/// The content of this turn's input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard {
     pub(super) signalled: bool,
     pub(super) shut_down: bool,
     pub(super) unhealthy: bool,
-    /// The workload of this token has ended by itself.
+    /// The token of a workload that was reported as ended or gone.
     pub(super) exited: Option<Token>,
     pub(super) reconfigured: bool,
-    /// The document that a reply shows asks its holder for this.
+    /// The requests to the holder in the document that a reply shows.
     pub(super) asks: Option<Asks>,
-    /// The newest renewal of this claim was acknowledged.
+    /// The claim whose newest renewal was acknowledged.
     pub(super) renewed: Option<Claim>,
-    /// The newest renewal of this claim was rejected, or met a foreign document.
+    /// The claim whose newest renewal was rejected, or that met a foreign document.
     pub(super) rejected: Option<Claim>,
 }
 
-/// What a document asks of its holder.
+/// The requests to the holder in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asks {
     pub(super) paused: bool,
-    /// The token that a request names, and to whom it would transfer.
+    /// The token that a request names, and the candidate it would transfer to.
     pub(super) request: Option<(Token, Option<Reservation>)>,
 }
 
-/// A renewal whose fate is not known to be nothing.
+/// A renewal that may have an effect.
 #[derive(Debug, Clone, Copy)]
 struct Renewal {
     call: CallId,
@@ -48,27 +48,27 @@ struct Renewal {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ledger {
     pub(super) heard: Heard,
-    /// In the order of sending, without those that were never sent.
+    /// Renewals in the order of sending, without those that were never sent.
     renewals: VecDeque<Renewal>,
     releases: VecDeque<(CallId, Claim)>,
-    /// Its release was answered, or its renewal rejected: whatever an old
-    /// member shows of it, there is nothing left to do.
+    /// Claims whose release was answered or whose renewal was rejected, and the last led claim at a
+    /// `StoreWentBack` notice. No further action is due, whatever an old member shows.
     resolved: VecDeque<Claim>,
-    /// A stream was opened, and nothing was read since.
+    /// True if a stream was opened and no read was sent since.
     pub(super) read_owed: bool,
-    /// A new primary was told to the holder of this token, which has sent no
-    /// renewal since although less than two were in flight.
+    /// The token of a holder that was notified of a new primary, and has not sent a renewal since
+    /// although fewer than two were in flight.
     pub(super) renewal_owed: Option<Token>,
-    /// Reads in a row that showed an own ended claim about which nothing was done.
+    /// Consecutive reads that showed the process's own ended claim without any action on it.
     pub(super) idle_reads: u32,
     pub(super) lost_at: Option<BootTime>,
-    /// The token of the leadership that was transferred last, and what was asked for.
+    /// The token of the leadership that was transferred last, and the requested reservation.
     pub(super) transferred: Option<(Token, Reservation)>,
-    /// The tokens that it led with and drained before this turn, and until when.
+    /// The tokens that the process led with and drained before this turn, and the deadline.
     pub(super) led: Option<Token>,
     pub(super) stopping: Option<Token>,
     pub(super) until: Option<BootTime>,
-    /// A write that is not answered, by a driver or a time-out.
+    /// A write without an answer from the driver or a timeout.
     writing: Option<CallId>,
 }
 
@@ -86,8 +86,8 @@ impl Asks {
 }
 
 impl Ledger {
-    /// What an input says, before the process acts on it. `held` is the claim
-    /// that it leads or drains, with its token.
+    /// Records the content of an input, before the process acts on it. `held` is the claim that the
+    /// process leads with or drains, with its token.
     pub(super) fn hears(&mut self, input: &Input, held: Option<(Claim, Token)>) {
         self.heard = Heard::default();
         match input {
@@ -128,7 +128,7 @@ impl Ledger {
         let newest = !later.clone().any(|r| r.claim == claim);
         match outcome {
             Outcome::Applied(Found::Lease(_)) => {
-                // What was sent before it can match no more: nobody waits for it.
+                // Earlier renewals can no longer match, so no process waits for them.
                 let earlier = self.renewals.iter_mut().take(index);
                 for renewal in earlier.filter(|r| r.claim == claim) {
                     renewal.in_flight = false;
@@ -154,8 +154,8 @@ impl Ledger {
         self.resolved.push_back(claim);
     }
 
-    /// A read shows `ended`, a claim of this process that leads no more, with
-    /// a revision that it may have; or it shows something else.
+    /// Records a read. `ended` is a claim of this process that no longer leads, if the read shows
+    /// it with a revision that it may have.
     pub(super) fn reads(&mut self, ended: Option<Claim>) {
         match ended {
             Some(_) if self.writing.is_some() => {}
@@ -164,7 +164,7 @@ impl Ledger {
         }
     }
 
-    /// A call is handed to the driver.
+    /// Records a call that is handed to the driver.
     pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
         match operation {
             Operation::Read { .. } => {

@@ -1,20 +1,20 @@
-//! The smallest run that still fails: what a person reads of a failing seed.
+//! The smallest run that still fails, for a human to read.
 
 use super::invariants::Violation;
 use super::report;
 use super::run::{Setup, run};
 
-/// Runs that are spent on making it smaller: a few seconds.
+/// Number of runs spent on minimization: a few seconds.
 const RUNS_MAX: usize = 600;
 
-/// What is printed of a failing seed: the smallest run found, line by line.
+/// Describes a failing seed by the smallest failing run found, line by line.
 pub(super) fn explain(setup: &Setup, violation: &Violation, lines: usize) -> String {
     let smallest = shrink(setup, violation.invariant);
     report::failed(setup, &smallest, violation, lines)
 }
 
-/// Fewer kinds of faults, then fewer troubles, then fewer candidates, as long
-/// as the same invariant breaks.
+/// Removes kinds of faults, then planned faults, then candidates, as long as the same invariant
+/// breaks.
 fn shrink(setup: &Setup, invariant: &str) -> Setup {
     let mut budget = RUNS_MAX;
     let mut fails = |setup: &Setup| {

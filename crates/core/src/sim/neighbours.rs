@@ -1,6 +1,6 @@
-//! Workloads that nobody supervises: each works beside its candidate's process
-//! and looks now and then whether it still leads, at the latest after
-//! `handoff_delay`. Between two looks it works under the claim that it saw.
+//! Unsupervised workloads. Each runs next to its candidate's process and checks from time to time
+//! if that candidate still leads, at the latest after `handoff_delay`. Between two checks it works
+//! under the claim that it saw.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use super::invariants::release_after_the_workload::{self as release, Beside};
 use super::replica_set::{Committed, Writer};
 use crate::election::{Claim, Token};
 
-/// A workload beside one process.
+/// The workload next to one process.
 #[derive(Debug, Clone)]
 pub(super) struct Neighbour {
-    /// From one look to the next, on its machine's clock; `None`: it looks
-    /// before each effect.
+    /// Interval between checks, on the clock of its machine; `None` if it checks before each
+    /// effect.
     looks_every: Option<Duration>,
-    /// It reads the file; otherwise it asks over HTTP.
+    /// True if the workload reads the file; otherwise it asks over HTTP.
     reads_file: bool,
-    /// What it works under.
+    /// The claim and token that the workload works under.
     works: Option<(Claim, Token)>,
-    /// The token that it confirmed last: it does not begin under it again.
+    /// The token that the workload confirmed last; it does not start again under that token.
     confirmed: Option<Token>,
     looked_at: u64,
 }
 
 impl Neighbour {
-    /// A workload that looks before each effect.
+    /// A workload that checks before each effect.
     pub(super) const ATTENTIVE: Self = Self {
         looks_every: None,
         reads_file: false,
@@ -39,7 +39,7 @@ impl Neighbour {
 }
 
 impl World {
-    /// Draws how a workload on the newest machine looks.
+    /// Draws the behavior of a workload on the newest machine.
     pub(super) fn draw_neighbour(&mut self, dice: &mut Dice) {
         let (per_mille, reads_file) = (dice.between(500, 980), dice.one_in(2));
         let machine = self.machines.last_mut().expect("one was added");
@@ -56,7 +56,7 @@ impl World {
         };
     }
 
-    /// The workload beside a process that has just started.
+    /// Starts the workload of a process that has just started.
     pub(super) fn start_neighbour(&mut self, process: usize) {
         let p = &mut self.processes[process];
         p.neighbour = self.machines[p.machine].neighbour.clone();
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// It looks whether it leads.
+    /// Checks if the candidate leads, and schedules the next check.
     pub(super) fn neighbour_looks(&mut self, process: usize) {
         let p = &self.processes[process];
         let machine = &self.machines[p.machine];
@@ -100,14 +100,14 @@ impl World {
         }
     }
 
-    /// It stopped what it did under this token, and says so.
+    /// Handles the workload's confirmation that it stopped working under this token.
     pub(super) fn neighbour_confirms(&mut self, process: usize, token: Token) {
         let neighbour = &mut self.processes[process].neighbour;
         neighbour.confirmed = Some(token);
         neighbour.works = neighbour.works.filter(|(_, under)| *under != token);
     }
 
-    /// A claim was released, or the lease that it freed is acquired.
+    /// Handles a commit that releases a claim, or that acquires the lease which a release freed.
     pub(super) fn check_neighbours(&mut self, committed: &Committed) {
         let holder = |stored: &super::replica_set::Stored| {
             let lease = stored.lease()?;
@@ -131,7 +131,7 @@ impl World {
         let releaser = &self.processes[by];
         let neighbour = &releaser.neighbour;
         let every = neighbour.looks_every.unwrap_or_default();
-        // Who has just woken has not had its time yet.
+        // A workload that is overdue has just woken, and has had no time to check yet.
         let overdue = neighbour.looked_at + self.stretched(releaser.machine, every) <= self.now;
         let troubled = self.edited || !self.forks.is_empty() || !self.damages.is_empty();
         Beside {

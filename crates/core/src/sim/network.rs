@@ -1,4 +1,4 @@
-//! Calls on their way to the store and back, commits, and change streams.
+//! Calls in flight to the store and back, commits, and change streams.
 
 use super::cluster::{Event, World};
 use super::coverage::{Answer, Call, Hit, Landing, Path};
@@ -10,16 +10,16 @@ use super::{MS, SECOND};
 use crate::election::mutation::planted;
 use crate::election::{CallId, Found, Input, Lease, Operation, Outcome, Watch};
 
-/// What a change stream brings to the adapter.
+/// A message of a change stream to the adapter.
 #[derive(Debug, Clone)]
 pub(super) enum Says {
-    /// What the adapter makes of it is given.
+    /// An event that is passed on without interpretation.
     News(Watch),
-    /// The document changed from this to that.
+    /// A change of the document from the first state to the second.
     Change(Box<(Stored, Stored)>),
 }
 
-/// As in `store/mongo/change_stream.rs`.
+/// Interval between empty answers of a stream, as in `store/mongo/follow.rs`.
 const BEAT: u64 = 10 * SECOND;
 
 impl World {
@@ -27,7 +27,7 @@ impl World {
         !self.calm && self.faults.has(fault)
     }
 
-    /// A process hands a call to its driver.
+    /// Hands a call of a process to its driver.
     pub(super) fn send(&mut self, process: usize, call: CallId, operation: Operation) {
         self.check_call(process, call, &operation);
         self.note(|| {
@@ -58,7 +58,7 @@ impl World {
         let (machine, timeout) = (p.machine, p.operation_timeout);
         let timeout = self.stretched(machine, timeout);
         self.at(self.now + timeout, Event::TimeUp { process, call });
-        // All chances are drawn whatever is switched on.
+        // All random values are drawn regardless of the enabled faults.
         let roll = self.net.below(480);
         let (quick, slow) = (self.net.between(1, 20) * MS, self.net.below(40_000) * MS);
         let chance = self.net.roll();
@@ -83,7 +83,7 @@ impl World {
                 0 | 1 => self.at(self.now + timeout * 9 / 10, answer(Outcome::Failed)),
                 2 => self.at(self.now + quick + slow, answer(Outcome::Unknown)),
                 _ => {
-                    // The connection lives, and its packets are sent again.
+                    // The connection survives, and its packets are retransmitted.
                     self.at(cut_until + quick, land(roll % 8 == 3));
                 }
             }
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// A call reaches the store.
+    /// Delivers a call to the store.
     pub(super) fn land(
         &mut self,
         process: usize,
@@ -128,7 +128,7 @@ impl World {
             return;
         }
         if !stale && self.set.no_primary_until > self.now {
-            // Server selection waits for a primary, for a while.
+            // Server selection waits for a primary, up to a timeout.
             let wait = self.set.no_primary_until - self.now;
             let patience = self.stretched(machine, self.processes[process].operation_timeout);
             if wait <= patience * 9 / 10 {
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// A majority has got everything up to `seq`.
+    /// Commits everything up to `seq` on a majority.
     pub(super) fn commit(&mut self, seq: u64) {
         let possible_at = self.set.no_majority_until.max(self.set.no_primary_until);
         if possible_at > self.now {
@@ -236,7 +236,7 @@ impl World {
         self.acknowledge();
     }
 
-    /// An answer comes back to the driver.
+    /// Delivers an answer to the driver.
     pub(super) fn answer(&mut self, process: usize, call: CallId, outcome: Outcome) {
         let machine = &self.machines[self.processes[process].machine];
         if machine.cut_until > self.now && outcome != Outcome::Failed {
@@ -276,7 +276,7 @@ impl World {
 
     pub(super) fn time_up(&mut self, process: usize, call: CallId) {
         if self.is_frozen(process) && self.net.one_in(2) {
-            // After a thaw, what arrived meanwhile may be looked at first.
+            // After a thaw, events that arrived meanwhile may be handled first.
             let at = self.thaws_at(process) + MS;
             self.at(at, Event::TimeUp { process, call });
             return;
@@ -288,7 +288,7 @@ impl World {
         }
     }
 
-    /// Everybody whose stream is open hears of a committed change.
+    /// Sends a committed change to every open stream that still reports.
     fn tell_streams(&mut self, before: &Stored, state: &Stored) {
         for index in 0..self.live.len() {
             let process = self.live[index];
@@ -326,7 +326,7 @@ impl World {
         Some(match roll {
             0 | 1 => newest,
             2 | 3 => old,
-            // What an old delta makes of the newest document known.
+            // The mixture that results from an old delta and the newest document known.
             _ => Lease {
                 token: newest.token,
                 paused: newest.paused,
@@ -384,7 +384,7 @@ impl World {
         }
     }
 
-    /// From now on nothing comes, until the watcher notices.
+    /// Lets a stream stop reporting anything, until the watcher notices.
     pub(super) fn stream_falls_silent(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if p.stream.open {
@@ -396,7 +396,7 @@ impl World {
         }
     }
 
-    /// The stream breaks; another is opened after a while.
+    /// Breaks the stream; another one is opened after `retry_interval`.
     pub(super) fn stream_ends(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if !p.alive || !p.streams {
@@ -409,7 +409,7 @@ impl World {
         self.at(at, Event::StreamOpens { process, opening });
     }
 
-    /// The process asks for another stream.
+    /// Opens another stream at the request of the process.
     pub(super) fn stream_reopens(&mut self, process: usize) {
         let p = &mut self.processes[process];
         p.hearing.reopens();
@@ -440,16 +440,16 @@ impl World {
                     p.newest.clone().map_or(Watch::Unclear, Watch::Changed)
                 }
             };
-            // That one is to be found by the tokens that it gives out.
+            // `TokenNotCompared` must be caught by the tokens that it hands out.
             self.found(streams::check_told(blind && !planted!(TokenNotCompared)));
             self.input(process, Class::News, Input::Watch(watch));
         }
     }
 }
 
-/// What the adapter knows after an event. As MongoDB does, an update tells only
-/// what it changed, and as `store/mongo/change_stream.rs` does, that is applied
-/// to the newest document known, whatever that is; `None`: it must be read.
+/// Returns the document that the adapter knows after an event; `None` if it must be read. As in
+/// MongoDB, an update contains only the changed fields. As in `store/mongo/change_stream.rs`, they
+/// are applied to the newest document known, whichever that is.
 fn changed(newest: Option<Lease>, before: &Stored, after: &Stored) -> Option<Lease> {
     let after = after.lease()?;
     let Some(before) = before.lease() else {
@@ -462,7 +462,7 @@ fn changed(newest: Option<Lease>, before: &Stored, after: &Stored) -> Option<Lea
     } else if let Some(holder) = &after.holder
         && (before.revision != after.revision || before.holder != after.holder)
     {
-        // A renewal sets fields of the holder, and so does who edits it.
+        // A renewal sets fields of the holder, and so does an edit.
         newest.holder.as_mut()?.lease_duration = holder.lease_duration;
     }
     if before.token != after.token {

@@ -1,6 +1,6 @@
-//! What an onlooker with true time writes down of each process: its inputs,
-//! its calls, and the status that it publishes. The status says which claim is
-//! drained and why; with what right it says so is judged by the rest.
+//! The observer's records of each process, with true time: its inputs, its calls, and the status
+//! that it publishes. The status names the claim that is drained, and the reason; the other records
+//! show if that is justified.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,46 +11,45 @@ use crate::election::{
     Token, Tunables, Watch,
 };
 
-/// Revisions of which the first sight is remembered.
+/// Number of revisions whose first sight is remembered.
 const SIGHTS_MAX: usize = 12;
 
-/// A claim that a process made, and what it may do with it.
+/// A claim that a process made, with its writes, its authority and its excuses.
 #[derive(Debug, Clone)]
 pub(super) struct ClaimFacts {
     pub(super) claim: Claim,
     pub(super) token: Token,
     pub(super) timings: Timings,
-    /// Writes that, acknowledged, give authority: when each was sent.
+    /// Writes that give authority if acknowledged, with the time at which each was sent.
     pub(super) sent: Vec<(CallId, Revision, BootTime)>,
-    /// The end of authority by the writes that were acknowledged in time.
+    /// The end of authority according to the writes that were acknowledged in time.
     pub(super) until: Option<BootTime>,
-    /// When that was carried on last.
+    /// Time at which `until` was extended last.
     pub(super) until_at: BootTime,
-    /// It had authority and has none any more.
+    /// True if the claim had authority and no longer has it.
     pub(super) ended: bool,
     pub(super) led: bool,
-    /// True time up to which this claim's leading beside another is excused.
+    /// True time until which this claim may lead concurrently with another.
     pub(super) excused_until: u64,
     pub(super) renewal_sent: BootTime,
-    /// Its release was sent.
+    /// True if its release was sent.
     pub(super) released: bool,
-    /// The highest token that its maker had been shown when it made it.
+    /// The highest token that its maker had been shown when it made the claim.
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
 }
 
-/// How much a process can know of who may lead.
+/// The knowledge of a process about possible leaders.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Knowledge {
-    /// The highest token of which it, or its status directory, was told how
-    /// long the holder's lease is.
+    /// The highest token whose lease duration the process, or its status directory, was shown.
     pub(super) informed: Token,
-    /// The newest committed state that it was shown in this life, by its
-    /// place in the order of commits.
+    /// The newest committed state that the process was shown since its start, by its place in the
+    /// order of commits.
     pub(super) newest: u64,
 }
 
-/// When a revision was first shown, and the document as last shown with it.
+/// The first time at which a revision was shown, and the document last shown with it.
 #[derive(Debug, Clone)]
 pub(super) struct Sight {
     pub(super) first: BootTime,
@@ -65,37 +64,39 @@ pub(super) struct Drain {
     pub(super) confirmed: bool,
 }
 
-/// All that is known of one process.
+/// Everything that is known of one process.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
     pub(super) claims: Vec<ClaimFacts>,
     pub(super) sights: VecDeque<Sight>,
-    /// The document as last read is none of ours.
+    /// True if the document, as last read, is foreign.
     pub(super) foreign: bool,
     pub(super) known: Token,
     pub(super) knowledge: Knowledge,
-    /// What it knew when it last sent a creation.
+    /// The knowledge of the process when it last sent a create.
     pub(super) knowledge_at_create: Knowledge,
     pub(super) dead: Option<Claim>,
     pub(super) drain: Option<Drain>,
     /// The token that the workload confirmed last.
     pub(super) confirmed: Option<Token>,
     pub(super) shutdown: bool,
-    /// It was told last that its workload cannot work.
+    /// True if the process was last notified that its workload cannot work.
     pub(super) unhealthy: bool,
-    /// Asked to step down: not before this instant, unless another with a higher token led.
+    /// Cooldown after a step-down request: until this instant, or until another claim with a higher
+    /// token led.
     pub(super) stay_out: Option<(BootTime, Token)>,
-    /// Its workload exited by itself: not before this instant, whoever leads.
+    /// Cooldown after the workload exited on its own: until this instant, even if another claim
+    /// leads.
     pub(super) exit_until: Option<BootTime>,
-    /// How long it waited for that, and since when it leads or led.
+    /// The length of that cooldown, and the time since which the process leads or led.
     pub(super) back_off: Duration,
     pub(super) leads_since: BootTime,
     pub(super) last_read: Option<CallId>,
-    /// The true time at which it was sent.
+    /// The true time at which the last read was sent.
     pub(super) last_read_at: u64,
-    /// It leads or drains.
+    /// True if the process leads or drains.
     pub(super) holds: bool,
-    /// When the last turn was taken.
+    /// Time of the last turn.
     pub(super) decided: BootTime,
 }
 
@@ -135,8 +136,8 @@ impl Facts {
         self.claims.iter_mut().rev().find(|c| c.claim == claim)
     }
 
-    /// The claim of this token that was acknowledged: attempts that never
-    /// were have the same.
+    /// Returns the acknowledged claim of this token. Attempts that were never acknowledged can have
+    /// the same token.
     pub(super) fn of_token(&self, token: Token) -> Option<&ClaimFacts> {
         let acknowledged = |c: &&ClaimFacts| c.token == token && c.until.is_some();
         self.claims.iter().rev().find(acknowledged)
@@ -149,8 +150,8 @@ impl Facts {
             .find(|s| s.lease.revision == revision)
     }
 
-    /// Notes what an input tells, before the process acts on it. Returns the
-    /// claim whose authority an acknowledgement extends, with its revision.
+    /// Records an input before the process acts on it. Returns the claim whose authority an
+    /// acknowledgement extends, with its revision.
     pub(super) fn told(
         &mut self,
         now: BootTime,
@@ -163,7 +164,7 @@ impl Facts {
                     return None;
                 };
                 let Found::Lease(lease) = found else {
-                    // An older read may be one that nobody waits for any more.
+                    // The reply to an older read may be one that the process no longer waits for.
                     if self.last_read == Some(*call) {
                         self.shown(now, found);
                     }
@@ -171,7 +172,7 @@ impl Facts {
                 };
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
                 self.shown(now, found);
-                // It may be one that nobody waits for any more.
+                // The process may no longer wait for this reply.
                 if let (Some(false), Some(sight)) = (paused, self.sights.back_mut()) {
                     sight.lease.paused = false;
                 }
@@ -180,7 +181,7 @@ impl Facts {
             Input::Watch(Watch::Changed(lease)) => {
                 let paused = self.sight(lease.revision).map(|s| s.lease.paused);
                 self.saw(now, lease);
-                // A holder takes an event for a hint to read.
+                // A holder treats an event only as a hint to read.
                 if let (true, Some(false), Some(sight)) =
                     (self.holds, paused, self.sights.back_mut())
                 {
@@ -208,7 +209,7 @@ impl Facts {
             | Input::WorkloadEnded { .. }
             | Input::WorkloadGone { .. }
             | Input::StepDown => {}
-            // The wait may be a shorter one now.
+            // The cooldown may be shorter now.
             Input::Reconfigure(_) => self.stay_out = None,
         }
         None
@@ -236,7 +237,7 @@ impl Facts {
             .sights
             .iter()
             .position(|s| s.lease.revision == lease.revision);
-        // Most often it is the newest one, which is taken off the end.
+        // In most cases it is the newest one, at the end.
         let before = match index {
             Some(index) if index + 1 == self.sights.len() => self.sights.pop_back(),
             Some(index) => self.sights.remove(index),
@@ -247,7 +248,7 @@ impl Facts {
             self.sights.pop_front();
         }
         let mut lease = lease.clone();
-        // Somebody may have edited what it declares; whichever was believed.
+        // The declared duration may have been edited; the process may use either value.
         if let (Some(holder), Some(old)) = (&mut lease.holder, before.and_then(|s| s.lease.holder))
         {
             let (new, old) = (&mut holder.lease_duration, old.lease_duration);
@@ -260,7 +261,7 @@ impl Facts {
         self.sights.push_back(Sight { first, lease });
     }
 
-    /// A document was shown that a majority had just so, as the `order`th state.
+    /// Records that a document was shown that a majority had in this form, as the `order`th state.
     pub(super) fn learned(&mut self, lease: &Lease, order: u64) {
         let Knowledge { informed, newest } = &mut self.knowledge;
         *newest = (*newest).max(order);
@@ -286,7 +287,7 @@ impl Facts {
         let facts = self.claim_mut(holder)?;
         let (_, revision, sent) = *facts.sent.iter().find(|(id, _, _)| *id == call)?;
         let until = sent + facts.timings.renew_deadline();
-        // After the deadline of a claim that led it is late: it extends nothing.
+        // The acknowledgement of a claim that led is late after its deadline, and extends nothing.
         if facts.led && facts.until.is_some_and(|before| before <= now) {
             return Some((holder, revision));
         }
@@ -297,7 +298,7 @@ impl Facts {
         Some((holder, revision))
     }
 
-    /// Notes a call that is about to be sent.
+    /// Records a call that is about to be sent.
     pub(super) fn calls(
         &mut self,
         decided: BootTime,
@@ -355,8 +356,8 @@ impl Facts {
         }
     }
 
-    /// How long its workload may take to notice: at a shutdown a second, if it
-    /// is said to end first.
+    /// Returns the time that the workload may take to notice. At a shutdown this is at most a
+    /// second, if the workload is configured to end first.
     pub(super) fn notice_delay(&self, tunables: &Tunables) -> Duration {
         let delay = tunables.handoff_delay;
         match self.shutdown && tunables.workload_ends_first {
@@ -365,7 +366,7 @@ impl Facts {
         }
     }
 
-    /// Notes what the status says after a turn.
+    /// Records the status after a turn.
     pub(super) fn says(
         &mut self,
         now: BootTime,
@@ -393,8 +394,8 @@ impl Facts {
         }
     }
 
-    /// Its workload exited by itself: the sooner after its start, and the more
-    /// often in a row, the longer others go first.
+    /// Records that the workload exited on its own. The cooldown is longer if it exits soon after
+    /// its start, several times in a row.
     fn backs_off(&mut self, now: BootTime, tunables: &Tunables) {
         let (least, most) = (
             tunables.timings.retry_interval(),

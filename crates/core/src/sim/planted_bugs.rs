@@ -1,6 +1,5 @@
-//! Every rule, broken on purpose, is noticed: within how many seeds, and by
-//! which invariant. The table of `docs/verification.md` is held to what is
-//! found here; `BLESS=1` writes it.
+//! Every rule, broken on purpose, is noticed: by which invariant, and within how many seeds. The
+//! table in `docs/verification.md` must agree with the results; `BLESS=1` rewrites it.
 
 use super::planted_table::{Caught, Table, search};
 use super::run::{Setup, run, unsteady};
@@ -15,7 +14,7 @@ const TABLE: Table = Table {
     seeds_max: SEEDS_MAX,
 };
 
-/// The first seed that fails, and what it breaks.
+/// Returns the first seed that fails, and the invariant that it breaks.
 fn caught(mutation: Mutation) -> Caught {
     mutation::with(Some(mutation), || {
         (0..SEEDS_MAX).find_map(|seed| {
@@ -40,7 +39,7 @@ fn every_planted_bug_is_caught_as_the_table_says() {
     TABLE.hold(rows);
 }
 
-/// Else its absence in the daemon would show nothing.
+/// Otherwise, the absence of the marker in the daemon would prove nothing.
 #[test]
 fn a_program_with_planted_bugs_carries_their_marker() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/election/mutation.rs");

@@ -1,5 +1,5 @@
-//! A table of planted bugs: who catches each, and within how many seeds. The
-//! page is held to what is found here; `BLESS=1` writes it.
+//! A table of planted bugs: the invariant that catches each one, and the number of seeds needed.
+//! The documentation page must agree with the results; `BLESS=1` rewrites it.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The seeds that it took, and the invariant that broke.
+/// The number of seeds needed, and the invariant that broke.
 pub(crate) type Caught = Option<(u64, &'static str)>;
 
-/// Looks for each of the bugs on all cores.
+/// Searches for each of the bugs, on all cores.
 pub(crate) fn search<M: Copy + Sync>(
     all: &[M],
     caught: impl Fn(M) -> Caught + Sync,
@@ -40,7 +40,7 @@ pub(crate) fn search<M: Copy + Sync>(
         .collect()
 }
 
-/// Where a table stands on the page, and what its seeds are bounded by.
+/// The markers around a table on the page, and the upper bound of its seeds.
 pub(crate) struct Table {
     pub(crate) begin: &'static str,
     pub(crate) end: &'static str,
@@ -48,7 +48,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Holds the page to these rows, and fails if a bug was not noticed.
+    /// Compares the page with these rows, and fails if a bug was not caught.
     pub(crate) fn hold<M: Copy + Debug>(
         &self,
         rows: impl Iterator<Item = (M, &'static str, Caught)>,

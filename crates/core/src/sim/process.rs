@@ -1,6 +1,6 @@
-//! One candidate's process as the runner makes it: one input at a time, the
-//! status published before the effects, calls that are never dropped, and
-//! whatever comes while it does not run waits in the order of the `select!`.
+//! One candidate's process as driven by the runner: one input at a time, the status published
+//! before the effects, and calls that are never dropped. Inputs that arrive while the process does
+//! not run wait in the order of the runner's `select!`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::election::{
     Tunables,
 };
 
-/// As in `runner.rs`.
+/// As in `calls.rs` of `leasehold-mongodb`.
 pub(super) const CALLS_MAX: usize = 16;
 
-/// The order in which the runner takes what waits: the timer goes before all.
+/// The order in which the runner takes pending inputs. The timer precedes all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     Demoted,
@@ -40,18 +40,18 @@ pub(super) struct Driven {
 /// The change stream of one process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream {
-    /// Which opening this is: what belongs to an earlier one is not told.
+    /// Number of the current opening. Events of an earlier opening are dropped.
     pub(super) opening: u64,
     pub(super) open: bool,
     pub(super) silent: bool,
-    /// Its cursor is on a member that gets nothing new: it answers, and
+    /// True if its cursor is on a member that receives no new writes: the stream answers, and
     /// reports no change.
     pub(super) stale: bool,
-    /// In order: no event overtakes another.
+    /// Arrival time of the last event: events do not overtake each other.
     pub(super) last_at: u64,
 }
 
-/// Where a turn was cut by a freeze.
+/// The point at which a freeze interrupts a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     BeforePublish,
@@ -66,45 +66,45 @@ pub(super) struct Process {
     pub(super) random: Dice,
     pub(super) alive: bool,
     pub(super) frozen_until: u64,
-    /// The next turn is cut here.
+    /// The point at which the next turn is interrupted, and the duration.
     pub(super) stall_next: Option<(Cut, u64)>,
     pub(super) cut: Option<Cut>,
     pub(super) inbox: VecDeque<(Class, Input)>,
-    /// What the watch channel holds: HTTP and metrics are computed from it.
+    /// The content of the watch channel, from which HTTP and metrics are computed.
     pub(super) published: Status,
-    /// What a surface that stores a flag would show.
+    /// The value of a surface that would store a flag.
     pub(super) gauge: bool,
     pub(super) driver: Vec<Driven>,
     pub(super) files: FileThread,
     pub(super) tunables: Tunables,
     pub(super) operation_timeout: Duration,
     pub(super) stream: Stream,
-    /// The newest document that its adapter knows, to which events are applied.
+    /// The newest document that the adapter knows, to which events are applied.
     pub(super) newest: Option<Lease>,
-    /// The workload beside it, if it supervises none.
+    /// The workload next to the process, if that is not supervised.
     pub(super) neighbour: Neighbour,
-    /// It is killed when it has carried out so many effects more.
+    /// Number of further effects after which the process is killed.
     pub(super) dies_after: Option<u64>,
-    /// It has the right to change streams.
+    /// True if the process may open change streams.
     pub(super) streams: bool,
     pub(super) supervises: bool,
     pub(super) exiting: bool,
-    /// The last input was a signal to step down.
+    /// True if the last input was a signal to step down.
     pub(super) signalled: bool,
-    /// The linearizable read that is under way, and whether this turn's input answers it.
+    /// The linearizable read in flight, and true if this turn's input answers it.
     pub(super) confirming: Option<CallId>,
     pub(super) confirmed: bool,
     pub(super) facts: Facts,
     pub(super) ledger: Ledger,
     pub(super) hearing: Hearing,
-    /// The instant of the last turn, for clocks that are broken on purpose.
+    /// True if the process led after its last turn, for clocks that are broken on purpose.
     pub(super) leads_now: bool,
 }
 
-/// The choice of [`timings`] that gives the shortest durations.
+/// The choice of [`timings`] with the shortest durations.
 pub(super) const TIMINGS_SHORT: u64 = 3;
 
-/// The durations of a candidate: the defaults, Kubernetes', short and long ones.
+/// Returns the durations of a candidate: the defaults, those of Kubernetes, short or long ones.
 pub(super) fn timings(choice: u64) -> Timings {
     let seconds = Duration::from_secs;
     let millis = Duration::from_millis;
@@ -203,7 +203,7 @@ impl Process {
         }
     }
 
-    /// Returns which opening comes next.
+    /// Closes the stream, and returns the number of the next opening.
     pub(super) fn close_stream(&mut self) -> u64 {
         self.stream = Stream {
             opening: self.stream.opening + 1,
@@ -213,36 +213,36 @@ impl Process {
         self.stream.opening
     }
 
-    /// Puts an input where the runner will find it.
+    /// Queues an input for the runner.
     pub(super) fn deliver(&mut self, class: Class, input: Input) {
         let place = self.inbox.iter().take_while(|(c, _)| *c <= class).count();
         self.inbox.insert(place, (class, input));
     }
 
-    /// The driver answers: `None` if nobody waits for this call any more.
+    /// Removes a call that the driver answers; `None` if the call was answered before.
     pub(super) fn returned(&mut self, call: CallId) -> Option<Driven> {
         let index = self.driver.iter().position(|d| d.call == call)?;
         Some(self.driver.remove(index))
     }
 
-    /// Its `operation_timeout` is over: what it was, if it was still waited for.
+    /// Marks a call as timed out; returns its kind if the process was still waiting for it.
     pub(super) fn timed_out(&mut self, call: CallId) -> Option<Call> {
         let driven = self.driver.iter_mut().find(|d| d.call == call)?;
         (!std::mem::replace(&mut driven.timed_out, true)).then_some(driven.kind)
     }
 
-    /// A call is under way that is waited for.
+    /// Returns true if the process waits for a call.
     pub(super) fn calls_something(&self) -> bool {
         self.driver.iter().any(|d| !d.timed_out)
     }
 
-    /// Nobody waits for this call any more.
+    /// Returns true if the process no longer waits for this call.
     pub(super) fn gave_up(&self, call: CallId) -> bool {
         let driven = self.driver.iter().find(|d| d.call == call);
         driven.is_none_or(|d| d.timed_out)
     }
 
-    /// The status goes into the channel; true if it is another one.
+    /// Publishes the status; returns true if it has changed.
     pub(super) fn publish(&mut self) -> bool {
         let status = self.election.status();
         let changed = self.published != *status;

@@ -1,9 +1,9 @@
-//! The store: a primary, what a majority has, and at times a deposed primary
-//! that does not know yet.
+//! The store: a primary, the state that a majority has, and at times a deposed primary that does
+//! not know yet.
 //!
-//! A write changes the primary at once and is acknowledged when a majority has
-//! it; a failover discards a suffix of what it has not. Filters and updates
-//! are the election's own reference, to which those that ship are compared.
+//! A write changes the primary immediately, and is acknowledged when a majority has it. A failover
+//! discards a suffix of the writes that no majority has. Filters and updates come from the
+//! election's reference, with which the shipped ones are compared.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::election::{
 
 /// As in `store/mongo/document.rs`.
 pub(super) const HISTORY_MAX: usize = 20;
-/// States of which a backup is kept.
+/// Number of states of which a backup is kept.
 const BACKUPS_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,29 +24,29 @@ pub(super) enum Document {
     Foreign,
 }
 
-/// The document and what is not told to candidates.
+/// The document, and the part that candidates do not see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) document: Document,
     pub(super) history: usize,
 }
 
-/// A write that not every member has.
+/// A write that no majority has yet.
 struct Entry {
     seq: u64,
     state: Stored,
     by: Writer,
 }
 
-/// Who wrote an entry.
+/// The writer of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writer {
     Process(usize),
-    /// A person.
+    /// An operator, by hand.
     Operator,
 }
 
-/// Who waits for an acknowledgement.
+/// A call that waits for an acknowledgement.
 #[derive(Debug, Clone)]
 pub(super) struct Waiting {
     pub(super) seq: u64,
@@ -55,26 +55,26 @@ pub(super) struct Waiting {
     pub(super) outcome: Outcome,
 }
 
-/// What becomes of a call that reached a member.
+/// The result of a call that reached a member.
 pub(super) enum Landed {
-    /// It is answered at once.
+    /// Answered immediately.
     Answered(Outcome),
-    /// It is answered when a majority has everything up to this.
+    /// Answered when a majority has everything up to this sequence number.
     Waits(u64, Outcome),
-    /// Nobody answers.
+    /// Not answered.
     Silence,
 }
 
-/// A primary that lost the others' votes.
+/// A primary that lost the votes of the others.
 struct Deposed {
     state: Stored,
     committed: Stored,
 }
 
-/// A write that a majority has got.
+/// A write that a majority has.
 pub(super) struct Committed {
     pub(super) before: Stored,
-    /// The token that everybody may know.
+    /// The token that every process may know.
     pub(super) token_before: Option<Token>,
     pub(super) after: Stored,
     pub(super) by: Writer,
@@ -87,17 +87,17 @@ pub(super) struct ReplicaSet {
     seq: u64,
     deposed: Option<Deposed>,
     pub(super) waiting: Vec<Waiting>,
-    /// Every revision that a majority ever had: the token it came with, and
-    /// its place in the order of commits.
+    /// Every revision that a majority ever had, with its token and its place in the order of
+    /// commits.
     pub(super) durable: BTreeMap<Revision, (Token, u64)>,
-    /// The token of the newest lease that a majority had, also while something
-    /// else lies under its name.
+    /// The token of the newest lease that a majority had, even while a foreign document is stored
+    /// instead.
     token: Option<Token>,
-    /// Older states, as backups have them.
+    /// Older states, as contained in backups.
     pub(super) backups: Vec<Stored>,
     pub(super) no_primary_until: u64,
     pub(super) no_majority_until: u64,
-    /// What the primary believes the time to be, beside the truth.
+    /// Offset of the primary's clock from true time.
     pub(super) clock_skew: i64,
 }
 
@@ -124,7 +124,7 @@ impl Stored {
         }
     }
 
-    /// Does what the operation says; tells whether its filter matched.
+    /// Applies an operation; returns true if its filter matched.
     fn write(&mut self, by: &Identity, wall: i64, operation: &Operation) -> bool {
         if planted!(ForeignOverwritten)
             && matches!(operation, Operation::Create { .. })
@@ -189,9 +189,8 @@ impl ReplicaSet {
         self.deposed.is_some()
     }
 
-    /// A call reaches a member; the answer to a changed document is what
-    /// stands after the write. Returns the sequence number that is to be
-    /// replicated, if there is one.
+    /// Applies a call at a member. The answer to a write is the document after it. Returns also the
+    /// sequence number to replicate, if any.
     pub(super) fn land(
         &mut self,
         process: usize,
@@ -265,14 +264,14 @@ impl ReplicaSet {
         self.seq
     }
 
-    /// A person changes the document; `None` if nothing changed.
+    /// Applies an operator's change of the document; returns `None` if nothing changed.
     pub(super) fn edit(&mut self, change: impl FnOnce(&mut Stored)) -> Option<u64> {
         let mut state = self.primary.clone();
         change(&mut state);
         (state != self.primary).then(|| self.append(state, Writer::Operator))
     }
 
-    /// A majority has everything up to `seq`, unless a failover discarded it.
+    /// Commits everything up to `seq` on a majority, unless a failover discarded it.
     pub(super) fn commit(&mut self, seq: u64) -> Vec<Committed> {
         let mut all = Vec::new();
         while self.suffix.front().is_some_and(|entry| entry.seq <= seq) {
@@ -304,7 +303,7 @@ impl ReplicaSet {
         all
     }
 
-    /// Keeps some states of every age.
+    /// Keeps a sample of states of every age.
     fn keep_backup(&mut self, state: &Stored) {
         if self.backups.len() < BACKUPS_MAX {
             self.backups.push(state.clone());
@@ -314,21 +313,21 @@ impl ReplicaSet {
         }
     }
 
-    /// The place of a document in the order of commits, and the newest place
-    /// that there is; `None` if no majority ever had it.
+    /// Returns the place of a document in the order of commits, `None` if no majority ever had it,
+    /// and the newest place.
     pub(super) fn order(&self, revision: Revision) -> (Option<u64>, u64) {
         let order = self.durable.get(&revision).map(|(_, order)| *order);
         (order, self.durable.len() as u64)
     }
 
-    /// The answers that are due now.
+    /// Returns the answers that are due now.
     pub(super) fn acknowledged(&mut self) -> Vec<Waiting> {
         let open = self.suffix.front().map_or(u64::MAX, |entry| entry.seq);
         self.waiting.extract_if(.., |w| w.seq < open).collect()
     }
 
-    /// Another member becomes primary: it has the first `kept` of what no
-    /// majority had. Returns who waits in vain, and what is still to be replicated.
+    /// Makes another member primary, with the first `kept` of the writes that no majority had.
+    /// Returns the calls that wait in vain, and the sequence number still to replicate.
     pub(super) fn fail_over(
         &mut self,
         kept: usize,

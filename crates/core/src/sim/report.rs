@@ -1,4 +1,4 @@
-//! Words for a trace: what a person reads of a run.
+//! The texts of a trace, for a human to read.
 
 use std::fmt::Write as _;
 
@@ -11,14 +11,14 @@ use super::run::{Ran, Setup, run};
 use crate::election::mutation;
 use crate::election::{Found, Input, Lease, Operation, Outcome, Transition, Watch};
 
-/// How to read the lines.
+/// The explanation of the trace lines.
 const LEGEND: &str = "each line: true time, who (p1 is the second process that was started, in \
                       its machine m and status directory d), what; -- is a trouble, == the store";
 
-/// Lines of nothing but routine that are shown in a row.
+/// Number of consecutive routine lines that are shown.
 const ROUTINE_MAX: usize = 8;
 
-/// A seed in which nothing broke.
+/// Describes a seed in which no invariant broke.
 pub(super) fn good(setup: &Setup, lines: usize) -> String {
     let ran = run(&Setup {
         traced: true,
@@ -29,7 +29,7 @@ pub(super) fn good(setup: &Setup, lines: usize) -> String {
     text
 }
 
-/// A seed in which something broke, by the smallest run that was found.
+/// Describes a failing seed by the smallest failing run found.
 pub(super) fn failed(
     setup: &Setup,
     smallest: &Setup,
@@ -90,7 +90,7 @@ fn body(ran: &Ran, lines: usize) -> String {
     text
 }
 
-/// What goes on in quiet times: renewals, and what tells of them.
+/// Returns true for routine lines: renewals, and the reads and events around them.
 fn is_routine(line: &str) -> bool {
     let parts = [
         " renew ",
@@ -103,8 +103,8 @@ fn is_routine(line: &str) -> bool {
     parts.iter().any(|part| line.contains(part))
 }
 
-/// A trace in which long stretches of nothing but routine are one line. What
-/// is around the changes stays, and so does the end.
+/// Returns the trace with long stretches of routine shortened to one line. The lines next to other
+/// lines are kept, and so is the end.
 fn shortened(trace: &[(u64, String)]) -> Vec<String> {
     let show =
         |(at, line): &(u64, String)| format!("{:>9.3} s  {line}", *at as f64 / SECOND as f64);
@@ -132,7 +132,7 @@ fn shortened(trace: &[(u64, String)]) -> Vec<String> {
     lines
 }
 
-/// The rule in words, as in `docs/protocol.md`.
+/// Returns the rule in words, as in `docs/protocol.md`.
 fn meaning(invariant: &str) -> &str {
     match invariant {
         "I1" => "at most one claim has authority at any instant",
@@ -151,7 +151,7 @@ fn meaning(invariant: &str) -> &str {
     }
 }
 
-/// A candidate in a line of the header.
+/// Describes a candidate in one line of the header.
 pub(super) fn candidate(machine: &Machine) -> String {
     let t = machine.tunables.timings;
     let workload = match machine.confirms_within {
@@ -178,7 +178,7 @@ pub(super) fn candidate(machine: &Machine) -> String {
     )
 }
 
-/// What a status directory tells a process that starts.
+/// Describes the content of a status directory for a process that starts.
 pub(super) fn memory(memory: &Memory) -> String {
     let Memory {
         claim,
@@ -195,7 +195,7 @@ pub(super) fn memory(memory: &Memory) -> String {
     format!("token {token}{longest}{claim}")
 }
 
-/// What became durable, and by whom.
+/// Describes a committed write and its writer.
 pub(super) fn committed(committed: &Committed) -> String {
     let by = match committed.by {
         Writer::Process(process) => format!("p{process}"),

@@ -1,4 +1,4 @@
-//! Seeds: one, many, and the tests.
+//! Runs of one seed and of many, and the tests.
 
 use std::fmt;
 use std::io::Write as _;
@@ -14,46 +14,46 @@ use super::{RUN, SECOND};
 use super::{minimal, report};
 use crate::election::mutation::{self, Mutation};
 
-/// The slowest clock, per mille of the fastest: 3/4 of it is the bound of the
-/// durations that are drawn.
+/// The slowest clock, in per mille of the fastest. The bound that follows from the drawn durations
+/// is 3/4.
 pub(super) const SLOWEST: u64 = 760;
-/// Seeds of `make test`.
+/// Number of seeds in `make test`.
 const SEEDS: u64 = 20_000;
-/// After this many seeds one is run again with steady wall clocks.
+/// Every seed divisible by this is run again with steady wall clocks.
 const STEADY_EVERY: u64 = 50;
-/// For so long, after somebody must lead, the same one goes on.
+/// Time for which the same leader must continue after the bound.
 const STEADY: u64 = 10 * SECOND;
-/// Lines of the trace that a failing test prints.
+/// Number of trace lines that a failing test prints.
 const LINES: usize = 60;
 
-/// What a run came to.
+/// The result of a run.
 pub(super) struct Ran {
     pub(super) violation: Option<Violation>,
     pub(super) coverage: Coverage,
     pub(super) decisions: (u64, u64),
     pub(super) faults: Faults,
-    /// When each planned trouble came.
+    /// The time of each planned fault.
     pub(super) planned: Vec<u64>,
-    /// How long it lasted, in true nanoseconds.
+    /// Length of the run, in true nanoseconds.
     pub(super) lasted: u64,
     pub(super) trace: Vec<(u64, String)>,
-    /// Each candidate in a line.
+    /// Each candidate in one line.
     pub(super) candidates: Vec<String>,
 }
 
-/// How a run is set up.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Setup {
     pub(super) seed: u64,
-    /// `None`: as the seed says.
+    /// The enabled faults; `None` to draw them from the seed.
     pub(super) faults: Option<Faults>,
-    /// The instants of the planned troubles that come; `None`: all do.
+    /// The times of the planned faults to keep; `None` to keep all.
     pub(super) kept: Option<Vec<u64>>,
-    /// Not more candidates than this.
+    /// Upper bound of the number of candidates.
     pub(super) candidates: u64,
     pub(super) slowest: u64,
     pub(super) traced: bool,
-    /// Wall clocks and servers' clocks are never set.
+    /// True if wall clocks and servers' clocks are never set.
     pub(super) steady: bool,
 }
 
@@ -71,7 +71,8 @@ impl Setup {
     }
 }
 
-/// Ten minutes of faults, then peace until somebody must lead.
+/// Runs ten minutes of faults, then a period without faults, by the end of which a candidate must
+/// lead.
 pub(super) fn run(setup: &Setup) -> Ran {
     let mut world = World::new(setup);
     let planned = world.plan.iter().map(|planned| planned.at).collect();
@@ -119,7 +120,7 @@ fn live(world: &mut World, slowest: u64) {
         workload_end: world.longest_end(),
         rate: u32::try_from(slowest).expect("per mille"),
     });
-    // A renewal interval until the holder notices what was done to the document.
+    // A renewal interval, until the holder notices the last change of the document.
     let bound = bound + Duration::from_secs(5);
     let calm = world.now + u64::try_from(bound.as_nanos()).expect("short");
     while world.now < calm && world.violation.is_none() {
@@ -138,14 +139,14 @@ fn live(world: &mut World, slowest: u64) {
     world.found(healing::check_child(without));
 }
 
-/// What many runs came to.
+/// The result of many runs.
 #[derive(Default)]
 pub(super) struct Walked {
     coverage: Coverage,
     seeds: u64,
     /// True time of the simulated machines.
     simulated: Duration,
-    /// Of all threads: the machine may be busy with other things.
+    /// CPU time of all threads, because the machine may be busy with other work.
     cpu: Duration,
 }
 
@@ -228,7 +229,7 @@ pub(super) fn walk(seeds: std::ops::Range<u64>, slowest: u64) -> Result<Walked, 
     })
 }
 
-/// I9: the same seed with steady wall clocks.
+/// Checks I9: runs the same seed with steady wall clocks.
 pub(super) fn unsteady(setup: &Setup, decisions: (u64, u64)) -> Option<Violation> {
     let steady = run(&Setup {
         steady: true,
@@ -237,7 +238,7 @@ pub(super) fn unsteady(setup: &Setup, decisions: (u64, u64)) -> Option<Violation
     wall_clocks_decide_nothing::check(decisions, steady.decisions)
 }
 
-/// Past the harness, which shows what a test prints only when it fails.
+/// Bypasses the test harness, which shows the output of a test only if it fails.
 pub(crate) fn tell(text: &impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -258,8 +259,8 @@ fn all_invariants_hold_whatever_happens_within_the_ratio() {
     }
 }
 
-/// `SURVEY=N`: which invariants break in the first N seeds, and where first;
-/// with `REPLAY_MUTATION=NAME` with a planted bug.
+/// `SURVEY=N`: lists the invariants that break in the first N seeds, and the first seed of each;
+/// with `REPLAY_MUTATION=NAME`, with a planted bug.
 #[test]
 fn survey() {
     let mut broken = std::collections::BTreeMap::<_, (u64, u64, String)>::new();
@@ -279,7 +280,7 @@ fn survey() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// `REPLAY_MUTATION=NAME`.
+/// Returns the planted bug of `REPLAY_MUTATION=NAME`.
 fn mutation_asked_for() -> Option<Mutation> {
     let name = std::env::var("REPLAY_MUTATION").ok()?;
     let named = |m: &&Mutation| format!("{m:?}") == name;
@@ -287,7 +288,7 @@ fn mutation_asked_for() -> Option<Mutation> {
     Some(*found.expect("a mutation of that name"))
 }
 
-/// `make soak SEEDS=N`: more seeds, from a place of their own, and what they hit.
+/// `make soak SEEDS=N`: runs more seeds from a separate range, and prints what they hit.
 #[test]
 fn soak() {
     let Some(seeds) = number("SOAK_SEEDS") else {
@@ -304,7 +305,7 @@ fn soak() {
     }
 }
 
-/// `make replay SEED=N`: one seed with every line, and the fewest faults.
+/// `make replay SEED=N`: prints one seed with every line; a failing one is minimized first.
 #[test]
 fn replay() {
     let Some(seed) = number("REPLAY_SEED") else {
@@ -350,5 +351,5 @@ fn i1_breaks_when_clock_rates_differ_too_much_so_the_check_works() {
     assert!(broken.is_some(), "two hundred seeds without two leaders");
 }
 
-/// The second of the run's parts is as long as the protocol says.
+/// The part with faults lasts ten minutes, as `docs/verification.md` states.
 const _: () = assert!(RUN >= 600 * SECOND);

@@ -1,4 +1,4 @@
-//! How processes begin, with what their status directory tells them, and end.
+//! The start of processes, with the content of their status directory, and their end.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::{MS, SECOND};
 use crate::election::mutation::planted;
 use crate::election::{Input, Watch};
 
-/// As in `publish/directory.rs`.
+/// As in `publish/directory/predecessor.rs`.
 const CHILD_AWAITED_MAX: u64 = SECOND;
 
 impl World {
-    /// Candidates on the newest machine may run their workload themselves.
+    /// Decides if candidates on the newest machine run their workload themselves.
     pub(super) fn supervise(&mut self, dice: &mut Dice) {
         let drawn = !dice.one_in(3);
         let grace = [1, 5, 20][dice.index(3)];
@@ -25,14 +25,14 @@ impl World {
         machine.stop_grace = Duration::from_secs(grace);
         if supervises {
             machine.supervises = true;
-            // Its end is waited for, and nothing else.
+            // Only the end of the workload is waited for.
             machine.confirms_within = None;
             machine.tunables.handoff_delay = Duration::ZERO;
             self.coverage.hit(Hit::Fault(Fault::Supervised));
         }
     }
 
-    /// The process is started unless another one has the directory's lock.
+    /// Starts a process, unless another one holds the directory's lock.
     pub(super) fn start(&mut self, machine: usize, directory: usize) {
         let boot = self.machines[machine].boot;
         if self.directories[directory].locked_by.is_some() && !planted!(LockIgnored) {
@@ -41,15 +41,15 @@ impl World {
             self.at(again, Event::Start { machine, directory });
             return;
         }
-        // A new daemon waits for the guard of a dead one, which has the lock of
-        // the claim until its child is gone.
+        // A new daemon waits for the guard of an exited one, which holds the lock of the claim
+        // until its child is gone.
         if self.is_guarded(directory) {
             self.coverage.hit(Hit::Path(Path::GuardAwaited));
             let again = self.now + 50 * MS;
             self.at(again, Event::Start { machine, directory });
             return;
         }
-        // Without the lock of the guard nobody knows when its record is the last one.
+        // Without the guard's lock, it is unknown if its record is final.
         let unread = planted!(ProofWithoutChild) || planted!(GuardWithoutLock);
         let child_runs = self.recorded_child_runs(directory) && !unread;
         if child_runs && self.may_yet_end(directory) {
@@ -64,8 +64,8 @@ impl World {
             self.coverage.hit(Hit::Path(Path::ProofRefused));
         }
         let record = memory;
-        // As `cli/run.rs`: the proof counts once the files of the dead process
-        // say nothing any more.
+        // The proof is valid only if the status files of the previous process could be removed, as
+        // in `publish/directory.rs`.
         let dir = &mut self.directories[directory];
         if matches!(dir.health, Health::Hangs | Health::ReadOnly) {
             memory.claim = memory.claim.filter(|_| planted!(ProofBesideOldFiles));
@@ -132,8 +132,9 @@ impl World {
         self.pump(process);
     }
 
-    /// The lock of the claim is free before the kernel ends a child whose guard
-    /// was killed: as `publish/directory.rs`, a new daemon waits a moment for it.
+    /// Returns true while a new daemon waits for the child of a killed guard, as in
+    /// `publish/directory/predecessor.rs`: the lock of the claim is free before the kernel ends the
+    /// child.
     fn may_yet_end(&mut self, directory: usize) -> bool {
         let now = self.now;
         let since = &mut self.directories[directory].child_awaited_since;

@@ -1,4 +1,4 @@
-//! One turn of a process, in the order in which `runner.rs` takes its steps.
+//! One turn of a process, with its steps in the same order as in `runner.rs`.
 
 use super::MS;
 use super::cluster::{Event, World};
@@ -9,7 +9,7 @@ use crate::election::mutation::planted;
 use crate::election::{Authority, Effect, Input, Notice, Outcome, Status};
 
 impl World {
-    /// Lets a process do all that waits.
+    /// Lets a process handle all pending inputs.
     pub(super) fn pump(&mut self, process: usize) {
         for _ in 0..10_000 {
             if !self.processes[process].alive || self.is_frozen(process) {
@@ -25,7 +25,7 @@ impl World {
             if p.exiting || self.violation.is_some() {
                 return;
             }
-            // The timer goes before all that waits.
+            // The timer precedes all pending inputs.
             let late = planted!(AcknowledgedAfterDeadline) && !p.inbox.is_empty();
             let input = if p.election.next_wakeup().is_some_and(|at| at <= now) && !late {
                 Input::Tick
@@ -91,14 +91,14 @@ impl World {
         self.look_at_files(process);
     }
 
-    /// The status is published before the effects are carried out.
+    /// Publishes the status, which precedes the effects.
     fn first_half(&mut self, process: usize) {
         if planted!(EffectsBeforeStatus) {
             self.carry_out(process);
         } else {
             self.processes[process].publish();
         }
-        // The thread of the files waits for neither half of a turn.
+        // The file thread does not wait for either half of a turn.
         if self.chance.one_in(2) {
             self.look_at_files(process);
         }
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// Whether this is the effect before which the process is killed.
+    /// Returns true if the process is killed before this effect.
     fn dies_now(&mut self, process: usize) -> bool {
         let p = &mut self.processes[process];
         let Some(left) = p.dies_after else {

@@ -2,12 +2,12 @@ use std::process::{Child, Command};
 
 use super::*;
 
-/// Set in a process that runs one test.
+/// Set in a process that runs only one test.
 const ALONE: &str = "LEASEHOLD_TEST_ALONE";
 
-/// Whether this process runs only this test; else it is run by one that does.
-/// A child holds copies of all descriptors of its parent until it executes its
-/// program, and with them the locks of other tests here.
+/// Returns true in a process that runs only this test; otherwise runs the test in such a process. A
+/// child holds copies of all descriptors of its parent until it executes its program, and with them
+/// the locks of other tests here.
 fn runs_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
@@ -35,7 +35,7 @@ fn sleeper() -> Child {
     Command::new("sleep").arg("20").spawn().unwrap()
 }
 
-/// Both ways to look, whatever this kernel offers.
+/// Both listing methods; the first one only where the kernel supports it.
 fn both() -> [Children; 2] {
     let found = Children {
         listed: false,

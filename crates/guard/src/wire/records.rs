@@ -1,4 +1,4 @@
-//! What daemon, guard and shim say.
+//! The content of the records between daemon, guard and shim.
 
 use rustix::process::WaitIdStatus;
 
@@ -7,35 +7,34 @@ use crate::claim_share::Place;
 use leasehold_core::election::BootTime;
 use leasehold_core::judge::{Order, Stop, Terms};
 
-/// What the daemon sends: all that it wants now.
+/// The record of the daemon: the complete desired state at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ToGuard {
     pub(crate) order: Order,
-    /// A signal to pass on. It was not sent before if `relays` has grown.
+    /// A signal to relay; new if `relays` has changed.
     pub(crate) relay: i32,
     pub(crate) relays: u32,
 }
 
-/// The first record to a guard; standard input goes with it.
+/// The first record to a guard; sent with standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GuardBegin {
-    /// The daemon has a controlling terminal, so the guard stays in its session.
+    /// True if the daemon has a controlling terminal, so the guard stays in its session.
     pub(crate) on_terminal: bool,
 }
 
-/// The second one, when there is authority; the errand and the claim lock go
-/// with it.
+/// The second record to a guard, when there is authority; sent with the errand and the claim lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GuardStart {
     pub(crate) terms: Terms,
     pub(crate) stop_signal: i32,
-    /// The process group from which CMD takes over the terminal; 0: it does not.
+    /// The process group from which CMD takes over the terminal; 0 if it does not.
     pub(crate) foreground: i32,
-    /// Where the guard writes in the claim file, if that came with it.
+    /// The guard's place in the claim file, if the file was sent too.
     pub(crate) place: Place,
 }
 
-/// The one record to a shim; standard input and the errand go with it.
+/// The only record to a shim; sent with standard input and the errand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShimStart {
     pub(crate) guard: i32,
@@ -44,15 +43,15 @@ pub(crate) struct ShimStart {
     pub(crate) foreground: i32,
 }
 
-/// Why a shim did not become CMD. Nothing is sent if it did: the socket is
-/// closed by the exec.
+/// The reason why a shim did not become CMD. If it did, nothing is sent and the exec closes the
+/// socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShimFailed {
-    /// 0: the deadline had passed.
+    /// 0 if the deadline had passed.
     pub(crate) errno: i32,
 }
 
-/// How far CMD is.
+/// The progress of CMD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Starting,
@@ -61,7 +60,7 @@ pub(crate) enum Stage {
     Gone,
 }
 
-/// How CMD ended, as the kernel or the shim tells.
+/// The end of CMD's leader, as reported by the kernel or the shim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaderEnd {
     Unknown,
@@ -73,7 +72,7 @@ pub(crate) enum LeaderEnd {
 }
 
 impl LeaderEnd {
-    /// As `waitid` told it.
+    /// Converts a status of `waitid`.
     pub(crate) fn of(status: &WaitIdStatus) -> Self {
         match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => Self::Exited(code),
@@ -83,24 +82,24 @@ impl LeaderEnd {
     }
 }
 
-/// What the guard sends: all that it knows now.
+/// The record of the guard: everything that it knows at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) stage: Stage,
-    /// 0 before there is one.
+    /// 0 before there is a leader.
     pub(crate) leader: i32,
     pub(crate) end: LeaderEnd,
-    /// CMD's leader ended after it had been told to.
+    /// True if CMD's leader ended after it had been asked to end or killed.
     pub(crate) by_us: bool,
-    /// The deadline passed in the guard.
+    /// True if the deadline passed in the guard.
     pub(crate) expired: bool,
-    /// SIGKILL was sent: the guard has kept its part of the deadline.
+    /// True if SIGKILL was sent, so the guard has enforced its part of the deadline.
     pub(crate) killed: bool,
-    /// The signal that stopped (not ended) CMD; 0 while it goes on.
+    /// The signal that stopped (not ended) CMD; 0 while CMD runs.
     pub(crate) stopped: i32,
 }
 
-/// Signed numbers travel in the low half of a word.
+/// Encodes a signed number in the low half of a word.
 fn low(value: i32) -> u64 {
     u64::from(value.cast_unsigned())
 }

@@ -107,7 +107,7 @@ fn a_full_socket_is_no_error_and_what_was_sent_can_be_read_after_the_end() {
         sent += 1;
     }
     assert!(sent > 10, "{sent}");
-    // Closed with a record of the other side unread: an error comes first.
+    // The socket is closed while a record of the other side is unread, so an error comes first.
     post(theirs.as_fd(), &ShimFailed { errno: 1 }).unwrap();
     drop(ours);
     for expected in 0..sent {

@@ -1,4 +1,4 @@
-//! A lock as programs use it: acquire, work, release.
+//! A lock for programs: acquire, work, release.
 
 use std::fmt;
 use std::io;
@@ -18,12 +18,11 @@ use crate::store::mongo::StoreOptions;
 use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
 use leasehold_core::lock::{Ahead, End, Loss, Notice, Sightings, Slots, Standing, Status, Want};
 
-/// A lock that this program may want to hold: exclusively unless it says
-/// otherwise.
+/// A lock, exclusive by default, that this program can acquire.
 ///
-/// Its guard is no proof. Authority has a deadline, and ends by itself when it
-/// cannot be renewed: ask [`LockGuard::authority`] right before each effect on
-/// the outside, and send the token along where the outside can compare it.
+/// A guard does not prove that the lock is held. Authority has a deadline and ends when it cannot
+/// be renewed: call [`LockGuard::authority`] right before each external effect, and send the token
+/// along if the receiver can compare it.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -48,23 +47,23 @@ use leasehold_core::lock::{Ahead, End, Loss, Notice, Sightings, Slots, Standing,
 /// # }
 /// ```
 ///
-/// A value and its clones remember what they saw of other holders, so that one
-/// that was killed is evicted although each acquisition is short: keep it,
-/// instead of making a new one each time.
+/// A value and its clones remember their observations of other holders. This lets them evict a
+/// holder that was killed although each acquisition is short: keep the value instead of creating a
+/// new one each time.
 #[derive(Clone)]
 pub struct Lock {
     options: LockerOptions,
     remembered: Arc<Mutex<Remembered>>,
 }
 
-/// What contenders of one program saw, for the next one.
+/// Observations of this program's contenders, for the next one.
 #[derive(Debug, Default)]
 struct Remembered {
     token_highest: Token,
     sightings: Sightings,
 }
 
-/// Keeps what a contender saw when it ends, however that comes about.
+/// Saves the observations of a contender when it finishes.
 struct Remembering(Arc<Mutex<Remembered>>);
 
 impl LockSurfaces for Remembering {
@@ -75,7 +74,7 @@ impl LockSurfaces for Remembering {
     fn watching(&mut self, _: Option<&Failure>) {}
 
     fn finished(&mut self, finished: &Finished) {
-        // Each of its states is whole.
+        // A poisoned value is consistent, because it is only replaced as a whole.
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *remembered = Remembered {
             token_highest: finished.token_highest,
@@ -84,33 +83,33 @@ impl LockSurfaces for Remembering {
     }
 }
 
-/// Why a lock is not held, or was not to the end.
+/// Reason why a lock is not held, or was lost.
 #[derive(Debug)]
 pub enum LockError {
-    /// Others held it for as long as was waited.
+    /// Others held the lock during the whole wait.
     TimedOut,
-    /// The store did not answer for as long as was waited.
+    /// The store did not answer during the whole wait.
     Unreachable,
-    /// It would have had to be waited for.
+    /// The lock cannot be acquired without waiting.
     Busy {
-        /// Who holds or waits.
+        /// The holders and waiters ahead.
         ahead: Vec<Ahead>,
     },
-    /// The lock is taken with another number of slots; 0: exclusive and shared.
+    /// The lock is in use with another number of slots; 0 means exclusive and shared.
     WrongSlots {
-        /// How many it has.
+        /// The number of slots in use.
         has: u32,
     },
-    /// The document of this name is no lock of this schema.
+    /// The document of this name is not a lock of this schema.
     Foreign {
-        /// Why, for people.
+        /// The reason, for humans.
         why: String,
     },
-    /// The document's token cannot grow any more.
+    /// The document's token has reached its maximum.
     TokensExhausted,
-    /// It was held and lost.
+    /// The lock was held and lost.
     Lost(Loss),
-    /// The contender ended by a fault.
+    /// The contender failed.
     Fault(io::Error),
 }
 
@@ -154,44 +153,43 @@ impl Lock {
         }
     }
 
-    /// To be held beside other readers.
+    /// Makes the lock shared, so that other readers can hold it concurrently.
     #[must_use]
     pub fn shared(mut self) -> Self {
         self.options.want = Want::Shared;
         self
     }
 
-    /// To be held by so many at a time; all who use it name the same number.
+    /// Lets up to `slots` contenders hold the lock; all of its users must pass the same number.
     #[must_use]
     pub fn slots(mut self, slots: Slots) -> Self {
         self.options.want = Want::Slot(slots);
         self
     }
 
-    /// Waits for its turn, however long that takes. Dropped, it leaves the queue.
+    /// Waits until the lock is granted, without a limit. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// When waiting would not help.
+    /// If waiting would not help.
     pub async fn acquire(&self) -> Result<LockGuard, LockError> {
         let mut waiting = self.start(false);
         waiting.held().await?;
         Ok(waiting)
     }
 
-    /// Waits for its turn for at most `wait`.
+    /// Waits until the lock is granted, for at most `wait`.
     ///
     /// # Errors
-    /// [`LockError::TimedOut`] or [`LockError::Unreachable`], or when waiting
-    /// would not help.
+    /// [`LockError::TimedOut`] or [`LockError::Unreachable`], or if waiting would not help.
     pub async fn acquire_within(&self, wait: Duration) -> Result<LockGuard, LockError> {
         self.within(wait, false).await
     }
 
-    /// Acquires it if that needs no waiting for others. A store that does not
-    /// answer is waited for up to the lease duration.
+    /// Acquires the lock if it is available without waiting for others. A store that does not
+    /// answer is retried for up to the lease duration.
     ///
     /// # Errors
-    /// [`LockError::Busy`], or as [`Lock::acquire_within`].
+    /// [`LockError::Busy`], or same as [`Lock::acquire_within`].
     pub async fn try_acquire(&self) -> Result<LockGuard, LockError> {
         let patience = self.options.store.timings.lease_duration();
         self.within(patience, true).await
@@ -201,7 +199,7 @@ impl Lock {
         let mut waiting = self.start(at_once);
         match tokio::time::timeout(wait, waiting.held()).await {
             Ok(held) => held.map(|()| waiting),
-            // It may have been granted at this very moment.
+            // The lock may have been granted at this very moment.
             Err(_) if waiting.authority().is_some() => Ok(waiting),
             Err(_) if waiting.status.borrow().store_reached => Err(LockError::TimedOut),
             Err(_) => Err(LockError::Unreachable),
@@ -228,8 +226,8 @@ impl Lock {
     }
 }
 
-/// A lock that was acquired. Dropped, it is given back in the background, as far
-/// as the runtime still turns; [`LockGuard::release`] is the orderly way.
+/// An acquired lock. Dropping it releases the lock in the background, provided that the runtime
+/// still runs; prefer [`LockGuard::release`].
 pub struct LockGuard {
     locker: Locker,
     status: watch::Receiver<Status>,
@@ -237,12 +235,12 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// The authority at this instant: `None` if the lock was lost.
+    /// Returns the authority at this instant; `None` if the lock was lost.
     pub fn authority(&self) -> Option<Authority> {
         self.locker.authority()
     }
 
-    /// How it stands, with a deadline.
+    /// Returns a receiver of the status, which contains the deadline.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.locker.status()
     }
@@ -254,19 +252,19 @@ impl LockGuard {
             _ => None,
         };
         let found = self.status.wait_for(|status| lost(status).is_some()).await;
-        // A contender that fails has no authority after its deadline.
+        // A contender that failed has no authority after its deadline.
         found
             .ok()
             .and_then(|status| lost(&status))
             .unwrap_or(Loss::Deadline)
     }
 
-    /// Updates one document of a collection of one's own, unless a newer holder
-    /// of this exclusive lock has written it: see [`fenced`].
+    /// Updates one document of a collection of your own, unless a newer holder of this exclusive
+    /// lock has written it: see [`fenced`].
     ///
     /// # Errors
-    /// When the lock is not held at this instant, or the write was refused,
-    /// matched nothing, or is not known to be done.
+    /// If the lock is not held at this instant, or the write was refused, matched nothing, or is
+    /// not known to be applied.
     pub async fn update_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -280,11 +278,10 @@ impl LockGuard {
         fenced::update_one(collection, matching, change, authority.token).await
     }
 
-    /// Gives the lock back: the work under it is over. Returns when that is
-    /// acknowledged.
+    /// Releases the lock after the work under it is over. Returns when the release is acknowledged.
     ///
     /// # Errors
-    /// When it was lost before, or the contender failed.
+    /// If the lock was lost before, or the contender failed.
     pub async fn release(mut self) -> Result<(), LockError> {
         self.locker.release().await;
         match self.finished().await?.end {
@@ -308,7 +305,7 @@ impl LockGuard {
             Ok(Standing::Held(_)) => return Ok(()),
             Ok(Standing::Lost(loss)) => return Err(LockError::Lost(loss)),
             Ok(Standing::Ended(end)) => end,
-            // It failed, or ended in between: its task says how.
+            // The contender failed, or ended in between; its task returns the result.
             Ok(_) | Err(_) => self.finished().await?.end,
         };
         Err(match end {

@@ -1,6 +1,6 @@
-//! The one place that turns a contender's effects into IO.
+//! Carries out the effects of a lock contender; the only module that turns them into IO.
 //!
-//! It decides nothing. It brings inputs one at a time, and publishes the status
+//! The runner makes no decisions: it passes on inputs one at a time, and publishes the status
 //! before it carries out the effects of a turn.
 
 use std::io;
@@ -18,18 +18,18 @@ use leasehold_clock::BootTimer;
 use leasehold_core::election::{CallId, Claim};
 use leasehold_core::lock::{Effect, End, Hint, Input, LockContender, Operation, Outcome, Status};
 
-/// Brings inputs to a contender and carries out its effects.
+/// Passes inputs to a contender and carries out its effects.
 pub(super) struct Runner<F> {
     contender: LockContender,
     store: MongoLockStore,
     surfaces: F,
     status: watch::Sender<Status>,
     inputs: mpsc::Receiver<Input>,
-    /// Nobody holds the handle any more.
+    /// True after the handle was dropped.
     abandoned: bool,
     news: mpsc::Receiver<News<Told>>,
     calls: Calls<CallId, Outcome>,
-    /// The claim that is followed, and the task that does; it holds no call.
+    /// The followed claim and the task that follows it; the task holds no call.
     watching: Option<(Claim, JoinHandle<()>)>,
     random: KernelRandomness,
 }
@@ -58,7 +58,7 @@ impl<F: LockSurfaces> Runner<F> {
         }
     }
 
-    /// Runs until the contender asks to exit; then its connections are closed.
+    /// Runs until the contender asks to exit, then closes its connections.
     pub(super) async fn run(mut self) -> io::Result<Finished> {
         let ended = self.turn_until_the_end().await;
         self.watch(None);
@@ -124,7 +124,7 @@ impl<F: LockSurfaces> Runner<F> {
             .begin(id, name, async move { store.perform(operation).await });
     }
 
-    /// Follows this claim and no other any more.
+    /// Follows only this claim from now on.
     fn watch(&mut self, claim: Option<Claim>) {
         if let Some((_, task)) = self.watching.take() {
             task.abort();
@@ -145,8 +145,8 @@ impl<F: LockSurfaces> Runner<F> {
         Input::Reply { call, outcome }
     }
 
-    /// Waits for whatever happens first. The timer goes before everything
-    /// else: deadlines are kept also under a flood of news.
+    /// Waits for the next event. The timer has priority, so that deadlines are kept even under a
+    /// flood of store events.
     async fn next_input(&mut self, timer: &mut BootTimer) -> io::Result<Input> {
         loop {
             tokio::select! {
@@ -163,8 +163,7 @@ impl<F: LockSurfaces> Runner<F> {
                 Some(news) = self.news.recv() => match news {
                     News::PrimaryChanged => return Ok(Input::PrimaryChanged),
                     News::Watch(Told { claim, hint }) => {
-                        // What still comes of a stream that was given up
-                        // concerns nobody.
+                        // Late events of a stream that was given up are ignored.
                         let watched = self.watching.as_ref().map(|(claim, _)| *claim);
                         if watched != Some(claim) {
                             continue;

@@ -1,46 +1,45 @@
-//! What tells one deployment from another.
+//! Identity of a deployment.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A deployment as its servers describe it: two candidates of one lease on two
-/// deployments both lead.
+/// A deployment as its servers describe it. Two candidates of one lease on two deployments would
+/// both lead.
 ///
-/// A replica set has an id that is only in its configuration, which takes more
-/// rights to read than a lease needs. Its name and its members do instead: a
-/// deployment is the same while the names agree and a member is left of those
-/// that were known last. A set that was moved to other hosts all at once looks
-/// like another one.
+/// A replica set has an id, but only in its configuration, which takes more permissions to read
+/// than a lease needs. The name and the members serve instead: a deployment is the same while the
+/// names agree and at least one of the last known members remains. A set whose members were all
+/// moved to other hosts in one step looks like another deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeploymentId {
-    /// `None`: a standalone server, or routers of a sharded cluster.
+    /// The set's name; `None` for a standalone server or the routers of a sharded cluster.
     pub set: Option<String>,
-    /// The members of the set in lower case; none without a set.
+    /// The members of the set in lower case; empty without a set.
     pub members: BTreeSet<String>,
-    /// The servers that the connection string names, in lower case. They are
-    /// all that a deployment without a set is known by; for a set they would
-    /// be no proof, since a name can come to stand for another server.
+    /// The servers that the connection string names, in lower case: the only identity of a
+    /// deployment without a set. For a set they prove nothing, because a name can later resolve to
+    /// another server.
     pub seeds: BTreeSet<String>,
 }
 
 impl DeploymentId {
-    /// Whether both are the same deployment.
+    /// Returns true if both are the same deployment.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.set, &other.set) {
             (Some(mine), Some(others)) => {
                 mine == others && !self.members.is_disjoint(&other.members)
             }
-            // A server alone may have become a replica set since.
+            // A standalone server may have become a replica set since.
             (None, _) | (_, None) => self
                 .servers()
                 .any(|server| other.members.contains(server) || other.seeds.contains(server)),
         }
     }
 
-    /// For people. The names are a server's, or a file's: nothing in them
-    /// reaches a terminal as it is.
+    /// Returns a description for humans. The names come from a server or a file, so they are
+    /// escaped before they reach a terminal.
     pub fn describe(&self) -> String {
         let servers = match &self.set {
             Some(_) => &self.members,
@@ -60,12 +59,12 @@ impl DeploymentId {
     }
 }
 
-/// Where a candidate keeps its deployment in mind beyond the life of a process.
+/// The deployment that is remembered across processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownHome {
-    /// The file, named to who moves: it has to be removed.
+    /// Path of the file, shown in errors because an operator who moves the lease must remove it.
     pub file: PathBuf,
-    /// What stands in it: any other deployment is refused.
+    /// The stored deployment; any other is refused.
     pub deployment: Option<DeploymentId>,
 }
 

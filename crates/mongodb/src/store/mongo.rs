@@ -1,7 +1,7 @@
 //! Leases and locks in a MongoDB collection.
 //!
-//! How the collection is reached, with the options that the protocols rest on,
-//! is in `connection.rs`; here is the lease.
+//! This module implements the lease. `connection.rs` implements the connection, with the options
+//! that the protocols rely on.
 
 #[cfg(test)]
 mod any_bson;
@@ -43,15 +43,15 @@ struct Shared {
     lease: LeaseName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<News>,
-    /// Another change stream is wanted.
+    /// Notified when another change stream is wanted.
     reopen: Notify,
-    /// The newest document known, for change events to be applied to.
+    /// The newest known document, to which change events are applied.
     newest: Mutex<Option<Document>>,
     ignored_request: Mutex<IgnoredRequest>,
 }
 
 impl MongoStore {
-    /// A store that connects at its first use. Its news go into `news`.
+    /// Creates a store that connects at first use and sends its events to `news`.
     pub fn new(
         options: StoreOptions,
         lease: LeaseName,
@@ -72,12 +72,13 @@ impl MongoStore {
         (store, info)
     }
 
-    /// The deployment, once it is known, and whenever its members change.
+    /// Returns a receiver of the deployment; `None` until it is known, updated whenever its members
+    /// change.
     pub fn deployment(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.shared.deployment.found()
     }
 
-    /// Follows the change stream for ever, from one failure to the next attempt.
+    /// Follows the change stream indefinitely, retrying after failures.
     pub async fn watch(self) {
         let shared = Arc::clone(&self.shared);
         let recognize = async {
@@ -88,7 +89,7 @@ impl MongoStore {
         tokio::join!(recognize, follow::watch(self, &shared.reopen));
     }
 
-    /// Ends the client; what hangs is given up after a moment.
+    /// Shuts down the client, within a bounded time.
     pub async fn shut_down(&self) {
         self.shared.deployment.shut_down().await;
     }
@@ -177,8 +178,8 @@ impl Listener for MongoStore {
     fn hint(&self, heard: Heard) -> Watch {
         match heard {
             Heard::Opened => {
-                // What changed before is not told: no event may be applied to
-                // what was known then.
+                // Earlier changes are not reported, so no event may be applied to the document
+                // known before.
                 *self.shared.newest() = None;
                 Watch::Opened
             }
@@ -194,13 +195,13 @@ impl Listener for MongoStore {
 }
 
 impl Shared {
-    /// Keeps a document for the change stream and reads it.
+    /// Parses a document, and stores it as the base for change events.
     fn found(&self, document: Option<Document>) -> Found {
         let found = document.as_ref().map_or(Found::Missing, document::read);
         if let (Found::Lease(_), Some(lease)) = (&found, &document)
             && let Some(why) = lock(&self.ignored_request).look(lease)
         {
-            // For people only: a full queue has more important news in it.
+            // Informational: if the queue is full, its events are more important.
             let _ = self.news.try_send(News::RequestIgnored(why));
         }
         *self.newest() = document;
@@ -212,8 +213,8 @@ impl Shared {
     }
 }
 
-/// Tells of a new primary, unless the queue is full: then it has news enough
-/// in it to wake who reads them.
+/// Returns a callback that reports a new primary. The report is dropped if the queue is full,
+/// because the queued events wake the reader anyway.
 fn primary_changed<W: Send + 'static>(
     news: &mpsc::Sender<News<W>>,
 ) -> impl Fn() + Send + Sync + 'static {
@@ -223,8 +224,7 @@ fn primary_changed<W: Send + 'static>(
     }
 }
 
-/// The values behind these locks are whole at every instant, so a panic
-/// elsewhere does not spoil them.
+/// Locks a mutex. Poisoning is ignored, because the values are consistent at every instant.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

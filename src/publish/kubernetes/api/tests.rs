@@ -1,4 +1,5 @@
-//! The API server is a function here: what is asked of it and what its answers mean.
+//! Goal: verify the requests and the interpretation of answers. Method: a function acts as API
+//! server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -19,8 +20,8 @@ use super::*;
 
 type Asked = Arc<Mutex<Vec<Request<Body>>>>;
 
-/// An API server that gives one answer, what it was asked, and how often a
-/// client was made.
+/// Returns an API server with one fixed answer, its log of requests, and the number of clients
+/// built.
 fn server(
     status: u16,
     headers: &'static [(&'static str, &'static str)],
@@ -171,8 +172,8 @@ async fn what_cannot_be_read_is_told_apart_and_read_again() {
     assert_eq!(what().await, "the API server cannot be reached");
 }
 
-/// A server at `address` with a certificate for 127.0.0.1: its port, and the head
-/// of the one request that it answers, empty if the client would not talk to it.
+/// Starts a server at `address` with a certificate for 127.0.0.1. Returns its port and the head of
+/// the only request that it answers, which is empty if the client refused to send one.
 fn tls_server(authority: &Certificates, address: &str) -> (String, JoinHandle<String>) {
     let file = authority.server();
     let chain = CertificateDer::pem_file_iter(&file).unwrap();
@@ -240,7 +241,7 @@ async fn a_server_of_another_name_and_one_without_tls_are_told_apart() {
         Api::new(access).send(request()).await.unwrap_err().what
     };
 
-    // 127.0.0.2 is this machine too, and not in the certificate.
+    // 127.0.0.2 is also this machine, but is not in the certificate.
     let (port, asked) = tls_server(&authority, "127.0.0.2");
     assert_eq!(
         what("127.0.0.2", &port).await,

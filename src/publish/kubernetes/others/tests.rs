@@ -1,5 +1,5 @@
-//! The API server is a function that answers lists and patches, and may let
-//! something happen in between.
+//! Goal: verify the correction of other pods' labels. Method: a function acts as API server,
+//! answers lists and patches, and may change the state in between.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn pods(names: &[&str]) -> serde_json::Value {
     json!({ "items": items })
 }
 
-/// With what it will be asked, in order: `GET` or `PATCH` and the pod's name.
+/// Returns the task and the requests it sends, in order: `GET` or `PATCH` and the pod's name.
 fn others(
     status: watch::Receiver<Status>,
     answers: Box<Answers>,

@@ -73,7 +73,7 @@ fn a_renewal_failure_that_cannot_be_reported_is_tried_each_minute_and_not_each_t
         }
     }
     assert_eq!(attempts, [0, 60, 120]);
-    // Those that came before the Event count with those after it.
+    // Occurrences before the Event was accepted count together with later ones.
     let again = memory.sort("RenewalFailing", "no answer", 3, at(180));
     let name = "a.1".to_owned();
     assert_eq!(again, Sorted::Again { name, count: 183 });
@@ -103,7 +103,7 @@ fn a_lease_that_changes_hands_all_the_time_makes_a_bounded_number_of_events() {
         hour,
         u64::from(BURST) + 3600 / REFILL_INTERVAL.as_secs() - 1
     );
-    // A pause does not save up more than one burst.
+    // A pause does not accumulate more than one burst.
     let burst: u64 = (100_000..100_100).map(new).sum();
     assert_eq!(
         burst,

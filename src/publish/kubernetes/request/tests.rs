@@ -43,12 +43,12 @@ fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
     );
     let item =
         |name, uid| json!({ "metadata": { "name": name, "uid": uid, "resourceVersion": "7" } });
-    // The uid tells, not the name: a pod that was made anew is another one.
+    // Pods are compared by uid and not by name, because a recreated pod has the same name.
     let list = json!({ "items": [item("orders-0", "0d5f-1"), item("orders-0", "0d5f-2"), item("orders-1", "9")] });
     let others = requests.others(list.to_string().as_bytes()).unwrap();
     let uids: Vec<_> = others.iter().map(|other| other.uid.as_str()).collect();
     assert_eq!(uids, ["0d5f-2", "9"]);
-    // So the API server answers where no pod has the label.
+    // Answer of the API server if no pod has the label.
     let nobody = requests.others(br#"{"metadata": {}, "items": null}"#);
     assert_eq!(nobody, Some(Vec::new()));
     for no_list in [&b""[..], b"{}", br#"{"items": 7}"#] {
@@ -85,7 +85,7 @@ fn a_name_that_would_make_another_url_is_refused() {
         assert!(Pod::new(wrong, "shop", "1").is_err(), "{wrong}");
         assert!(Pod::new("a", wrong, "1").is_err(), "{wrong}");
         assert!(Pod::new("a", "shop", wrong).is_err(), "{wrong}");
-        // Nor is it taken from a list.
+        // Such a name is not accepted from a list either.
         let metadata = json!({ "name": wrong, "uid": "1", "resourceVersion": "7" });
         let list = json!({ "items": [{ "metadata": metadata }] }).to_string();
         assert_eq!(requests().others(list.as_bytes()), None, "{wrong}");
@@ -108,7 +108,7 @@ fn names_of_events_are_names() {
     assert_eq!(name("orders-0"), format!("orders-0.{random}"));
     let longest = "x".repeat(253);
     assert_eq!(name(&longest), format!("{}.{random}", "x".repeat(236)));
-    // Wherever it is cut, what is left of it is a name.
+    // The rest is a valid name regardless of where it is cut.
     for joint in [".", "-", "--"] {
         for length in 230..=236 {
             let pod = format!("{}{joint}{}", "x".repeat(length), "y".repeat(10));

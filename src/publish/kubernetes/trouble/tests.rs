@@ -1,4 +1,4 @@
-//! What is logged is read from the log.
+//! Goal: verify the log lines of a lasting failure. Method: capture the log.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use super::*;
 use crate::election::{BootTime, Identity, LeaseName, Session, Status};
 use crate::publish::render::Identification;
 
-/// A log that can be read.
+/// A log that keeps its lines in memory.
 #[derive(Debug, Default, Clone)]
 struct Page(Arc<Mutex<Vec<u8>>>);
 

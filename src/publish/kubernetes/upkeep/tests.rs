@@ -1,4 +1,5 @@
-//! Time is told; every case is a sequence of what happens to one label.
+//! Goal: verify when the label is written. Method: simulated time; each case is a sequence of
+//! events of one label.
 
 use super::*;
 
@@ -27,7 +28,7 @@ fn written(label: Label, sent: f64) -> Upkeep {
     upkeep
 }
 
-/// When `wanted` is written next if nothing else happens, looked at from `now` on.
+/// Returns the time of the next write of `wanted` after `now` if nothing else happens.
 fn next_write(upkeep: &mut Upkeep, wanted: Label, now: BootTime) -> BootTime {
     match upkeep.step(wanted, now) {
         Step::Write(_) => now,
@@ -71,7 +72,7 @@ fn a_label_that_is_right_is_written_again_each_minute_from_send_to_send() {
 fn one_write_at_a_time_and_the_newest_truth_after_it() {
     let mut upkeep = Upkeep::new(MINUTE);
     upkeep.sent(Label::Leader, at(0.0));
-    // Whatever changes meanwhile, nothing is queued.
+    // Changes while a write is in flight are not queued.
     for wanted in [Label::Follower, Label::Leader, Label::Follower] {
         assert!(matches!(upkeep.step(wanted, at(0.05)), Step::Wait(_)));
     }
@@ -178,7 +179,7 @@ fn a_refusal_that_a_person_must_mend_is_tried_each_minute_and_each_change_once()
     assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(61.0));
 }
 
-/// Too many requests: the API server asks for a pause of so many seconds.
+/// Returns the answer "too many requests" with a requested pause in seconds.
 fn asked(seconds: u64) -> Trouble {
     Trouble {
         what: "the API server asks for fewer requests",
@@ -255,7 +256,7 @@ fn a_demotion_is_attempted_once_whatever_pause_was_asked_for() {
     upkeep.failed(&asked(60), at(1.0), 0);
     assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(61.0));
 
-    // A leadership that was not shown because of the pause ends, too.
+    // A leadership that was never shown because of the pause also needs its demotion.
     assert_eq!(next_write(&mut upkeep, Label::Leader, at(2.0)), at(61.0));
     assert_eq!(next_write(&mut upkeep, Label::Follower, at(3.0)), at(3.0));
 }

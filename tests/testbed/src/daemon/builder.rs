@@ -1,4 +1,4 @@
-//! How a daemon is described and started.
+//! Configuration and startup of a daemon.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::Daemon;
 use crate::{Failure, FakeClock, Launch, Lifetime, ReservedPort, Scratch};
 
-/// The file with the connection string.
+/// Name of the file with the connection string.
 pub(super) const URI_FILE: &str = "uri";
 
-/// The durations of an election, as flags. See section 3 of the protocol for
-/// the relations that they must keep.
+/// The durations of an election, as flags. Section 3 of the protocol lists the relations between
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DaemonTimings {
     /// `--lease-duration`
@@ -30,13 +30,13 @@ pub struct DaemonTimings {
 }
 
 impl DaemonTimings {
-    /// The shortest that a test on a busy machine can rely on: 3 s.
+    /// The shortest lease duration that works reliably on a busy machine: 3 s.
     pub const SHORT: Self = Self::millis([3_000, 2_000, 300, 200, 500, 200]);
-    /// Those of the demonstration: 6 s.
+    /// The durations of the demonstration, with a lease of 6 s.
     pub const DEMO: Self = Self::millis([6_000, 4_500, 500, 250, 1_000, 400]);
-    /// Kubernetes' own 15/10/2.
+    /// Kubernetes' own 15/10/2 seconds.
     pub const KUBERNETES: Self = Self::millis([15_000, 10_000, 2_000, 2_000, 2_000, 3_000]);
-    /// leasehold's defaults, spelled out.
+    /// leasehold's defaults, as explicit flags.
     pub const DEFAULT: Self = Self::millis([24_000, 18_000, 3_000, 1_000, 3_000, 3_000]);
 
     const fn millis(values: [u64; 6]) -> Self {
@@ -51,7 +51,7 @@ impl DaemonTimings {
         }
     }
 
-    /// The flags of `leasehold run`.
+    /// Returns the flags of `leasehold run`.
     pub fn flags(&self) -> Vec<String> {
         let Self {
             lease_duration,
@@ -76,7 +76,7 @@ impl DaemonTimings {
     }
 }
 
-/// Describes a daemon to be started; see [`Daemon::builder`].
+/// Builds a daemon; see [`Daemon::builder`].
 #[derive(Debug, Clone)]
 pub struct DaemonBuilder {
     program: PathBuf,
@@ -107,32 +107,32 @@ impl DaemonBuilder {
         }
     }
 
-    /// The lease; `orders` if not said.
+    /// Sets the lease; `orders` by default.
     pub fn lease(mut self, lease: &str) -> Self {
         self.lease = lease.to_owned();
         self
     }
 
-    /// The identity; `a` if not said.
+    /// Sets the identity; `a` by default.
     pub fn identity(mut self, identity: &str) -> Self {
         self.identity = identity.to_owned();
         self
     }
 
-    /// The connection string. It is given in a file, `uri` in
-    /// [`Daemon::directory`]: see [`Daemon::replace_uri`].
+    /// Sets the connection string, which is passed in the file `uri` in [`Daemon::directory`]; see
+    /// [`Daemon::replace_uri`].
     pub fn uri(mut self, uri: &str) -> Self {
         self.uri = Some(uri.to_owned());
         self
     }
 
-    /// The durations; the daemon's own defaults if not said.
+    /// Sets the durations; the daemon's own defaults apply otherwise.
     pub fn timings(mut self, timings: DaemonTimings) -> Self {
         self.timings = Some(timings);
         self
     }
 
-    /// A status directory that another daemon has used; its own if not said.
+    /// Uses a status directory that another daemon has used; the daemon gets its own by default.
     pub fn status_directory(mut self, directory: &Path) -> Self {
         self.status_directory = Some(directory.to_path_buf());
         self
@@ -144,43 +144,43 @@ impl DaemonBuilder {
         self
     }
 
-    /// Sets a variable in its environment, which has nothing but PATH else.
+    /// Sets an environment variable. Otherwise the environment contains only PATH.
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.environment.push((name.to_owned(), value.into()));
         self
     }
 
-    /// Gives it a wall clock of its own.
+    /// Gives the daemon a wall clock of its own.
     pub fn clock(mut self, clock: &FakeClock) -> Self {
         self.environment.extend(clock.variables().iter().cloned());
         self
     }
 
-    /// The command to supervise: `run -- CMD ARG…`.
+    /// Sets the command to supervise: `run -- CMD ARG…`.
     pub fn workload<A: Into<String>>(mut self, command: impl IntoIterator<Item = A>) -> Self {
         self.workload = command.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Starts a process that can be left up: see [`Daemon::leave_up`].
+    /// Starts a process that can be left running; see [`Daemon::leave_up`].
     pub fn detached(mut self) -> Self {
         self.lifetime = Lifetime::Detached;
         self
     }
 
-    /// Starts it. Does not wait for anything: see [`Daemon::wait_until`].
+    /// Starts the daemon, without waiting for anything; see [`Daemon::wait_until`].
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If the daemon cannot be started.
     pub fn start(self) -> Daemon {
         self.try_start()
             .unwrap_or_else(|failure| panic!("start a daemon: {failure}"))
     }
 
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start), but returns errors.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If the daemon cannot be started.
     pub fn try_start(self) -> Result<Daemon, Failure> {
         let Self {
             program,

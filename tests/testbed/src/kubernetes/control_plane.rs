@@ -1,4 +1,4 @@
-//! The three programs, their flags and their start.
+//! The three programs, their flags and their startup.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use tokio::net::TcpStream;
 
 use crate::{Certificates, Failure, Launch, Process, ReservedPort, Scratch};
 
-/// Measured: 2 s on two idle cores. A busy machine gets its time.
+/// Maximum time of a start. Measured: 2 s on two idle cores; the rest allows for a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
-/// What is shown of each log.
+/// Number of bytes shown of the end of each log.
 const LOG_END_BYTES: usize = 4_000;
-/// The administrator's. It is good for nothing outside of 127.0.0.1.
+/// The administrator's token, which is useless outside 127.0.0.1.
 const TOKEN: &str = "testbed-administrator";
 const ISSUER: &str = "https://kubernetes.default.svc";
-/// What the tests' objects need; each controller costs the start some time.
+/// The controllers that the tests' objects need; each adds to the start time.
 const CONTROLLERS: [&str; 9] = [
     "deployment-controller",
     "endpoints-controller",
@@ -36,7 +36,7 @@ const CONTROLLERS: [&str; 9] = [
 /// Running etcd, kube-apiserver and kube-controller-manager.
 #[derive(Debug)]
 pub(super) struct ControlPlane {
-    // Fields are dropped in this order: nothing loses what it writes to first.
+    // Fields are dropped in this order: the processes before the files they write to.
     processes: Vec<Process>,
     port: ReservedPort,
     etcd_ports: [ReservedPort; 2],
@@ -45,8 +45,8 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts the programs of a directory and waits until the API server is
-    /// ready. The controllers may need some more time.
+    /// Starts the programs of a directory and waits until the API server is ready. The controllers
+    /// may take longer.
     pub(super) async fn start(programs: &Path) -> Result<Self, Failure> {
         let mut control_plane = Self {
             processes: Vec::new(),
@@ -79,7 +79,7 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    /// A client whose token is in a file, as in a pod.
+    /// Returns a client that reads its token from a file, as in a pod.
     pub(super) fn client(&self, token: &Path) -> Client {
         Client::try_from(self.config(token)).expect("the files are there and well-formed")
     }
@@ -124,7 +124,7 @@ impl ControlPlane {
         config
     }
 
-    /// A client that does not wait by itself before it tries again.
+    /// Returns a client that does not delay and retry by itself.
     fn observer(&self) -> Client {
         let mut config = self.config(&self.file("token"));
         config.default_retry = false;
@@ -159,8 +159,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// The key of service account tokens, and the administrator in two forms:
-    /// the API server's table of tokens and the controller manager's file.
+    /// Writes the key of service account tokens, and the administrator in two forms: the API
+    /// server's table of tokens and the controller manager's kubeconfig.
     fn write_files(&self) {
         let key = KeyPair::generate().expect("a key can be generated");
         let kubeconfig = json!({
@@ -198,7 +198,7 @@ impl ControlPlane {
             format!("--listen-peer-urls={peer}"),
             format!("--initial-advertise-peer-urls={peer}"),
             format!("--initial-cluster=default={peer}"),
-            // Nothing here has to outlive the machine.
+            // The data do not have to survive a crash of the machine.
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ]
@@ -214,7 +214,7 @@ impl ControlPlane {
             ("etcd-compaction-interval", "0".to_owned()),
             ("bind-address", "127.0.0.1".to_owned()),
             ("secure-port", self.port().to_string()),
-            // Else it looks for a route to the outside, and a sandbox has none.
+            // Without this, it searches for a route to the outside, which a sandbox does not have.
             ("advertise-address", "192.0.2.1".to_owned()),
             ("endpoint-reconciler-type", "none".to_owned()),
             ("cert-dir", self.file("certificates").display().to_string()),
@@ -247,9 +247,9 @@ impl ControlPlane {
             format!("--kubeconfig={}", self.file("kubeconfig").display()),
             format!("--controllers={}", CONTROLLERS.join(",")),
             "--leader-elect=false".to_owned(),
-            // Nobody asks it anything.
+            // The port is not used.
             "--secure-port=0".to_owned(),
-            // By default it holds itself back to 20 requests a second.
+            // By default it limits itself to 20 requests per second.
             "--kube-api-qps=200".to_owned(),
             "--kube-api-burst=400".to_owned(),
         ]
@@ -258,7 +258,7 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        // All at once: then they die side by side.
+        // Kill all processes before waiting for the first, so that they exit concurrently.
         for process in &self.processes {
             process.signal(Signal::KILL);
         }

@@ -1,4 +1,4 @@
-//! What a projected volume holds: a token, the authority, the namespace.
+//! The content of a projected volume: a token, the authority, the namespace.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,12 @@ use kube::api::{Api, PostParams};
 
 use crate::Scratch;
 
-/// As the chart asks for it; the API server grants no less than ten minutes.
+/// The expiration that the chart requests; the API server grants at least ten minutes.
 const EXPIRATION_SECONDS: i64 = 3600;
 const FILES: [&str; 3] = ["token", "ca.crt", "namespace"];
 
-/// A directory with `token`, `ca.crt` and `namespace`, laid out as a kubelet
-/// does: each is a link into `..data`, which is a link to the directory of the
-/// newest content. Removed when it is dropped.
+/// A directory with `token`, `ca.crt` and `namespace`, in the layout of a kubelet: each is a link
+/// into `..data`, which is a link to the directory of the newest content. Removed when dropped.
 pub struct Credentials {
     client: Client,
     pod: Pod,
@@ -44,32 +43,32 @@ impl Credentials {
         credentials
     }
 
-    /// The directory, to be given in place of
+    /// Returns the directory, to be used instead of
     /// `/var/run/secrets/kubernetes.io/serviceaccount`.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The file with the token, which is replaced by [`rotate`](Self::rotate).
+    /// Returns the file with the token, which [`rotate`](Self::rotate) replaces.
     pub fn token_file(&self) -> PathBuf {
         self.directory().join("token")
     }
 
-    /// The token in the file.
+    /// Returns the token in the file.
     pub fn token(&self) -> String {
         std::fs::read_to_string(self.token_file()).expect("the token is there")
     }
 
-    /// Puts a new token in place of the old one, which stays valid.
+    /// Replaces the token with a new one. The old one stays valid.
     ///
     /// # Panics
-    /// When the API server gives no token.
+    /// If the API server does not issue a token.
     pub async fn rotate(&mut self) {
         let token = self.request_token().await;
         self.publish(&token);
     }
 
-    /// Puts `token` in place, such as one that the API server will refuse.
+    /// Publishes `token`, such as one that the API server will refuse.
     pub fn publish(&mut self, token: &str) {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         self.generation += 1;
@@ -98,7 +97,7 @@ impl Credentials {
         });
         let request = TokenRequest {
             spec: TokenRequestSpec {
-                // None stands for the API server itself.
+                // An empty list means the API server itself.
                 audiences: Vec::new(),
                 expiration_seconds: Some(EXPIRATION_SECONDS),
                 bound_object_ref: Some(BoundObjectReference {

@@ -1,4 +1,4 @@
-//! Manifests as people write them: YAML with several documents.
+//! Manifests as users write them, in YAML with several documents.
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
@@ -21,7 +21,7 @@ pub(super) async fn apply(
     for object in objects(yaml) {
         let types = object.types.as_ref().expect("a manifest names its kind");
         let kind = GroupVersionKind::try_from(types).expect("a manifest names its version");
-        // Asked each time: an earlier document may define a later one's kind.
+        // Discovered each time, because an earlier document may define a later one's kind.
         let (resource, capabilities) = discovery::pinned_kind(client, &kind).await?;
         let namespace = match capabilities.scope {
             Scope::Cluster => None,
@@ -43,7 +43,7 @@ fn api(client: &Client, namespace: Option<&str>, resource: &ApiResource) -> Api<
     }
 }
 
-/// The documents, without those that hold nothing but comments.
+/// Returns the documents, except those that contain only comments.
 fn objects(yaml: &str) -> Vec<DynamicObject> {
     // Kubernetes reads YAML 1.1, where 0644 is octal.
     let options = serde_saphyr::options! { legacy_octal_numbers: true };

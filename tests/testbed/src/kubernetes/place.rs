@@ -1,5 +1,5 @@
-//! A pod as the place of a process: what a daemon needs to run as its sidecar,
-//! and what the pod's service account may do.
+//! A pod as the environment of a process: the settings of a daemon that runs as its sidecar, and
+//! the rights of the pod's service account.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -8,8 +8,7 @@ use kube::ResourceExt;
 use super::Credentials;
 use crate::DaemonBuilder;
 
-/// Every right that a sidecar may need, and no other, for the namespace's own
-/// service account.
+/// Exactly the rights that a sidecar may need, for the namespace's default service account.
 pub(super) const RIGHTS: &str = "
 kind: Role
 apiVersion: rbac.authorization.k8s.io/v1
@@ -26,7 +25,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leasehold}
 subjects: [{kind: ServiceAccount, name: default}]
 ";
 
-/// Routes to the pods of `app` whose label says leader.
+/// Returns a Service that routes to the pods of `app` whose label says leader.
 pub(super) fn service(app: &str, label: &str) -> String {
     format!(
         "
@@ -40,17 +39,17 @@ spec:
     )
 }
 
-/// A pod, and what a process in it authenticates with.
+/// A pod, and the credentials of a process in it.
 pub struct Place {
     /// The pod.
     pub pod: Pod,
-    /// Its credentials, which are removed with this.
+    /// The pod's credentials, which are removed with this value.
     pub credentials: Credentials,
 }
 
 impl Place {
-    /// A daemon that finds the credentials as if mounted, and the API server
-    /// in this environment: see [`Kubernetes::environment`](super::Kubernetes::environment).
+    /// Configures a daemon to find the credentials as if mounted, and the API server in this
+    /// environment; see [`Kubernetes::environment`](super::Kubernetes::environment).
     pub fn mounted(
         &self,
         mut daemon: DaemonBuilder,
@@ -64,11 +63,11 @@ impl Place {
         daemon
     }
 
-    /// As [`mounted`](Self::mounted); it demands Kubernetes, and knows its pod
-    /// as the downward API tells it.
+    /// Same as [`mounted`](Self::mounted), but the daemon also requires Kubernetes and gets its
+    /// pod's identity from the variables of the downward API.
     ///
     /// # Panics
-    /// When the pod was not made by an API server.
+    /// If the pod was not created by an API server.
     pub fn sidecar(
         &self,
         daemon: DaemonBuilder,
@@ -82,7 +81,7 @@ impl Place {
     }
 }
 
-/// The names of the pods that a slice of a Service routes to.
+/// Returns the names of the pods that a slice of a Service routes to.
 pub fn routed_to(slice: &EndpointSlice) -> Vec<String> {
     let ready = slice.endpoints.iter().filter(|endpoint| {
         let conditions = endpoint.conditions.as_ref();

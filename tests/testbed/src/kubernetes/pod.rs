@@ -1,4 +1,4 @@
-//! Pods, and what a kubelet reports of them.
+//! Pods, and the reports of a kubelet about them.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use kube::ResourceExt;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 const CONTAINER: &str = "workload";
 const IMAGE: &str = "registry.example/workload:1";
-/// In a /24, without the network's and the broadcast address.
+/// Number of hosts in a /24, without the network and broadcast addresses.
 const ADDRESSES_IN_NETWORK: u32 = 254;
 
-/// A pod that is bound to a node already, as after scheduling.
+/// Returns a pod that is already bound to a node, as after scheduling.
 pub(super) fn on_node(
     node: &str,
     name: &str,
@@ -29,7 +29,7 @@ pub(super) fn on_node(
         spec: Some(PodSpec {
             node_name: Some(node.to_owned()),
             service_account_name: Some(service_account.to_owned()),
-            // Nobody would mount it; credentials are asked for by the test.
+            // There is no kubelet to mount the token; the test requests the credentials.
             automount_service_account_token: Some(false),
             containers: vec![Container {
                 name: CONTAINER.to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn on_node(
     }
 }
 
-/// Says that it runs, is ready, and has this address.
+/// Reports that the pod is running, is ready, and has this address.
 pub(super) async fn report_running(
     pods: &Api<Pod>,
     pod: &Pod,
@@ -70,7 +70,7 @@ pub(super) async fn report_running(
         .await
 }
 
-/// The address that goes with a number.
+/// Returns the address for a number.
 pub(super) fn address(number: u32) -> String {
     let network = number / ADDRESSES_IN_NETWORK;
     let host = number % ADDRESSES_IN_NETWORK + 1;

@@ -1,16 +1,16 @@
-//! Where etcd, kube-apiserver and kube-controller-manager come from.
+//! Locates etcd, kube-apiserver and kube-controller-manager.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::Failure;
 
-/// The directory of the three programs, found or built by the script
-/// `fetch-kubernetes` of this crate (`KUBEBUILDER_ASSETS`, cache, build).
+/// Returns the directory of the three programs. The script `fetch-kubernetes` of this crate finds
+/// or builds them (`KUBEBUILDER_ASSETS`, cache, build).
 ///
 /// # Errors
-/// When there are none. The remedy is among the script's own words, on
-/// standard error: a build takes minutes, and its progress is to be seen.
+/// If the programs are not available. The script prints the remedy on standard error, which is
+/// inherited because a build takes minutes and its progress should be visible.
 pub fn kubernetes_programs() -> Result<PathBuf, Failure> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fetch-kubernetes");
     let output = Command::new(&script)

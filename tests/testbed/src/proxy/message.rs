@@ -7,18 +7,17 @@ const MESSAGE_MAX_BYTES: usize = 48_000_000;
 /// The header: length, id, id of the request answered, operation code.
 const HEADER_BYTES: usize = 16;
 
-/// How a stream is cut into pieces.
+/// The division of a stream into pieces.
 #[derive(Debug)]
 pub(super) enum Framing {
-    /// Into whole messages, so that an address that two reads would have torn
-    /// apart is still found.
+    /// Whole messages, so that an address that is split across two reads is still found.
     Messages(Vec<Rewrite>),
-    /// As the bytes come: encrypted.
+    /// Bytes as they arrive, because the stream is encrypted.
     None,
 }
 
 impl Framing {
-    /// The next piece; `None` at the end of the stream, however it ends.
+    /// Reads the next piece; `None` at the end of the stream, however it ends.
     pub(super) async fn read<R: AsyncRead + Unpin>(&self, stream: &mut R) -> Option<Vec<u8>> {
         match self {
             Self::Messages(_) => {
@@ -46,12 +45,12 @@ impl Framing {
         }
     }
 
-    /// Writes the proxy's addresses over the members'.
+    /// Replaces the members' addresses with the proxy's.
     pub(super) fn rewrite(&self, message: &mut [u8]) {
         match self {
             Self::Messages(rewrites) => {
-                // A member's port may be another's proxy port, so each place
-                // is rewritten once at most, in one walk.
+                // A member's port may be another's proxy port, so a single pass replaces each
+                // address at most once.
                 let mut at = 0;
                 while at < message.len() {
                     let hit = rewrites
@@ -71,7 +70,7 @@ impl Framing {
     }
 }
 
-/// One address for another of the same length.
+/// The replacement of one address with another of the same length.
 #[derive(Debug)]
 pub(super) struct Rewrite {
     from: Vec<u8>,
@@ -80,7 +79,7 @@ pub(super) struct Rewrite {
 
 impl Rewrite {
     /// # Panics
-    /// When the lengths differ, since a message could not stay whole.
+    /// If the lengths differ, because the message's length would change.
     pub(super) fn new(from: &str, to: &str) -> Self {
         assert_eq!(from.len(), to.len(), "{from} cannot be rewritten to {to}");
         Self {
@@ -90,7 +89,7 @@ impl Rewrite {
     }
 }
 
-/// Whether `text` occurs in `message`.
+/// Returns true if `text` occurs in `message`.
 pub(super) fn contains(message: &[u8], text: &[u8]) -> bool {
     !text.is_empty() && message.windows(text.len()).any(|window| window == text)
 }

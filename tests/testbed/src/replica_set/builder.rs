@@ -1,4 +1,4 @@
-//! How a set is described and brought up.
+//! Configuration and startup of a replica set.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -16,10 +16,10 @@ use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, mongod_binary};
 /// The default of MongoDB.
 const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(2);
-/// Fast enough for tests, slow enough that a busy machine causes no elections.
+/// Fast enough for tests, slow enough that a busy machine does not cause elections.
 const ELECTION_TIMEOUT_FAST: Duration = Duration::from_secs(2);
 
-/// Describes a set to be started; see [`ReplicaSet::builder`].
+/// Builds a set; see [`ReplicaSet::builder`].
 #[derive(Debug, Clone)]
 pub struct ReplicaSetBuilder {
     member_count: usize,
@@ -48,45 +48,45 @@ impl ReplicaSetBuilder {
         }
     }
 
-    /// How many members: 1 to 5.
+    /// Sets the number of members, from 1 to 5.
     pub fn members(mut self, count: usize) -> Self {
         assert!((1..=5).contains(&count), "a set of {count} members");
         self.member_count = count;
         self
     }
 
-    /// One mongod that is no replica set: no majority, no change streams.
+    /// Starts one mongod outside a replica set, without a majority and change streams.
     pub fn standalone(mut self) -> Self {
         self.standalone = true;
         self.member_count = 1;
         self
     }
 
-    /// How long the secondaries wait for a silent primary. Heartbeats go four
-    /// times as often, and at least every 2 s.
+    /// Sets the time that secondaries wait for an unresponsive primary. The heartbeat interval is a
+    /// quarter of it, and at most 2 s.
     pub fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
         self
     }
 
-    /// Elections as MongoDB does them by default: after 10 s.
+    /// Uses MongoDB's default election timeout of 10 s.
     pub fn default_election(self) -> Self {
         self.election_timeout(ELECTION_TIMEOUT_DEFAULT)
     }
 
-    /// Requires TLS; clients may have a certificate: see [`Certificates`].
+    /// Requires TLS. Clients may have a certificate; see [`Certificates`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// With TLS: refuses clients that have no certificate.
+    /// Refuses TLS clients that have no certificate.
     pub fn client_certificates(mut self) -> Self {
         self.client_certificates = true;
         self
     }
 
-    /// Requires a user: see [`ReplicaSet::add_user`].
+    /// Requires a user; see [`ReplicaSet::add_user`].
     pub fn auth(mut self) -> Self {
         self.auth = true;
         self
@@ -104,27 +104,27 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Starts processes that can be left up: see [`ReplicaSet::leave_up`].
+    /// Starts processes that can be left running; see [`ReplicaSet::leave_up`].
     pub fn detached(mut self) -> Self {
         self.lifetime = Lifetime::Detached;
         self
     }
 
-    /// Starts the set and waits until it has a writable primary and all other
-    /// members follow.
+    /// Starts the set and waits until it has a writable primary and all other members are
+    /// secondaries.
     ///
     /// # Panics
-    /// When it cannot be started, with the reason.
+    /// If the set cannot be started, with the reason.
     pub async fn start(self) -> ReplicaSet {
         self.try_start()
             .await
             .unwrap_or_else(|failure| panic!("start a replica set: {failure}"))
     }
 
-    /// As [`start`](Self::start).
+    /// Same as [`start`](Self::start), but returns errors.
     ///
     /// # Errors
-    /// When it cannot be started, with the reason.
+    /// If the set cannot be started, with the reason.
     pub async fn try_start(self) -> Result<ReplicaSet, Failure> {
         let binary = mongod_binary()?;
         let scratch = Scratch::new();
@@ -143,7 +143,7 @@ impl ReplicaSetBuilder {
             async move { Member::launch(plan, &directory).await }
         });
         let members = try_join_all(launches).await?;
-        // A stand-in until the set works.
+        // A temporary client until the set works.
         let first = &members[0];
         let direct = ["directConnection=true"];
         let first = user::uri(&first.address(), &direct, None, certificates.as_ref());
@@ -162,8 +162,8 @@ impl ReplicaSetBuilder {
         if self.auth {
             add_root(&mut set).await?;
         }
-        // Only now: a driver that meets a set without a primary is slow to see
-        // that it has got one.
+        // Created only now, because a driver that meets a set without a primary is slow to notice
+        // that it has elected one.
         set.client = mongodb::Client::with_uri_str(set.uri()).await?;
         replicate(&set).await?;
         Ok(set)
@@ -180,7 +180,7 @@ impl ReplicaSetBuilder {
             "enableTestCommands=1",
             "--setParameter",
             "shutdownTimeoutMillisForSignaledShutdown=100",
-            // It would write to disk every second for nobody.
+            // These data would be written to disk every second and never read.
             "--setParameter",
             "diagnosticDataCollectionEnabled=false",
         ]
@@ -228,9 +228,9 @@ impl ReplicaSetBuilder {
     }
 }
 
-/// Waits until one member is primary and the others follow. A new set waits
-/// for an election timeout by itself, so its first member is told to stand:
-/// with users it is not, since nobody has the right to say so yet.
+/// Waits until one member is primary and the others are secondaries. A new set waits for an
+/// election timeout by itself, so its first member gets `replSetStepUp`. With `auth` it does not,
+/// because no user exists yet that may send the command.
 async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
     let end = Instant::now() + PRIMARY_DEADLINE;
     loop {
@@ -244,7 +244,7 @@ async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
             return Ok(());
         }
         if primaries == 0 && secondaries == set.member_count() && !auth {
-            // Refused for as long as the members have not all met.
+            // Refused until the members have all met.
             let _ = set.command(0, doc! { "replSetStepUp": 1 }).await;
         }
         if Instant::now() > end {
@@ -256,8 +256,8 @@ async fn elect(set: &ReplicaSet, auth: bool) -> Result<(), Failure> {
     }
 }
 
-/// Waits until a majority acknowledges writes: secondaries of a new set take
-/// about a second to begin copying, which no test means to measure.
+/// Waits until a majority acknowledges writes. The secondaries of a new set take about a second to
+/// begin replication, which tests do not want to measure.
 async fn replicate(set: &ReplicaSet) -> Result<(), Failure> {
     let majority = WriteConcern::builder()
         .w(Acknowledgment::Majority)
@@ -272,14 +272,14 @@ async fn replicate(set: &ReplicaSet) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first user can be made without one, over loopback.
+/// Creates the first user, which is possible without a credential over loopback.
 async fn add_root(set: &mut ReplicaSet) -> Result<(), Failure> {
     let root = User::with_password("root", "root");
     let primary = set.primary().await;
     set.command(primary, root.creation(vec!["root".into()]))
         .await?;
     set.root = Some(root);
-    // The clients so far have no credential.
+    // The existing clients have no credential.
     set.members.iter().for_each(Member::forget_client);
     Ok(())
 }
@@ -288,7 +288,7 @@ fn key_file(directory: &Path) -> std::path::PathBuf {
     let path = directory.join("key");
     std::fs::write(&path, "bGVhc2Vob2xkIHRlc3RiZWQga2V5IGZpbGU=")
         .expect("a key file can be written");
-    // mongod refuses one that others can read.
+    // mongod refuses a key file that others can read.
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&path, mode).expect("a file's mode can be set");
     path

@@ -13,16 +13,16 @@ use tokio::net::TcpStream;
 use crate::process::exit_code;
 use crate::{Failure, Launch, Lifetime, Process, ReservedPort};
 
-/// A start takes 0.3 s; this allows for a machine busy with other tests, and
-/// for the recovery of a member that was killed.
+/// Maximum time of a start. A start takes 0.3 s; the rest allows for a machine busy with other
+/// tests, and for the recovery of a member that was killed.
 const START_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
-/// mongod's exit code when it cannot bind its port.
+/// mongod's exit code if it cannot bind its port.
 const EXIT_PORT_TAKEN: i32 = 48;
-/// How many ports are tried before the fault is taken to be another.
+/// Maximum number of ports tried before a start fails.
 const PORTS_MAX: usize = 5;
 
-/// How a member is run.
+/// The configuration of a member's process.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) binary: PathBuf,
@@ -38,14 +38,14 @@ pub struct Member {
     directory: PathBuf,
     port: ReservedPort,
     process: Mutex<Option<Arc<Process>>>,
-    /// Made anew after each start: one that has met a dead server waits before
-    /// it looks again.
+    /// Recreated after each start, because a client that has met an unreachable server waits before
+    /// it checks again.
     client: Mutex<Option<Client>>,
     stays: bool,
 }
 
 impl Member {
-    /// Starts one, on another port should the first be taken meanwhile.
+    /// Starts a member. If its port is taken in the meantime, tries another one.
     pub(super) async fn launch(plan: Plan, directory: &Path) -> Result<Self, Failure> {
         for attempt in 1..=PORTS_MAX {
             let directory = directory.join(attempt.to_string());
@@ -70,36 +70,36 @@ impl Member {
         )))
     }
 
-    /// The port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// Host and port, as in a connection string.
+    /// Returns host and port, as in a connection string.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port())
     }
 
-    /// The process id while it runs, stopped or not.
+    /// Returns the process id if the process is running or frozen.
     pub fn pid(&self) -> Option<u32> {
         let process = self.process()?;
         process.exit_status().is_none().then(|| process.pid())
     }
 
-    /// The member's log.
+    /// Returns the member's log.
     pub fn log(&self) -> String {
         let text = std::fs::read(self.log_path()).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Sends a signal, if it runs.
+    /// Sends a signal if the process is running.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = self.process() {
             process.signal(signal);
         }
     }
 
-    /// Freezes it, if it runs.
+    /// Freezes the process if it is running.
     pub fn stop(&self) {
         if let Some(process) = self.process() {
             process.stop();
@@ -163,7 +163,7 @@ impl Member {
         }
     }
 
-    /// The one client of this member alone.
+    /// Returns the cached client of this member, or creates it.
     pub(super) async fn client(&self, uri: &str) -> Result<Client, Failure> {
         if let Some(client) = self
             .client
@@ -206,7 +206,7 @@ impl Member {
     }
 }
 
-/// A client that gives up soon: the fixtures poll.
+/// Creates a client with short timeouts, because the fixtures poll.
 pub(super) async fn client(uri: &str) -> Result<Client, Failure> {
     let quick = "serverSelectionTimeoutMS=2000&connectTimeoutMS=2000";
     Ok(Client::with_uri_str(format!("{uri}&{quick}")).await?)

@@ -4,16 +4,16 @@ use mongodb::bson::{Bson, Document, doc};
 
 use crate::Certificates;
 
-/// Someone who can log in.
+/// A user that can log in.
 #[derive(Debug, Clone)]
 pub struct User {
     name: String,
-    /// Absent for a user whom a certificate proves.
+    /// `None` for a user that authenticates with a certificate.
     password: Option<String>,
 }
 
 impl User {
-    /// A user who is proved by a password (SCRAM).
+    /// Returns a user that authenticates with a password (SCRAM).
     pub fn with_password(name: &str, password: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -21,7 +21,7 @@ impl User {
         }
     }
 
-    /// A user who is proved by the client's certificate (X.509).
+    /// Returns a user that authenticates with the client's certificate (X.509).
     pub fn with_certificate(subject: &str) -> Self {
         Self {
             name: subject.to_owned(),
@@ -29,12 +29,12 @@ impl User {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The password, unless a certificate takes its place.
+    /// Returns the password; `None` with a certificate.
     pub fn password(&self) -> Option<&str> {
         self.password.as_deref()
     }
@@ -48,7 +48,7 @@ impl User {
     }
 }
 
-/// A connection string to `addresses` with all that is needed to log in.
+/// Returns a connection string to `addresses` with all options needed to log in.
 pub(super) fn uri(
     addresses: &str,
     options: &[&str],
@@ -65,8 +65,8 @@ pub(super) fn uri(
             credential = format!("{}:{}@", escaped(name), escaped(password));
             options.push("authSource=admin".to_owned());
         }
-        // The server takes the name from the certificate. Given a name, driver
-        // 3.9.1 sends it as `username`, which the server refuses as unknown.
+        // The server takes the name from the certificate. If a name is given, driver 3.9.1 sends it
+        // as `username`, which the server refuses as an unknown field.
         Some(User {
             name: _,
             password: None,

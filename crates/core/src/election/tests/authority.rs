@@ -1,4 +1,4 @@
-//! Where authority comes from, how long it lasts, and what never gives it (I1, I2, I4, I7).
+//! The sources of authority, its duration, and replies that never grant it (I1, I2, I4, I7).
 
 use super::harness::*;
 use crate::election::*;
@@ -15,7 +15,7 @@ fn a_first_candidate_creates_acquires_and_leads() {
     assert_eq!((a.token(), a.reason()), (token(1), Some(Reason::Acquired)));
     assert_eq!(stored.lease().token, token(1));
     let claim = stored.lease().holder.as_ref().map(|h| h.claim);
-    // The token only when it was seen in the store.
+    // The token is recorded only after it was seen in the store.
     let remembered = |n| (claim, token(n), seconds(24));
     assert_eq!(a.remembered, [remembered(0), remembered(1)]);
 }
@@ -89,7 +89,7 @@ fn i7_an_acquisition_of_unknown_outcome_grants_nothing_until_it_is_adopted_by_a_
     let (read, operation) = a.take_call();
     let outcome = stored.apply(&a.identity, &operation);
     a.reply(at(0), read, outcome);
-    // It lands, the answer is lost.
+    // The write lands, and its reply is lost.
     let (acquire, operation) = a.take_call();
     stored.apply(&a.identity, &operation);
     a.reply(at(3), acquire, Outcome::Unknown);
@@ -99,7 +99,7 @@ fn i7_an_acquisition_of_unknown_outcome_grants_nothing_until_it_is_adopted_by_a_
     let (read, operation) = a.take_call();
     let outcome = stored.apply(&a.identity, &operation);
     a.reply(retry, read, outcome);
-    // The read shows it as the holder: that alone gives nothing.
+    // The read shows the candidate as the holder, which alone grants nothing.
     assert!(!a.leads(retry));
     let (renew, operation) = a.take_call();
     assert_eq!(operation.as_str(), "renew");
@@ -149,8 +149,8 @@ fn i4_an_acknowledgement_that_waited_in_a_frozen_process_does_not_revive_a_claim
     a.tick(at(15));
     let (renew, operation) = a.take_call();
     let applied = stored.apply(&a.identity, &operation);
-    // Frozen over the deadline; then the reply is the first thing it sees,
-    // although 15 s + 18 s lies ahead.
+    // The process is frozen past its deadline. The reply is the first input after that, although
+    // 15 s + 18 s lies ahead.
     a.reply(at(20), renew, applied);
     assert!(!a.leads(at(20)));
     assert_eq!(a.reason(), Some(Reason::Deadline));

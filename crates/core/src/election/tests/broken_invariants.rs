@@ -1,4 +1,4 @@
-//! What only a bug can break ends the daemon: each assertion, with a state that
+//! A state that only a bug can cause ends the daemon. Each assertion is checked with a state that
 //! no input leads to.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::harness::*;
 use crate::election::*;
 
-/// What the check says of `node` after `change`.
+/// Returns the panic message of the invariant check after `change`.
 fn complaint(node: &Node, change: impl FnOnce(&mut Election)) -> String {
     let mut election = node.election.clone();
     election.check_invariants();

@@ -1,4 +1,4 @@
-//! What a candidate without a claim may do, and when (I3, I8, I10, I11).
+//! The permitted actions of a candidate without a claim, and their times (I3, I8, I10, I11).
 
 use super::harness::*;
 use crate::election::*;
@@ -24,7 +24,7 @@ fn i1_a_contender_waits_for_the_declared_duration_of_an_unchanged_revision() {
     let (mut a, mut stored) = leader("a", at(0));
     let mut b = follower("b", at(1), &mut stored);
     assert_eq!(b.election.next_wakeup(), Some(at(7)), "it reads meanwhile");
-    // A renewal, seen at 10 s, begins the time anew.
+    // A renewal that is seen at 10 s restarts the wait.
     a.run(at(3), &mut stored);
     b.event(at(10), &stored);
     b.run(at(34) - millis(1), &mut stored);
@@ -88,8 +88,8 @@ fn an_absurd_declared_duration_counts_as_an_hour() {
 fn i8_a_silent_stream_costs_latency_never_safety() {
     let (mut a, mut stored) = leader("a", at(0));
     let mut b = follower("b", at(0), &mut stored);
-    // No event and no answer to a read reaches b; it tries, on the revision it
-    // saw, and is rejected.
+    // Neither an event nor a reply to a read reaches b. The takeover on the revision that b saw is
+    // rejected.
     for second in 1..=24 {
         a.run(at(second), &mut stored);
         b.tick(at(second));
@@ -256,7 +256,7 @@ fn i10_one_healthy_candidate_leads_within_the_declared_duration() {
     let (_, mut stored) = leader("a", at(0));
     let mut b = Node::start("b", at(5));
     b.serve(at(5), &mut stored);
-    // Even when it must poll, and its first read came late.
+    // The bound holds even if b must poll and its first read came late.
     b.run(at(5) + seconds(24) + seconds(8), &mut stored);
     assert_eq!(b.role(), Role::Leader);
 }

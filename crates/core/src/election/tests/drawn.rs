@@ -1,12 +1,12 @@
-//! What is drawn at random besides ids, to the nanosecond: the spread of retries
-//! and that of candidates that were woken together.
+//! Random draws other than ids, checked to the nanosecond: the jitter of retries and the spread of
+//! candidates that were woken together.
 
 use std::time::Duration;
 
 use super::harness::*;
 use crate::election::*;
 
-/// A source that always draws the same.
+/// A random source that always returns the same value.
 struct Always(u128);
 
 impl Randomness for Always {
@@ -35,7 +35,7 @@ fn up_to(bits: u128, most: Duration) -> Duration {
 
 #[test]
 fn jitter_is_twenty_percent_on_either_side_and_reaches_both_ends() {
-    // 401 steps of a thousandth, then over again.
+    // 401 steps of one thousandth each, then the cycle repeats.
     let drawn = [
         (0, 800),
         (1, 801),
@@ -62,7 +62,7 @@ fn a_spread_is_between_nothing_and_the_most_both_included() {
     assert_eq!(up_to(u128::MAX, Duration::ZERO), Duration::ZERO);
 }
 
-/// A follower of a lease that was freed, with its acquisition under way.
+/// Returns a follower of a lease that was freed, with its acquisition in flight.
 fn acquiring(spread: Duration) -> (Node, Stored) {
     let (_, mut stored) = leader("a", at(0));
     let mut b = follower("b", at(0), &mut stored);

@@ -1,4 +1,4 @@
-//! Candidates without a network: a test decides which call is answered, when, and how.
+//! Candidates without a network: each test decides which call is answered, when, and how.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 pub(super) use crate::election::reference::free;
 use crate::election::*;
 
-/// A source of ids that counts.
+/// A random source that counts.
 pub(super) struct Counter(u128);
 
 impl Randomness for Counter {
@@ -26,7 +26,7 @@ pub(super) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Boottime `seconds` after the start of a test.
+/// Returns the boot time `seconds` after the start of a test.
 pub(super) fn at(seconds: u64) -> BootTime {
     BootTime::from_nanos(1_000_000_000_000) + Duration::from_secs(seconds)
 }
@@ -66,15 +66,15 @@ impl Stored {
     }
 }
 
-/// One candidate and what it asked for.
+/// One candidate and the effects that it emitted.
 #[derive(Clone)]
 pub(super) struct Node {
     pub(super) election: Election,
     pub(super) identity: Identity,
     random: u128,
-    /// Calls that were sent and not answered.
+    /// Calls that were sent and not answered yet.
     pub(super) calls: VecDeque<(CallId, Operation)>,
-    /// Everything it ever sent.
+    /// All operations that were ever sent.
     pub(super) sent: Vec<Operation>,
     pub(super) transitions: Vec<Transition>,
     pub(super) notices: Vec<Notice>,
@@ -85,7 +85,7 @@ pub(super) struct Node {
     pub(super) exited: bool,
 }
 
-/// Default timings, no hand-off delay.
+/// Returns the default timings without a handoff delay.
 pub(super) fn tunables() -> Tunables {
     Tunables {
         timings: Timings::default(),
@@ -95,7 +95,7 @@ pub(super) fn tunables() -> Tunables {
 }
 
 impl Node {
-    /// A candidate that starts at `now` and sends its first read.
+    /// Starts a candidate at `now`, which sends its first read.
     pub(super) fn start(name: &str, now: BootTime) -> Self {
         Self::start_with(name, now, tunables(), Token::ZERO, None)
     }
@@ -118,7 +118,7 @@ impl Node {
         Self::begin(candidate, now)
     }
 
-    /// The next process on the status directory of this one, in the same boot.
+    /// Starts the next process on the status directory of this one, in the same boot.
     pub(super) fn successor(&self, now: BootTime) -> Self {
         let (claim, token, lease_longest) = *self.remembered.last().expect("it remembers");
         let candidate = Candidate {
@@ -132,7 +132,7 @@ impl Node {
         Self::begin(candidate, now)
     }
 
-    /// A candidate that runs its workload itself.
+    /// Starts a candidate that supervises its workload.
     pub(super) fn supervising(name: &str, now: BootTime) -> Self {
         let candidate = Candidate {
             identity: identity(name),
@@ -173,7 +173,7 @@ impl Node {
         node
     }
 
-    /// From now on it draws other ids than the node it was cloned from.
+    /// Makes this node draw other ids than the node that it was cloned from.
     pub(super) fn reseed(&mut self) {
         self.random += 1 << 48;
     }
@@ -211,12 +211,12 @@ impl Node {
         self.input(now, Input::Reply { call, outcome });
     }
 
-    /// Takes the oldest unanswered call out of the node's hands.
+    /// Removes the oldest unanswered call and returns it.
     pub(super) fn take_call(&mut self) -> (CallId, Operation) {
         self.calls.pop_front().expect("a call was sent")
     }
 
-    /// Answers everything that was and will be asked, at once, as the store says.
+    /// Answers all open and all following calls immediately, from the store.
     pub(super) fn serve(&mut self, now: BootTime, stored: &mut Stored) {
         for _ in 0..32 {
             let Some((id, operation)) = self.calls.pop_front() else {
@@ -228,7 +228,7 @@ impl Node {
         panic!("{} does not come to rest: {:?}", self.identity, self.sent);
     }
 
-    /// Answers reads until something else is asked.
+    /// Answers reads until the oldest open call is not a read.
     pub(super) fn serve_reads(&mut self, now: BootTime, stored: &mut Stored) {
         while let Some((id, operation @ Operation::Read { .. })) = self.calls.front().cloned() {
             self.calls.pop_front();
@@ -237,7 +237,7 @@ impl Node {
         }
     }
 
-    /// Lets time pass up to `until`, with a store that answers at once.
+    /// Advances time to `until`, with a store that answers immediately.
     pub(super) fn run(&mut self, until: BootTime, stored: &mut Stored) {
         self.serve(self.election.status_time(), stored);
         for _ in 0..100_000 {
@@ -252,7 +252,7 @@ impl Node {
         panic!("{} does not come to rest", self.identity);
     }
 
-    /// Lets time pass up to `until`, with every call failing unsent.
+    /// Advances time to `until`, with `outcome` as the answer to every call.
     pub(super) fn run_cut_off(&mut self, until: BootTime, outcome: &Outcome) {
         for _ in 0..100_000 {
             while let Some((id, _)) = self.calls.pop_front() {
@@ -267,7 +267,7 @@ impl Node {
         panic!("{} does not come to rest", self.identity);
     }
 
-    /// The change stream is open: no polling.
+    /// Opens the change stream, so that the candidate does not poll.
     pub(super) fn open_stream(&mut self, now: BootTime, stored: &mut Stored) {
         self.input(now, Input::Watch(Watch::Opened));
         self.serve(now, stored);
@@ -313,7 +313,7 @@ impl Node {
     }
 }
 
-/// A leader that acquired at `now`, with its stream open, and the store.
+/// Returns a leader that acquired at `now`, with its stream open, and the store.
 pub(super) fn leader(name: &str, now: BootTime) -> (Node, Stored) {
     leader_with(name, now, tunables())
 }
@@ -327,7 +327,7 @@ pub(super) fn leader_with(name: &str, now: BootTime, tunables: Tunables) -> (Nod
     (node, stored)
 }
 
-/// A follower of whatever is stored, with its stream open.
+/// Returns a follower of the stored lease, with its stream open.
 pub(super) fn follower(name: &str, now: BootTime, stored: &mut Stored) -> Node {
     let mut node = Node::start(name, now);
     node.serve(now, stored);
@@ -337,7 +337,7 @@ pub(super) fn follower(name: &str, now: BootTime, stored: &mut Stored) -> Node {
 }
 
 impl Election {
-    /// The instant of the last input.
+    /// Returns the instant of the last input.
     pub(super) fn status_time(&self) -> BootTime {
         self.now
     }

@@ -1,4 +1,5 @@
-//! The workload's health: who cannot work does not lead, and does not contend.
+//! The workload's health: a candidate with an unhealthy workload does not lead and does not
+//! contend.
 
 use super::harness::*;
 use crate::election::*;
@@ -6,7 +7,7 @@ use crate::election::*;
 const ILL: Input = Input::Health { healthy: false };
 const WELL: Input = Input::Health { healthy: true };
 
-/// A follower that has just sent its acquisition of a lease that became free.
+/// Returns a follower that has just sent an acquisition of a freed lease.
 fn acquiring() -> (Node, Stored) {
     let (_, mut stored) = leader("a", at(0));
     let mut node = follower("b", at(0), &mut stored);
@@ -97,7 +98,7 @@ fn an_open_acquisition_is_released_and_not_adopted_while_unhealthy() {
 #[test]
 fn a_release_beside_a_read_that_is_due_again_waits_for_its_own_answer() {
     let (mut b, mut stored) = acquiring();
-    // Beside the acquisition a read is under way, and another one is due.
+    // A read is in flight together with the acquisition, and another one is due.
     b.input(at(1), Input::Watch(Watch::Lost));
     b.input(at(1), Input::Watch(Watch::Lost));
     b.input(at(1), ILL);

@@ -1,4 +1,4 @@
-//! Answers that come late, in an order that nobody had in mind.
+//! Replies that arrive late, in an unexpected order.
 
 use super::harness::*;
 use crate::election::*;
@@ -7,7 +7,7 @@ use crate::election::*;
 fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undone() {
     let mut stored = Stored::default();
     let mut a = Node::start("a", at(0));
-    // read, create
+    // The read, then the create.
     let (c, op) = a.take_call();
     let o = stored.apply(&a.identity, &op);
     a.reply(at(0), c, o);
@@ -15,7 +15,7 @@ fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undon
     let o = stored.apply(&a.identity, &op);
     a.input(at(0), Input::Watch(Watch::Opened));
     a.reply(at(0), c, o);
-    // drain: find the acquire
+    // Answer calls until the acquire is found.
     let mut acquire = None;
     for _ in 0..10 {
         let Some((c, op)) = a.calls.pop_front() else {
@@ -30,7 +30,7 @@ fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undon
     }
     let (acq, late) = acquire.expect("acquire");
     assert!(matches!(late, Outcome::Applied(_)));
-    // time-out: unknown
+    // The timeout makes the outcome unknown.
     a.reply(at(3), acq, Outcome::Unknown);
     let w = a.election.next_wakeup().unwrap();
     a.tick(w);
@@ -41,18 +41,18 @@ fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undon
     let (adopt, op) = a.take_call();
     assert_eq!(op.as_str(), "renew");
     let o = stored.apply(&a.identity, &op);
-    // the acquire's own reply at last
+    // The acquire's own reply finally arrives.
     a.reply(w, acq, late);
     a.reply(w, adopt, o);
     assert_eq!(a.role(), Role::Leader);
-    a.calls.clear(); // the read under way: its answer means nothing (reading = None)
+    a.calls.clear(); // the read in flight: its reply has no effect (reading = None)
     a.run(at(60), &mut stored);
     assert_eq!(a.role(), Role::Leader);
     let n = a.election.status_time();
     a.input(n, Input::StepDown);
     a.input(n, Input::Demoted { shown: true });
     a.serve(n, &mut stored);
-    // nobody else: must lead again after one lease duration
+    // No other candidate exists, so this one must lead again after one lease duration.
     a.run(n + seconds(600), &mut stored);
     assert_eq!(a.role(), Role::Leader, "stuck for ever");
 }
@@ -101,7 +101,7 @@ fn a_read_answered_before_the_release_is_forgotten() {
     a.serve(at(2), &mut stored);
     a.reply(at(2), read, old);
     a.serve(at(2), &mut stored);
-    // stays out 24 s until 26, then should lead
+    // The candidate stays out for 24 s, until 26 s, and should lead after that.
     a.run(at(27), &mut stored);
     assert_eq!(a.role(), Role::Leader);
 }
@@ -136,7 +136,7 @@ fn i11_after_a_foreign_document_in_a_late_answer_a_contender_reads_before_it_wri
 fn an_adoption_that_meets_a_pause_steps_down_for_it() {
     let mut stored = Stored::default();
     let mut a = Node::start("a", at(0));
-    // Its acquisition lands, its answer is lost, and it is found.
+    // The acquisition lands, its reply is lost, and a read finds it.
     let (adopt, renewal) = loop {
         let Some((call, operation)) = a.calls.pop_front() else {
             a.tick(a.election.next_wakeup().unwrap());
@@ -160,7 +160,7 @@ fn an_adoption_that_meets_a_pause_steps_down_for_it() {
     assert_eq!(a.reason(), Some(Reason::Paused));
 }
 
-/// An operator raised its token, so that the old document looks like a successor's.
+/// An operator raised the token, so that the old document looks like a successor's.
 #[test]
 fn i8_who_stays_out_takes_its_own_raised_claim_for_no_successor() {
     let (mut a, mut stored) = leader("a", at(0));

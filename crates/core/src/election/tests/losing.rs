@@ -1,4 +1,4 @@
-//! The two ways of losing leadership, and that a claim leads at most once (I1, I6).
+//! The two ways to lose leadership, and the rule that a claim leads at most once (I1, I6).
 
 use super::harness::*;
 use crate::election::*;
@@ -10,7 +10,7 @@ fn with_handoff(delay: std::time::Duration) -> Tunables {
     }
 }
 
-/// No renewal of a claim after its release was sent.
+/// Returns true if no claim was renewed after its release was sent.
 fn no_renewal_after_release(node: &Node) -> bool {
     let mut released = Vec::new();
     node.sent.iter().all(|operation| match operation {
@@ -119,7 +119,7 @@ fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
     b.serve(at(2) - millis(1), stored);
     assert!(b.exited && stored.lease().holder.is_none());
 
-    // A step-down on request is waited for as ever, until the shutdown.
+    // A requested step-down waits for the whole handoff delay, until the shutdown shortens it.
     let b = &mut asked_twice;
     b.input(at(1), Input::StepDown);
     b.input(at(1), Input::Demoted { shown: true });
@@ -129,8 +129,8 @@ fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
     assert_eq!(b.count("release"), 1);
 }
 
-/// A leader that has lost its lease by deadline at 18 s, with this delay, and
-/// whose workload cannot work: it leaves the lease to others.
+/// Returns a leader that lost its lease by deadline at 18 s, with this handoff delay. Its workload
+/// is unhealthy, so it leaves the lease to others.
 fn lost_at_18(delay: std::time::Duration) -> (Node, Stored) {
     let (mut a, stored) = leader_with("a", at(0), with_handoff(delay));
     a.run_cut_off(at(18), &Outcome::Unknown);
@@ -186,7 +186,8 @@ fn i6_a_confirmation_after_the_loss_ends_the_wait() {
 fn i6_a_confirmation_that_comes_with_the_deadline_counts() {
     let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(600)));
     a.input(at(1), Input::Health { healthy: true });
-    // The workload saw the deadline first; the daemon hears of it by this.
+    // The workload noticed the deadline first; its confirmation is the daemon's first input after
+    // it.
     a.input(at(18), Input::WorkloadDone { token: token(1) });
     a.input(at(18), Input::Shutdown);
     a.run(at(19), &mut stored);

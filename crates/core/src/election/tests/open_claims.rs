@@ -1,11 +1,11 @@
-//! Claims whose fate in the store is open: acquisitions without an answer, and
-//! ended claims that may still be stored (I1, I7).
+//! Claims whose state in the store is unknown: acquisitions without an answer, and ended claims
+//! that may still be stored (I1, I7).
 
 use super::harness::*;
 use crate::election::*;
 
-/// A follower whose acquisition of the free lease got no answer, the operation,
-/// and the store as it was before.
+/// Returns a follower whose acquisition of the free lease was not answered, the operation, and the
+/// store before the operation.
 fn unanswered() -> (Node, Operation, Stored) {
     let (_, mut stored) = leader("a", at(0));
     let mut b = follower("b", at(0), &mut stored);
@@ -33,7 +33,7 @@ fn an_open_acquisition_is_a_strangers_once_another_claim_has_its_token() {
     b.event(at(1), &stored);
     b.run(at(3), &mut stored);
     assert_eq!(recorded(&b), None, "no proof of a death any more");
-    // Somebody restores a document in which it had landed: c may still lead.
+    // A restored document contains the landed acquisition, and c may still lead.
     let mut restored = before;
     restored.apply(&b.identity, &operation);
     b.event(at(4), &restored);
@@ -50,7 +50,7 @@ fn an_open_acquisition_is_a_strangers_once_the_store_went_back() {
     b.input(at(1), Input::Watch(Watch::Unclear));
     b.serve(at(1), &mut gone);
     assert_eq!(b.reason(), Some(Reason::StoreWentBack));
-    // Somebody restores what was there, and the acquisition lands on that.
+    // The old document is restored, and the acquisition lands on it.
     let mut restored = before;
     restored.apply(&b.identity, &operation);
     b.event(at(2), &restored);
@@ -81,7 +81,7 @@ fn an_ended_claim_is_off_the_record_once_another_took_over() {
     assert_eq!(b.token(), token(2));
     a.event(at(24), &stored);
     assert_eq!(recorded(&a), None);
-    // It comes back under b's token: b may still lead.
+    // The claim comes back under b's token, and b may still lead.
     let mut edited = before;
     edited.lease_mut().token = token(2);
     a.event(at(25), &edited);
@@ -89,7 +89,7 @@ fn an_ended_claim_is_off_the_record_once_another_took_over() {
     assert_eq!((a.count("take_over"), a.role()), (0, Role::Follower));
 }
 
-/// As [`unanswered`], but it landed, and a renewal is under way to adopt it.
+/// Like [`unanswered`], but the acquisition landed, and a renewal is in flight to adopt it.
 fn adopting() -> (Node, Stored) {
     let (mut b, operation, mut stored) = unanswered();
     stored.apply(&b.identity, &operation);
@@ -98,7 +98,7 @@ fn adopting() -> (Node, Stored) {
     (b, stored)
 }
 
-/// The next read, whenever it is due.
+/// Performs the next read, at the instant at which it is due.
 fn look(node: &mut Node, stored: &mut Stored) {
     let due = node.election.next_wakeup().expect("it reads again");
     node.tick(due);
@@ -170,7 +170,7 @@ fn i7_the_late_acknowledgement_of_an_acquisition_is_a_hint_to_read() {
 
 #[test]
 fn i7_an_acknowledgement_that_shows_another_holder_grants_nothing() {
-    // No store that keeps its filters says this.
+    // A store that applies its filters never replies this.
     let (_, stored) = leader("c", at(0));
     let strange = Outcome::Applied(Found::Lease(stored.lease().clone()));
 

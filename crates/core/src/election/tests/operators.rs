@@ -1,4 +1,4 @@
-//! Pause, step down, transfer: what the document asks of its holder.
+//! Pause, step-down and transfer: requests in the document to its holder.
 
 use super::harness::*;
 use crate::election::*;
@@ -129,7 +129,7 @@ fn a_transfer_keeps_the_lease_for_its_target_for_a_while() {
     c.serve(at(1), &mut stored);
     assert!(c.leads(at(1)));
     assert_eq!(stored.lease().reserved_for, None);
-    // Had c been dead, b would have come after five seconds.
+    // If c had exited, b would have acquired after five seconds.
     b.run(at(6), &mut without_c);
     assert!(b.leads(at(6)));
 }
@@ -186,7 +186,7 @@ fn a_candidate_that_was_asked_to_step_down_stays_out_also_if_its_deadline_ended_
     let (mut a, mut stored) = leader_with("a", at(0), drain);
     a.input(at(1), Input::StepDown);
     a.input(at(1), Input::Demoted { shown: true });
-    // The store cannot be reached until the claim has expired.
+    // The store is unreachable until the claim has expired.
     a.run_cut_off(at(18), &Outcome::Unknown);
     assert_eq!(a.reason(), Some(Reason::Deadline));
     a.run(at(30), &mut stored);

@@ -1,5 +1,5 @@
-//! A candidate knows its own claims and revisions again, wherever it meets them.
-//! Each of these was a mutant that no other test noticed.
+//! A candidate recognizes its own claims and revisions in every state. Each test covers a mutant
+//! that no other test noticed.
 
 use super::harness::*;
 use crate::election::*;
@@ -11,7 +11,7 @@ fn an_ended_claim_whose_release_is_unknown_is_taken_over_at_once() {
     assert_eq!(a.role(), Role::Follower);
     assert!(stored.lease().holder.is_some(), "no release has landed");
     a.run(at(22), &mut stored);
-    // Not 24 s later, as for a stranger.
+    // The wait is not 24 s, as it would be for another candidate's claim.
     assert!(a.leads(at(22)), "{:?}", a.sent);
     assert_eq!(
         (a.count("take_over"), a.token()),
@@ -39,7 +39,7 @@ fn a_read_with_ones_own_revision_hurries_nothing() {
     a.input(at(1), Input::Watch(Watch::Unclear));
     a.serve(at(1), &mut stored);
     assert_eq!(a.count("renew"), 0);
-    // With another revision it renews at once: only a rejection can tell.
+    // With another revision it renews immediately, because only a rejection is proof.
     stored.lease_mut().revision = Revision::from_bytes([9; 16]);
     a.input(at(2), Input::Watch(Watch::Unclear));
     a.serve(at(2), &mut stored);

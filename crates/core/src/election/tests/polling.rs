@@ -1,4 +1,4 @@
-//! Candidates without a change stream: only reads tell them what others do.
+//! Candidates without a change stream, which see only by reads what others do.
 
 use super::harness::*;
 use crate::election::*;
@@ -16,8 +16,8 @@ fn i10_without_a_stream_a_successor_is_noticed_while_staying_out() {
     let mut b = Node::start("b", at(2));
     b.serve(at(2), &mut stored);
     assert!(b.leads(at(2)));
-    // b dies at once: a must have seen its claim by then, not first when it may
-    // contend again itself.
+    // b exits immediately. By then a must have seen b's claim, and not only when a may contend
+    // again.
     a.run(at(26), &mut stored);
     assert!(!a.leads(at(26)));
     a.run(at(28), &mut stored);
@@ -33,7 +33,7 @@ fn a_follower_without_a_stream_goes_on_reading() {
     b.serve(at(0), &mut stored);
     assert_eq!(b.role(), Role::Follower);
     b.run(at(10), &mut stored);
-    // One at the start, then one a second, give or take the jitter.
+    // One read at the start, then one per second within the jitter.
     let reads = b.count("read");
     assert!((9..=13).contains(&reads), "{reads} reads");
 }

@@ -1,4 +1,4 @@
-//! What a candidate says of itself and of the holder.
+//! The published status of a candidate, for itself and for the holder.
 
 use super::harness::*;
 use crate::election::*;

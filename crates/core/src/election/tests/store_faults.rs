@@ -1,4 +1,4 @@
-//! A store that loses its memory, or seems to (I3, I11).
+//! A store that loses data, or appears to (I3, I11).
 
 use super::harness::*;
 use crate::election::*;
@@ -82,7 +82,7 @@ fn i3_a_restored_document_makes_the_leader_step_down_and_its_tokens_go_on() {
     assert_eq!(a.token(), token(5));
 }
 
-/// Others are told to wait for a hundred seconds.
+/// Returns settings with a declared lease duration of 100 s.
 fn long() -> Tunables {
     let settings = TimingSettings {
         lease_duration: seconds(100),
@@ -117,8 +117,8 @@ fn the_status_directorys_memory_tells_that_the_store_went_back() {
     assert_eq!(a.token(), token(41));
 }
 
-/// The leader goes on until its own deadline: a process that knows its token
-/// from the directory alone must know how long that is.
+/// The leader continues until its own deadline. A process that knows its token only from the
+/// directory must also know how long the leader may continue.
 #[test]
 fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
     let (_, mut stored) = leader_with("a", at(0), long());
@@ -133,8 +133,8 @@ fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
     assert_eq!(b.token(), token(2));
 }
 
-/// A stream that opens makes a second read overtake the first one, whose
-/// answer shows the only leader there is.
+/// The opening of a stream triggers a second read, which overtakes the first. Only the reply to the
+/// first shows the leader.
 #[test]
 fn i1_what_only_an_overtaken_read_showed_is_known_to_have_been_there() {
     let (_, stored) = leader("a", at(0));
@@ -154,8 +154,8 @@ fn i1_what_only_an_overtaken_read_showed_is_known_to_have_been_there() {
     assert_eq!(b.token(), token(2));
 }
 
-/// An event that is not believed raises the token in the directory: the
-/// duration that goes with it must be there too.
+/// An event that is not applied still raises the token in the directory, and the duration that goes
+/// with it must be recorded too.
 #[test]
 fn i1_a_token_is_never_remembered_without_the_duration_that_goes_with_it() {
     let (mut a, mut stored) = leader("a", at(0));
@@ -240,7 +240,7 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     let mut b = Node::start("b", at(0));
     b.serve_reads(at(0), &mut stored);
     assert_eq!(b.waiting(), ["create"]);
-    // While the insert is under way, a creates the document and leads.
+    // While the insert is in flight, a creates the document and leads.
     let mut a = Node::start("a", at(0));
     a.serve(at(0), &mut stored);
     assert!(a.leads(at(0)));
@@ -248,7 +248,7 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     let read = b.calls.pop_back().expect("a read");
     let outcome = stored.apply(&identity("b"), &read.1);
     b.reply(at(1), read.0, outcome);
-    // Then somebody deletes it, and the insert lands.
+    // Then the document is deleted, and the insert lands.
     stored.document = None;
     b.serve(at(2), &mut stored);
     assert_eq!(b.reason(), Some(Reason::StoreWentBack));
@@ -256,8 +256,8 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     assert_eq!(b.count("acquire"), 0, "a may still lead");
 }
 
-/// As the one before, but the insert has the token that was seen meanwhile:
-/// it is one that this candidate knew before.
+/// Like the previous test, but the insert has the token that was seen meanwhile, because this
+/// candidate already knew that token.
 #[test]
 fn i1_a_document_made_by_oneself_after_another_one_was_seen_went_back_too() {
     let (_, stored) = leader("a", at(0));
@@ -283,7 +283,7 @@ fn a_token_that_was_never_stored_is_not_remembered_as_seen() {
     let (_, mut stored) = leader("a", at(0));
     let mut b = follower("b", at(0), &mut stored);
     b.tick(at(24));
-    // The take-over is lost and the process dies.
+    // The takeover is lost, and the process exits.
     assert_eq!(b.waiting(), ["take_over"]);
     let remembered = b.remembered.last().map(|(_, token, _)| *token);
     assert_eq!(remembered, Some(token(1)));
@@ -389,7 +389,8 @@ fn i3_a_leader_whose_token_is_lowered_steps_down_once_a_linearizable_read_shows_
 fn i3_what_is_put_together_of_two_documents_gives_no_token_that_was_used() {
     let (mut a, mut stored) = leader("a", at(0));
     let mut b = follower("b", at(0), &mut stored);
-    // b missed the claim with token 2, and sees its release on what it knew.
+    // b missed the claim with token 2. Its stream applies the release of that claim to the older
+    // document.
     let before = stored.lease().clone();
     a.input(at(1), Input::StepDown);
     a.input(at(1), Input::Demoted { shown: true });

@@ -1,11 +1,10 @@
-//! Streams that answer and are stale: the cursor is on a member that is not the
-//! primary any more and lags, is locked for a backup, or is cut off from the set.
+//! Streams that answer although they are stale: the cursor is on a member that is no longer the
+//! primary and lags, is locked for a backup, or is cut off from the set.
 
 use super::harness::*;
 use crate::election::*;
 
-/// Lets `node` live from second to second up to `until` on a stream that
-/// answers, and reports nothing.
+/// Runs `node` second by second up to `until`, on a stream that answers but reports nothing.
 fn deaf(node: &mut Node, from: u64, until: u64, stored: &mut Stored) {
     for second in from..=until {
         node.input(at(second), Input::Watch(Watch::Alive));
@@ -17,7 +16,7 @@ fn deaf(node: &mut Node, from: u64, until: u64, stored: &mut Stored) {
 fn i10_a_follower_on_a_stale_stream_takes_over_within_the_bound() {
     let (mut a, mut stored) = leader("a", at(0));
     let mut b = follower("b", at(0), &mut stored);
-    // Its stream reports none of the renewals; the last one is of second 12.
+    // The stream of b reports none of the renewals; the last one is sent at second 12.
     for second in 1..=12 {
         a.run(at(second), &mut stored);
         deaf(&mut b, second, second, &mut stored);
@@ -54,7 +53,7 @@ fn i10_a_late_reply_to_a_read_does_not_replace_a_newer_event() {
     b.input(at(0), Input::Watch(Watch::Unclear));
     let (read, operation) = b.take_call();
     let late = stored.apply(&b.identity, &operation);
-    // The only renewal, and its event, overtake the reply.
+    // The only renewal and its event overtake the reply.
     a.run(at(3), &mut stored);
     b.event(at(3), &stored);
     b.reply(at(3), read, late);
@@ -86,7 +85,7 @@ fn a_read_that_shows_what_the_stream_did_not_report_opens_it_anew() {
     assert_eq!(b.streams_reopened, 0);
     deaf(&mut b, 6, 6, &mut stored);
     assert_eq!(b.streams_reopened, 1);
-    // Until there is another one it polls, and does not ask twice.
+    // Until another stream is open, b polls and does not ask for a second one.
     let reads = b.count("read");
     deaf(&mut b, 7, 16, &mut stored);
     let polls = b.count("read") - reads;
@@ -114,7 +113,7 @@ fn another_primary_opens_the_stream_anew() {
     for node in [&mut a, &mut b] {
         node.input(at(1), Input::PrimaryChanged);
         assert_eq!(node.streams_reopened, 1);
-        // The stream that is being opened finds that primary itself.
+        // The stream that is being opened finds the new primary without another request.
         node.input(at(1), Input::PrimaryChanged);
         assert_eq!(node.streams_reopened, 1);
     }

@@ -1,4 +1,4 @@
-//! A supervised workload runs while its claim leads, and the claim waits for its end (I6).
+//! A supervised workload runs while its claim leads, and the release waits for its end (I6).
 
 use super::harness::*;
 use crate::election::*;
@@ -80,7 +80,7 @@ fn i6_nothing_is_released_before_it_is_gone() {
         assert_eq!(kinds(&a).last(), Some(&OrderKind::Stop));
         a.run(at(100), &mut stored);
         assert_eq!(a.count("release"), 0);
-        // Only its own word counts, not a confirmation over HTTP.
+        // Only the end of this token's workload counts, not a confirmation over HTTP.
         a.input(at(100), Input::WorkloadDone { token: token(1) });
         a.input(at(100), gone(7));
         a.run(at(101), &mut stored);

@@ -1,7 +1,7 @@
-//! Every state with every input: what the role is after it, and what is sent.
+//! Every state with every input: the role after it, and the operations sent.
 //!
-//! The expected table stands in `table.golden`, one line a pair. A change of
-//! the state machine shows there as a diff to be read; `BLESS=1` writes it.
+//! The expected table is in `table.golden`, one line per pair. A change of the state machine shows
+//! there as a diff to review; `BLESS=1` rewrites the file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use super::harness::*;
 use crate::election::*;
 
-/// A state, reached from the start, with the store that goes with it.
+/// The name of a state, a candidate that reached it from its start, and the store.
 type Case = (&'static str, Node, Stored);
 
 fn follower_of_a() -> (Node, Stored) {
@@ -18,7 +18,8 @@ fn follower_of_a() -> (Node, Stored) {
     (node, stored)
 }
 
-/// A lease that was freed by another, and a candidate that has its stream open.
+/// Returns a candidate with its stream open that acquires a lease freed by another one, and the
+/// store.
 fn acquiring() -> (Node, Stored) {
     let (mut node, mut stored) = follower_of_a();
     stored.lease_mut().holder = None;
@@ -177,7 +178,7 @@ fn states() -> Vec<Case> {
     cases
 }
 
-/// What may happen: an input, or an answer to the oldest open call.
+/// Returns all possible inputs, including answers to the oldest open call.
 fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)> {
     let open = node.calls.front().cloned();
     let answer = |outcome: Outcome| {
@@ -280,7 +281,7 @@ fn table() -> String {
                 done.join(" ")
             );
         }
-        // An hour later without an answer: no state outlives its deadlines.
+        // One hour passes without an answer, because no state outlives its deadlines.
         let mut node = node;
         node.tick(at(3600));
         let _ = writeln!(

@@ -1,5 +1,5 @@
-//! The words and numbers that files, logs, metrics and the history show. People
-//! and dashboards compare with them, so a change here is a change for users.
+//! The names and numbers in files, logs, metrics and the history. Users and dashboards compare with
+//! them, so a change here affects users.
 
 use super::harness::*;
 use crate::election::*;

@@ -1,8 +1,8 @@
 //! Holding the lock: authority, its renewals and its loss.
 //!
-//! Nothing but an acknowledged write extends authority, and it counts from
-//! before that write was sent (I2). Holders also evict who has expired: under
-//! brisk traffic nobody waits for long enough to do it.
+//! Only an acknowledged write extends authority, counted from before that write was sent (I2).
+//! Holders also evict expired entries, because under brisk traffic no contender waits long enough
+//! to do it.
 
 use super::{Effect, LockContender, State, Turn, earliest};
 use crate::election::{Authority, BootTime, CallId, Timings, Token};
@@ -12,20 +12,20 @@ use crate::lock::stake::{Attempt, Kind};
 use crate::lock::status::Loss;
 use crate::lock::view::Place;
 
-/// Renewals without an answer at a time: one, and one beside it when the
-/// primary changed.
+/// Maximum number of unanswered renewals: one, plus a second one after a primary change.
 pub(super) const IN_FLIGHT_MAX: usize = 2;
 
 /// A claim with authority.
 #[derive(Debug, Clone)]
 pub(super) struct Holding {
     pub(super) token: Token,
-    /// The last acknowledged write: what was sent before it means nothing any more.
+    /// The newest acknowledged write. Acknowledgements of earlier writes no longer extend
+    /// authority.
     newest: CallId,
-    /// When it was sent.
+    /// When that write was sent.
     renewed_at: BootTime,
     due: BootTime,
-    /// Renew as soon as may be, also beside an attempt that hangs.
+    /// Renew as soon as possible, even if another attempt hangs.
     pub(super) hurry: bool,
 }
 
@@ -39,7 +39,8 @@ impl Holding {
 }
 
 impl LockContender {
-    /// A write, and when it was sent, is acknowledged with this token.
+    /// Starts holding. The write `by`, given as its call and its send time, was acknowledged with
+    /// `token`.
     pub(super) fn acquired(&mut self, token: Token, by: (CallId, BootTime), now: BootTime) {
         let timings = self.options.timings;
         let (newest, sent) = by;
@@ -80,7 +81,7 @@ impl LockContender {
         earliest([Some(valid_until), next])
     }
 
-    /// A write of the claim that holds came back, maybe late or out of order.
+    /// Handles the reply to a write of the held claim. Replies may be late or out of order.
     pub(super) fn holding_reply(
         &mut self,
         attempt: Attempt,
@@ -105,7 +106,7 @@ impl LockContender {
             Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
                 self.lose(Loss::Rejected, turn.now);
             }
-            // The late rejection of a write that a later one overtook means nothing.
+            // The late rejection of a write that a later one overtook proves nothing.
             Outcome::Rejected
                 if attempt.kind == Kind::Renew
                     && (self.stake.is_newest(call) || planted!(OvertakenRejectionObeyed)) =>
@@ -128,8 +129,8 @@ impl LockContender {
         }
     }
 
-    /// What a write of this claim, sent after the one that gave it authority,
-    /// left in the document.
+    /// Applies the document that a write of this claim left behind. Acknowledgements older than the
+    /// newest one do not reach this function.
     fn held_as_shown(&mut self, attempt: Attempt, lock: LockDocument, turn: &mut Turn<'_>) {
         let State::Holding(holding) = &mut self.state else {
             return;
@@ -159,21 +160,21 @@ impl LockContender {
         }
     }
 
-    /// Evicts whom the reply that came just now shows unchanged for too long.
+    /// Evicts entries that the current reply shows to be unchanged for too long.
     ///
-    /// Not by a timer: of many holders the first one that is answered in time
-    /// does it, and the replies to the others show that it was done.
+    /// Triggered by a reply instead of a timer: among many holders, the first one to receive a
+    /// reply in time evicts, and the replies to the others show that it is done.
     pub(super) fn sweep_as_holder(&mut self, turn: &mut Turn<'_>) {
         if self.sweeping.is_none() && !planted!(HoldersDoNotSweep) {
             let pairs = self.view.sightings.dead(self.patience(0), turn.now);
             if !pairs.is_empty() {
-                // It needs no grant, so the write is none of its claim.
+                // A holder needs no grant, so this write carries no revision of its claim.
                 self.send_sweep(pairs, None);
             }
         }
     }
 
-    /// A call of a holder that was no write of its claim came back.
+    /// Handles the reply to a holder's call that is not a write of its claim.
     pub(super) fn holder_swept(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         match outcome {
             Outcome::Applied(Found::Lock(lock)) if self.is_sweeping(call) => {
@@ -195,7 +196,7 @@ impl LockContender {
         }
     }
 
-    /// At its deadline a claim has ended, whatever else is going on.
+    /// Ends the claim if its deadline has passed, regardless of the current input.
     pub(super) fn expire(&mut self, turn: &Turn<'_>) {
         if let State::Holding(holding) = &self.state
             && holding.authority(&self.options.timings).valid_until <= turn.now
@@ -207,7 +208,7 @@ impl LockContender {
         }
     }
 
-    /// The lock is gone. The claim is ended and never renewed again; its leave
+    /// Ends the claim because the lock is lost. The claim is never renewed again, and its leave
     /// waits until nothing runs under it (I6).
     fn lose(&mut self, loss: Loss, now: BootTime) {
         self.effects.push_back(Effect::Lost(loss));

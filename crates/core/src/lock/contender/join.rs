@@ -1,7 +1,7 @@
-//! Joining: getting the claim into the document, or saying why not.
+//! Joining: adding the claim to the document, or ending with a reason.
 //!
-//! A claim is joined with until it is known to be in the document; every
-//! attempt has a revision of its own.
+//! The join is repeated with the same claim until the claim is known to be in the document. Every
+//! attempt has its own revision.
 
 use super::reading::Proof;
 use super::{LockContender, Notice, State, Turn, earliest};
@@ -12,8 +12,8 @@ use crate::lock::operation::{Joining as Entry, Operation, Outcome};
 use crate::lock::stake::Kind;
 use crate::lock::status::End;
 
-/// Rejections that nothing explains before a join waits: two can be a race
-/// that was lost; more could be a store that does not show what it has.
+/// Maximum number of rejected joins before the next join is delayed. Two can be lost races; more
+/// suggest a store that does not show its current state.
 const REFUSED_MAX: u32 = 2;
 
 #[derive(Debug, Clone)]
@@ -21,24 +21,24 @@ pub(super) struct Joining {
     next: Next,
     at: BootTime,
     creating: Option<CallId>,
-    /// The stream is to be open before the join, or this instant has come.
+    /// Latest instant to wait for the change stream before joining.
     stream_awaited: Option<BootTime>,
-    /// Joins that were rejected since one was explained.
+    /// Number of rejected joins of this claim.
     refused: u32,
     full_reported: bool,
 }
 
-/// What comes next.
+/// Next step of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Join,
     Create,
-    /// There is no place: look again, and sweep what is dead.
+    /// The lock has no room: read again, and evict expired entries.
     Look,
 }
 
 impl Joining {
-    /// Joins at an instant.
+    /// Creates the state of a contender that joins at `at`.
     pub(super) fn at(at: BootTime) -> Self {
         Self {
             next: Next::Join,
@@ -52,7 +52,7 @@ impl Joining {
 }
 
 impl LockContender {
-    /// Opens the stream before the join, if that is wanted.
+    /// Opens the stream before the join if the options ask for it.
     pub(super) fn watch_first(&mut self, now: BootTime) {
         if let (true, State::Joining(joining)) = (self.options.watch_first, &mut self.state) {
             joining.stream_awaited = Some(now + self.options.timings.operation_timeout());
@@ -60,7 +60,7 @@ impl LockContender {
         }
     }
 
-    /// The stream is open, or will not be.
+    /// Stops waiting for the stream, which is open or unavailable.
     pub(super) fn watch_settled(&mut self) {
         if let State::Joining(joining) = &mut self.state {
             joining.stream_awaited = None;
@@ -118,7 +118,7 @@ impl LockContender {
         });
     }
 
-    /// A join was rejected: a read tells why.
+    /// Handles a rejected join. A read finds out the reason.
     pub(super) fn join_refused(&mut self, now: BootTime) {
         if let State::Joining(joining) = &mut self.state {
             joining.refused += 1;
@@ -126,15 +126,15 @@ impl LockContender {
         }
     }
 
-    /// Nobody knows what became of a join: it is repeated once a read did not
-    /// show it, so that a store that does not answer leaves few of them open.
+    /// Handles a join of unknown outcome. The join is repeated only after a read did not show the
+    /// claim, so that an unresponsive store leaves few joins unresolved.
     pub(super) fn join_unanswered(&mut self) {
         if matches!(self.state, State::Joining(_)) {
             self.fall_behind(self.retry_at);
         }
     }
 
-    /// A read showed no document.
+    /// Schedules a create, because a read found no document.
     pub(super) fn create_next(&mut self, now: BootTime) {
         self.next(Next::Create, now);
     }
@@ -145,7 +145,7 @@ impl LockContender {
         }
     }
 
-    /// Whether this is a create or a sweep under way.
+    /// Returns true if the call is a create or a sweep in flight.
     pub(super) fn is_own(&self, call: CallId) -> bool {
         let creates = match &self.state {
             State::Joining(joining) => joining.creating == Some(call),
@@ -158,8 +158,8 @@ impl LockContender {
         creates || self.is_sweeping(call)
     }
 
-    /// What else is sent without a claim came back: a create, or a sweep by
-    /// one who has no place.
+    /// Handles the reply to a call without a claim: a create, or a sweep by a contender that has no
+    /// place in the document.
     pub(super) fn joining_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let State::Joining(joining) = &mut self.state else {
             return;
@@ -198,7 +198,7 @@ impl LockContender {
         self.fall_behind(retry);
     }
 
-    /// The document was shown, without this claim.
+    /// Decides the next step after a reply showed the document without this claim.
     pub(super) fn decide_join(&mut self, proof: Proof, turn: &mut Turn<'_>) {
         let Some(lock) = &self.view.lock else { return };
         let want = self.options.want;
@@ -221,7 +221,7 @@ impl LockContender {
         }
     }
 
-    /// It would have to wait.
+    /// Returns the end of a contender that would have to wait.
     pub(super) fn busy(&self) -> End {
         let (holding, waiting) = self.view.numbers_ahead(self.stake.claim);
         End::Busy {
@@ -242,7 +242,7 @@ impl LockContender {
         }
     }
 
-    /// There is a place now.
+    /// Schedules the next join, because the lock has room for it.
     fn join_again(&mut self, turn: &mut Turn<'_>) {
         let retry = turn.now + turn.jittered(self.options.timings.retry_interval());
         if let State::Joining(joining) = &mut self.state {
@@ -256,7 +256,7 @@ fn is_empty(lock: &LockDocument) -> bool {
     lock.holders.is_empty() && lock.queue.is_empty()
 }
 
-/// Whether a join would be granted at once.
+/// Returns true if a join would be granted immediately.
 fn place_free(lock: &LockDocument, mode: Mode, slots: u32) -> bool {
     let holders = lock.holders.len();
     lock.queue.is_empty()

@@ -1,7 +1,6 @@
 //! Giving up a place or a lock: the leave, repeated until it is resolved.
 //!
-//! From here on the claim has ended: nothing renews it, and nothing that is
-//! found of it is adopted.
+//! The claim ends here. Nothing renews it, and an entry of it that is found later is not adopted.
 
 use super::{Effect, LockContender, State, Turn, earliest};
 use crate::election::{BootTime, CallId};
@@ -10,19 +9,20 @@ use crate::lock::status::{End, Loss};
 
 #[derive(Debug, Clone)]
 pub(super) struct Leaving {
-    /// How it ends when the leave is resolved.
+    /// End to report when the leave is resolved.
     end: End,
-    /// How many calls were sent before the first leave.
+    /// Number of calls sent before the first leave.
     after: u64,
-    /// The leave that nobody has answered.
+    /// The leave that awaits a reply, if any.
     awaited: Option<CallId>,
     due: BootTime,
-    /// From then on the entry is dead to everybody: no need to stay for it.
+    /// From this instant on every contender considers the entry expired, so the leave is no longer
+    /// needed.
     until: BootTime,
 }
 
 impl LockContender {
-    /// Leaves, whatever it was doing.
+    /// Leaves, from any state.
     pub(super) fn give_up(&mut self, now: BootTime) {
         match &self.state {
             State::Joining(_) | State::Waiting(_) if planted!(NoLeaveAtGivingUp) => {
@@ -34,8 +34,8 @@ impl LockContender {
                 self.end(End::Lost(Loss::Deadline), now);
             }
             State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), now),
-            // The entry is gone, or a forked machine's twin renews it and
-            // would be dethroned while it holds.
+            // The entry is gone, or the twin of a forked machine renews it. A leave would remove
+            // the entry while the twin holds the lock.
             State::Lost(loss @ (Loss::Rejected | Loss::StoreWentBack)) => {
                 self.end(End::Lost(*loss), now);
             }
@@ -43,7 +43,7 @@ impl LockContender {
         }
     }
 
-    /// Ends the claim, and takes its entry out if there may be one.
+    /// Ends the claim, with a leave if its entry may be stored.
     pub(super) fn finish(&mut self, end: End, now: BootTime) {
         if !self.stake.may_be_stored() {
             return self.end(end, now);
@@ -68,8 +68,8 @@ impl LockContender {
     }
 
     pub(super) fn leave(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
-        // A leave that overtakes its own join would leave a ghost behind, and a
-        // join is answered within operation_timeout.
+        // A leave that overtakes its own join would leave a ghost entry behind. The wait for the
+        // join is short, because a join is answered within `operation_timeout`.
         let joining = self.stake.is_joining();
         let State::Leaving(leaving) = &self.state else {
             return None;
@@ -96,7 +96,7 @@ impl LockContender {
         Some(until)
     }
 
-    /// A new primary: the leave that hangs on the old one is joined by another.
+    /// Sends another leave to the new primary, concurrently with one that hangs on the old primary.
     pub(super) fn leave_again(&mut self, now: BootTime) {
         if let State::Leaving(leaving) = &mut self.state {
             leaving.awaited = None;
@@ -104,14 +104,14 @@ impl LockContender {
         }
     }
 
-    /// A leave was answered, maybe late.
+    /// Handles the reply to a leave, possibly late.
     pub(super) fn leave_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         let due = turn.now + turn.jittered(self.options.timings.retry_interval());
         let State::Leaving(leaving) = &mut self.state else {
             return;
         };
         match outcome {
-            // What was sent before the first leave tells nothing of the entry.
+            // Replies to calls sent before the first leave prove nothing about the entry.
             _ if call.0 <= leaving.after => {}
             Outcome::Applied(_) | Outcome::Rejected => {
                 let end = leaving.end.clone();

@@ -1,8 +1,8 @@
-//! Reading the document: when, what is believed, and what any reply shows.
+//! Reading the document: when to read, which replies to trust, and how to apply a document.
 //!
-//! Nothing here writes. What a reply claims of this contender's own entry, or
-//! of a store that went back, is not believed before a write or a
-//! linearizable read says the same: a deposed primary answers majority reads.
+//! Nothing here writes. A reply is not trusted if it shows that this contender's own entry is gone
+//! or was changed by another process, or that the document is older than before. A write or a
+//! linearizable read must confirm it, because a deposed primary still answers majority reads.
 
 use super::{Effect, LockContender, Notice, State, Turn};
 use crate::election::{BootTime, CallId, Session, Token};
@@ -12,26 +12,26 @@ use crate::lock::stake::{Attempt, Kind, Stake};
 use crate::lock::status::End;
 use crate::lock::view::Place;
 
-/// A read under way.
+/// A read in flight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     pub(super) call: CallId,
     confirm: bool,
-    /// The token that the document was known to have when it was sent.
+    /// Token that the document was known to have when the read was sent.
     token_known: Token,
 }
 
-/// How far what a reply shows can be believed.
+/// Guarantee on how current a shown document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// A majority read: it may be older than what is known.
+    /// A majority read. The document may be older than what is known.
     Plain,
-    /// A linearizable read, or an acknowledged write.
+    /// A linearizable read or an acknowledged write.
     Newest,
 }
 
 impl Proof {
-    /// Whether an entry that it does not show is gone.
+    /// Returns true if an entry that the document does not show is gone.
     fn is_believed(self) -> bool {
         match self {
             Self::Newest => true,
@@ -46,13 +46,14 @@ impl LockContender {
         self.read_due = Some(self.read_due.map_or(at, |due| due.min(at)));
     }
 
-    /// Something changed: a read under way may have been answered before.
+    /// Discards the read in flight and schedules another one immediately, because the answer may
+    /// predate the latest change.
     pub(super) fn read_again(&mut self, now: BootTime) {
         self.reading = None;
         self.read_due = Some(now);
     }
 
-    /// No write before a read that is sent from now on.
+    /// Blocks writes until a read that is sent from now on is answered. The read is due at `at`.
     pub(super) fn fall_behind(&mut self, at: BootTime) {
         self.behind = true;
         self.reading = None;
@@ -67,7 +68,7 @@ impl LockContender {
         self.hinted = None;
     }
 
-    /// When to come back for a read; `None` while one is under way.
+    /// Returns when the next read is due, or `None` if none is planned or one is in flight.
     pub(super) fn next_read(&self) -> Option<BootTime> {
         self.read_due.filter(|_| self.reading.is_none())
     }
@@ -85,7 +86,7 @@ impl LockContender {
         }
     }
 
-    /// A read came back.
+    /// Handles the reply to the current read.
     pub(super) fn read_reply(&mut self, outcome: Outcome, turn: &mut Turn<'_>) {
         let Some(reading) = self.reading.take() else {
             return;
@@ -102,7 +103,7 @@ impl LockContender {
         } else {
             Proof::Plain
         };
-        // What was seen after the read was sent may be newer than its answer.
+        // Documents seen after the read was sent may be newer than its answer.
         let conclusive = reading.confirm && reading.token_known == self.view.token;
         match found {
             Found::Lock(lock) if lock.token < self.view.token => {
@@ -133,8 +134,8 @@ impl LockContender {
         }
     }
 
-    /// A read that another one replaced: what it shows is news all the same,
-    /// but nothing is decided by it.
+    /// Handles the reply to a read that another one replaced. A document that shows the own entry
+    /// is applied; any other document is only recorded, and only if it is new.
     pub(super) fn late_read(&mut self, outcome: Outcome, call: CallId, turn: &mut Turn<'_>) {
         let Outcome::Applied(Found::Lock(lock)) = outcome else {
             return;
@@ -149,7 +150,7 @@ impl LockContender {
         }
     }
 
-    /// Believes what a linearizable read said; else asks for one.
+    /// Calls `act` if the finding is confirmed, and otherwise requests a linearizable read.
     pub(super) fn doubt_or(
         &mut self,
         believed: bool,
@@ -165,7 +166,7 @@ impl LockContender {
         }
     }
 
-    /// A write of the claim came back, maybe late.
+    /// Handles the reply to a write of the claim, possibly late.
     pub(super) fn attempt_reply(
         &mut self,
         attempt: Attempt,
@@ -175,7 +176,7 @@ impl LockContender {
         match self.state {
             State::Joining(_) | State::Waiting(_) => self.contending_reply(attempt, outcome, turn),
             State::Holding(_) => self.holding_reply(attempt, outcome, turn),
-            // The claim has ended: its writes mean nothing any more.
+            // The claim is over, so the outcomes of its writes are only recorded.
             State::Lost(_) | State::Leaving(_) | State::Ended(_) => match outcome {
                 Outcome::Applied(_) | Outcome::Unknown => self.stake.open(attempt.call),
                 Outcome::Rejected => self.stake.rejected(attempt.call),
@@ -202,7 +203,7 @@ impl LockContender {
                 match attempt.kind {
                     Kind::Join => self.join_refused(turn.now),
                     Kind::Sweep => self.fall_behind(turn.now),
-                    // A later renewal may have overtaken it: that one will tell.
+                    // A later renewal may have overtaken this one, and its reply will decide.
                     Kind::Renew if planted!(RejectionRepeated) => self.retry_later(turn),
                     Kind::Renew if !newest => {}
                     Kind::Renew => {
@@ -246,12 +247,12 @@ impl LockContender {
         }
     }
 
-    /// A write of the claim was acknowledged and left this behind.
+    /// Applies the document left behind by an acknowledged write of the claim.
     fn written(&mut self, attempt: Attempt, lock: LockDocument, turn: &mut Turn<'_>) {
         let call = attempt.call;
         let timings = self.options.timings;
         let place = Place::of(self.stake.claim, &lock);
-        // Its own: the revision that this very write carried.
+        // The own entry, only if it has the revision that this very write carried.
         let own = place.entry().filter(|e| e.revision == attempt.revision);
         let sent = if planted!(AcquisitionFromReply) {
             turn.now
@@ -259,7 +260,7 @@ impl LockContender {
             attempt.sent
         };
         match (place, own.map(|entry| entry.token)) {
-            // Somebody lowered the token since: it would be given out again.
+            // The document's token was lowered since, so this token would be issued again.
             (Place::Holder(_), Some(Some(token))) if token > lock.token => {
                 self.stake.open(call);
                 self.view.token = self.view.token.max(token);
@@ -289,8 +290,8 @@ impl LockContender {
                 if own.is_some() {
                     self.stake.seen_present(self.calls);
                     if !self.view.is_news(call) {
-                        // It landed after what was shown since: where it
-                        // stands now, a read tells.
+                        // A document of a newer call is known already, so only a read can show the
+                        // current place.
                         return self.fall_behind(turn.now);
                     }
                 }
@@ -299,7 +300,7 @@ impl LockContender {
         }
     }
 
-    /// Takes what a reply to `call` shows, unless something newer was shown.
+    /// Applies the document in the reply to `call`, unless a newer call has shown one.
     pub(super) fn shown(
         &mut self,
         call: CallId,
@@ -324,7 +325,7 @@ impl LockContender {
                 self.suspicious = true;
                 return self.fall_behind(turn.now);
             }
-            // It was asked before the claim was known to be there.
+            // The call was sent before the claim was known to be in the document.
             None if self.stake.is_present() => return self.read_again(turn.now),
             Some(entry) if proof == Proof::Newest && !self.stake.sent(entry.revision) => {
                 self.take(call, lock, turn);
@@ -362,16 +363,16 @@ impl LockContender {
         }
     }
 
-    /// My entry was swept: the claim has ended, and a new one joins at the tail.
+    /// Joins at the tail with a new claim, because the entry was evicted.
     fn place_lost(&mut self, turn: &mut Turn<'_>) {
         self.notice(Notice::PlaceLost);
         self.join_anew(turn.now, turn);
     }
 
-    /// Somebody else renews my entry. It is left to him: a leave would
-    /// dethrone him while he holds.
+    /// Abandons the entry to another process that renews it. A leave would remove the entry while
+    /// that process holds the lock.
     fn duplicated(&mut self, turn: &mut Turn<'_>) {
-        // After many attempts without an answer it may be one of those.
+        // After many unanswered attempts, the revision may be a forgotten one of this contender.
         if self.stake.forgotten {
             return self.place_lost(turn);
         }

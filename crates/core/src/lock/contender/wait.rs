@@ -1,5 +1,4 @@
-//! Waiting in the queue: keeping the place, confirming a grant, and taking
-//! out who died.
+//! Waiting in the queue: keeping the place, confirming a grant, and evicting expired entries.
 
 use std::time::Duration;
 
@@ -12,30 +11,33 @@ use crate::lock::sightings::Sighting;
 use crate::lock::stake::Kind;
 use crate::lock::view::Place;
 
-/// How much later than the one before it each waiter sweeps, so that not all
-/// do: some round trips to a store nearby.
+/// Additional delay of each waiter's sweep over that of the waiter before it, so that not all of
+/// them sweep. The value covers some round trips to a nearby store.
 const STAGGER: Duration = Duration::from_millis(200);
-/// Beyond this place all wait the same, so that the bound on the dead stays.
+/// Position from which on the delay no longer grows, so that the time to evict an expired entry
+/// stays bounded.
 const STAGGERED_MAX: usize = 8;
 
 #[derive(Debug, Clone)]
 pub(super) struct Waiting {
     pub(super) position: usize,
-    /// Among the holders, without authority: confirm at once.
+    /// True if the entry is among the holders, without authority, and must be confirmed
+    /// immediately.
     pub(super) granted: bool,
     pub(super) renew_due: BootTime,
-    /// Confirm beside an attempt that hangs.
+    /// Confirm even if another attempt hangs.
     pub(super) hurry: bool,
 }
 
-/// How much longer than the head a waiter at `position` waits before it sweeps.
+/// Returns how much longer than the head of the queue a waiter at `position` waits before it
+/// sweeps.
 pub(super) fn stagger(position: usize) -> Duration {
     let places = u32::try_from(position.min(STAGGERED_MAX)).unwrap_or(0);
     STAGGER * places
 }
 
 impl LockContender {
-    /// A reply to `call` showed the claim in the document.
+    /// Handles a reply to `call` that showed the claim in the document.
     pub(super) fn placed(
         &mut self,
         call: CallId,
@@ -65,7 +67,7 @@ impl LockContender {
             }
             State::Holding(_) | State::Lost(_) | State::Leaving(_) | State::Ended(_) => return,
         }
-        // What the stream told before this reply was asked for is in it.
+        // The reply includes everything that the stream reported before the call was sent.
         self.hinted = self.hinted.filter(|calls| !granted && call.0 <= *calls);
         self.read_due = None;
         let at = if self.watch_open && call.0 <= self.opened_after {
@@ -76,7 +78,7 @@ impl LockContender {
         self.read_soon(at);
     }
 
-    /// How long until the next read.
+    /// Returns the time until the next read.
     fn pace(&self, position: usize, turn: &mut Turn<'_>) -> Duration {
         let timings = &self.options.timings;
         if !self.watch_open {
@@ -89,7 +91,8 @@ impl LockContender {
         turn.shortened(pace.min(timings.lease_duration() / 3))
     }
 
-    /// A claim that reached its deadline, as if it had only been granted.
+    /// Returns a claim past its deadline to the waiting state as if it had only been granted. Only
+    /// for the planted bug `RenewedAfterDeadline`.
     pub(super) fn wait_again(&mut self, now: BootTime) {
         let waiting = Waiting {
             position: 0,
@@ -101,7 +104,7 @@ impl LockContender {
         self.read_soon(now);
     }
 
-    /// The stream said that nobody waits before this claim.
+    /// Handles the stream event that this claim is at the head of the queue.
     pub(super) fn at_the_head(&mut self, turn: &mut Turn<'_>) {
         if let State::Waiting(waiting) = &mut self.state {
             waiting.position = 0;
@@ -156,7 +159,7 @@ impl LockContender {
         self.renew(turn);
     }
 
-    /// Takes out everybody who is dead by now; else says when there will be one.
+    /// Evicts all entries that have expired, or returns when the next one expires.
     pub(super) fn sweep_if_due(
         &mut self,
         position: usize,
@@ -194,7 +197,8 @@ impl LockContender {
         death.is_some_and(|at| at <= now)
     }
 
-    /// A sweep was answered or given up: another one may follow.
+    /// Clears the sweep in flight if it is this call, so that another one may follow. Returns its
+    /// entries.
     pub(super) fn sweep_over(&mut self, call: CallId) -> Option<Vec<Seen>> {
         if self.is_sweeping(call) {
             self.sweeping.take().map(|sweeping| sweeping.pairs)
@@ -203,14 +207,15 @@ impl LockContender {
         }
     }
 
-    /// None of the pairs matched: each of them begins a new wait.
+    /// Handles a rejected sweep. None of its entries matched, so the wait for each of them
+    /// restarts.
     pub(super) fn sweep_refused(&mut self, call: CallId) {
         if let Some(pairs) = self.sweep_over(call) {
             self.view.sightings.forget(&pairs);
         }
     }
 
-    /// A sweep was applied, and left this behind.
+    /// Reports the entries that an applied sweep removed from the document.
     pub(super) fn swept(&mut self, call: CallId, lock: &LockDocument, now: BootTime) {
         for pair in self.sweep_over(call).unwrap_or_default() {
             let gone = Place::of(pair.claim, lock) == Place::Absent;

@@ -1,4 +1,4 @@
-//! Leaving, losing, and losing one's place.
+//! Leaving a lock, losing it, and losing a place in the queue.
 
 use super::harness::{Scene, options, seconds};
 use crate::lock::{End, Input, Loss, Notice, Outcome, Standing, Want};

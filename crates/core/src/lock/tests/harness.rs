@@ -1,5 +1,5 @@
-//! Contenders around one document, without a network: a call is performed, or
-//! answered by hand, when the test says so.
+//! Contenders around one document, without a network. A call is performed, or answered by hand,
+//! when the test asks for it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::lock::{
     Outcome, Sightings, Slots, Standing, Want,
 };
 
-/// Numbers instead of chance.
+/// A counter instead of random numbers.
 struct Counter(u128);
 
 impl Randomness for Counter {
     fn bits(&mut self) -> u128 {
         self.0 += 1;
-        // Different in the low bits, which jitter is made of.
+        // Differs in the low bits, from which jitter is computed.
         self.0 << 80 | self.0
     }
 }
@@ -25,11 +25,11 @@ impl Randomness for Counter {
 pub(super) struct One {
     pub(super) contender: LockContender,
     identity: Identity,
-    /// Calls that nobody has answered.
+    /// Unanswered calls.
     pub(super) pending: VecDeque<(CallId, Operation)>,
-    /// Everything else that it asked for.
+    /// All other requested effects.
     pub(super) asked: Vec<Effect>,
-    /// Words of all calls that it ever sent.
+    /// Names of all calls sent so far.
     pub(super) sent: Vec<&'static str>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Scene {
     pub(super) stored: Found,
     pub(super) now: BootTime,
     pub(super) ones: Vec<One>,
-    /// Whether grants and the head of the queue are told at once.
+    /// True if grants and the head of the queue are reported immediately.
     pub(super) streams: bool,
     random: Counter,
 }
@@ -67,7 +67,7 @@ pub(super) fn options(name: &str, want: Want) -> Options {
 }
 
 impl Scene {
-    /// No document, and nobody.
+    /// Creates a scene without a document and without contenders.
     pub(super) fn new() -> Self {
         Self {
             stored: Found::Missing,
@@ -78,7 +78,7 @@ impl Scene {
         }
     }
 
-    /// An empty lock.
+    /// Creates a scene with an empty lock.
     pub(super) fn empty() -> Self {
         Self {
             stored: Found::Lock(LockDocument::default()),
@@ -86,7 +86,7 @@ impl Scene {
         }
     }
 
-    /// Somebody begins to contend; its first call is not performed yet.
+    /// Adds a contender. Its first call is not performed yet.
     pub(super) fn enter(&mut self, options: Options) -> usize {
         let identity = options.identity.clone();
         let contender = LockContender::new(options, self.now, &mut self.random);
@@ -102,7 +102,7 @@ impl Scene {
         one
     }
 
-    /// Somebody comes, and all that it asks for is done.
+    /// Adds a contender and performs all calls.
     pub(super) fn come(&mut self, name: &str, want: Want) -> usize {
         let one = self.enter(options(name, want));
         self.settle();
@@ -129,12 +129,12 @@ impl Scene {
         }
     }
 
-    /// Takes the oldest call that nobody has answered, unperformed.
+    /// Takes the oldest unanswered call without performing it.
     pub(super) fn take(&mut self, one: usize) -> (CallId, Operation) {
         self.ones[one].pending.pop_front().expect("a call")
     }
 
-    /// Performs a call, without an answer.
+    /// Performs a call without answering it.
     pub(super) fn land(&mut self, one: usize, operation: &Operation) -> Outcome {
         let identity = self.ones[one].identity.clone();
         let by = By {
@@ -174,7 +174,7 @@ impl Scene {
         operation.as_str()
     }
 
-    /// The oldest call gets this answer and is not performed.
+    /// Answers the oldest call without performing it.
     pub(super) fn answer(&mut self, one: usize, outcome: Outcome) -> Operation {
         let (call, operation) = self.take(one);
         self.reply(one, call, outcome);
@@ -188,14 +188,14 @@ impl Scene {
         }
     }
 
-    /// Performs all calls of everybody.
+    /// Performs all calls of all contenders.
     pub(super) fn settle(&mut self) {
         while let Some(one) = (0..self.ones.len()).find(|one| !self.ones[*one].pending.is_empty()) {
             self.perform(one);
         }
     }
 
-    /// Time passes; these contenders run, the others are frozen.
+    /// Lets time pass. The given contenders run; the others are frozen.
     pub(super) fn pass_for(&mut self, duration: Duration, running: &[usize]) {
         let until = self.now + duration;
         loop {
@@ -216,7 +216,7 @@ impl Scene {
         self.now = until;
     }
 
-    /// Time passes for everybody.
+    /// Lets time pass for all contenders.
     pub(super) fn pass(&mut self, duration: Duration) {
         let all: Vec<_> = (0..self.ones.len()).collect();
         self.pass_for(duration, &all);
@@ -261,7 +261,7 @@ impl Scene {
         self.ones[one].asked.iter().filter_map(notice).collect()
     }
 
-    /// How often it asked for a stream.
+    /// Returns the number of streams that a contender has requested.
     pub(super) fn watches(&self, one: usize) -> usize {
         let watch = |effect: &&Effect| matches!(effect, Effect::Watch(Some(_)));
         self.ones[one].asked.iter().filter(watch).count()

@@ -1,4 +1,4 @@
-//! Who holds and who waits, when nothing goes wrong.
+//! Holders and waiters when nothing goes wrong.
 
 use super::harness::{Scene, options, seconds, slots};
 use crate::lock::{End, Hint, Input, Standing, Want};
@@ -49,7 +49,7 @@ fn another_primary_opens_the_stream_of_a_waiter_anew() {
     let before = scene.watches(b);
     scene.input(b, Input::PrimaryChanged);
     assert_eq!(scene.watches(b), before + 1);
-    // The one that is being opened finds that primary itself.
+    // A stream that is still being opened finds the new primary without help.
     scene.input(b, Input::PrimaryChanged);
     assert_eq!(scene.watches(b), before + 1);
     scene.settle();

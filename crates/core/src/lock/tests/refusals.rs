@@ -1,4 +1,4 @@
-//! Locks that cannot be had, or not now.
+//! Locks that cannot be acquired, or not now.
 
 use super::harness::{Scene, options, seconds, slots};
 use crate::election::{Claim, Token};
@@ -71,7 +71,7 @@ fn a_document_of_another_kind_ends_it() {
     assert_eq!(scene.end(a), Some(End::Foreign { why }));
 }
 
-/// A queue that is full of the dead, behind a dead holder.
+/// Returns a lock with a full queue behind a holder, none of which will renew.
 fn full() -> LockDocument {
     let mut scene = Scene::empty();
     scene.come("dead", Want::Exclusive);
@@ -142,7 +142,7 @@ fn an_operator_breaks_what_was_silent_for_as_long_as_it_declared() {
     let Some(operation @ Operation::Sweep { .. }) = observer.break_silent(scene.now) else {
         panic!("they are silent as far as he saw");
     };
-    // The holder renewed since: only the waiter goes.
+    // The holder has renewed since, so only the waiter is removed.
     assert!(matches!(scene.land(a, &operation), Outcome::Applied(_)));
     assert_eq!(
         (scene.document().holders.len(), scene.document().queue.len()),

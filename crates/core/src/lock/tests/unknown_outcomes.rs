@@ -1,4 +1,4 @@
-//! What is not known, or known late, gives nothing.
+//! Unknown outcomes give no authority, and late ones none past their deadline.
 
 use super::harness::{Scene, millis, options, seconds};
 use crate::lock::{Hint, Input, Operation, Outcome, Standing, Want};

@@ -1,11 +1,10 @@
-//! I2 and I7: authority comes from an acknowledged write that left its own
-//! revision and a token, counted from before it was sent; a claim that ended
-//! has none any more.
+//! I2 and I7: authority comes from an acknowledged write that left its own revision and a token,
+//! counted from before the write was sent. A claim that ended has no authority.
 
 use crate::election::BootTime;
 use crate::sim::invariants::{Violation, violation};
 
-/// The authority that a process says it has, and what is written down of it.
+/// Authority that a process claims, and what the ledger recorded about it.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::lock_sim) struct Claimed {
     pub(in crate::lock_sim) valid_until: BootTime,

@@ -1,5 +1,5 @@
-//! What every write of a lock leaves behind: nobody to be granted, nobody who
-//! overtook, tokens that grow, slots that stay while somebody is there.
+//! Properties of the document after every write: all possible grants are done, the order is kept,
+//! tokens grow, and the number of slots stays while the lock is in use.
 
 use crate::election::{Claim, Token};
 use crate::lock::reference::grantable;
@@ -15,8 +15,8 @@ pub(in crate::lock_sim) fn check(before: &LockDocument, after: &LockDocument) ->
         .or_else(|| bounds(after))
 }
 
-/// After every write, granting would move nobody: a wake-up that was lost
-/// would leave the lock free and its queue waiting.
+/// Checks that no further grant is possible. A lost wake-up would leave the lock free while its
+/// queue waits.
 fn grants(after: &LockDocument) -> Option<Violation> {
     let waiting = grantable(after);
     (waiting > 0).then_some(())?;
@@ -30,7 +30,8 @@ fn position(entries: &[Entry], claim: Claim) -> Option<usize> {
     entries.iter().position(|entry| entry.claim == claim)
 }
 
-/// Whoever comes to hold leaves nobody in the queue who was before it.
+/// Checks that a new holder leaves no earlier entry in the queue, and that the queue keeps its
+/// order.
 fn order(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let came = |entry: &&Entry| position(&before.holders, entry.claim).is_none();
     let passed = after.holders.iter().filter(came).find_map(|entry| {
@@ -55,7 +56,7 @@ fn order(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     }
 }
 
-/// Each new token is above all that were.
+/// Checks that each new token is above all earlier ones.
 fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let known = |entry: &Entry| {
         let mut all = before.holders.iter().chain(&before.queue);
@@ -81,7 +82,7 @@ fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     }
 }
 
-/// The number of slots changes only while the lock is empty.
+/// Checks that the number of slots changes only while the lock is empty.
 fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let occupied = before.holders.len() + before.queue.len() > 0;
     (occupied && before.slots != after.slots).then_some(())?;
@@ -91,7 +92,7 @@ fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     )
 }
 
-/// A claim is in the document once.
+/// Checks that a claim is in the document at most once.
 fn unique(after: &LockDocument) -> Option<Violation> {
     let mut claims: Vec<_> = after
         .holders

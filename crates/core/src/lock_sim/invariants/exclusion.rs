@@ -1,10 +1,10 @@
-//! At any instant one exclusive claim, or any number of shared ones, or at
-//! most N of N slots have authority.
+//! At any instant, one exclusive claim has authority, or any number of shared ones, or at most N of
+//! N slots.
 
 use crate::lock::Want;
 use crate::sim::invariants::{Violation, violation};
 
-/// What those who have authority at one instant asked for.
+/// Checks the requests of all processes that have authority at one instant.
 pub(in crate::lock_sim) fn check(held: &[Want]) -> Option<Violation> {
     let fits = match held {
         [] | [_] => true,

@@ -1,10 +1,10 @@
-//! When troubles end, everybody who waits acquires, works and leaves within a
-//! bound, and nothing is left of them.
+//! After the faults end, every contender that waits acquires, works, leaves and exits within a
+//! bound.
 
 use crate::lock::{Found, Standing};
 use crate::sim::invariants::{Violation, violation};
 
-/// Who is still there when the bound has passed, and what is stored.
+/// Checks that no process is left when the bound has passed. `stored` is for the report.
 pub(in crate::lock_sim) fn check(left: &[Standing], stored: &Found) -> Option<Violation> {
     if !left.is_empty() {
         return violation("liveness", format!("{left:?} of {stored:?}"));

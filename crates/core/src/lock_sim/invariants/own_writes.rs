@@ -1,22 +1,22 @@
-//! When a process may send a write of its own claim: never after the claim
-//! ended, not before it knows what became of the one before, and no leave
-//! while its work runs (I6).
+//! Writes that a process may send of its own claim: none after the claim ended, none after a
+//! rejection before a read, no join while another claim's join is unresolved, and no leave while
+//! the work runs (I6).
 
 use crate::sim::invariants::{Violation, violation};
 
-/// A call that is sent.
+/// A call at the time it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::lock_sim) struct Write {
     pub(in crate::lock_sim) operation: &'static str,
-    /// Its claim has ended.
+    /// The claim has been given up or has passed its deadline.
     pub(in crate::lock_sim) ended: bool,
-    /// A reply has shown its claim in the document.
+    /// A reply has shown the claim in the document.
     pub(in crate::lock_sim) present: bool,
-    /// The join of another claim may have been applied, and no reply showed it.
+    /// The join of another claim may have been applied, and no reply has shown that claim.
     pub(in crate::lock_sim) other_join_open: bool,
-    /// The newest write was rejected, and no read was answered since.
+    /// The newest write was rejected, and no read has been answered since.
     pub(in crate::lock_sim) unread_rejection: bool,
-    /// It has authority: a renewal cannot wait.
+    /// The process has authority, so a renewal cannot wait.
     pub(in crate::lock_sim) holds: bool,
     pub(in crate::lock_sim) works: bool,
 }

@@ -1,5 +1,5 @@
-//! An entry is swept only when replies showed it unchanged for as long as its
-//! owner declared, or, granted, for as long as a grantee has.
+//! An entry is evicted only after replies showed it unchanged for as long as its owner declared,
+//! or, if granted, for as long as a grantee has to confirm.
 
 use crate::election::BootTime;
 use crate::lock::Seen;
@@ -7,11 +7,11 @@ use crate::lock_sim::ledger::Shown;
 use crate::sim::invariants::{Violation, violation};
 use std::time::Duration;
 
-/// A pair of a sweep that is sent.
+/// One entry of a sweep at the time the sweep is sent.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::lock_sim) struct Swept {
     pub(in crate::lock_sim) pair: Seen,
-    /// What the sweeper was shown last.
+    /// The entry as last shown to the sweeper.
     pub(in crate::lock_sim) shown: Option<Shown>,
     pub(in crate::lock_sim) at: BootTime,
     pub(in crate::lock_sim) operation_timeout: Duration,

@@ -1,21 +1,21 @@
-//! A dead waiter, grantee or holder is gone within its lease duration, a
-//! third of the longest one, and operation time-outs, while a live waiter reads;
-//! and where jobs are short, soon after one that begins when it has expired.
+//! An expired waiter, grantee or holder is evicted within its own lease duration, a third of the
+//! waiter's, and some operation timeouts, while a live waiter reads. With short jobs, the eviction
+//! follows soon after the start of a job that begins once the entry has expired.
 
 use crate::sim::invariants::{Violation, violation};
 use std::time::Duration;
 
-/// The durations that a bound is made of.
+/// Durations that determine a bound.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::lock_sim) struct Patience {
     pub(in crate::lock_sim) declared: Duration,
     pub(in crate::lock_sim) longest: Duration,
     pub(in crate::lock_sim) operation_timeout: Duration,
-    /// The slowest clock, per mille.
+    /// Rate of the slowest clock, per mille.
     pub(in crate::lock_sim) slowest: u32,
 }
 
-/// How long an entry may stay unchanged before a live waiter, in true time.
+/// Returns how long an entry may stay unchanged while a live waiter reads, in true time.
 pub(in crate::lock_sim) fn bound(patience: Patience) -> Duration {
     let Patience {
         declared,
@@ -23,7 +23,7 @@ pub(in crate::lock_sim) fn bound(patience: Patience) -> Duration {
         operation_timeout,
         slowest,
     } = patience;
-    // A sweep that fails is repeated, and the eighth place waits 1.6 s longer.
+    // A failed sweep is repeated, and the eighth place waits 1.6 s longer.
     let stagger = Duration::from_millis(1_600);
     (declared + longest / 3 + 3 * operation_timeout + stagger) * 1000 / slowest
 }
@@ -36,7 +36,7 @@ pub(in crate::lock_sim) fn check(unchanged: Duration, patience: Patience) -> Opt
     }
 }
 
-/// A job that knew the entry to be dead acquired the lock so long ago.
+/// Checks the time since a job that knew the entry to be expired acquired the lock.
 pub(in crate::lock_sim) fn under_brisk_traffic(
     since: Duration,
     operation_timeout: Duration,

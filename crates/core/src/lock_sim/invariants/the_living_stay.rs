@@ -1,18 +1,18 @@
-//! Who runs and reaches the store keeps its place: nobody takes it out, and
-//! it is not lost for nothing.
+//! A process that runs and reaches the store keeps its place. Its entry is not evicted, and it does
+//! not report a loss without a cause.
 
 use crate::sim::invariants::{Violation, violation};
 
-/// An entry that somebody else took out, or that its owner calls lost.
+/// An entry that another process evicted, or that its owner reports as lost.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::lock_sim) struct Taken {
-    /// Its owner has run without a pause for longer than its lease.
+    /// The owner has run without a pause for longer than its lease.
     pub(in crate::lock_sim) owner_runs: bool,
     /// Every call is answered soon.
     pub(in crate::lock_sim) reliable: bool,
-    /// A majority has it, with a revision that its owner knows.
+    /// A majority has the entry, with a revision that its owner knows.
     pub(in crate::lock_sim) stored: bool,
-    /// It was taken out; else its owner calls it lost.
+    /// True if the entry was evicted; false if its owner reports it as lost.
     pub(in crate::lock_sim) swept: bool,
 }
 

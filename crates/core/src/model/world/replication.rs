@@ -1,5 +1,5 @@
-//! What a write does to the store's members, and who hears of it. Nothing
-//! reaches a candidate here.
+//! Effect of a write on the members of the store and on the change streams. Nothing is delivered to
+//! a candidate here.
 
 use super::World;
 use crate::election::{Operation, Outcome};
@@ -7,11 +7,11 @@ use crate::model::bounds::Bounds;
 use crate::model::machine::{Call, Place};
 use crate::model::monitor::{Broken, Milestone};
 
-/// Events that wait for one candidate.
+/// Maximum number of events that wait for one candidate.
 const EVENTS_MAX: usize = 2;
 
 impl World {
-    /// The call reaches the primary.
+    /// Delivers the call to the primary.
     pub(super) fn land(&mut self, candidate: usize, number: u64) -> Outcome {
         let operation = self.call(candidate, number).operation;
         let identity = self.machines[candidate].identity.clone();
@@ -34,8 +34,8 @@ impl World {
         outcome
     }
 
-    /// A majority gets everything that the primary has: what lagged is
-    /// acknowledged, and the change streams tell.
+    /// Replicates everything on the primary to a majority. Lagging writes are acknowledged, and the
+    /// change streams report the new state.
     pub(super) fn replicate(&mut self, bounds: &Bounds) {
         if !self.store.lags() {
             return;
@@ -56,8 +56,8 @@ impl World {
                 }
             }
             if let (true, Some(lease)) = (streams, &committed) {
-                // A process that does not run gets the oldest and the newest:
-                // each alone can mislead it, and more would never end.
+                // A process that does not run gets the oldest and the newest event. Each alone can
+                // mislead it, and a longer list would grow without end.
                 machine.events.truncate(EVENTS_MAX - 1);
                 machine.events.push(lease.clone());
             }

@@ -1,10 +1,10 @@
-//! An acquisition or a take-over clears what was meant for the claim before it:
-//! the request and the reservation (*Requests* in `docs/protocol.md`).
+//! An acquisition or a takeover clears what was meant for the previous claim: the request and the
+//! reservation (*Requests* in `docs/protocol.md`).
 
 use super::{Violation, violation};
 use crate::election::Lease;
 
-/// What a majority has after a claim was stored.
+/// Checks the state that a majority has after a claim was stored.
 pub(in crate::sim) fn check(lease: &Lease) -> Option<Violation> {
     if lease.request.is_none() && lease.reserved_for.is_none() {
         None

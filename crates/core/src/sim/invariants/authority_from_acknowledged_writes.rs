@@ -1,14 +1,14 @@
-//! I2: authority comes only from a write that a majority acknowledged, and
-//! counts from before it was sent.
+//! I2: authority comes only from a write that a majority acknowledged, and counts from before it
+//! was sent.
 
 use super::{Violation, violation};
 use crate::election::BootTime;
 
-/// What a process says of its authority, and what the onlooker knows of it.
+/// The authority that a process claims, and what the observer knows of it.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Authority {
     pub(in crate::sim) says: BootTime,
-    /// By the writes whose acknowledgement has arrived.
+    /// The end of authority according to the acknowledgements that have arrived.
     pub(in crate::sim) earned: Option<BootTime>,
 }
 
@@ -23,7 +23,7 @@ pub(in crate::sim) fn check(authority: Authority) -> Option<Violation> {
     }
 }
 
-/// An acknowledgement arrives for a write that no majority has.
+/// Checks that the acknowledged write is stored on a majority.
 pub(in crate::sim) fn check_durable(durable: bool) -> Option<Violation> {
     if durable {
         None

@@ -1,5 +1,5 @@
-//! I11: every queue is bounded, and so is what is sent; a foreign document is
-//! left alone, and only a creation makes one.
+//! I11: every queue and every message is bounded, a foreign document is not overwritten, and only a
+//! create makes a document.
 
 use super::{Violation, violation};
 
@@ -10,7 +10,7 @@ pub(in crate::sim) struct Sizes {
     pub(in crate::sim) calls_max: usize,
     pub(in crate::sim) chain: usize,
     pub(in crate::sim) chain_max: usize,
-    /// Of one claim, without an answer.
+    /// Renewals of one claim without an answer.
     pub(in crate::sim) renewals: usize,
     pub(in crate::sim) renewals_max: usize,
     pub(in crate::sim) history: usize,
@@ -39,13 +39,13 @@ pub(in crate::sim) fn check(sizes: Sizes) -> Option<Violation> {
     }
 }
 
-/// How a document came about or went.
+/// A change of the stored document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sim) struct Change {
     pub(in crate::sim) by_a_person: bool,
     pub(in crate::sim) was_foreign: bool,
     pub(in crate::sim) was_missing: bool,
-    /// What stands there after a candidate's write on nothing is a free lease.
+    /// True if the document is a free lease after the write.
     pub(in crate::sim) is_free_lease: bool,
 }
 

@@ -1,37 +1,36 @@
-//! I5: a child is gone by its deadline, on its host's clock, as long as its
-//! guard or its daemon runs.
+//! I5: a child is gone by its deadline, on its host's clock, as long as its guard or its daemon
+//! runs.
 //!
-//! A host that sleeps runs nothing, its children neither. When it wakes, or
-//! when a guard or daemon that was stopped goes on, the time until the
-//! scheduler lets it act is its own: only what outlives that is late. Where
-//! neither runs there is nobody who could end the child; that is left to the
-//! fencing token.
+//! No process runs on a host that sleeps, including children. When the host wakes, or when a
+//! stopped guard or daemon continues, the time until the scheduler lets it act does not count: only
+//! a child that outlives this time is late. If neither guard nor daemon runs, no process could end
+//! the child, and only the fencing token protects.
 
 use std::time::Duration;
 
 use super::{Violation, violation};
 use crate::election::BootTime;
 
-/// Clocks count in steps, and so does the simulation.
+/// Clocks and the simulation advance in steps.
 const STEP: Duration = Duration::from_millis(1);
 
 /// A child that runs.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Running {
     pub(in crate::sim) now: BootTime,
-    /// `sent + renew_deadline + loss_grace` of the last acknowledged renewal,
-    /// or what its guard was told if that is less; `None`: there was never any.
+    /// `sent + renew_deadline + loss_grace` of the last acknowledged renewal, or the time in the
+    /// guard's orders if that is earlier; `None` if there never was a renewal.
     pub(in crate::sim) due: Option<BootTime>,
-    /// The end of a deadline that had passed when its guard looked. To the
-    /// guard it is final; its daemon knows that the claim goes on.
+    /// The end of a deadline that had passed at a check of the guard. For the guard it is final;
+    /// its daemon knows that the claim continues.
     pub(in crate::sim) passed: Option<BootTime>,
-    /// How long its guard has been running without a break; `None`: it does not run.
+    /// Time for which the guard has been running without a break; `None` if it does not run.
     pub(in crate::sim) guarded: Option<Duration>,
-    /// The same of its daemon.
+    /// The same for its daemon.
     pub(in crate::sim) kept: Option<Duration>,
-    /// Within this whoever runs again acts.
+    /// Time within which a process acts when it runs again.
     pub(in crate::sim) wake_max: Duration,
-    /// By so much later than the deadline a daemon takes its guard for stuck.
+    /// Time after the deadline at which a daemon considers its guard stuck.
     pub(in crate::sim) guard_late_max: Duration,
 }
 
@@ -40,7 +39,7 @@ fn lateness(running: Running) -> Duration {
     due.map_or(Duration::MAX, |due| running.now.since(due))
 }
 
-/// Whether its claim gives it no time any more.
+/// Returns true if the claim no longer gives the child time.
 pub(in crate::sim) fn is_late(running: Running) -> bool {
     lateness(running) > STEP
 }

@@ -1,5 +1,5 @@
-//! A child is asked to end, or killed, only with a cause; and a deadline is
-//! one only if no renewal has carried it on.
+//! A child is asked to end, or killed, only with a cause. A deadline that a renewal has extended is
+//! not a cause.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use super::{Violation, violation};
 /// A child that its guard asks to end, or kills.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::sim) struct End {
-    /// It was killed, not asked.
+    /// True if the child is killed, false if it is asked to end.
     pub(in crate::sim) killed: bool,
-    /// Its daemon is gone.
+    /// True if the daemon is gone.
     pub(in crate::sim) orphaned: bool,
-    /// The newest record that was read asks for its end.
+    /// True if the newest record that was read asks for the end of the child.
     pub(in crate::sim) stopped: bool,
-    /// The time that this record gives it is over.
+    /// True if the time that this record gives is over.
     pub(in crate::sim) stop_over: bool,
-    /// Its leader has ended by itself: it is what was left behind.
+    /// True if the leader has exited, and only its descendants remain.
     pub(in crate::sim) left_behind: bool,
-    /// The deadline of the newest record has passed; killed: by its grace.
+    /// True if the deadline of the newest record has passed; for a kill, including the grace.
     pub(in crate::sim) expired: bool,
-    /// An acknowledged renewal of a claim that is not lost carries that
-    /// deadline on: for so long daemon and guard could have known it.
+    /// Time for which daemon and guard could have known of an acknowledged renewal that extends
+    /// that deadline, if the claim is not lost.
     pub(in crate::sim) renewed_for: Option<Duration>,
-    /// A record is under way for less than this.
+    /// Upper bound of the latency of a record.
     pub(in crate::sim) latency_max: Duration,
 }
 

@@ -7,7 +7,7 @@ use crate::election::BootTime;
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Start {
     pub(in crate::sim) now: BootTime,
-    /// The end of authority by the writes that were acknowledged.
+    /// The end of authority according to the acknowledged writes.
     pub(in crate::sim) until: Option<BootTime>,
 }
 

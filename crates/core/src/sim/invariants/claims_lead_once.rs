@@ -1,9 +1,9 @@
-//! A claim leads at most once: after its deadline, a step-down or the sending
-//! of its release it has no authority again, and it is not renewed again.
+//! A claim leads at most once: after its deadline, after a step-down, or from the sending of its
+//! release, it does not regain authority and is not renewed.
 
 use super::{Violation, violation};
 
-/// A claim as its process uses it.
+/// The use of a claim by its process.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Use {
     pub(in crate::sim) ended: bool,

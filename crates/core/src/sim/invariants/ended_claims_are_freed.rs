@@ -1,13 +1,14 @@
-//! A process that finds its own ended claim in the store releases it, or takes
-//! over from it: a release is repeated until it is resolved (*The holder* and
-//! *Losing leadership* in `docs/protocol.md`).
+//! A process that finds its own ended claim in the store releases it, or takes over from it. A
+//! release is repeated until it is resolved (*The holder* and *Losing leadership* in
+//! `docs/protocol.md`).
 
 use super::{Violation, violation};
 
-/// News that comes during a read makes it inconclusive; not so often in a row.
+/// Maximum number of idle reads. News that arrives during a read makes the read inconclusive, but
+/// not this often in a row.
 const IDLE_READS_MAX: u32 = 4;
 
-/// Reads in a row that showed it, without a write between them.
+/// Checks the number of consecutive reads that showed the claim without a write between them.
 pub(in crate::sim) fn check(idle_reads: u32) -> Option<Violation> {
     if idle_reads <= IDLE_READS_MAX {
         None

@@ -1,27 +1,27 @@
-//! I8: a follower writes only when the lease is free, expired as it observed
-//! it, its own ended claim's, or a proven dead process's; not while paused,
-//! reserved for another, asked to stay out, unable to work, or where the
+//! I8: a follower writes only when the lease is free, expired as it observed it, its own ended
+//! claim's, or a proven dead process's. No write is permitted while the lease is paused or reserved
+//! for another, during the candidate's cooldown, while its workload is unhealthy, or if the
 //! document is foreign.
 
 use super::{Violation, violation};
 use crate::election::{BootTime, Identity, Lease, RESERVATION_MAX};
 
-/// An acquire or a take-over as it is sent, and what its sender was shown.
+/// An acquire or a takeover that is sent, and what its sender was shown.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Write<'a> {
     pub(in crate::sim) now: BootTime,
     pub(in crate::sim) me: &'a Identity,
-    /// The document as last shown with the revision that the write expects,
-    /// and when that revision was first shown.
+    /// The document as last shown with the revision that the write expects, and the time at which
+    /// that revision was first shown.
     pub(in crate::sim) shown: Option<(&'a Lease, BootTime)>,
-    /// The holder's claim was made by this process and does not lead.
+    /// True if the holder's claim was made by this process and does not lead.
     pub(in crate::sim) own: bool,
-    /// The holder's claim is that of a process that is proven dead.
+    /// True if the holder's claim is that of a process that is proven dead.
     pub(in crate::sim) dead: bool,
     pub(in crate::sim) foreign: bool,
-    /// It was asked to step down, and neither time nor another's lead excuses it.
+    /// True if the sender was asked to step down, and its cooldown is not over.
     pub(in crate::sim) stays_out: bool,
-    /// It was told that its workload cannot work.
+    /// True if the sender was notified that its workload cannot work.
     pub(in crate::sim) unhealthy: bool,
 }
 

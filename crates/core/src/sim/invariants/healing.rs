@@ -1,33 +1,34 @@
-//! I10: not paused, the store reachable, healthy candidates: somebody leads
-//! within a bound that the durations give, it is one, and it goes on leading.
+//! I10: if the lease is not paused, the store is reachable and the candidates are healthy, exactly
+//! one of them leads within a bound that follows from the durations, and continues to lead.
 
 use std::time::Duration;
 
 use super::{Violation, violation};
 use crate::election::Token;
 
-/// What a bound is made of.
+/// The durations that determine the bound.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Longest {
     pub(in crate::sim) lease_duration: Duration,
     pub(in crate::sim) reservation: Duration,
     pub(in crate::sim) operation_timeout: Duration,
     pub(in crate::sim) retry_interval: Duration,
-    /// How long a supervised workload may be ending when it begins.
+    /// Maximum time for which a supervised workload may still be ending at the beginning.
     pub(in crate::sim) workload_end: Duration,
-    /// Per mille of true time, of the slowest clock.
+    /// Rate of the slowest clock, in per mille of true time.
     pub(in crate::sim) rate: u32,
 }
 
-/// The declared lease duration, a reservation, and 2 × (time-out + retry), on
-/// the slowest clock; before that, what a holder waits for its workload.
+/// Returns the declared lease duration, a reservation, and 2 × (timeout + retry), on the slowest
+/// clock, plus the time that a holder waits for its workload.
 pub(in crate::sim) fn bound(longest: Longest) -> Duration {
     let retries = 2 * (longest.operation_timeout + longest.retry_interval * 6 / 5);
     (longest.lease_duration + longest.reservation + longest.workload_end + retries) * 1000
         / longest.rate
 }
 
-/// Who leads when the bound is over, or later; then `before` is who led when it was.
+/// Checks the leaders at the end of the bound, or later. For a later check, `before` is the leader
+/// at the end of the bound.
 pub(in crate::sim) fn check(
     leaders: &[Token],
     before: Option<Token>,
@@ -41,7 +42,7 @@ pub(in crate::sim) fn check(
     }
 }
 
-/// `process` has led for a while and supervises, and its child does not run.
+/// Checks that no process (`without`) leads and supervises without a running child.
 pub(in crate::sim) fn check_child(without: Option<usize>) -> Option<Violation> {
     let process = without?;
     violation(

@@ -1,6 +1,6 @@
-//! A claim that leads is renewed, and goes on being renewed while its workload
-//! ends, so that nobody takes over before it is gone (*The holder* and *Losing
-//! leadership* in `docs/protocol.md`). A renewal that hangs is followed by another.
+//! A claim that leads is renewed. The renewals continue while its workload ends, so that no other
+//! candidate takes over before the workload is gone (*The holder* and *Losing leadership* in
+//! `docs/protocol.md`). A renewal that hangs is followed by another.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::{Violation, violation};
 /// A process that holds a claim.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Held {
-    /// Since it last sent a renewal, or last came out of a freeze.
+    /// Time since the process last sent a renewal, or last came out of a freeze.
     pub(in crate::sim) idle: Duration,
-    /// A renewal interval, a time-out and a retry.
+    /// Upper bound: a renewal interval, timeouts and retries.
     pub(in crate::sim) idle_max: Duration,
 }
 

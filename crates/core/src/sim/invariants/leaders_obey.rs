@@ -1,26 +1,25 @@
-//! A leader that is told to stop has no authority after that turn: its newest
-//! renewal was rejected, the answer to it shows a pause or a request that names
-//! its token, it saw the store go back, or its workload is unhealthy
-//! (*Outcomes*, *Requests*, *The store went back* and *The workload's health*
-//! in `docs/protocol.md`).
+//! A leader that must stop has no authority after that turn. The causes are a rejection of its
+//! newest renewal, a reply to it that shows a pause or a request which names its token, a document
+//! that is older than before, and an unhealthy workload (*Outcomes*, *Requests*, *The store went
+//! back* and *The workload's health* in `docs/protocol.md`).
 
 use super::{Violation, violation};
 
 /// A turn of a leader.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Turn {
-    /// It leads with the same claim as before the turn.
+    /// True if it leads with the same claim as before the turn.
     pub(in crate::sim) leads_on: bool,
     pub(in crate::sim) rejected: bool,
     pub(in crate::sim) paused: bool,
     pub(in crate::sim) requested: bool,
     pub(in crate::sim) store_went_back: bool,
-    /// What it was told last of its workload. Then no other claim leads either.
+    /// True if its workload was last reported unhealthy. No other claim leads then either.
     pub(in crate::sim) unhealthy: bool,
 }
 
 impl Turn {
-    /// One in which nothing tells the leader to stop.
+    /// Returns a turn in which nothing makes the leader stop.
     pub(in crate::sim) const fn quiet(leads_on: bool) -> Self {
         Self {
             leads_on,

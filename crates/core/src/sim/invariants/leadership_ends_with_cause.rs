@@ -1,30 +1,30 @@
-//! A leader steps down for a request only when that request named its token,
-//! and for anything else only when it happened (*Requests*, *Outcomes* and
-//! *Losing leadership* in `docs/protocol.md`).
+//! A leader steps down for a request only if that request named its token, and for any other reason
+//! only if its cause has occurred (*Requests*, *Outcomes* and *Losing leadership* in
+//! `docs/protocol.md`).
 
 use super::{Violation, violation};
 use crate::election::{Reason, Token};
 
-/// A leadership that a turn ends, and what that turn's input said.
+/// A leadership that a turn ends, and the content of that turn's input.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Ending {
     pub(in crate::sim) token: Token,
     pub(in crate::sim) reason: Option<Reason>,
-    /// Somebody on the machine asked for it.
+    /// True if a step-down was requested by a signal.
     pub(in crate::sim) signalled: bool,
     pub(in crate::sim) shut_down: bool,
-    /// Its workload was said to be unable to work.
+    /// True if the workload was reported as unable to work.
     pub(in crate::sim) unhealthy: bool,
-    /// The workload that ran under this token has ended by itself.
+    /// The token of a workload that was reported as ended.
     pub(in crate::sim) exited: Option<Token>,
     pub(in crate::sim) paused: bool,
     /// The token that the request in the document names.
     pub(in crate::sim) requested: Option<Token>,
-    /// The answer to a linearizable read.
+    /// True if the input is the answer to a linearizable read.
     pub(in crate::sim) confirmed: bool,
-    /// The newest renewal did not match.
+    /// True if the newest renewal did not match.
     pub(in crate::sim) rejected: bool,
-    /// Its authority is over.
+    /// True if the authority is over.
     pub(in crate::sim) expired: bool,
 }
 
@@ -51,7 +51,7 @@ pub(in crate::sim) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::Unhealthy) => unhealthy,
         Some(Reason::Rejected) => rejected,
         Some(Reason::Deadline) => expired,
-        // Whether what it showed was so is asked by `notices_are_true`.
+        // `notices_are_true` checks if the answer was true.
         Some(Reason::StoreWentBack) => confirmed,
         Some(Reason::WorkloadExit) => exited == Some(token),
         Some(Reason::Acquired | Reason::TookOver | Reason::Renewed | Reason::Duplicate) | None => {

@@ -1,11 +1,10 @@
-//! Some news asks for a call in the same turn: an opened stream for a read, as
-//! what changed before is not told; a new primary for a renewal, beside one
-//! that hangs on the old one (*Change streams* and *Outcomes* in
-//! `docs/protocol.md`).
+//! Some news requires a call in the same turn: an opened stream requires a read, because earlier
+//! changes are not reported; a new primary requires a renewal, in addition to one that hangs on the
+//! old primary (*Change streams* and *Outcomes* in `docs/protocol.md`).
 
 use super::{Violation, violation};
 
-/// What a process owes when its next turn begins.
+/// The calls that a process still owes when its next turn begins.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Owed {
     pub(in crate::sim) read: bool,

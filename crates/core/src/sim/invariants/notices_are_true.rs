@@ -1,19 +1,18 @@
-//! A candidate cries wolf only when there is one: a store that went back, or
-//! a duplicate of its claim, was caused by somebody.
+//! A candidate gives no false alarm: a document reported as older than before (`store_went_back`),
+//! or a reported duplicate of its claim, has a real cause.
 
 use super::{Violation, violation};
 
-/// What is said, and what happened.
+/// A notice, and what happened.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Said {
     pub(in crate::sim) store_went_back: bool,
     pub(in crate::sim) duplicate: bool,
-    /// The document was deleted or restored.
+    /// True if the document was deleted or restored.
     pub(in crate::sim) damaged: bool,
-    /// A majority had what the candidate says that it found, since it sent its
-    /// last read.
+    /// True if, since the candidate sent its last read, a majority had the state that it reports.
     pub(in crate::sim) was_so: bool,
-    /// A machine was forked, or the document edited or damaged.
+    /// True if a machine was forked, or the document edited or damaged.
     pub(in crate::sim) forked_or_edited: bool,
 }
 

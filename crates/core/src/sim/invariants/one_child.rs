@@ -1,10 +1,10 @@
-//! No two children of different claims run at the same instant of true time,
-//! as long as clock rates stay within 1.1 of each other.
+//! No two children of different claims run at the same instant of true time, as long as clock rates
+//! stay within 1.1 of each other.
 
 use super::{Violation, violation};
 use crate::election::Claim;
 
-/// How far the rates of clocks may be apart, in tenths.
+/// Maximum ratio of clock rates, as a fraction.
 const RATIO: (u64, u64) = (11, 10);
 
 /// A child that runs.
@@ -12,12 +12,13 @@ const RATIO: (u64, u64) = (11, 10);
 pub(in crate::sim) struct Child {
     pub(in crate::sim) process: usize,
     pub(in crate::sim) claim: Claim,
-    /// A forked or damaged store excuses its claim, or it has only just woken
-    /// beyond its deadline, or nobody runs who could end it.
+    /// True if a fork or damage to the store excuses its claim, if it has only just woken after its
+    /// deadline, or if no process that could end it runs.
     pub(in crate::sim) excused: bool,
 }
 
-/// `rates`: the slowest and the fastest of all clocks that were ever judged by.
+/// Checks that one child runs at most. `rates` are those of the slowest and the fastest clock in
+/// use.
 pub(in crate::sim) fn check(children: &[Child], rates: (u64, u64)) -> Option<Violation> {
     let (slowest, fastest) = rates;
     if fastest * RATIO.1 > slowest * RATIO.0 {

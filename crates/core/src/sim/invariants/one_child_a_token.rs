@@ -1,5 +1,5 @@
-//! A token is in one child's hands: a claim starts its child at most once, and
-//! no two claims under which a child ran have the same token (I3).
+//! Only one child has a given token: a claim starts its child at most once, and no two claims under
+//! which a child ran have the same token (I3).
 
 use super::{Violation, violation};
 use crate::election::{Claim, Token};
@@ -11,7 +11,7 @@ pub(in crate::sim) struct Started {
     pub(in crate::sim) token: Token,
 }
 
-/// `before`: the children of the whole run.
+/// Checks a new child against `before`, the children of the whole run.
 pub(in crate::sim) fn check(before: &[Started], started: Started) -> Option<Violation> {
     let same =
         |earlier: &&Started| earlier.claim == started.claim || earlier.token == started.token;

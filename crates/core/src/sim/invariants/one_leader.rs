@@ -1,4 +1,4 @@
-//! I1: at most one claim has authority at any instant, on whatever surface.
+//! I1: at most one claim has authority at any instant, on any surface.
 
 use super::{Violation, violation};
 use crate::election::{Claim, Token};
@@ -11,11 +11,12 @@ pub(in crate::sim) struct Leading {
     pub(in crate::sim) surface: &'static str,
     pub(in crate::sim) claim: Claim,
     pub(in crate::sim) token: Token,
-    /// A forked or damaged store excuses this claim at this instant.
+    /// True if a fork or damage to the store excuses this claim at this instant.
     pub(in crate::sim) excused: bool,
 }
 
-/// Two processes with one claim are two leaders as well: a forked machine.
+/// Checks that there is one leader at most. Two processes with the same claim, as on a forked
+/// machine, count as two leaders.
 pub(in crate::sim) fn check(leading: &[Leading]) -> Option<Violation> {
     let mut sure = leading.iter().filter(|l| !l.excused);
     let first = sure.next()?;

@@ -1,5 +1,5 @@
-//! A guard whose daemon is gone tells its child to end at once: nobody renews
-//! for it any more.
+//! A guard whose daemon is gone asks its child to end immediately, because there will be no more
+//! renewals.
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use super::{Violation, violation};
 /// A child that runs without a daemon.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Orphan {
-    /// Its guard was told to end it, by a signal or SIGKILL.
+    /// True if the guard has asked the child to end, by a signal or SIGKILL, or its leader has
+    /// exited.
     pub(in crate::sim) told: bool,
-    /// How long its guard has been able to tell it.
+    /// Time for which the guard could have done so.
     pub(in crate::sim) alone: Duration,
-    /// Within this whoever runs again acts.
+    /// Time within which a process acts when it runs again.
     pub(in crate::sim) wake_max: Duration,
 }
 

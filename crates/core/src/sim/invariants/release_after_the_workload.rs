@@ -1,26 +1,26 @@
-//! I6: a release is sent only when no surface says "leader" any more and the
-//! workload is gone, or its time to end has passed. A supervised one is gone:
-//! no time passes for it. Nor does another claim of the same process begin
-//! beside it, or that of a successor on the same status directory.
+//! I6: a release is sent only when no surface says "leader" any longer and the workload is gone, or
+//! its time to notice has passed. A supervised workload must be gone, whatever time has passed.
+//! Meanwhile neither the same process nor a successor on the same status directory begins another
+//! claim.
 
 use super::{Violation, violation};
 
-/// What is true when a release is sent.
+/// The facts when a release is sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::sim) struct Release {
-    /// The claim never led here: nothing is to be stopped.
+    /// True if the claim never led here, so nothing has to be stopped.
     pub(in crate::sim) never_led: bool,
-    /// Its deadline has passed, and its workload has had its time to notice.
+    /// True if its deadline has passed, and its workload has had its time to notice.
     pub(in crate::sim) expired: bool,
-    /// It was released before, and the outcome was not clear.
+    /// True if the claim was released before, with an unclear outcome.
     pub(in crate::sim) repeated: bool,
-    /// The workload confirmed, or its time has passed.
+    /// True if the workload confirmed, or its time has passed.
     pub(in crate::sim) drained: bool,
-    /// A child of this process runs.
+    /// True if a child of this process runs.
     pub(in crate::sim) child_runs: bool,
-    /// HTTP says "leader".
+    /// True if HTTP says "leader".
     pub(in crate::sim) http_says_leader: bool,
-    /// A file says "leader" to a reader that checks the deadline.
+    /// True if a file says "leader" to a reader that checks the deadline.
     pub(in crate::sim) file_says_leader: bool,
 }
 
@@ -42,12 +42,12 @@ pub(in crate::sim) fn check(release: Release) -> Option<Violation> {
     }
 }
 
-/// What is true when an acquire or a take-over is sent.
+/// The facts when an acquire or a takeover is sent.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Acquisition {
-    /// A child of an earlier claim of this process runs.
+    /// True if a child of an earlier claim of this process runs.
     pub(in crate::sim) child_runs: bool,
-    /// What is taken is the claim of a process that is proven dead, and its child runs.
+    /// True if the claim of a process that is proven dead is taken over while its child runs.
     pub(in crate::sim) orphan_runs: bool,
 }
 
@@ -63,16 +63,16 @@ pub(in crate::sim) fn check_acquisition(acquisition: Acquisition) -> Option<Viol
     }
 }
 
-/// What is true when a lease that was released is acquired.
+/// The facts when a released lease is acquired.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Beside {
-    /// The workload beside the releaser works under the released claim: it has
-    /// not looked since.
+    /// True if the releaser's workload still works under the released claim, because it has not
+    /// checked since.
     pub(in crate::sim) works: bool,
-    /// The next leader is on another machine.
+    /// True if the next leader is on another machine.
     pub(in crate::sim) elsewhere: bool,
-    /// Somebody damaged the document or forked a machine; or that workload did
-    /// not run when it was to look.
+    /// True if the document was damaged or a machine forked, or if that workload did not run when
+    /// its check was due.
     pub(in crate::sim) excused: bool,
 }
 

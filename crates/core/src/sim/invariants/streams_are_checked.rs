@@ -1,22 +1,21 @@
-//! An open stream is not trusted for ever: a follower reads beside it, opens
-//! it anew where it may be stale, and takes no late reply for news (*Change
-//! streams* in `docs/protocol.md`).
+//! An open stream is not trusted indefinitely: a follower also reads, reopens the stream if it may
+//! be stale, and does not treat a late reply as news (*Change streams* in `docs/protocol.md`).
 
 use std::time::Duration;
 
 use super::{Violation, violation};
 use crate::election::Revision;
 
-/// A turn of a follower after which no call of its is under way.
+/// A turn of a follower after which none of its calls is in flight.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Asked {
-    /// Since the last reply.
+    /// Time since the last reply.
     pub(in crate::sim) silent: Duration,
     pub(in crate::sim) silent_max: Duration,
-    /// Since the last reply or event.
+    /// Time since the last reply or event.
     pub(in crate::sim) unheard: Duration,
     pub(in crate::sim) unheard_max: Duration,
-    /// The document as told last has a holder.
+    /// True if the document has a holder, as last shown.
     pub(in crate::sim) held: bool,
 }
 
@@ -30,8 +29,8 @@ pub(in crate::sim) fn check_asked(asked: Asked) -> Option<Violation> {
     }
 }
 
-/// The revision that is believed to be stored, around a reply that is older
-/// than an event that came before it.
+/// The revision that the follower considers stored, before and after a reply that is older than an
+/// event before it.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Late {
     pub(in crate::sim) before: Option<Revision>,
@@ -47,12 +46,12 @@ pub(in crate::sim) fn check_late(late: Late) -> Option<Violation> {
     }
 }
 
-/// A new primary, or a rejected take-over: the stream is to be opened anew.
+/// Checks that the stream was reopened after a new primary or a rejected takeover.
 pub(in crate::sim) fn check_reopening(owed: bool) -> Option<Violation> {
     owed.then(|| violation("streams are checked", "not opened anew".to_owned()))?
 }
 
-/// An event tells what changed, and is of use beside a document that was shown
+/// Checks that an event, which contains only the changes, is applied to a document that was shown
 /// since the stream was opened.
 pub(in crate::sim) fn check_told(of_a_document_before: bool) -> Option<Violation> {
     of_a_document_before.then(|| {
@@ -61,7 +60,7 @@ pub(in crate::sim) fn check_told(of_a_document_before: bool) -> Option<Violation
     })?
 }
 
-/// In peace every stale stream is found out.
+/// Checks that every stale stream was detected in the healing period.
 pub(in crate::sim) fn check_peace(stale: Option<usize>) -> Option<Violation> {
     let process = stale?;
     violation(

@@ -1,5 +1,5 @@
-//! I4: files (for a reader that checks the deadline), HTTP and metrics say
-//! "not leader" by the deadline, whatever became of the process.
+//! I4: files (for a reader that checks the deadline), HTTP and metrics say "not leader" by the
+//! deadline, whatever happened to the process.
 
 use super::{Violation, violation};
 use crate::election::BootTime;
@@ -10,7 +10,7 @@ use crate::election::BootTime;
 pub(in crate::sim) struct Surface {
     pub(in crate::sim) name: &'static str,
     pub(in crate::sim) now: BootTime,
-    /// The end of the claim's authority by what was acknowledged.
+    /// The end of the claim's authority according to the acknowledged writes.
     pub(in crate::sim) earned: Option<BootTime>,
 }
 

@@ -1,18 +1,18 @@
-//! I3: the token grows with every acquisition and is never reused, beyond a
-//! loss of data that the acquirer could not know of.
+//! I3: the token grows with every acquisition and is never reused, except after a loss of data that
+//! the acquirer could not know of.
 
 use super::{Violation, violation};
 use crate::election::Token;
 
-/// An acquisition that a majority has got.
+/// An acquisition that a majority has.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Acquired {
     pub(in crate::sim) token: Token,
-    /// The document's token before.
+    /// The token of the document before.
     pub(in crate::sim) before: Token,
-    /// The highest that the acquirer was ever shown, or that its directory remembers.
+    /// The highest token that the acquirer was ever shown, or that its directory remembers.
     pub(in crate::sim) known: Token,
-    /// The highest of any acquisition; `None` once somebody damaged the document.
+    /// The highest token of any acquisition; `None` once the document was damaged.
     pub(in crate::sim) highest: Option<Token>,
 }
 

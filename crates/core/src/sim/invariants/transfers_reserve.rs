@@ -1,14 +1,13 @@
-//! A transfer leaves a reservation: the release of a claim that was asked to
-//! hand over names who may acquire first, and for how long (*Requests* in
-//! `docs/protocol.md`).
+//! A transfer leaves a reservation: the release of a claim that was asked to hand over names the
+//! candidate that may acquire first, and for how long (*Requests* in `docs/protocol.md`).
 
 use super::{Violation, violation};
 use crate::election::Reservation;
 
-/// A release as it is sent.
+/// A release that is sent.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sim) struct Release<'a> {
-    /// What the request asked for by which its leadership ended.
+    /// The reservation in the request that ended the leadership.
     pub(in crate::sim) transferred: Option<&'a Reservation>,
     pub(in crate::sim) reserves: Option<&'a Reservation>,
 }

@@ -1,5 +1,5 @@
-//! I7: an unknown outcome never grants or extends; neither does the passing
-//! of time, an event, or a read.
+//! I7: an unknown outcome never grants or extends authority; neither does the passing of time, an
+//! event, or a read.
 
 use super::{Violation, violation};
 use crate::election::BootTime;
@@ -9,7 +9,7 @@ use crate::election::BootTime;
 pub(in crate::sim) struct Turn {
     pub(in crate::sim) before: Option<BootTime>,
     pub(in crate::sim) after: Option<BootTime>,
-    /// The input was the acknowledgement of a write.
+    /// True if the input was the acknowledgement of a call.
     pub(in crate::sim) acknowledgement: bool,
 }
 

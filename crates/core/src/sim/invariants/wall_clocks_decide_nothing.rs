@@ -1,9 +1,9 @@
-//! I9: no wall clock decides anything: the same run with every wall clock and
-//! the servers' clocks left alone takes the same decisions.
+//! I9: no wall clock decides anything. The same run takes the same decisions if every wall clock
+//! and the servers' clocks are left alone.
 
 use super::{Violation, violation};
 
-/// All decisions of a run, condensed, and how many there were.
+/// A digest of all decisions of a run, and their number.
 pub(in crate::sim) type Decisions = (u64, u64);
 
 pub(in crate::sim) fn check(jumping: Decisions, steady: Decisions) -> Option<Violation> {

@@ -1,6 +1,6 @@
-//! Goal: no document panics, nothing that is not ours is written
-//! to, and fields of a newer version survive. Method: random BSON, and a small
-//! interpreter of the operators that the updates use.
+//! Goal: no document causes a panic, foreign documents are never written to, and fields of a newer
+//! version survive. Method: random BSON, and a small interpreter of the operators that the updates
+//! use.
 
 mod filters;
 
@@ -14,7 +14,7 @@ use leasehold_core::election::{
     WallMillis,
 };
 
-/// The keys that the codec looks at, and others.
+/// The keys that the codec reads, and others.
 fn key() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec![
@@ -108,8 +108,8 @@ fn ended(token: i64) -> HistoryEntry {
     }
 }
 
-/// What the server makes of an update; also the event's `updatedFields`,
-/// without the history, which the server sends by element.
+/// Applies an update like the server. Returns the event's `updatedFields`, without the history,
+/// which the server sends element by element.
 pub(super) fn update(stored: &mut Document, update: &Document) -> Document {
     for (operator, argument) in update {
         let argument = argument.as_document().expect("operators have fields");
@@ -205,8 +205,8 @@ proptest! {
             prop_assert!(change_stream::apply(&mut known, delta));
         }
         prop_assert_eq!(document::read(&known), document::read(&stored));
-        // An earlier event on a later document: it may lead nowhere, and then
-        // what follows brings the newest all the same.
+        // An earlier event may not be applicable to a later document. Even then the following
+        // events restore the newest state.
         let mut mixed = stored.clone();
         for (_, delta) in &seen {
             if !change_stream::apply(&mut mixed, delta) {

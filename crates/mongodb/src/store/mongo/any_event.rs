@@ -1,8 +1,7 @@
-//! Goal: no event of a change stream panics, none says more than "changed" or
-//! "read", and whatever the events made of the newest known document is right
-//! again after the next read.
-//! Method: events of any shape; and a true history of writes, whose events are
-//! told late, twice and in any order.
+//! Goal: no change stream event causes a panic, every event yields either "changed" or "read", and
+//! a read corrects whatever the events made of the newest known document.
+//! Method: events of any shape, and a real history of writes whose events arrive late, twice and in
+//! any order.
 
 use mongodb::bson::{Bson, Document, deserialize_from_document, doc};
 use mongodb::change_stream::event::ChangeStreamEvent;
@@ -12,13 +11,13 @@ use super::any_bson::{fields, update, updates, value};
 use super::{change_stream, document};
 use leasehold_core::election::{Found, Lease, Revision, Token, Watch};
 
-/// What [`super::Shared::found`] does with a reply.
+/// Handles a reply like [`super::Shared::found`].
 fn read_reply(newest: &mut Option<Document>, stored: &Document) -> Found {
     *newest = Some(stored.clone());
     document::read(stored)
 }
 
-/// `None`: the driver refuses it, which ends the stream.
+/// Returns `None` if the driver rejects the event, which ends the stream.
 fn event(mut fields: Document) -> Option<ChangeStreamEvent<Document>> {
     fields.insert("_id", doc! { "_data": "1" });
     deserialize_from_document(fields).ok()
@@ -71,7 +70,7 @@ fn description() -> impl Strategy<Value = Document> {
         })
 }
 
-/// A part of an event: mostly of the shape that the server sends, else anything.
+/// A part of an event: mostly of the shape that the server sends, otherwise anything.
 fn part(usual: impl Strategy<Value = Document> + 'static) -> impl Strategy<Value = Option<Bson>> {
     prop_oneof![
         6 => usual.prop_map(|part| Some(Bson::Document(part))),
@@ -116,8 +115,8 @@ fn read(document: &Document) -> Option<Lease> {
     }
 }
 
-/// The documents that were stored one after the other, each with the event
-/// that told of it: candidates' writes, and operators' between them.
+/// The stored documents in order, each with its event: writes of candidates, with writes of
+/// operators in between.
 fn history() -> Vec<(Document, Document)> {
     let mut stored = created();
     let insert = doc! { "operationType": "insert", "fullDocument": stored.clone() };
@@ -134,7 +133,7 @@ fn history() -> Vec<(Document, Document)> {
         write(&doc! { "$set": { "paused": token % 2 == 0 } });
         write(&renew);
         write(&doc! { "$set": { "request": { "kind": "step_down", "token": i64::from(token) } } });
-        // Without a release, the next acquisition is a take-over.
+        // Without a release, the next acquisition is a takeover.
         if token == 2 {
             write(&release);
         }
@@ -201,11 +200,10 @@ proptest! {
         }
     }
 
-    /// The stream keeps the order, but it may be behind the reads, and a reply
-    /// may come after events that are newer than it. What then becomes of the
-    /// document has a revision on which no write succeeds, or a token lower
-    /// than what events showed, which the election does not believe before it
-    /// has read again; or else the stored holder.
+    /// The stream keeps the order, but it may lag behind the reads, and a reply may arrive after
+    /// newer events. The resulting document has a revision on which no write succeeds, or a token
+    /// lower than the events showed (which the election does not trust before another read), or
+    /// else the stored holder.
     #[test]
     fn a_mixture_with_the_stored_revision_and_token_has_the_stored_holder(
         stored in 0..WRITES,
@@ -216,10 +214,10 @@ proptest! {
         let mut newest = None;
         for (from, to, read_before) in runs {
             if let Some(read) = read_before {
-                // Replies too are of documents that were stored until now.
+                // Replies, too, contain only documents that were stored until now.
                 let _ = read_reply(&mut newest, &history[read.min(stored)].0);
             } else {
-                // A stream that is opened anew is followed by a read.
+                // A reopened stream is followed by a read.
                 newest = None;
             }
             for (_, event) in &history[from.min(to).min(stored)..=from.max(to).min(stored)] {

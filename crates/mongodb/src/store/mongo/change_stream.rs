@@ -1,9 +1,9 @@
-//! The change stream of one lease: hints, as early as they can be had.
+//! The change stream of one lease: hints, as early as possible.
 //!
-//! It asks for no documents: an event says which fields changed, and they are
-//! applied to the newest document known. An event may be older than that
-//! document; the mixture that results for a moment carries an old revision, on
-//! which no write can succeed, and the events that follow repair it.
+//! The stream requests no document lookups: an update event lists the changed fields, which are
+//! applied to the newest known document. An event may be older than that document. The resulting
+//! mixture is harmless and short-lived: it carries an old revision, on which no write can succeed,
+//! and the events that follow repair it.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
@@ -11,12 +11,12 @@ use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 use super::document;
 use leasehold_core::election::{Found, Watch};
 
-/// A part of an event that is larger stays in the server, and the document is
-/// read instead: a lease is a hundred times smaller, but somebody may write
-/// megabytes of something else into its document.
+/// Maximum size of a part of an event. A larger part stays on the server, and the document is read
+/// instead. A lease is a hundred times smaller, but another program may write megabytes of other
+/// data into its document.
 const PART_MAX: i32 = 128 * 1024;
 
-/// Only this lease, and what ends the stream itself.
+/// Selects the events of this lease, and those that end the stream.
 pub(super) fn pipeline(name: &str) -> [Document; 2] {
     let small = |part: &str| {
         let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
@@ -34,7 +34,7 @@ pub(super) fn pipeline(name: &str) -> [Document; 2] {
     ]
 }
 
-/// What an event means; brings `newest` up to it.
+/// Interprets an event, and updates `newest` accordingly.
 pub(super) fn hint(event: ChangeStreamEvent<Document>, newest: &mut Option<Document>) -> Watch {
     match event.operation_type {
         OperationType::Insert | OperationType::Replace => *newest = event.full_document,
@@ -42,7 +42,7 @@ pub(super) fn hint(event: ChangeStreamEvent<Document>, newest: &mut Option<Docum
             let description = event.update_description;
             let applied = match (&mut *newest, &description) {
                 (Some(document), Some(change)) => {
-                    // What was taken away is rare, and made by hand: read it.
+                    // Removed fields are rare and come from manual edits, so the document is read.
                     change.removed_fields.is_empty() && apply(document, &change.updated_fields)
                 }
                 (None, _) | (_, None) => false,
@@ -59,11 +59,11 @@ pub(super) fn hint(event: ChangeStreamEvent<Document>, newest: &mut Option<Docum
     }
 }
 
-/// Sets fields by their dotted paths; false if a path leads nowhere.
+/// Sets fields by their dotted paths; returns false if a path cannot be applied.
 pub(super) fn apply(document: &mut Document, fields: &Document) -> bool {
     for (path, value) in fields {
         let path = path.as_str();
-        // The history's entries say nothing to the election.
+        // The election does not use the entries of the history.
         if path.starts_with("history.") || (path == "history" && matches!(value, Bson::Array(_))) {
             continue;
         }

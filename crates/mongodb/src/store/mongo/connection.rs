@@ -1,9 +1,9 @@
-//! The client of a deployment: made at its first use, made anew when it cannot
-//! be used, ended in bounded time.
+//! The client of a deployment: created at first use, replaced when it is unusable, shut down in
+//! bounded time.
 //!
-//! It knows no document. Every option that the protocols rest on is set here,
-//! whatever the connection string says: majority and journal for writes, no
-//! retried writes, reads from the primary.
+//! This module does not interpret documents, but sets every option that the protocols rely on,
+//! regardless of the connection string: majority and journal for writes, no retried writes, reads
+//! from the primary.
 
 mod client;
 #[cfg(test)]
@@ -29,47 +29,47 @@ use super::{lock, outcome};
 use crate::store::{Answer, CallOutcome, DeploymentId, Failure, Remedy, StoreInfo};
 use leasehold_core::election::{BootTime, Timings};
 
-/// How long a client that is not needed any more may take to end. It ends its
-/// sessions in a few milliseconds; then its monitors take up to a heartbeat to
-/// notice, which is of no use to a process that exits.
+/// Time limit for shutting down a client. A client ends its sessions in a few milliseconds; after
+/// that its monitors take up to a heartbeat to notice, which a process that exits need not wait
+/// for.
 const SHUTDOWN_MAX: Duration = Duration::from_millis(100);
 
 /// A collection of a deployment, and the client that reaches it.
 pub(super) struct Deployment {
     options: StoreOptions,
-    /// Told when writes go to another server from now on.
+    /// Called when writes go to another server from now on.
     primary_changed: Box<dyn Fn() + Send + Sync>,
     info: watch::Sender<Option<StoreInfo>>,
-    /// Made at first use: a name that cannot be resolved yet is no reason to end.
+    /// Created at first use, so that a name that cannot be resolved yet does not end the process.
     connection: tokio::sync::Mutex<Option<Connection>>,
-    /// Why no server can be used, when none can.
+    /// Observations of the servers, which explain why none is usable.
     servers: Servers,
-    /// How many clients there were.
+    /// Number of clients created so far.
     clients: AtomicU64,
     home: Mutex<Home>,
-    /// No replica set and no cluster: one server, which has the only copy.
+    /// True for a single server without a replica set or cluster, which has the only copy.
     standalone: AtomicBool,
-    /// A client that got no answer for so long is made anew: certificates are
-    /// read from their files, and names are resolved, once in a client's life.
+    /// Time without an answer after which the client is replaced. A client reads certificate files
+    /// and resolves names only once in its life.
     give_up_after: Duration,
-    /// Since when no server has answered a call.
+    /// Start of the period in which no server has answered a call.
     unanswered_since: Mutex<Option<BootTime>>,
 }
 
-/// Why an operation has no outcome of the store's.
+/// Reason why an operation has no outcome from the store.
 pub(super) enum SendError {
-    /// There is no connection string: why, without secrets.
+    /// The connection string is unavailable; contains the reason, without secrets.
     Uri(String),
-    /// A file that the connection string names cannot be used: which, and why.
+    /// A file named by the connection string is unusable; contains the file and the reason.
     Files(String),
-    /// The connection string leads to another deployment: to which, without secrets.
+    /// The connection string leads to another deployment; contains the reason, without secrets.
     Elsewhere(String),
     /// The primary has just stepped down.
     NoPrimary,
-    /// Reaching the server took as long as the whole call may take: nothing was
-    /// sent, since the sender does not wait any more.
+    /// Reaching the server took the whole `operation_timeout`. Nothing was sent, because the caller
+    /// no longer waits.
     Late,
-    /// The server could not be asked who it is: nothing was sent.
+    /// The server could not be asked for its identity, so nothing was sent.
     Unverified(mongodb::error::Error),
     /// The driver's error.
     Driver(mongodb::error::Error),
@@ -82,7 +82,7 @@ impl From<mongodb::error::Error> for SendError {
 }
 
 impl Deployment {
-    /// Connects at its first use.
+    /// Creates a deployment that connects at first use.
     pub(super) fn new(
         options: StoreOptions,
         primary_changed: impl Fn() + Send + Sync + 'static,
@@ -103,7 +103,7 @@ impl Deployment {
         (Arc::new(deployment), info_receiver)
     }
 
-    /// The collection, of a client that is made if there is none.
+    /// Returns the collection; creates a client if there is none.
     pub(super) async fn collection(self: &Arc<Self>) -> Result<Collection<Document>, SendError> {
         if let Some(why) = lock(&self.home).untold() {
             return Err(SendError::Elsewhere(why));
@@ -128,8 +128,7 @@ impl Deployment {
         Ok(())
     }
 
-    /// Updates one document and returns it as it is after that; `None` if the
-    /// filter matched none.
+    /// Updates one document and returns it as updated; `None` if the filter matched none.
     pub(super) async fn update(
         self: &Arc<Self>,
         filter: Document,
@@ -166,8 +165,8 @@ impl Deployment {
         Ok(document)
     }
 
-    /// A server that is the only copy knows no linearizable reads and needs
-    /// none. Behind a router there are replica sets, whose primaries can be deposed.
+    /// Returns the read concern. A standalone server neither supports nor needs linearizable reads.
+    /// A router needs them, because the primaries of the replica sets behind it can be deposed.
     fn read_concern(&self, confirm: bool) -> ReadConcern {
         if confirm && !self.standalone.load(Ordering::Relaxed) {
             ReadConcern::linearizable()
@@ -176,7 +175,7 @@ impl Deployment {
         }
     }
 
-    /// What became of an operation. A client that cannot be used is given up.
+    /// Converts the result of a send into an answer, and discards an unusable client.
     pub(super) async fn answer<O: CallOutcome>(&self, sent: Result<O, SendError>) -> Answer<O> {
         let (error, was_sent) = match sent {
             Ok(outcome) => {
@@ -210,7 +209,7 @@ impl Deployment {
         answer
     }
 
-    /// Why an operation that only people wait for failed.
+    /// Describes a send error for humans.
     pub(super) fn failure(&self, error: SendError) -> Failure {
         match error {
             SendError::Uri(detail) => no_uri(detail),
@@ -222,23 +221,24 @@ impl Deployment {
         }
     }
 
-    /// A driver's error for people.
+    /// Describes a driver error for humans.
     pub(super) fn describe(&self, error: &mongodb::error::Error) -> Failure {
         outcome::describe(error, &self.servers)
     }
 
-    /// Why no server can be used, as far as that is known before a call fails.
+    /// Returns why no server is usable, as far as known before a call fails.
     pub(super) fn trouble(&self) -> Option<Failure> {
         let failure = self.servers.no_primary();
         (!failure.detail.is_empty()).then_some(failure)
     }
 
-    /// The deployment, once it is known, and whenever its members change.
+    /// Returns a receiver of the deployment; `None` until it is known, updated whenever its members
+    /// change.
     pub(super) fn found(&self) -> watch::Receiver<Option<DeploymentId>> {
         lock(&self.home).subscribe()
     }
 
-    /// The options that it was made with.
+    /// The options of the deployment.
     pub(super) const fn options(&self) -> &StoreOptions {
         &self.options
     }
@@ -247,12 +247,12 @@ impl Deployment {
         self.options.timings
     }
 
-    /// The bound of one operation.
+    /// The time limit of one operation.
     pub(super) fn operation_timeout(&self) -> Duration {
         self.timings().operation_timeout()
     }
 
-    /// Ends the client; what hangs is given up after a moment.
+    /// Shuts down the client, within [`SHUTDOWN_MAX`].
     pub(super) async fn shut_down(&self) {
         let ended = async {
             let connection = self.connection.lock().await.take();

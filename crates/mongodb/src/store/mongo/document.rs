@@ -1,7 +1,7 @@
-//! The lease document, between BSON and the election's [`Lease`].
+//! Conversion of the lease document between BSON and the election's [`Lease`].
 //!
-//! Anything in BSON is read without a panic. What is not a lease of this
-//! schema is foreign and is never written to (I11).
+//! Any BSON is read without a panic. A document that is not a lease of this schema is foreign and
+//! is never written to (I11).
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use leasehold_core::election::{
 
 /// The schema that this version reads and writes.
 pub(super) const SCHEMA: i32 = 1;
-/// What tells a lease from a lock.
+/// The `kind` of a lease document.
 pub(super) const KIND: &str = "lease";
-/// What tells a lock from a lease.
+/// The `kind` of a lock document.
 pub(super) const LOCK_KIND: &str = "lock";
 /// Entries kept in the history.
 const HISTORY_MAX: i32 = 20;
 
-/// What is asked for of a document: the history's type, but not its entries.
+/// Returns the projection of all reads: the history's type, but not its entries.
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
@@ -31,7 +31,7 @@ pub(super) fn projection() -> Document {
     }
 }
 
-/// Reads a document.
+/// Reads a document as a lease, or as foreign.
 pub(super) fn read(document: &Document) -> Found {
     match lease(document) {
         Ok(lease) => Found::Lease(lease),
@@ -41,8 +41,8 @@ pub(super) fn read(document: &Document) -> Found {
 
 fn lease(document: &Document) -> Result<Lease, String> {
     belongs(document, KIND)?;
-    // Nothing is read of it, but what is no list cannot be appended to, and
-    // then no holder could be taken over or release.
+    // The entries are not read. A history that is not a list cannot be appended to, which would
+    // make every takeover and release fail.
     match document.get("history") {
         Some(Bson::Array(_)) | None => {}
         Some(_) => return Err("its history is not a list".to_owned()),
@@ -57,8 +57,8 @@ fn lease(document: &Document) -> Result<Lease, String> {
             Some(Bson::Null) | None => false,
             Some(_) => return Err("its field paused is not a boolean".to_owned()),
         },
-        // Written by people and their scripts: what cannot be understood asks
-        // for nothing, and must not cost the leadership.
+        // Requests are written by operators and their scripts. An invalid one is ignored, since it
+        // must not cost the leadership.
         request: request(document).unwrap_or(None),
         reserved_for: document
             .get_document("reserved_for")
@@ -67,7 +67,7 @@ fn lease(document: &Document) -> Result<Lease, String> {
     })
 }
 
-/// Whether a document is of our schema and of this kind, or why not.
+/// Checks that a document has our schema and this kind; otherwise returns the reason.
 pub(super) fn belongs(document: &Document, wanted: &str) -> Result<(), String> {
     match document.get("schema").map(integer) {
         Some(Some(schema)) if schema == i64::from(SCHEMA) => {}
@@ -101,7 +101,7 @@ fn holder(document: &Document) -> Result<Option<Holder>, String> {
         session: Session::from_bytes(id(holder, "session")?),
         claim: Claim::from_bytes(id(holder, "claim")?),
         acquired_at: date(holder.get("acquired_at")),
-        // Absurd or absent counts as the longest: see `Declared`.
+        // An out-of-range or missing duration counts as the longest: see `Declared`.
         lease_duration: Declared {
             millis: holder
                 .get("lease_duration_ms")
@@ -111,7 +111,7 @@ fn holder(document: &Document) -> Result<Option<Holder>, String> {
     }))
 }
 
-/// The request in a lease document, or why it cannot be understood.
+/// Reads the request in a lease document, or returns why it is invalid.
 pub(super) fn request(document: &Document) -> Result<Option<Request>, &'static str> {
     let document = match document.get("request") {
         Some(Bson::Document(request)) => request,
@@ -150,7 +150,7 @@ fn milliseconds(value: Option<&Bson>, default: Duration) -> Duration {
         .min(RESERVATION_MAX)
 }
 
-/// An int64, or an int32 as some shells write it; a double is foreign.
+/// Returns the value of an int64, or of an int32 as written by some shells. A double is foreign.
 pub(super) fn integer(value: &Bson) -> Option<i64> {
     match value {
         Bson::Int64(n) => Some(*n),
@@ -179,7 +179,7 @@ pub(super) fn id(document: &Document, key: &str) -> Result<[u8; 16], String> {
     }
 }
 
-/// A UUID as BSON.
+/// Converts a UUID to BSON.
 pub(super) fn uuid(bytes: [u8; 16]) -> Bson {
     Bson::Binary(Binary {
         subtype: BinarySubtype::Uuid,
@@ -194,17 +194,19 @@ pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
         .collect()
 }
 
-/// Matches only what [`read`] takes for a lease, under this name: what counts
-/// as foreign is not written to. It looks at types too, since an equality also
-/// matches an array that has the value, and a double. It cannot tell what a
-/// candidate may be called; a holder with an impossible name and a revision
-/// that was read with a possible one is made by hand, between the two.
+/// Returns a filter that matches only what [`read`] accepts as a lease of this name, so that
+/// foreign documents are not written to. The filter also checks types, because an equality also
+/// matches a double, and an array that contains the value.
+///
+/// The filter does not check that the holder's identity is legal. This is safe because the revision
+/// that it requires was read together with a legal identity, so an illegal one can only come from a
+/// manual edit after that read.
 pub(super) fn ours(name: &str) -> Document {
     let is = |path: &str, types: &[&str]| {
         let types = Bson::from(types);
         Bson::Document(doc! { "$in": [{ "$type": format!("${path}") }, types] })
     };
-    // Of one length and subtype, ids are ordered by their bytes.
+    // UUIDs have the same length and subtype, so they are ordered by their bytes.
     let is_uuid = |path: &str| {
         let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
         let path = format!("${path}");
@@ -231,7 +233,7 @@ pub(super) fn ours(name: &str) -> Document {
     doc! { "_id": name, "schema": SCHEMA, "kind": KIND, "$expr": shape }
 }
 
-/// The document of a lease that never existed, or was deleted.
+/// Returns the document of a lease that never existed, or was deleted.
 pub(super) fn create(name: &str, revision: Revision, token: Token) -> Document {
     doc! {
         "_id": name, "schema": SCHEMA, "kind": KIND,
@@ -240,9 +242,9 @@ pub(super) fn create(name: &str, revision: Revision, token: Token) -> Document {
     }
 }
 
-/// The filter of an acquire, or of a take-over from `holder`. What was seen may
-/// be put together from a document and events that do not follow it: therefore
-/// the token, which must grow (I3), and the holder, whose time was waited for.
+/// Returns the filter of an acquisition, or of a takeover from `holder`. The observed state may
+/// combine a document with events that do not follow it. The filter therefore also checks the
+/// token, which must grow (I3), and the holder, whose lease was waited out.
 pub(super) fn acquisition_filter(
     name: &str,
     acquisition: &Acquisition,
@@ -259,7 +261,7 @@ pub(super) fn acquisition_filter(
     filter
 }
 
-/// The update of an acquire, or of a take-over from `ended`.
+/// Returns the update of an acquisition, or of a takeover whose previous claim is `ended`.
 pub(super) fn acquisition_update(
     acquisition: &Acquisition,
     ended: Option<&HistoryEntry>,
@@ -291,7 +293,7 @@ pub(super) fn acquisition_update(
     update
 }
 
-/// The filter of a renewal or a release: my claim, and a revision that I sent.
+/// Returns the filter of a renewal or release: this candidate's claim, and a revision that it sent.
 pub(super) fn mine_filter(name: &str, claim: Claim, chain: &[Revision]) -> Document {
     let mut filter = ours(name);
     filter.insert("holder.claim", uuid(claim.bytes()));

@@ -1,6 +1,6 @@
-//! Following a change stream for ever, from one failure to the next attempt.
+//! Follows a change stream indefinitely, retrying after failures.
 //!
-//! What an event means is its listener's business.
+//! The listener interprets the events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,84 +16,83 @@ use super::outcome;
 use crate::store::{Failure, News};
 use leasehold_core::election::Timings;
 
-/// How long the server holds a getMore without news, at most.
+/// Maximum time for which the server holds a getMore without events.
 const AWAIT_MAX: Duration = Duration::from_secs(10);
-/// How long to wait before change streams are asked for again where there are
-/// none: a standalone server may become a replica set, a role may get the right.
+/// Interval between attempts to open a change stream if the deployment has none: a standalone
+/// server may become a replica set, or a role may gain the permission.
 const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
-/// A server that refuses a change stream so often in a row, by whatever error,
-/// is asked as rarely as one that is known to have none.
+/// Number of consecutive refusals of a change stream, with any error, after which the server is
+/// retried as rarely as one that is known to have none.
 const REFUSALS_MAX: u32 = 10;
 
-/// What a stream says.
+/// An event of a stream.
 pub(super) enum Heard {
-    /// It is open: what changes from now on will be told.
+    /// The stream is open; changes from now on will be reported.
     Opened,
     /// Something changed.
     Change(Box<ChangeStreamEvent<Document>>),
     /// Nothing changed, and the stream is alive.
     Alive,
-    /// It is closed, or was never to be had.
+    /// The stream is closed, or could not be opened.
     Lost,
 }
 
-/// Who wants to know.
+/// The consumer of a change stream.
 pub(super) trait Listener: Clone + Send + Sync + 'static {
-    /// What the receiver of the news understands.
+    /// The interpreted event.
     type Hint: Send + 'static;
 
-    /// Where the collection is.
+    /// The deployment that contains the collection.
     fn deployment(&self) -> &Arc<Deployment>;
-    /// Which events are wanted.
+    /// The pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
-    /// What it means.
+    /// Interprets an event.
     fn hint(&self, heard: Heard) -> Self::Hint;
-    /// Where the hints go.
+    /// The channel that receives the hints.
     fn news(&self) -> &mpsc::Sender<News<Self::Hint>>;
 }
 
-/// The stream gives a sign of life three times per lease duration, since a store
-/// that is silent for that long counts as not read.
+/// Maximum time without an event: the stream reports at least three times per lease duration,
+/// because a store without any report for that long counts as unread.
 fn await_max(timings: Timings) -> Duration {
     AWAIT_MAX.min(timings.lease_duration() / 3)
 }
 
-/// How a stream ended.
+/// Reason for the end of a stream.
 enum End {
-    /// It could not be opened, or broke.
+    /// The stream could not be opened, or broke.
     Broken,
-    /// The server refused to open it.
+    /// The server refused to open the stream.
     Refused,
-    /// There are none, and will not be soon.
+    /// The deployment has no change streams, and will not have any soon.
     Lacking,
-    /// Nothing came for too long.
+    /// Nothing arrived for too long.
     Silent,
-    /// Another one is wanted.
+    /// Another stream was requested.
     Superseded,
 }
 
-/// Follows until it is dropped, which ends the stream, and opens another one
-/// each time that `reopen` is notified.
+/// Follows until the future is dropped, which ends the stream. Opens another stream each time
+/// `reopen` is notified.
 ///
-/// There is one stream at a time: one that hangs is aborted before the next is
-/// opened. Other calls of the driver are never dropped, since a write may land
-/// later; a getMore changes nothing, and the driver closes the connection on
-/// which it was waiting. Otherwise each stream that hangs would keep one of
-/// the pool's connections.
+/// Only one stream exists at a time: a stream that hangs is aborted before the next is opened.
+/// Otherwise each hanging stream would keep one of the pool's connections. Other calls of the
+/// driver are never dropped, because a write may land later. A getMore changes nothing, and the
+/// driver closes the connection on which it was waiting.
 pub(super) async fn watch(listener: impl Listener, reopen: &Notify) {
     let timings = listener.deployment().timings();
     let silence_max = await_max(timings) + timings.operation_timeout();
     let mut refusals = 0;
     loop {
         let (signs, mut alive) = watch::channel(());
-        // Aborts the stream when it is dropped.
+        // Dropping the set aborts the stream.
         let mut stream = JoinSet::new();
         stream.spawn(follow(listener.clone(), signs));
         let end = loop {
             tokio::select! {
                 sign = tokio::time::timeout(silence_max, alive.changed()) => match sign {
                     Ok(Ok(())) => refusals = 0,
-                    // The stream's task has ended, which dropped the sender.
+                    // The stream's task has finished, which dropped the sender.
                     Ok(Err(_)) => break ended(&mut stream).await,
                     Err(_) => break End::Silent,
                 },
@@ -130,14 +129,14 @@ async fn ended(stream: &mut JoinSet<End>) -> End {
     }
 }
 
-/// One stream until it ends.
+/// Follows one stream until it ends.
 async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> End {
     let deployment = listener.deployment();
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
         Err(error) => {
-            // Why there is no client is said of each call, except that this
-            // refusal ends with the first.
+            // Each call reports why there is no client, so the stream does not. This refusal is the
+            // exception, because it ends with the first call.
             if let SendError::Elsewhere(_) = error {
                 failed(&listener, deployment.failure(error)).await;
             }
@@ -170,7 +169,7 @@ async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> End {
         match stream.next_if_any().await {
             Ok(Some(event)) => tell(&listener, Heard::Change(Box::new(event))).await,
             Ok(None) if stream.is_alive() => tell(&listener, Heard::Alive).await,
-            // The collection was dropped or renamed: open anew, then read.
+            // The collection was dropped or renamed. Reopen the stream; a read follows.
             Ok(None) => {
                 tell(&listener, Heard::Lost).await;
                 return End::Broken;
@@ -185,7 +184,7 @@ async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> End {
 
 async fn tell<L: Listener>(listener: &L, heard: Heard) {
     let hint = listener.hint(heard);
-    // The receiver is gone only when its process ends, or has no use for news.
+    // The receiver is gone only if the process is exiting or no longer needs events.
     let _ = listener.news().send(News::Watch(hint)).await;
 }
 

@@ -1,5 +1,5 @@
-//! The deployment that a candidate belongs to, and the connection strings that
-//! lead there and elsewhere.
+//! The deployment that a candidate belongs to, and the connection strings that lead there or
+//! elsewhere.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use crate::store::{DeploymentId, KnownHome};
 
-/// From the reply to `hello`; `None` unless the server takes writes.
-/// `seeds` are the servers that the connection string names.
+/// Identifies a deployment from a reply to `hello`; returns `None` unless the server accepts
+/// writes. `seeds` are the servers that the connection string names.
 pub(super) fn identify(hello: &Document, seeds: &[String]) -> Option<DeploymentId> {
     let says = |key| matches!(hello.get_bool(key), Ok(true));
     if !says("isWritablePrimary") && !says("ismaster") {
@@ -35,26 +35,26 @@ pub(super) fn identify(hello: &Document, seeds: &[String]) -> Option<DeploymentI
     })
 }
 
-/// Where this candidate belongs.
+/// The deployment that this candidate belongs to.
 #[derive(Debug)]
 pub(super) struct Home {
-    /// Told whenever it changes.
+    /// The deployment, if known; the receivers are notified of each change.
     deployment: watch::Sender<Option<DeploymentId>>,
-    /// Where it is kept beyond the life of this process, and whether it came from there.
+    /// The file that stores the deployment across processes, with the value read at the start.
     known: Option<KnownHome>,
-    /// A connection string that leads there.
+    /// The connection string that led home last.
     uri: Option<String>,
-    /// A connection string that leads elsewhere: it is not used.
+    /// A connection string that leads elsewhere. Not used while one that leads home is known.
     refused: Option<String>,
-    /// Why, until a call has failed with it: who met the refusal may have been
-    /// the change stream, which is opened anew without a word.
+    /// The reason of the refusal, until a call has failed with it. The change stream may encounter
+    /// the refusal first, which fails no call.
     untold: Option<String>,
-    /// The client that is known to lead there; 0: none is, at this moment.
+    /// The client that is known to lead home; 0 if there is none at this moment.
     client: u64,
-    /// What the newest client found, while the deployment is not known: it is
-    /// where this candidate belongs as soon as a call was answered there.
+    /// The primary that the newest client found while the home is unknown. Adopted as the home as
+    /// soon as a call is answered.
     found: Option<Found>,
-    /// Whether this process has been there.
+    /// True if this process has reached its home.
     began: bool,
 }
 
@@ -67,7 +67,7 @@ struct Found {
 }
 
 impl Home {
-    /// The deployment that is known from before, if one is.
+    /// Creates the state, with the deployment remembered by an earlier process, if any.
     pub(super) fn new(known: Option<KnownHome>) -> Self {
         let deployment = known.as_ref().and_then(|known| known.deployment.clone());
         Self {
@@ -82,23 +82,25 @@ impl Home {
         }
     }
 
-    /// The deployment, once it is known, and whenever its members change.
+    /// Returns a receiver of the deployment; `None` until it is known, updated whenever its members
+    /// change.
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.deployment.subscribe()
     }
 
-    /// Whether a call may be sent by a client: it is known to lead home, or
-    /// there is no home yet.
+    /// Returns true if a client may send calls: it is known to lead home, or the home is not known
+    /// yet.
     pub(super) fn has(&self, client: u64) -> bool {
         self.deployment.borrow().is_none() || self.client == client
     }
 
-    /// What a primary says of itself to a client's monitor. Members come and
-    /// go: of the client that leads home the newest list counts.
+    /// Records the deployment that a primary reported to a client's monitor. From the client that
+    /// leads home, the newest list of members is adopted, because members come and go.
     pub(super) fn hear(&mut self, client: u64, uri: &str, found: DeploymentId) {
         let home = self.deployment.borrow().clone();
         match home {
-            // It may be one that the driver does not accept, or that refuses us.
+            // Not adopted yet: the driver may not accept this primary, or it may refuse this
+            // client.
             None => {
                 self.found = Some(Found {
                     client,
@@ -108,19 +110,19 @@ impl Home {
             }
             Some(_) if self.client != client => {}
             Some(home) if home.is_same(&found) => self.settle(client, uri, found),
-            // The name that the string has stands for another server now.
+            // A host name in the string now resolves to another server.
             Some(_) => self.doubt(client),
         }
     }
 
-    /// A client lost its primary: what it finds next is to be asked who it is.
+    /// Records that a client lost its primary, so that the next primary it finds is verified.
     pub(super) fn doubt(&mut self, client: u64) {
         if self.client == client {
             self.client = 0;
         }
     }
 
-    /// A call was answered: if this candidate belonged nowhere, it belongs there.
+    /// Records that a call was answered. A candidate without a home adopts the deployment found.
     pub(super) fn answered(&mut self) {
         if let Some(found) = self.found.take() {
             self.settle(found.client, &found.uri, found.deployment);
@@ -130,7 +132,7 @@ impl Home {
     fn settle(&mut self, client: u64, uri: &str, found: DeploymentId) {
         self.began = true;
         self.found = None;
-        // A name in it may have stood for another server for a while.
+        // A host name in the string may have resolved to another server temporarily.
         self.refused.take_if(|refused| refused == uri);
         if self.uri.as_deref() != Some(uri) {
             self.uri = Some(uri.to_owned());
@@ -143,11 +145,11 @@ impl Home {
         self.client = client;
     }
 
-    /// A client found a primary.
+    /// Checks the primary that a client found, and adopts it if the home is not known yet.
     ///
     /// # Errors
-    /// That it belongs to another deployment, for people: the string is not
-    /// used again, and the next call is to fail with this.
+    /// A message for humans if the primary belongs to another deployment. Its connection string
+    /// counts as refused, and the next call must fail with this message.
     pub(super) fn admit(
         &mut self,
         client: u64,
@@ -193,7 +195,7 @@ impl Home {
         self.untold = None;
     }
 
-    /// The connection string to use in place of the one that is configured.
+    /// Returns the connection string to use in place of the configured one.
     pub(super) fn instead_of(&self, uri: String) -> String {
         match &self.uri {
             Some(home) if self.is_refused(&uri) => home.clone(),

@@ -1,21 +1,21 @@
-//! Requests that cannot be understood: each is spoken of once.
+//! Reports each invalid request once.
 //!
-//! Whether a request is obeyed is not decided here.
+//! This module does not decide whether a request is applied.
 
 use mongodb::bson::Document;
 
 use super::document;
 
-/// What was spoken of last.
+/// The last reported request.
 #[derive(Debug, Default)]
 pub(super) struct IgnoredRequest {
-    /// As text, since a number that is not one does not even equal itself.
+    /// The request as text, because a NaN does not even equal itself.
     spoken_of: Option<String>,
 }
 
 impl IgnoredRequest {
-    /// Why the request in a lease document is ignored, unless that was said
-    /// when it was seen before. One that a script repeats is the same one.
+    /// Returns why the request in a lease document is ignored, or `None` if it is valid or was
+    /// reported already. A request that a script repeats counts as the same one.
     pub(super) fn look(&mut self, lease: &Document) -> Option<&'static str> {
         let why = document::request(lease).err()?;
         let request = Some(format!("{:?}", lease.get("request")));

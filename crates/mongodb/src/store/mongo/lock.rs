@@ -1,4 +1,4 @@
-//! One lock in a MongoDB collection, and the locks of a collection for people.
+//! One lock in a MongoDB collection, and the listing of a collection's locks for humans.
 
 mod document;
 mod update;
@@ -24,7 +24,7 @@ use crate::store::{Answer, Failure, News, Store, StoreInfo};
 use leasehold_core::election::{Claim, LeaseName};
 use leasehold_core::lock::{Found, Hint, Operation, Outcome};
 
-/// Locks that a listing shows: beyond it people filter in the database.
+/// Maximum number of locks in a listing. For more, operators filter in the database.
 const LISTED_MAX: usize = 10_000;
 
 /// A lock in a MongoDB collection.
@@ -37,22 +37,22 @@ struct Shared {
     name: LeaseName,
     deployment: Arc<Deployment>,
     news: mpsc::Sender<News<Told>>,
-    /// Set by the first join that changed them.
+    /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
 }
 
-/// What a change stream means to the claim that it was opened for. Another may
-/// be watched by the time that this is read.
+/// A change stream hint, with the claim that the stream follows. By the time it is read, another
+/// claim may be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Told {
-    /// Whom it concerns.
+    /// The followed claim.
     pub claim: Claim,
-    /// What it means.
+    /// The hint for that claim.
     pub hint: Hint,
 }
 
 impl MongoLockStore {
-    /// A store that connects at its first use. Its news go into `news`.
+    /// Creates a store that connects at first use and sends its events to `news`.
     pub fn new(
         options: StoreOptions,
         name: LeaseName,
@@ -72,26 +72,26 @@ impl MongoLockStore {
         (store, info)
     }
 
-    /// Follows the change stream of one claim, from one failure to the next
-    /// attempt, until it is dropped.
+    /// Follows the change stream of one claim, retrying after failures, until the future is
+    /// dropped.
     pub async fn watch(self, claim: Claim) {
         let store = self;
-        // Asked to follow again, the runner drops this and begins another one.
+        // Never notified: to follow again, the runner drops this future and creates another one.
         let never = Notify::new();
         follow::watch(Follower { store, claim }, &never).await;
     }
 
-    /// Takes everything but the token out of an empty lock: rejected where
-    /// somebody holds or waits.
+    /// Removes the optional fields of an empty lock but keeps its token; rejected if the lock has a
+    /// holder or waiter.
     pub async fn prune(&self) -> Answer<Outcome> {
         let sent = self.write(update::prune(self.name())).await;
         self.shared.deployment.answer(sent).await
     }
 
-    /// The newest ends of holders, oldest first.
+    /// Returns the most recent entries of the history, oldest first.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     pub async fn history(&self) -> Result<Vec<Ended>, Failure> {
         let deployment = &self.shared.deployment;
         let read = deployment.read(self.name(), doc! {}, false).await;
@@ -99,18 +99,18 @@ impl MongoLockStore {
         Ok(document.as_ref().map(document::history).unwrap_or_default())
     }
 
-    /// Why no server can be used, as far as that is known before a call fails.
+    /// Returns why no server is usable, as far as known before a call fails.
     pub fn trouble(&self) -> Option<Failure> {
         self.shared.deployment.trouble()
     }
 
-    /// The slots that the unused lock had before a join of this store gave it
-    /// others; 0: exclusive and shared.
+    /// Returns the number of slots that the unused lock had before a join of this store changed it.
+    /// 0 means exclusive and shared.
     pub fn slots_before(&self) -> Option<u32> {
         self.shared.slots_before.get().copied()
     }
 
-    /// Ends the client; what hangs is given up after a moment.
+    /// Shuts down the client, within a bounded time.
     pub async fn shut_down(&self) {
         self.shared.deployment.shut_down().await;
     }
@@ -141,7 +141,7 @@ impl MongoLockStore {
                 let join = update::join(name, entry, *seen, *at_once, identity, now);
                 let joined = self.written(join).await?;
                 if let Some(before) = joined.as_ref().and_then(document::slots_before) {
-                    // An earlier join has told already.
+                    // Already set if an earlier join changed the slots.
                     let _ = self.shared.slots_before.set(before);
                 }
                 return Ok(outcome(joined.as_ref()));
@@ -178,7 +178,8 @@ impl MongoLockStore {
     }
 }
 
-/// What a write left behind, if its filter matched.
+/// Returns the outcome of a write: the document after it, or a rejection if the filter did not
+/// match.
 fn outcome(document: Option<&Document>) -> Outcome {
     document.map_or(Outcome::Rejected, |document| {
         Outcome::Applied(document::read(document))
@@ -196,7 +197,7 @@ impl Store<Operation, Outcome> for MongoLockStore {
     }
 }
 
-/// Who is woken by the change stream.
+/// The consumer of the change stream of one claim.
 #[derive(Clone)]
 struct Follower {
     store: MongoLockStore,
@@ -230,7 +231,7 @@ impl Listener for Follower {
     }
 }
 
-/// The locks of one collection, for people.
+/// The locks of one collection, for humans.
 pub struct MongoLocks {
     deployment: Arc<Deployment>,
 }
@@ -238,29 +239,29 @@ pub struct MongoLocks {
 /// A lock in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name, without what a terminal would act on.
+    /// The lock's name, safe to show on a terminal.
     pub name: String,
-    /// Who holds and who waits.
+    /// The holders and waiters.
     pub found: Found,
 }
 
 impl MongoLocks {
-    /// Those of a collection. Connects at its first use.
+    /// Creates the listing of a collection. Connects at its first use.
     pub fn new(options: StoreOptions) -> Self {
         let (deployment, _) = Deployment::new(options, || {});
         Self { deployment }
     }
 
-    /// Who holds and who waits, by name; at most 10,000 locks.
+    /// Returns the locks with their holders and waiters, sorted by name; at most 10,000.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     pub async fn list(&self) -> Result<Vec<Listed>, Failure> {
         let listed = self.find().await;
         listed.map_err(|error| self.deployment.failure(error))
     }
 
-    /// Ends the client; what hangs is given up after a moment.
+    /// Shuts down the client, within a bounded time.
     pub async fn shut_down(&self) {
         self.deployment.shut_down().await;
     }

@@ -1,9 +1,8 @@
-//! Servers that speak MongoDB's protocol and are not MongoDB.
+//! Servers that implement MongoDB's protocol but are not MongoDB.
 //!
-//! What they acknowledge means something else: a write of a majority may be
-//! one of one node, or of one region of several, and then two candidates lead.
-//! They are recognised as MongoDB's drivers do it, by their hosts' names, and
-//! by what they say of their build.
+//! Their acknowledgements have another meaning: a majority write may cover only one node, or one
+//! region of several, and then two candidates lead. Such servers are recognized by their host
+//! names, as MongoDB's drivers do, and by their build information.
 
 use mongodb::bson::Document;
 
@@ -14,7 +13,7 @@ const HOSTS: [(&str, &str); 4] = [
     (".docdb-elastic.amazonaws.com", "Amazon DocumentDB"),
 ];
 
-/// The product behind one of these hosts, if it is not MongoDB.
+/// Returns the product behind one of these hosts, if it is not MongoDB.
 pub(super) fn by_host<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
     hosts.into_iter().find_map(|host| {
         let host = host.to_lowercase();
@@ -26,7 +25,7 @@ pub(super) fn by_host<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Option<&'
     })
 }
 
-/// The product that answers `buildInfo` so, if it is not MongoDB.
+/// Returns the product that sends this reply to `buildInfo`, if it is not MongoDB.
 pub(super) fn by_build(info: &Document) -> Option<&'static str> {
     let ferret = info.keys().any(|key| key.starts_with("ferretdb"));
     ferret.then_some("FerretDB")

@@ -21,7 +21,7 @@ pub const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// How to reach a collection of leases and locks, as whom, and with which timings.
 ///
-/// [`StoreOptions::new`] sets the defaults; the fields are there to be changed.
+/// [`StoreOptions::new`] sets the defaults; assign to the fields to change them.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct StoreOptions {

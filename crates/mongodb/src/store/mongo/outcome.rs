@@ -1,7 +1,7 @@
-//! From the driver's errors to outcomes, and to sentences without secrets.
+//! Converts the driver's errors into outcomes, and into messages without secrets.
 //!
-//! An error's own text is never passed on: it carries the server's reply, and
-//! a connection string's text carries the password.
+//! The text of an error is never passed on, because it contains the server's reply, and the text of
+//! a connection string contains the password.
 
 use std::io;
 
@@ -19,14 +19,13 @@ const WRITE_CONCERN_FAILED: i32 = 64;
 const SHUTTING_DOWN: [i32; 2] = [91, 11_600];
 /// `$changeStream` on a standalone server.
 const NO_CHANGE_STREAMS: i32 = 40573;
-/// CommandNotFound, CommandNotSupported, NotImplemented, "feature not
-/// supported", and a stage of the pipeline that is not known: what servers
-/// without change streams answer.
+/// Replies of servers without change streams: CommandNotFound, CommandNotSupported, NotImplemented,
+/// "feature not supported", and an unknown pipeline stage.
 const COMMAND_NOT_SUPPORTED: [i32; 5] = [59, 115, 238, 303, 40324];
 const NOT_WRITABLE_PRIMARY: i32 = 10107;
 const MAX_TIME_EXPIRED: i32 = 50;
 
-/// What a failed call means to its sender; with words unless it is a rejection.
+/// Returns the outcome of a failed call, with a description unless it is a rejection.
 pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answer<O> {
     if code(error) == Some(DUPLICATE_KEY) {
         return Answer {
@@ -37,8 +36,8 @@ pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answ
     let outcome = if never_sent(error) {
         O::FAILED
     } else {
-        // The command was handed to a connection: whatever the error says, it
-        // may have been applied, or may still be.
+        // The command was handed to a connection. Regardless of the error, it may have been applied
+        // or may still be.
         O::UNKNOWN
     };
     Answer {
@@ -47,8 +46,8 @@ pub(super) fn classify<O: CallOutcome>(error: &Error, servers: &Servers) -> Answ
     }
 }
 
-/// Whether the error proves that no command left this process. A cleared
-/// connection pool does not: it also ends calls that wait for their reply.
+/// Returns true if the error proves that no command left this process. A cleared connection pool
+/// does not prove it, because that also ends calls that wait for their reply.
 fn never_sent(error: &Error) -> bool {
     matches!(
         error.kind.as_ref(),
@@ -62,25 +61,25 @@ fn never_sent(error: &Error) -> bool {
     )
 }
 
-/// Whether new credentials could help.
+/// Returns true if new credentials could help.
 pub(super) fn is_authentication(error: &Error) -> bool {
     matches!(error.kind.as_ref(), ErrorKind::Authentication { .. })
         || code(error) == Some(AUTHENTICATION_FAILED)
 }
 
-/// Whether change streams will not come soon: no replica set, or no right.
+/// Returns true if change streams will not be available soon: no replica set, or no permission.
 pub(super) fn lacks_change_streams(error: &Error) -> bool {
     code(error).is_some_and(|code| {
         code == NO_CHANGE_STREAMS || code == UNAUTHORIZED || COMMAND_NOT_SUPPORTED.contains(&code)
     })
 }
 
-/// Whether a server answered, and this is what it said.
+/// Returns true if the error is the reply of a server.
 pub(super) fn is_reply(error: &Error) -> bool {
     code(error).is_some()
 }
 
-/// The server's error code.
+/// Returns the server's error code.
 fn code(error: &Error) -> Option<i32> {
     match error.kind.as_ref() {
         ErrorKind::Command(command) => Some(command.code),
@@ -90,7 +89,7 @@ fn code(error: &Error) -> Option<i32> {
     }
 }
 
-/// Says what failed, on what, why, and what to do about it.
+/// Describes what failed, on what, why, and the remedy.
 pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
     let asked = servers.asked();
     let code = code(error);
@@ -139,10 +138,9 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
     Failure { code, ..failure }
 }
 
-/// Why a server cannot be talked to, if that is what the error says.
+/// Describes why a server cannot be used, if the error shows that.
 ///
-/// `answered`: some server has understood what it was sent, so that it is not
-/// the way of speaking that is wrong.
+/// `answered` is true if a server has answered before, so that the TLS settings cannot be wrong.
 pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Option<String> {
     Some(match error.kind.as_ref() {
         ErrorKind::Io(error) => {
@@ -162,7 +160,8 @@ pub(super) fn unreachable(error: &Error, asked: &Asked, answered: bool) -> Optio
     })
 }
 
-/// The text of the system's error is of this machine, not of the server.
+/// Describes an IO error. The text of a system error comes from this machine, not from the server,
+/// so it may be shown.
 fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
@@ -218,7 +217,7 @@ fn unauthenticated(asked: &Asked) -> Failure {
     failure.of(subject).until(Remedy::Change)
 }
 
-/// The server says no to a command.
+/// Describes a command error of the server.
 fn refused(error: &CommandError, asked: &Asked) -> Failure {
     match error.code {
         UNAUTHORIZED if asked.login == Login::Nobody => {
@@ -259,8 +258,8 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
     }
 }
 
-/// The action of a role that a command needs, from the server's text. Nothing
-/// else of that text is passed on: it has the command's values in it.
+/// Returns the permission that a command needs, extracted from the server's text. Nothing else of
+/// the text is passed on, because it contains the values of the command.
 fn action(message: &str) -> Option<&'static str> {
     let (_, command) = message.split_once("execute command { ")?;
     let (name, _) = command.split_once(':')?;

@@ -1,9 +1,8 @@
-//! What is known of the servers of a deployment, for who has to be told why no
-//! call gets through: what the connection string asks for, and what the
-//! driver's monitors learned about each server.
+//! Knowledge about the servers of a deployment, for messages that explain why no call succeeds: the
+//! settings of the connection string, and the observations of the driver's monitors.
 //!
-//! It decides nothing. The driver forgets a server that does not fit the
-//! connection string; here it is kept, since it is the reason.
+//! This module makes no decisions. The driver forgets a server that does not match the connection
+//! string; this module keeps it, because it is the cause of the failure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,49 +16,50 @@ use mongodb::options::{AuthMechanism, ClientOptions, Tls};
 use super::outcome;
 use crate::store::{Failure, Remedy};
 
-/// Servers named in one message. A set has at most fifty; three tell the cause.
+/// Maximum number of servers in one message. A set has at most fifty; three are enough to show the
+/// cause.
 const NAMED_MAX: usize = 3;
 
-/// What the connection string asks for, without its password.
+/// The settings of the connection string, without its password.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// The user who is to be proved, and where.
+    /// The user to authenticate, and the database of its credentials.
     pub(super) login: Login,
     /// The replica set's name.
     pub(super) set: Option<String>,
-    /// TLS.
+    /// True if TLS is enabled.
     pub(super) tls: bool,
-    /// One server, whatever it is.
+    /// True for a direct connection to one server, whatever its type is.
     pub(super) direct: bool,
     pub(super) hosts: Vec<String>,
-    /// The files of certificates, as options and paths.
+    /// The certificate files, as options and paths.
     pub(super) files: Vec<(&'static str, PathBuf)>,
 }
 
-/// How a client says who it is.
+/// The authentication method of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Login {
-    /// It does not.
+    /// No authentication.
     #[default]
     Nobody,
-    /// By a name and a password, kept in this database.
+    /// User name and password, kept in this database.
     Password {
         /// The name.
         user: String,
         /// The authSource.
         source: String,
     },
-    /// By the client's certificate.
+    /// The client's certificate.
     Certificate,
 }
 
-/// What a server was when it last spoke, or why it did not.
+/// The state of a server at its last reply, or the reason why it did not reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Writable,
-    /// A member that takes no writes, and the primary that it knows.
+    /// A member that accepts no writes; contains its description.
     Member(&'static str),
-    /// It does not belong to the set that is asked for.
+    /// Not a member of the requested set; contains what it is instead.
     Elsewhere(String),
     Unreachable(String),
 }
@@ -72,7 +72,7 @@ pub(super) struct Servers(Mutex<Known>);
 struct Known {
     asked: Asked,
     seen: BTreeMap<String, Seen>,
-    /// Some server has said what it is: it speaks as it is spoken to.
+    /// True if a server has answered before, so that the TLS settings cannot be wrong.
     answered: bool,
 }
 
@@ -113,7 +113,7 @@ impl Asked {
 }
 
 impl Servers {
-    /// A client is made for this: what was seen for another is forgotten.
+    /// Records the settings of a new client. Observations made under other settings are discarded.
     pub(super) fn ask(&self, asked: Asked) {
         let mut known = self.known();
         if known.asked != asked {
@@ -124,18 +124,18 @@ impl Servers {
         }
     }
 
-    /// Whether a server has answered the newest client, or one that was made
-    /// for the same.
+    /// Returns true if a server has answered the newest client, or an earlier one with the same
+    /// settings.
     pub(super) fn answered(&self) -> bool {
         self.known().answered
     }
 
-    /// What the newest client was made for.
+    /// Returns the settings of the newest client.
     pub(super) fn asked(&self) -> Asked {
         self.known().asked.clone()
     }
 
-    /// The driver's monitors learned something.
+    /// Records an observation of the driver's monitors.
     pub(super) fn heed(&self, event: &SdamEvent) {
         let mut known = self.known();
         let (address, seen) = match event {
@@ -158,7 +158,7 @@ impl Servers {
         known.seen.insert(address, seen);
     }
 
-    /// Why no server takes a call.
+    /// Returns why no server accepts a call.
     pub(super) fn no_primary(&self) -> Failure {
         let known = self.known();
         let asked = &known.asked;
@@ -166,7 +166,7 @@ impl Servers {
         let wrong = known.seen.values().any(elsewhere);
         let told = known.seen.iter().filter_map(|(address, seen)| match seen {
             Seen::Writable => None,
-            // Others may be down at the same time; the mistake goes first.
+            // Other servers may be down at the same time; the wrong setting is more important.
             Seen::Member(_) | Seen::Unreachable(_) if wrong => None,
             Seen::Member(what) => Some(format!("{address} is {what}")),
             Seen::Elsewhere(what) => Some(format!("{address} {what}")),
@@ -184,7 +184,7 @@ impl Servers {
             true => "; correct replicaSet or the hosts in the MongoDB URI",
             false => "",
         };
-        // The driver asks such a server no more: with none left, nothing will change.
+        // The driver stops asking such a server. If no other is left, a retry cannot succeed.
         let hopeless = !asked.hosts.is_empty()
             && asked
                 .hosts
@@ -202,7 +202,7 @@ impl Servers {
     }
 }
 
-/// What a server says of itself.
+/// Classifies a server by its reply to `hello`.
 fn said(reply: &Document, asked: &Asked) -> Seen {
     let says = |field: &str| reply.get_bool(field).unwrap_or(false);
     let set = reply.get_str("setName").ok();

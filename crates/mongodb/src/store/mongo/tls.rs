@@ -1,4 +1,4 @@
-//! Why a TLS connection to a server failed: from the library's errors to words
+//! Explains why a TLS connection to a server failed: converts the library's errors into messages
 //! with a remedy.
 
 use std::fs::{self, File};
@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-/// Why one of the files that the connection string names, as options and paths,
-/// cannot be read. What is no regular file is not opened: it could be waited for.
+/// Returns why one of the files that the connection string names (as options and paths) cannot be
+/// read. Only regular files are opened, because opening any other could block.
 pub(super) fn unreadable(files: &[(&'static str, PathBuf)]) -> Option<String> {
     files.iter().find_map(|(option, path)| {
         let why = match fs::metadata(path) {
@@ -30,7 +30,7 @@ fn cause(error: &io::Error) -> String {
     }
 }
 
-/// What the files must be, where the driver cannot use them.
+/// Returns the required format of the files, for a driver that cannot use them.
 pub(super) fn unusable(files: &[(&'static str, PathBuf)]) -> String {
     let files: Vec<_> = files
         .iter()
@@ -43,7 +43,7 @@ pub(super) fn unusable(files: &[(&'static str, PathBuf)]) -> String {
     format!("{files} must hold PEM: certificates, and the key in PKCS#8")
 }
 
-/// Words for an error of a connection, if TLS is what failed.
+/// Returns a message for a connection error, if TLS caused it.
 pub(super) fn refusal(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
@@ -59,7 +59,7 @@ pub(super) fn refusal(error: &io::Error) -> Option<String> {
 
 fn refused_certificate(error: &CertificateError) -> String {
     match error {
-        // BadSignature: of another authority that has the same name.
+        // BadSignature: the certificate is signed by another authority of the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the server's certificate is not signed by a trusted authority: check tlsCAFile"
                 .to_owned()

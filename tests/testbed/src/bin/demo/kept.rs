@@ -1,23 +1,23 @@
-//! What a demonstration left up: which processes, and how to end them.
+//! The processes that a demonstration left running, and their end.
 //!
-//! The file has one line for each process: its id and its start time in clock
-//! ticks, which together name it for as long as the machine runs.
+//! The file has one line per process with its id and its start time in clock ticks, which together
+//! identify the process until the machine restarts, and one line per directory.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// mongod takes 0.2 s at SIGTERM; a daemon waits for its hand-off delay.
+/// Maximum wait after SIGTERM. mongod takes 0.2 s; a daemon waits for its handoff delay.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// Beside the binaries, so that `cargo clean` forgets it with them.
+/// Returns the path of the file, next to the binaries so that `cargo clean` removes it with them.
 pub(crate) fn file() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.parent().unwrap_or(Path::new(".")).join("demo.kept")
 }
 
-/// Notes processes and directories that stay.
+/// Records the processes and directories that stay.
 pub(crate) fn note(pids: &[u32], directories: &[PathBuf]) -> std::io::Result<()> {
     let mut text = String::new();
     for pid in pids {
@@ -31,13 +31,13 @@ pub(crate) fn note(pids: &[u32], directories: &[PathBuf]) -> std::io::Result<()>
     std::fs::write(file(), text)
 }
 
-/// Whether something that was noted still runs.
+/// Returns true if a recorded process is still running.
 pub(crate) fn any_runs() -> bool {
     processes(&read()).iter().any(|process| process.runs())
 }
 
-/// Ends exactly what was noted and still runs, and removes the directories.
-/// Returns how many processes that were.
+/// Ends the recorded processes that are still running, and removes the directories. Returns the
+/// number of processes ended.
 pub(crate) fn end() -> usize {
     let text = read();
     let processes: Vec<_> = processes(&text).into_iter().filter(Noted::runs).collect();
@@ -57,7 +57,7 @@ pub(crate) fn end() -> usize {
         .lines()
         .filter_map(|line| line.strip_prefix("directory "))
     {
-        // The file could be edited; only what a testbed has made is removed.
+        // The file could have been edited, so only directories of a testbed are removed.
         if directory.contains("/leasehold-testbed-") {
             let _ = std::fs::remove_dir_all(directory);
         }
@@ -72,7 +72,7 @@ struct Noted {
 }
 
 impl Noted {
-    /// Its id may belong to another by now: then the start time differs.
+    /// The id may have been reused by another process, but then the start time differs.
     fn runs(&self) -> bool {
         start_time(self.pid).as_ref() == Some(&self.start)
     }
@@ -103,10 +103,10 @@ fn processes(text: &str) -> Vec<Noted> {
     lines.filter_map(parse).collect()
 }
 
-/// Field 22 of /proc/PID/stat; `None` of a process that is gone or a zombie.
+/// Returns field 22 of /proc/PID/stat; `None` for a process that has exited or is a zombie.
 fn start_time(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, so count from its end.
+    // The name in parentheses may contain anything, so count the fields from its end.
     let rest = stat.rsplit_once(") ")?.1;
     let mut fields = rest.split(' ');
     if fields.next() == Some("Z") {

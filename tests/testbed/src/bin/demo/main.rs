@@ -1,11 +1,11 @@
-//! The demonstration: three daemons contend for one lease on a private replica
-//! set; the leader is killed, then its successor hands over.
+//! The demonstration: three daemons contend for one lease on a private replica set. The leader is
+//! killed, then its successor hands off the lease.
 //!
-//! `KEEP=1` leaves everything up; `demo stop` ends what was left.
+//! `KEEP=1` leaves everything running; `demo stop` ends it.
 
-// It talks to people.
+// The output is for humans.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
-// It measures the daemons from outside.
+// The demonstration measures the daemons from outside.
 #![allow(clippy::disallowed_methods)]
 
 mod kept;
@@ -23,13 +23,13 @@ use view::View;
 
 const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const IDENTITIES: [&str; 3] = ["anna", "bert", "cleo"];
-/// How long each state is left on the screen.
+/// Time that each state stays on the screen.
 const LOOK: Duration = Duration::from_secs(4);
-/// Between two looks at the status files; what is measured is this coarse.
+/// Interval between reads of the status files, and thereby the resolution of the measurements.
 const FRAME: Duration = Duration::from_millis(2);
-/// Between two pictures.
+/// Interval between redraws.
 const PICTURE: Duration = Duration::from_millis(100);
-/// Far above the lease duration: then something is wrong.
+/// Maximum wait for a leader, far above the lease duration.
 const LEADER_MAX: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let done = runtime.block_on(async {
         tokio::select! {
             done = demonstrate() => done,
-            // Everything is owned by the other branch, and ends with it.
+            // The other branch owns all processes, so they end with it.
             _ = told_to_end() => {
                 println!("\ninterrupted; everything is ended");
                 Ok(())
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ctrl-C, or the end of the terminal or of whatever started this.
+/// Waits for Ctrl-C, SIGTERM or the hangup of the terminal.
 async fn told_to_end() {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -123,7 +123,7 @@ async fn demonstrate() -> Result<(), Failure> {
         look(&mut view, &daemons).await;
         view.finish();
         println!("\n{}", kept_up(&set, &daemons));
-        // Until here an interruption ends everything.
+        // Up to here an interruption ends everything.
         note(&set, &daemons)?;
         daemons.into_iter().for_each(Daemon::leave_up);
         set.leave_up();
@@ -141,11 +141,11 @@ async fn demonstrate() -> Result<(), Failure> {
     Ok(())
 }
 
-/// SIGKILL: nobody is told, and the others wait until the lease has run out.
+/// Kills the leader (SIGKILL) without notice, so the others wait until the lease expires.
 async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usize, Failure> {
     let name = daemons[leader].identity();
     let status = daemons[leader].status();
-    // Authority counts from before the last acknowledged renewal was sent.
+    // Authority counts from the send of the last acknowledged renewal.
     let until = Duration::from_nanos(status["valid_until_boottime_ns"].as_u64().unwrap_or(0));
     let renewed = until.saturating_sub(TIMINGS.renew_deadline);
     let killed = Duration::from_nanos(boottime_ns());
@@ -165,7 +165,7 @@ async fn kill(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<usiz
     Ok(next)
 }
 
-/// SIGTERM: the leader releases the lease before it goes.
+/// Sends SIGTERM, on which the leader releases the lease before it exits.
 async fn hand_off(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<(), Failure> {
     let name = daemons[leader].identity();
     view.say(&format!(
@@ -182,7 +182,7 @@ async fn hand_off(view: &mut View, daemons: &[Daemon], leader: usize) -> Result<
     Ok(())
 }
 
-/// Watches until one other than `before` leads.
+/// Waits until a daemon other than `before` leads.
 async fn next_leader(
     view: &mut View,
     daemons: &[Daemon],

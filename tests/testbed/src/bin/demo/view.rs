@@ -1,5 +1,5 @@
-//! What the demonstration shows: a few lines that are redrawn in place on a
-//! terminal, and appended when they change anywhere else.
+//! The display of the demonstration: a few lines that are redrawn in place on a terminal.
+//! Elsewhere, changed lines are appended.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ pub(crate) struct View {
     begin: Instant,
     terminal: bool,
     colour: bool,
-    /// How many lines are to be drawn over.
+    /// Number of lines to overwrite.
     drawn: usize,
     last: String,
     lease_duration: Duration,
@@ -34,7 +34,7 @@ impl View {
         }
     }
 
-    /// A line that stays.
+    /// Prints a permanent line.
     pub(crate) fn say(&mut self, text: &str) {
         let elapsed = self.begin.elapsed().as_secs_f64();
         let mut out = self.over();
@@ -52,7 +52,7 @@ impl View {
         write(&out);
     }
 
-    /// The daemons as they are now.
+    /// Shows the current state of the daemons.
     pub(crate) fn show(&mut self, daemons: &[Daemon]) {
         let rows: Vec<Row> = daemons.iter().map(Row::of).collect();
         if self.terminal {
@@ -74,12 +74,12 @@ impl View {
         }
     }
 
-    /// Leaves what is drawn on the screen.
+    /// Leaves the drawn lines on the screen.
     pub(crate) fn finish(&mut self) {
         self.drawn = 0;
     }
 
-    /// What takes the cursor back over the lines that are drawn.
+    /// Returns the escape sequence that moves the cursor back over the drawn lines.
     fn over(&mut self) -> String {
         match std::mem::take(&mut self.drawn) {
             0 => String::new(),
@@ -109,7 +109,7 @@ impl Row {
         Self {
             identity: daemon.identity().to_owned(),
             role: role.to_owned(),
-            // Its file may say leader still; it counts by its deadline only.
+            // The file of a killed daemon may still say leader, so only the deadline counts.
             leads: leads(&status),
             token: status["token"].as_u64(),
             left: Duration::from_nanos(until.saturating_sub(boottime_ns())),
@@ -143,7 +143,7 @@ impl Row {
         );
         if *leads {
             let share = left.as_secs_f64() / lease_duration.as_secs_f64();
-            // A share of 0 to 1 of twenty cells.
+            // A share of 0 to 1 of the cells.
             let full = ((share * BAR_CELLS as f64).round() as usize).min(BAR_CELLS);
             let bar = "#".repeat(full) + &".".repeat(BAR_CELLS - full);
             let token = token.map_or_else(String::new, |token| token.to_string());
@@ -163,7 +163,7 @@ impl Row {
 }
 
 fn write(text: &str) {
-    // Who closed our output does not want it.
+    // A failed write means that the reader closed our output.
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -1,7 +1,6 @@
-//! Goal: the filters and updates that ship are those of the election's
-//! reference, by which the simulator and the model keep their lease. Method:
-//! random documents and writes from few ids, so that many match; the shipped
-//! filter under a small interpreter, and the reference, must agree.
+//! Goal: the shipped filters and updates agree with the election's reference, which implements the
+//! lease in the simulator and the model. Method: random documents and writes from few ids, so that
+//! many match; the shipped filter, run by a small interpreter, and the reference must agree.
 
 use std::cmp::Ordering;
 
@@ -16,10 +15,11 @@ use leasehold_core::election::{
 };
 
 const NAME: &str = "orders";
-/// When every write here is sent.
+/// The time at which every write here is sent.
 const NOW: i64 = 5;
 
-/// Whether the server finds `stored` by `filter`, as far as the filters go.
+/// Returns true if the server would match `stored` with `filter`; covers the operators of the
+/// filters.
 fn matches(filter: &Document, stored: &Document) -> bool {
     filter
         .iter()
@@ -39,7 +39,7 @@ fn at<'a>(stored: &'a Document, path: &str) -> Option<&'a Bson> {
     }
 }
 
-/// What the server makes of an aggregation expression; `None` is missing.
+/// Evaluates an aggregation expression like the server; `None` means missing.
 fn evaluate(expression: &Bson, stored: &Document) -> Option<Bson> {
     let call = match expression {
         Bson::String(path) if path.starts_with('$') => return at(stored, &path[1..]).cloned(),
@@ -68,8 +68,8 @@ fn evaluate(expression: &Bson, stored: &Document) -> Option<Bson> {
     Some(Bson::Boolean(answer))
 }
 
-/// The order of two values of one type; values of different types are never
-/// told apart by it here, since the filters name the types beside.
+/// Compares two binaries or two numbers. Other types need no order, because the filters also check
+/// the types.
 fn order(left: Option<&Bson>, right: Option<&Bson>) -> Option<Ordering> {
     match (left?, right?) {
         (Bson::Binary(left), Bson::Binary(right)) => {
@@ -106,7 +106,7 @@ fn holds(operator: &str, argument: &Bson, value: Option<&Bson>) -> bool {
     }
 }
 
-/// Numbers are equal across their types, and what is missing equals null.
+/// Numbers are equal across their types, and a missing value equals null.
 fn equal(value: Option<&Bson>, wanted: &Bson) -> bool {
     match value {
         None => *wanted == Bson::Null,
@@ -123,13 +123,13 @@ fn number(value: &Bson) -> Option<f64> {
     }
 }
 
-/// What the shipped code sends, and what becomes of the document.
+/// Applies what the shipped code sends; returns true if it matched.
 fn shipped(stored: &mut Option<Document>, operation: &Operation) -> bool {
     let now = DateTime::from_millis(NOW);
     let (filter, change) = match operation {
         Operation::Read { .. } => return false,
         Operation::Create { revision, token } => {
-            // The index on _id refuses a second one.
+            // The index on _id rejects a second one.
             let absent = stored.is_none();
             stored.get_or_insert_with(|| document::create(NAME, *revision, *token));
             return absent;
@@ -172,7 +172,7 @@ fn shipped(stored: &mut Option<Document>, operation: &Operation) -> bool {
     true
 }
 
-/// One of three: what is stored is often what is asked for.
+/// One of three ids, so that the requested one is often the stored one.
 fn id() -> impl Strategy<Value = [u8; 16]> {
     (1..4_u8).prop_map(|byte| [byte; 16])
 }
@@ -188,7 +188,7 @@ fn token() -> impl Strategy<Value = Token> {
 fn reservation() -> impl Strategy<Value = Option<Reservation>> {
     proptest::option::of((0..70_u64).prop_map(|seconds| Reservation {
         identity: identity(),
-        // A longer one is read as this.
+        // A longer one is reduced to this when it is read.
         duration:
             std::time::Duration::from_secs(seconds).min(leasehold_core::election::RESERVATION_MAX),
     }))
@@ -234,7 +234,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What people and other versions do to the document between the writes.
+/// An edit of the document by an operator or another version, between the writes.
 #[derive(Debug, Clone)]
 enum Edit {
     Nothing,
@@ -275,7 +275,7 @@ fn read(stored: Option<&Document>) -> Option<Lease> {
     }
 }
 
-/// What makes a document foreign, in ways that the filters look at.
+/// Edits that make a document foreign in a way that the filters check.
 fn foreign() -> impl Strategy<Value = Edit> {
     prop_oneof![
         Just(Edit::Set("schema", Bson::Int32(2))),
@@ -337,7 +337,7 @@ proptest! {
     }
 }
 
-/// The comparison above is worth something: each kind of write matches often.
+/// Proves that the comparison above is meaningful: each kind of write matches often.
 #[test]
 fn random_writes_match_often_enough_to_be_compared() {
     use proptest::strategy::ValueTree;
@@ -346,7 +346,7 @@ fn random_writes_match_often_enough_to_be_compared() {
     let mut matched = std::collections::BTreeMap::new();
     let mut stored = None;
     for number in 0..60_000 {
-        // Tokens only grow, so that a document soon has a high one.
+        // Tokens only grow, so a document soon has a token too high for most writes.
         if number % 20 == 0 {
             stored = None;
         }

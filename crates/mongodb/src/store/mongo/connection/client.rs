@@ -1,5 +1,5 @@
-//! One client of a deployment: how it is made and with which options, whether
-//! it leads where the process belongs, and when it is given up for another.
+//! One client of a deployment: its creation and options, the verification of the deployment that it
+//! reaches, and its replacement.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,11 +19,11 @@ use crate::store::StoreInfo;
 
 /// The longest application name that a server accepts, in bytes.
 const APP_NAME_MAX: usize = 128;
-/// How long until a server that could not be asked what it is is asked again.
+/// Delay before asking for the product again if no server answered.
 const RECOGNIZE_RETRY: Duration = Duration::from_secs(30);
-/// Connections to one server at most, whatever the connection string says:
-/// every call that may be under way, the change stream, and the end of the one
-/// before. So no renewal ever waits until another call gives its connection back.
+/// Lower bound of the maximum size of the connection pool, regardless of the connection string. The
+/// bound covers all calls that may be in flight, the change stream, and the closing of the previous
+/// stream, so a renewal never waits for another call to return its connection.
 pub(super) const CONNECTIONS_MAX: u32 = CALLS_MAX as u32 + 4;
 
 #[derive(Clone)]
@@ -35,8 +35,8 @@ pub(super) struct Connection {
     seeds: Arc<[String]>,
 }
 
-/// A client with these options. The driver reads the files that they name when
-/// it is made: not on the event loop, which a disk that hangs would hold up.
+/// Creates a client with these options. The driver then reads the files that they name, so this
+/// runs outside the event loop, which a hanging disk would block.
 async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError> {
     if asked.files.is_empty() {
         return Ok(Client::with_options(options)?);
@@ -53,7 +53,8 @@ async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError
 }
 
 impl Deployment {
-    /// The product that is not MongoDB, if the server says that it is one.
+    /// Returns the product if the server is recognized as not being MongoDB. Retries until a server
+    /// answers.
     pub(in crate::store::mongo) async fn lookalike(self: &Arc<Self>) -> Option<&'static str> {
         loop {
             if let Some(found) = self.recognize().await {
@@ -63,7 +64,7 @@ impl Deployment {
         }
     }
 
-    /// `None`: no server has answered.
+    /// Returns `None` if no server has answered.
     async fn recognize(self: &Arc<Self>) -> Option<Option<&'static str>> {
         let connection = self.connect().await.ok()?;
         let by_host = lookalike::by_host(connection.seeds.iter().map(String::as_str));
@@ -101,8 +102,8 @@ impl Deployment {
         Ok(connection)
     }
 
-    /// Asks the primary that a client found whether it belongs to the deployment
-    /// that is known; until then nothing else is sent there.
+    /// Asks the primary that a client found whether it belongs to the known deployment. Nothing
+    /// else is sent to it before.
     pub(super) async fn verify(self: &Arc<Self>, connection: &Connection) -> Result<(), SendError> {
         let Connection {
             client,
@@ -140,7 +141,7 @@ impl Deployment {
         Err(SendError::Elsewhere(why))
     }
 
-    /// Notes whether a server answered a call; true when none did for too long.
+    /// Records whether a server answered a call; returns true if none has answered for too long.
     pub(super) fn is_given_up(&self, answered: bool) -> bool {
         let mut since = lock(&self.unanswered_since);
         if answered {
@@ -155,9 +156,8 @@ impl Deployment {
         given_up
     }
 
-    /// Gives up a connection that cannot be used if the connection string is
-    /// another one now, or if it is `useless`: certificates and addresses
-    /// change behind an unchanged string.
+    /// Discards an unusable connection if the connection string has changed or if it is `useless`,
+    /// since certificates and addresses can change behind an unchanged string.
     pub(super) async fn renew_connection(&self, useless: bool) {
         let mut slot = self.connection.lock().await;
         let Some(connection) = &*slot else { return };
@@ -181,21 +181,20 @@ impl Deployment {
             name.truncate(name.floor_char_boundary(APP_NAME_MAX));
             options.app_name = Some(name);
         }
-        // Every write names its own; one that asks for no acknowledgement would
-        // make the driver refuse the change streams.
+        // Every write sets its own write concern. An unacknowledged one from the URI would make the
+        // driver refuse change streams.
         options.write_concern = None;
-        // A write that the driver repeats by itself would be sent later than
-        // the election believes.
+        // A write that the driver retries on its own would be sent later than the election assumes.
         options.retry_writes = Some(false);
         options.retry_reads = Some(false);
         options.max_adaptive_retries = Some(0);
-        // Sooner than the caller's own time-out: then an outage is known as
-        // "never sent" instead of "unknown".
+        // Shorter than the caller's own timeout, so that an outage is reported as "never sent"
+        // instead of "unknown".
         options.server_selection_timeout = Some(timeout * 9 / 10);
         options.connect_timeout = Some(timeout);
         options.heartbeat_freq = Some(self.options.heartbeat);
-        // Otherwise elections are noticed a heartbeat later wherever the
-        // environment looks like that of a function (`K_SERVICE`, …).
+        // Otherwise elections are noticed up to a heartbeat later if the environment looks like
+        // that of a cloud function (`K_SERVICE`, …).
         options.server_monitoring_mode = Some(ServerMonitoringMode::Stream);
         let at_least = |number: Option<u32>| Some(number.unwrap_or(0).max(CONNECTIONS_MAX));
         options.max_pool_size = at_least(options.max_pool_size);
@@ -203,7 +202,7 @@ impl Deployment {
         Ok(options)
     }
 
-    /// Lets a client's monitors report here.
+    /// Subscribes to the events of a client's monitors.
     fn listen(
         self: &Arc<Self>,
         options: &mut ClientOptions,
@@ -217,7 +216,7 @@ impl Deployment {
                 return;
             };
             deployment.servers.heed(&event);
-            // Of a client that was not verified nothing else counts.
+            // Events of a client that was not verified do not change a known home.
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {
                     if let Some(found) = home::identify(&event.reply, &seeds) {
@@ -232,7 +231,7 @@ impl Deployment {
         }));
     }
 
-    /// The driver's monitors learned something about a server.
+    /// Handles a change of a server's description, as reported by the driver's monitors.
     fn server_changed(&self, event: &ServerDescriptionChangedEvent, client: u64, uri: &str) {
         let (before, now) = (&event.previous_description, &event.new_description);
         let writable = |kind| {
@@ -254,8 +253,8 @@ impl Deployment {
                 let set = now.replica_set_name().map(str::to_owned);
                 self.note_primary(set, now.server_type());
             }
-            // The next call asks it who it is, where that is not known. One that
-            // was refused is asked at the pace of the retries, by a new client.
+            // The next call verifies the server if necessary. A refused server is verified by a new
+            // client, at the pace of the retries.
             if !is_refused {
                 (self.primary_changed)();
             }

@@ -1,4 +1,4 @@
-//! Options and decisions of a client, without a server.
+//! Tests of the options and decisions of a client, without a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn only_a_server_alone_is_asked_for_less_than_a_linearizable_read() {
             ServerType::RsPrimary,
             ReadConcern::linearizable(),
         ),
-        // It has no set's name either.
+        // A router has no set name either.
         (None, ServerType::Mongos, ReadConcern::linearizable()),
         (None, ServerType::Standalone, ReadConcern::majority()),
     ] {

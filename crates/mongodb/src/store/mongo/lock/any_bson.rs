@@ -1,5 +1,5 @@
-//! Goal: no document panics, and only what is a lock of this schema is read as
-//! one. Method: random BSON, alone and in a lock's fields and entries.
+//! Goal: no document causes a panic, and only a lock of this schema is read as a lock. Method:
+//! random BSON, alone and in the fields and entries of a lock.
 
 use mongodb::bson::{Bson, DateTime, Document};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn entry() -> Document {
     document::joining(&joining, &identity, DateTime::from_millis(5))
 }
 
-/// A lock, one field of it, or one field of an entry is anything.
+/// Random fields, or a lock of which one field, or one field of an entry, is random.
 fn stored() -> impl Strategy<Value = Document> {
     let field = prop::sample::select(vec![
         "schema", "kind", "token", "slots", "holders", "queue", "history",

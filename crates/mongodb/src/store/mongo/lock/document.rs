@@ -1,8 +1,7 @@
-//! The lock document, between BSON and the protocol's [`LockDocument`].
+//! Conversion of the lock document between BSON and the protocol's [`LockDocument`].
 //!
-//! Anything in BSON is read without a panic. What is not a lock of this schema
-//! is foreign and is never written to (I11); [`ours`] matches exactly what
-//! [`read`] takes for a lock.
+//! Any BSON is read without a panic. A document that is not a lock of this schema is foreign and is
+//! never written to (I11); [`ours`] matches exactly what [`read`] accepts as a lock.
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -12,7 +11,7 @@ use leasehold_core::election::{
 };
 use leasehold_core::lock::{Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX};
 
-/// What is asked for of a document: the history's type, but not its entries.
+/// Returns the projection of all reads: the history's type, but not its entries.
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
@@ -20,7 +19,7 @@ pub(super) fn projection() -> Document {
     }
 }
 
-/// Reads a document.
+/// Reads a document as a lock, or as foreign.
 pub(super) fn read(document: &Document) -> Found {
     match lock(document) {
         Ok(lock) => Found::Lock(lock),
@@ -30,7 +29,7 @@ pub(super) fn read(document: &Document) -> Found {
 
 fn lock(document: &Document) -> Result<LockDocument, String> {
     belongs(document, LOCK_KIND)?;
-    // Nothing is read of it, but what is no list cannot be appended to.
+    // The entries are not read, but a history that is not a list cannot be appended to.
     list(document, "history")?;
     let token = document.get("token").and_then(integer).and_then(Token::new);
     Ok(LockDocument {
@@ -50,8 +49,8 @@ fn slots(document: &Document) -> Result<u32, String> {
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
 }
 
-/// The slots that the newest join has changed; `None`: it changed none. For
-/// people: whatever else stands there is nothing.
+/// Returns the number of slots before the newest join changed it; `None` if it did not.
+/// Informational, so an invalid value counts as `None`.
 pub(super) fn slots_before(document: &Document) -> Option<u32> {
     let before = document.get("slots_before").and_then(integer)?;
     u32::try_from(before).ok()
@@ -90,7 +89,7 @@ fn entry(fields: &Document) -> Result<Entry, String> {
         session: Session::from_bytes(id(fields, "session")?),
         mode: mode.ok_or("its mode is not known")?,
         revision: Revision::from_bytes(id(fields, "revision")?),
-        // Absurd or absent counts as the longest: see `Declared`.
+        // An out-of-range or missing duration counts as the longest: see `Declared`.
         lease_duration: Declared {
             millis: fields
                 .get("lease_duration_ms")
@@ -108,23 +107,23 @@ fn mode(word: &str) -> Option<Mode> {
     modes.into_iter().find(|mode| mode.as_str() == word)
 }
 
-/// An entry's name is for people only: an impossible one must not make the
-/// lock foreign for everybody, so it is shown as far as it can be.
+/// Returns the identity of an entry. The identity is informational, so an invalid one is shown as
+/// far as possible instead of making the lock foreign for every contender.
 fn named(text: &str) -> Identity {
     Identity::new(shown(text))
         .or_else(|_| Identity::new("?"))
         .expect("a question mark is a legal identity")
 }
 
-/// A text that anybody may have stored, as it can be shown on a terminal.
+/// Makes stored text of unknown origin safe to show on a terminal.
 pub(super) fn shown(text: &str) -> String {
     let mut shown = text.replace(char::is_control, "?");
     shown.truncate(shown.floor_char_boundary(IDENTITY_LENGTH_MAX));
     shown
 }
 
-/// Matches only what [`read`] takes for a lock, under this name, and of that
-/// only what `condition` holds for: an expression that may rely on the shape.
+/// Returns a filter that matches only what [`read`] accepts as a lock of this name, and only if the
+/// expression `condition` holds, which may rely on the shape.
 pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
     let lists = all(["holders", "queue", "history"].map(|list| {
         let path = format!("${list}");
@@ -146,7 +145,7 @@ pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
         token,
         slots,
     ]);
-    // What looks into the lists must not be asked before they are lists.
+    // Expressions over the entries must not be evaluated before the lists are known to be lists.
     let shape = only_if(plain, every_entry(is_entry()));
     let condition = only_if(shape, condition.into());
     doc! { "_id": name, "schema": SCHEMA, "kind": LOCK_KIND, "$expr": condition }
@@ -162,18 +161,18 @@ pub(super) fn queue() -> Bson {
     doc! { "$ifNull": ["$queue", []] }.into()
 }
 
-/// Whether `condition` holds for some entry of `lists`, as `$$entry`.
+/// True if `condition` holds for some entry of `lists`, bound to `$$entry`.
 pub(super) fn some_entry(lists: impl Into<Bson>, condition: Bson) -> Bson {
     let each = doc! { "$map": { "input": lists.into(), "as": "entry", "in": condition } };
     doc! { "$anyElementTrue": [each] }.into()
 }
 
-/// Everybody, holding or waiting.
+/// All entries, holding or waiting.
 pub(super) fn everybody() -> Bson {
     doc! { "$concatArrays": [holders(), queue()] }.into()
 }
 
-/// All of them hold.
+/// True if all conditions hold.
 pub(super) fn all(conditions: impl IntoIterator<Item = Bson>) -> Bson {
     doc! { "$and": conditions.into_iter().collect::<Vec<_>>() }.into()
 }
@@ -187,14 +186,14 @@ fn every_entry(condition: Bson) -> Bson {
     doc! { "$allElementsTrue": [each] }.into()
 }
 
-/// It looks at types too, since an equality also matches an array that has
-/// the value, and a double.
+/// Checks the type of a value, because an equality also matches a double, and an array that
+/// contains the value.
 fn is(path: &str, types: &[&str]) -> Bson {
     doc! { "$in": [{ "$type": path }, Bson::from(types)] }.into()
 }
 
 fn is_entry() -> Bson {
-    // Of one length and subtype, ids are ordered by their bytes.
+    // UUIDs have the same length and subtype, so they are ordered by their bytes.
     let is_uuid = |path: &str| {
         let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
         let bounds = doc! { "$and": [{ "$gte": [path, least] }, { "$lte": [path, most] }] };
@@ -213,12 +212,12 @@ fn is_entry() -> Bson {
     ])
 }
 
-/// The document of a lock that never existed, or was deleted.
+/// Returns the document of a lock that never existed, or was deleted.
 pub(super) fn create(name: &str, seen: Token) -> Document {
     doc! { "_id": name, "schema": SCHEMA, "kind": LOCK_KIND, "token": seen.get() }
 }
 
-/// What a join appends.
+/// Returns the entry that a join appends.
 pub(super) fn joining(joining: &Joining, identity: &Identity, now: DateTime) -> Document {
     let Joining {
         claim,
@@ -242,22 +241,22 @@ pub(super) fn joining(joining: &Joining, identity: &Identity, now: DateTime) -> 
     }
 }
 
-/// One end of the history, for people; what cannot be read of it is absent.
+/// The end of a holder in the history, informational; a field that cannot be read is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// The token it had.
+    /// The holder's token.
     pub token: Option<Token>,
-    /// Whose it was.
+    /// The holder's identity.
     pub identity: Option<Identity>,
-    /// When it joined.
+    /// Time at which the holder joined.
     pub acquired_at: WallMillis,
-    /// When it ended.
+    /// Time of the end.
     pub ended_at: WallMillis,
-    /// Why: `released`, `expired`, `broken`.
+    /// The reason: `released`, `expired`, `broken`.
     pub reason: Option<String>,
 }
 
-/// The history, oldest first.
+/// Returns the history, oldest entry first.
 pub(super) fn history(document: &Document) -> Vec<Ended> {
     let ends = list(document, "history").ok().flatten().unwrap_or_default();
     let ends = ends.iter().filter_map(Bson::as_document);

@@ -1,8 +1,7 @@
-//! What each write of a lock matches and changes, as filters and pipelines.
+//! The filter and the pipeline of each write of a lock.
 //!
-//! A pipeline sets named fields only, so that fields of a newer version
-//! survive. Each write that changes who holds or waits also grants, in the
-//! same update: see [`grant`].
+//! A pipeline sets named fields only, so that fields of a newer version survive. Each write that
+//! changes the holders or waiters also grants, in the same update: see [`grant`].
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
@@ -19,7 +18,7 @@ const REST: i32 = i32::MAX;
 /// A filter, and the stages of its update.
 pub(super) type Write = (Document, Vec<Document>);
 
-/// Appends an entry, and grants; with `at_once` only where that holds at once.
+/// Appends an entry and grants. With `at_once`, matches only if the entry can hold immediately.
 pub(super) fn join(
     name: &str,
     entry: &Joining,
@@ -46,9 +45,9 @@ pub(super) fn join(
             Mode::Slot => below(holders(), slots),
         });
     }
-    // A name may begin with a dollar sign.
+    // Literal, because an identity may begin with a dollar sign.
     let appended = doc! { "$literal": joining(entry, identity, now) };
-    // Of a lock that was never used, or was pruned, nothing is known.
+    // A lock that was never used, or was pruned, has no previous slots.
     let as_before = doc! { "$eq": [{ "$ifNull": ["$slots", slots] }, slots] };
     let append = doc! { "$set": {
         "slots": slots,
@@ -66,8 +65,8 @@ pub(super) fn join(
     )
 }
 
-/// Prolongs an entry whose revision is one of `mine`; gives it its token if it
-/// was granted without one.
+/// Renews an entry whose revision is one of `mine`. Gives the entry its token if it was granted
+/// without one.
 pub(super) fn renew(
     name: &str,
     (claim, revision): (Claim, Revision),
@@ -98,13 +97,13 @@ pub(super) fn renew(
     (ours(name, some_entry(everybody(), is_mine)), vec![update])
 }
 
-/// Takes a claim out, and grants.
+/// Removes a claim, and grants.
 pub(super) fn leave(name: &str, claim: Claim, seen: Token, now: DateTime) -> Write {
     let goes = is_claim(claim);
     take_out(name, goes, (Ending::Released, None), seen, now)
 }
 
-/// Takes out what is unchanged since it was seen, and grants.
+/// Evicts the entries that are unchanged since they were seen, and grants.
 pub(super) fn sweep(
     name: &str,
     entries: &[Seen],
@@ -122,14 +121,14 @@ pub(super) fn sweep(
     take_out(name, goes.into(), (ending, me), seen, now)
 }
 
-/// Takes claims out whatever their revision, and grants.
+/// Removes claims regardless of their revision, and grants.
 pub(super) fn break_up(name: &str, claims: &[Claim], seen: Token, now: DateTime) -> Write {
     let claims: Vec<_> = claims.iter().map(|claim| uuid(claim.bytes())).collect();
     let goes = doc! { "$in": ["$$entry.claim", claims] };
     take_out(name, goes.into(), (Ending::Broken, None), seen, now)
 }
 
-/// Makes an empty lock as small as it can be; its token stays.
+/// Removes the optional fields of an empty lock but keeps its token.
 pub(super) fn prune(name: &str) -> Write {
     let fields = [
         "slots",
@@ -177,17 +176,16 @@ fn take_out(
     )
 }
 
-/// Whoever may hold moves from the queue's head to the holders, in order.
-/// `me` gets a token, since its own write is its confirmation; the others'
-/// claims become the text `granted`, by which their change streams wake them.
-/// The stage before has set `token` to the highest known.
+/// Moves the entries that may hold from the head of the queue to the holders, in order. `me` gets a
+/// token, because its own write confirms the grant. The other claims become the text `granted`, by
+/// which their change streams wake them. The previous stage has set `token` to the highest known.
 fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
     let (to_go, to_stay) = (
         doc! { "$slice": [queue(), "$$grantable"] },
         doc! { "$slice": [queue(), "$$grantable", REST] },
     );
-    // Both parts at once, so that who may hold is counted once; the next stage
-    // takes them apart.
+    // Stores both parts in one stage, so that the grantable entries are counted once. The next
+    // stage separates the parts.
     let split = doc! { "$set": { "queue": { "$let": {
         "vars": { "grantable": grantable() },
         "in": [to_go, to_stay],
@@ -236,7 +234,7 @@ fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
     vec![split, move_on]
 }
 
-/// How many of the queue's head may hold.
+/// Number of entries at the head of the queue that may hold.
 fn grantable() -> Bson {
     let (waiting, holding) = (doc! { "$size": queue() }, doc! { "$size": holders() });
     let slots = doc! { "$ifNull": ["$slots", 0] };
@@ -245,7 +243,7 @@ fn grantable() -> Bson {
     let is_reader = doc! { "$map": {
         "input": queue(), "as": "entry", "in": { "$eq": ["$$entry.mode", Mode::Shared.as_str()] },
     } };
-    // Up to the first who is none, or all.
+    // The number of readers before the first other entry, or all entries.
     let readers = doc! { "$let": {
         "vars": { "first": { "$indexOfArray": [is_reader, false] } },
         "in": { "$cond": [{ "$eq": ["$$first", -1] }, waiting.clone(), "$$first"] },
@@ -271,31 +269,31 @@ fn is_claim(claim: Claim) -> Bson {
     doc! { "$eq": ["$$entry.claim", uuid(claim.bytes())] }.into()
 }
 
-/// Whether somebody holds who is no reader.
+/// True if any holder is not shared.
 fn held_alone() -> Bson {
     let other = doc! { "$ne": ["$$entry.mode", Mode::Shared.as_str()] };
     some_entry(holders(), other.into())
 }
 
 fn has_token(entry: &str) -> Bson {
-    // Null and what is absent come before every number.
+    // Null and missing values sort before all numbers.
     doc! { "$gt": [format!("{entry}.token"), null] }.into()
 }
 
-/// The highest token known, as an int64 whatever was stored.
+/// The highest known token, as an int64 whatever the stored type is.
 fn highest(seen: Token) -> Bson {
     doc! { "$toLong": { "$max": ["$token", seen.get()] } }.into()
 }
 
-/// The token after this one. At the end of the range there is none: such a
-/// grant stays without token, and so without authority.
+/// The token after this one, or null at the end of the range: such a grant has no token and
+/// therefore no authority.
 fn next_token(token: Bson) -> Bson {
     let next = doc! { "$add": [token.clone(), 1_i64] };
     doc! { "$cond": [{ "$lt": [token, Token::MAX.get()] }, next, null] }.into()
 }
 
-/// A claim as text, which its entry carries: a pipeline cannot make it of the
-/// bytes. What another version wrote without it is not woken, and polls.
+/// The text of a claim. Entries carry it because a pipeline cannot derive it from the bytes. An
+/// entry of another version may lack it; its owner is not woken, and polls.
 fn wake(path: &str) -> Bson {
     doc! { "$cond": [{ "$eq": [{ "$type": path }, "string"] }, path, ""] }.into()
 }

@@ -1,8 +1,8 @@
-//! The change stream of one claim: what wakes it.
+//! The change stream of one claim: the events that wake it.
 //!
-//! Events are hints. The lists of the document cannot be matched (a shift shows
-//! up as `queue.0.claim`, `queue.1.claim`, …), so the texts `granted` and `next`
-//! are, and the renewals of others wake nobody.
+//! Events are hints. The lists of the document cannot be matched, because a shift shows up as
+//! `queue.0.claim`, `queue.1.claim`, …. The stream therefore matches the texts `granted` and
+//! `next`, so that renewals of others do not wake a waiter.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
@@ -10,8 +10,8 @@ use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 use leasehold_core::election::Claim;
 use leasehold_core::lock::Hint;
 
-/// What concerns `claim`, and what ends the stream itself; of each event only
-/// the two texts, since the lists may be long.
+/// Selects the events that concern `claim` or end the stream. Of each event only the two texts are
+/// sent, since the lists may be long.
 pub(super) fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     let claim = claim.to_string();
     let mine = doc! { "documentKey._id": name, "$or": [
@@ -33,7 +33,7 @@ pub(super) fn pipeline(name: &str, claim: Claim) -> Vec<Document> {
     ]
 }
 
-/// What an event means to `claim`.
+/// Interprets an event for `claim`.
 pub(super) fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
     let claim = claim.to_string();
     let fields = match (&event.operation_type, &event.update_description) {
