@@ -1,17 +1,17 @@
 # The image: the daemon on distroless Debian 12, as user 65532, without a shell.
-# docs/image.md says why it is made in this way, and what to mount.
+# docs/image.md explains the design and lists the required mounts.
 #
-# The defaults name tags, which move. What is released names digests,
-# NAME@sha256:…, and `make image` refuses anything else.
+# The defaults are tags, which can move. Releases use digests, NAME@sha256:…,
+# and `make image` refuses anything else.
 ARG RUST_IMAGE=docker.io/library/rust:1.95.0-slim-bookworm
 ARG BASE_IMAGE=gcr.io/distroless/cc-debian12:nonroot
 ARG LEASEHOLD_VERSION=0.1.0
 ARG LEASEHOLD_REVISION=unknown
 
-# All that a change of the sources leaves as it was, so that it stays in the cache.
+# Everything that a change of the sources does not affect, so that it stays in the cache.
 FROM ${RUST_IMAGE} AS dependencies
 WORKDIR /source
-# It puts the list of the crates into the binary, where scanners look for it.
+# Embeds the list of crates in the binary, where scanners find it.
 RUN cargo install cargo-auditable --version 0.7.7 --locked
 COPY Cargo.toml Cargo.lock ./
 COPY crates/clock/Cargo.toml crates/clock/
@@ -19,9 +19,9 @@ COPY crates/core/Cargo.toml crates/core/
 COPY crates/guard/Cargo.toml crates/guard/
 COPY crates/mongodb/Cargo.toml crates/mongodb/
 COPY tests/testbed/Cargo.toml tests/testbed/
-# Cargo wants a source for each target that a manifest names. The empty program
-# is built for the sake of its dependencies and then forgotten: by their dates
-# the real sources would be older than it, and it would ship.
+# Cargo requires a source for each target that a manifest names. The empty program
+# is built only for its dependencies and then removed: otherwise it would ship,
+# because the real sources have older timestamps.
 RUN mkdir -p src benches/figures crates/clock/src crates/core/src crates/guard/src crates/mongodb/src \
         tests/testbed/src \
     && touch crates/clock/src/lib.rs crates/core/src/lib.rs crates/guard/src/lib.rs \
@@ -37,10 +37,10 @@ COPY build.rs ./
 COPY config config
 COPY crates crates
 COPY src src
-# Declared here and not above: another revision leaves the dependencies cached.
+# Declared here and not above, so that another revision leaves the dependencies cached.
 ARG LEASEHOLD_VERSION
 ARG LEASEHOLD_REVISION
-# What the labels will say is what the program says.
+# Checks that the program reports the version and revision of the labels.
 RUN cargo auditable build --release --locked --package leasehold --bin leasehold \
     && test "$(target/release/leasehold --version)" = "leasehold ${LEASEHOLD_VERSION} (revision ${LEASEHOLD_REVISION})" \
     && mkdir -p /image/run/leasehold
@@ -56,13 +56,13 @@ LABEL org.opencontainers.image.title="leasehold" \
       org.opencontainers.image.revision="${LEASEHOLD_REVISION}" \
       org.opencontainers.image.base.name="${BASE_IMAGE}"
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/leasehold/
-# For a first try without a volume: the user may not make it.
+# For a trial without a volume: the user may not create it.
 COPY --from=build --chown=65532:65532 /image/run/leasehold /run/leasehold
 COPY --from=build /source/target/release/leasehold /leasehold
-# By number, so that the kubelet can see that it is not root.
+# A number, so that the kubelet can see that it is not root.
 USER 65532:65532
 STOPSIGNAL SIGTERM
-# Liveness is the kubelet's to ask: /livez and /readyz.
+# The kubelet probes /livez and /readyz.
 HEALTHCHECK NONE
 ENTRYPOINT ["/leasehold"]
 CMD ["run"]

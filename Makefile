@@ -1,4 +1,4 @@
-# Everything that a newcomer or CI runs, by name. `make help` lists it.
+# All commands for developers and CI. `make help` lists them.
 
 export CARGO ?= cargo
 TESTBED := tests/testbed
@@ -12,14 +12,14 @@ export RUSTDOCFLAGS := -D warnings
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 19
 
-run: ## three daemons contend for one lease on a private replica set; KEEP=1 leaves them up
+run: ## run three daemons that contend for one lease on a private replica set; KEEP=1 leaves them running
 	@$(CARGO) build --package leasehold --package leasehold-testbed --bins
 	@KEEP=$(KEEP) target/debug/demo
 
-stop: ## end what `make run KEEP=1` left up
+stop: ## stop the processes that `make run KEEP=1` left running
 	@target/debug/demo stop
 
-build: ## the release binary: target/release/leasehold
+build: ## build the release binary: target/release/leasehold
 	$(CARGO) build --release --bin leasehold
 
 check: lint ## formatting, lints, docs and the tests that need no server, without the simulations (under 3 minutes)
@@ -33,12 +33,12 @@ lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 
 DENY_VERSION := 0.20.2
 
-deny: ## licences, bans and sources of the crates that are shipped (needs cargo-deny)
+deny: ## licences, bans and sources of the shipped crates (needs cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || { \
 	  echo "make deny needs cargo-deny: $(CARGO) install cargo-deny --version $(DENY_VERSION) --locked" >&2; exit 1; }
 	$(CARGO) deny check licenses bans sources
 
-doc: ## the API documentation, every public item and every link checked
+doc: ## the API documentation; checks every public item and every link
 	$(CARGO) doc --workspace --no-deps
 
 test: lint ## everything, on real mongod replica sets and a real Kubernetes control plane
@@ -48,11 +48,11 @@ test: lint ## everything, on real mongod replica sets and a real Kubernetes cont
 	@$(TESTBED)/fetch-chart-tools >/dev/null
 	$(TESTBED)/leaves-nothing $(TESTBED)/whole-suite
 
-# What is released is built on bases that cannot move: tags can, digests cannot.
+# Releases are built on bases that cannot move: digests, not tags.
 BUILDER ?= docker
 .PHONY: image test-image
 
-image: ## the image, on bases named by digest: RUST_IMAGE=NAME@sha256:… BASE_IMAGE=NAME@sha256:…
+image: ## build the image on bases given by digest: RUST_IMAGE=NAME@sha256:… BASE_IMAGE=NAME@sha256:…
 	@for base in "$(RUST_IMAGE)" "$(BASE_IMAGE)"; do case "$$base" in *@sha256:*) ;; *) \
 	  echo "make image needs RUST_IMAGE=NAME@sha256:DIGEST and BASE_IMAGE=NAME@sha256:DIGEST (docs/image.md), not \"$$base\"" >&2; exit 1;; \
 	esac; done
@@ -60,10 +60,10 @@ image: ## the image, on bases named by digest: RUST_IMAGE=NAME@sha256:… BASE_I
 	  --build-arg RUST_IMAGE=$(RUST_IMAGE) --build-arg BASE_IMAGE=$(BASE_IMAGE) --build-arg LEASEHOLD_VERSION=$$version \
 	  --build-arg LEASEHOLD_REVISION=$$(git describe --always --dirty --exclude '*') --tag leasehold:$$version .
 
-test-image: ## the Dockerfile, built by buildah on bases made by hand, and run (root, Debian 12; about 20 minutes on busy cores)
+test-image: ## build the Dockerfile with buildah on locally made bases, and run it (root, Debian 12; about 20 minutes on busy cores)
 	tests/image/run
 
-soak: ## SEEDS=N more simulated runs of ten minutes, and what they hit (FIRST=N: from that seed)
+soak: ## SEEDS=N more simulated runs of ten minutes, and the cases that they reached (FIRST=N: from that seed)
 	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \
 		$(CARGO) test --workspace --lib sim::run::soak -- --exact --nocapture
 
@@ -82,14 +82,14 @@ replay-locks: ## one simulated run of a lock, SEED=N, line by line (MUTATION=Nam
 model: ## all explorations of the model, with their figures (about 10 minutes; ONLY=TEXT for some)
 	MODEL_ONLY="$(ONLY)" $(CARGO) test --workspace --lib model::explore -- --exact model::explore::every_exploration --ignored --nocapture
 
-# The simulations are left out: what only they catch deserves a test that names
-# the rule.
+# The simulations are left out: a mutant that only they catch deserves a test that
+# names the rule.
 MUTANTS := target/mutants
 MUTANTS_VERSION := 27.1.0
 
-# cargo-mutants ends with 2 where a mutant survived and with 3 after a time-out:
-# what that means is for people to say, so only the other codes are failures.
-mutants: ## what the election's unit tests do not notice (about 40 minutes; FILE=lead.rs for one file)
+# cargo-mutants exits with 2 if a mutant survived and with 3 after a timeout:
+# these need a human decision, so only the other codes are failures.
+mutants: ## mutants that the election's unit tests do not catch (about 40 minutes; FILE=lead.rs for one file)
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
 	  echo "make mutants needs cargo-mutants: $(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked" >&2; exit 1; }
 	@rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)
@@ -99,8 +99,8 @@ mutants: ## what the election's unit tests do not notice (about 40 minutes; FILE
 	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
 	@$(TESTBED)/mutants-summary $(MUTANTS)/mutants.out
 
-# The simulation would take hours there; nothing in the election is unsafe, and
-# none of these tests touches a file but the table's.
+# The simulation would take hours under Miri. The election has no unsafe code, and
+# none of these tests accesses a file except the table's.
 miri: ## the election's unit tests under Miri (needs a nightly toolchain with the component miri)
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "make miri needs a nightly toolchain with Miri: rustup toolchain install nightly --component miri" >&2; exit 1; }
@@ -110,5 +110,5 @@ bench: ## the tables of docs/benchmarks.md (about 30 minutes; FIGURES="handoff m
 	@$(TESTBED)/fetch-mongod >/dev/null
 	$(CARGO) bench --bench figures -- $(FIGURES)
 
-clean: ## remove what was built
+clean: ## remove the build output
 	$(CARGO) clean

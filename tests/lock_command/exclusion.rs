@@ -2,7 +2,7 @@
 
 use leasehold_testbed::run;
 
-use crate::job::{Job, Place, eventually};
+use crate::job::{Job, Output, Place, eventually};
 
 /// Returns the maximum number of jobs that ran simultaneously.
 fn most_at_once(place: &Place) -> usize {
@@ -151,12 +151,12 @@ fn a_dead_waiter_does_not_block_the_queue_and_is_named() {
     dead.signal(rustix::process::Signal::KILL);
     drop(dead);
     first.signal(rustix::process::Signal::TERM);
-    let next = next.output();
-    assert_eq!(next.code, 0);
-    assert!(
-        next.stderr.contains("removed an expired waiter"),
-        "{next:?}"
-    );
-    assert!(next.stderr.contains("identity=dead"), "{next:?}");
-    assert_eq!(first.output().code, 128 + 15);
+    let (first, next) = (first.output(), next.output());
+    assert_eq!((first.code, next.code), (128 + 15, 0));
+    // A holder that is slow to end may be the one that removes it.
+    let named = |output: &Output| {
+        let removed = output.stderr.contains("removed an expired waiter");
+        removed && output.stderr.contains("identity=dead")
+    };
+    assert!(named(&next) || named(&first), "{first:?} {next:?}");
 }
