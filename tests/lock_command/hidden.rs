@@ -6,6 +6,7 @@
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use leasehold_testbed::run;
@@ -14,33 +15,66 @@ use crate::job::{PROGRAM, Place};
 
 const AS_NOBODY: [&str; 3] = ["--reuid=65534", "--clear-groups", "--"];
 
+/// A place in which another user can run the program.
+struct Shared {
+    place: Place,
+    program: PathBuf,
+}
+
+impl Shared {
+    /// `None` without the rights to become another user.
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("CI").is_none(), "needs root");
+            eprintln!("skipped: needs root, to be another user");
+            return None;
+        }
+        let place = run(Place::new());
+        let program = place.path("leasehold");
+        fs::copy(PROGRAM, &program).unwrap();
+        let open = Permissions::from_mode(0o755);
+        fs::set_permissions(place.path(""), open.clone()).unwrap();
+        fs::set_permissions(&program, open).unwrap();
+        // The program stores its memory of the lock there.
+        fs::create_dir(place.path("tmp")).unwrap();
+        fs::set_permissions(place.path("tmp"), Permissions::from_mode(0o777)).unwrap();
+        Some(Self { place, program })
+    }
+
+    /// A job of another user that takes the lock.
+    fn job(&self, lock: &str) -> Command {
+        let [_, database] = self.place.store();
+        let mut job = Command::new("setpriv");
+        job.args(AS_NOBODY)
+            .arg(&self.program)
+            .args(["lock", lock, &database])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("TMPDIR", self.place.path("tmp"))
+            .env("LEASEHOLD_MONGODB__URI", self.place.set.uri());
+        job
+    }
+}
+
+#[test]
+fn a_lock_inside_itself_runs_for_a_user_other_than_root() {
+    let Some(shared) = Shared::new() else { return };
+    let program = shared.program.display();
+    let inner = format!("{program} lock nested --wait=5s -- echo $LEASEHOLD_TOKEN inner");
+    let done = shared
+        .job("nested")
+        .args(["--", "sh", "-c", &inner])
+        .output();
+    let done = done.unwrap();
+    let stdout = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(stdout, "1 inner\n", "{done:?}");
+}
+
 #[test]
 fn the_environment_of_a_job_cannot_be_read_by_its_user() {
-    if !rustix::process::geteuid().is_root() {
-        assert!(std::env::var_os("CI").is_none(), "needs root");
-        eprintln!("skipped: needs root, to be another user");
-        return;
-    }
-    let place = run(Place::new());
-    // A location at which another user may execute the program.
-    let program = place.path("leasehold");
-    fs::copy(PROGRAM, &program).unwrap();
-    let open = Permissions::from_mode(0o755);
-    fs::set_permissions(place.path(""), open.clone()).unwrap();
-    fs::set_permissions(&program, open).unwrap();
-    // The program stores its memory of the lock there.
-    let temporary = place.path("tmp");
-    fs::create_dir(&temporary).unwrap();
-    fs::set_permissions(&temporary, Permissions::from_mode(0o777)).unwrap();
-    let [_, database] = place.store();
-    let mut job = Command::new("setpriv")
-        .args(AS_NOBODY)
-        .arg(&program)
-        .args(["lock", "hidden", &database])
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap())
-        .env("TMPDIR", temporary)
-        .env("LEASEHOLD_MONGODB__URI", place.set.uri())
+    let Some(shared) = Shared::new() else { return };
+    let mut job = shared
+        .job("hidden")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -1,6 +1,8 @@
 //! Goal: a password (SCRAM) grants access; a wrong one is named as the cause, with the remedy, and
 //! retried; a rotated one is read from the file without a restart.
 
+use std::time::Duration;
+
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Witness, run};
 use mongodb::bson::doc;
 
@@ -35,8 +37,8 @@ fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadershi
         // Long enough for two rotations on a busy machine, with renewals frequent enough to notice
         // each of them soon.
         let stage = stage().await.timings(DaemonTimings {
-            lease_duration: DaemonTimings::DEFAULT.lease_duration,
-            renew_deadline: DaemonTimings::DEFAULT.renew_deadline,
+            lease_duration: Duration::from_secs(60),
+            renew_deadline: Duration::from_secs(45),
             ..DaemonTimings::DEMO
         });
         let set = stage.set();

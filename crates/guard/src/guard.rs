@@ -90,6 +90,8 @@ struct Guard {
     /// The claim lock is held through this handle and released when CMD is gone, or when this
     /// process exits.
     claim: Option<ClaimShare>,
+    /// Kept open for descendants of CMD, which read it through /proc.
+    _kept: Option<OwnedFd>,
 }
 
 /// Resources for the start of CMD, dropped after the start.
@@ -167,7 +169,7 @@ impl Guard {
         let Some((begin, descriptors)) = wait_with::<GuardBegin>(daemon.as_fd())? else {
             return Ok(None);
         };
-        let [Some(stdin), None] = descriptors else {
+        let [Some(stdin), None, None] = descriptors else {
             return Err(Errno::PROTO.into());
         };
         if !begin.on_terminal {
@@ -190,8 +192,10 @@ impl Guard {
             shim.into_iter().for_each(Shim::dismiss);
             return Ok(None);
         };
-        let [Some(file), lock] = descriptors else {
-            return Err(Errno::PROTO.into());
+        let (file, lock, kept) = match (descriptors, start.claims) {
+            ([Some(file), lock, kept], true) => (file, lock, kept),
+            ([Some(file), kept, None], false) => (file, None, kept),
+            _ => return Err(Errno::PROTO.into()),
         };
         Ok(Some(Self {
             judge: Judge::new(start.terms, start.stop_signal),
@@ -216,6 +220,7 @@ impl Guard {
             },
             reported: None,
             claim: lock.map(|file| ClaimShare::new(file, start.place)),
+            _kept: kept,
         }))
     }
 

@@ -222,6 +222,7 @@ impl Command {
             socket,
             guard,
             terminal,
+            kept: None,
         })
     }
 }
@@ -263,12 +264,21 @@ pub struct Prepared {
     socket: OwnedFd,
     guard: WaitedFor,
     terminal: Option<Terminal>,
+    kept: Option<OwnedFd>,
 }
 
 impl Prepared {
     /// Returns the process id of the waiting guard.
     pub fn guard(&self) -> u32 {
         self.guard.pid().as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Lets the guard keep a descriptor open while the command runs. Descendants of the command
+    /// find it in `/proc/<guard>/fd`, which they may read even if this process is not dumpable.
+    #[must_use]
+    pub fn keeping(mut self, descriptor: OwnedFd) -> Self {
+        self.kept = Some(descriptor);
+        self
     }
 
     /// Starts the command, with the environment variables that are known only now. The guard holds
@@ -296,10 +306,14 @@ impl Prepared {
             stop_signal: self.command.stop_signal,
             foreground,
             place: claim.as_ref().map_or(Place::Command, ClaimShare::place),
+            claims: claim.is_some(),
         };
-        let kept = claim.as_ref().map(ClaimShare::try_clone).transpose()?;
-        let with = std::iter::once(errand.as_fd()).chain(claim.as_ref().map(AsFd::as_fd));
-        let with: Vec<_> = with.collect();
+        let share = claim.as_ref().map(ClaimShare::try_clone).transpose()?;
+        let kept = self.kept.take();
+        let with: Vec<_> = std::iter::once(errand.as_fd())
+            .chain(claim.as_ref().map(AsFd::as_fd))
+            .chain(kept.as_ref().map(AsFd::as_fd))
+            .collect();
         let order = Order {
             terms,
             stop: None,
@@ -323,7 +337,7 @@ impl Prepared {
             keeper = Keeper::new(another, newest, publish)?;
             keeper.start(&start, &with)?;
         }
-        keeper.claim = kept;
+        keeper.claim = share;
         // The task ends when CMD is gone, even if no handle is left.
         tokio::spawn(keeper.keep(timer));
         Ok(Workload {

@@ -77,7 +77,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
     if getppid().map(number) != Some(start.guard) {
         return Err(Failure::NoGuard);
     }
-    let [Some(stdin), Some(file)] = descriptors else {
+    let [Some(stdin), Some(file), None] = descriptors else {
         return Err(Errno::PROTO.into());
     };
     let Errand { words, environment } = Errand::of_file(file)?;

@@ -29,8 +29,8 @@ pub(super) use self::records::{
     GuardBegin, GuardStart, LeaderEnd, Report, ShimFailed, ShimStart, Stage, ToGuard,
 };
 
-/// An errand, and standard input or the claim lock.
-const DESCRIPTORS_MAX: usize = 2;
+/// An errand, the claim lock, and a descriptor to keep.
+const DESCRIPTORS_MAX: usize = 3;
 
 /// Creates a connected pair. Neither end is inherited.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -141,7 +141,7 @@ pub(super) fn wait_with<R: Record>(socket: BorrowedFd<'_>) -> io::Result<Option<
         Ok(_) | Err(Errno::CONNRESET) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    let mut descriptors = [None, None];
+    let mut descriptors = [const { None }; DESCRIPTORS_MAX];
     let received = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(rights) => Some(rights),
         _ => None,

@@ -1,16 +1,23 @@
 //! Deadline of the lock for inner commands, which are bound to the authority of the outer command.
 //!
-//! The holder keeps it in a memfd, which descendants read through /proc. The memory is freed when
-//! the holder exits, and no other process has a descriptor to write to it.
+//! It is in a memfd. The guard of the outer command keeps a descriptor of it too, and descendants
+//! read it through /proc there, because the holder itself hides its memory, environment and
+//! descriptors from its own user. The memory is freed when both have exited.
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::clock;
 use crate::election::BootTime;
+
+const NAME: &str = "leasehold-deadline";
+/// Start of the link in /proc to the memfd of this name.
+const TARGET: &[u8] = b"/memfd:leasehold-deadline";
 
 /// The holder's handle.
 #[derive(Debug)]
@@ -22,7 +29,7 @@ impl Deadline {
     /// # Errors
     /// If no memory or file descriptors are left.
     pub(super) fn new() -> io::Result<Self> {
-        let deadline = Self(memfd_create("leasehold-deadline", MemfdFlags::CLOEXEC)?);
+        let deadline = Self(memfd_create(NAME, MemfdFlags::CLOEXEC)?);
         deadline.set(BootTime::default())?;
         Ok(deadline)
     }
@@ -37,36 +44,51 @@ impl Deadline {
         Ok(())
     }
 
-    /// Returns the descriptor number in this process.
-    pub(super) fn descriptor(&self) -> i32 {
-        self.0.as_raw_fd()
+    /// Returns a descriptor for the guard.
+    ///
+    /// # Errors
+    /// If no file descriptors are left.
+    pub(super) fn share(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
     }
 }
 
-/// Returns true if the deadline that `pid` keeps under this descriptor is in the future; `None` if
-/// it cannot be read.
-pub(super) fn lies_ahead(pid: u32, descriptor: i32) -> Option<bool> {
-    let bytes = fs::read(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+/// Returns true if the deadline that the process `pid` keeps is in the future; `None` if it keeps
+/// none that can be read.
+pub(super) fn lies_ahead(pid: u32) -> Option<bool> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let is_deadline = |path: &PathBuf| {
+        let target = fs::read_link(path).unwrap_or_default();
+        target.as_os_str().as_bytes().starts_with(TARGET)
+    };
+    let mut paths = descriptors.flatten().map(|entry| entry.path());
+    let bytes = fs::read(paths.find(is_deadline)?).ok()?;
     let nanos = u64::from_le_bytes(bytes.try_into().ok()?);
     Some(BootTime::from_nanos(nanos) > clock::boot_now())
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::sync::Mutex;
     use std::time::Duration;
 
     use super::*;
 
+    /// Tests of one process share its descriptors, among which the deadline is searched.
+    pub(in super::super) static ALONE: Mutex<()> = Mutex::new(());
+
     #[test]
     fn a_deadline_is_read_as_it_is_now() {
+        let _alone = ALONE.lock();
         let deadline = Deadline::new().expect("a memfd");
-        let ahead = || lies_ahead(std::process::id(), deadline.descriptor());
+        let ahead = || lies_ahead(std::process::id());
         assert_eq!(ahead(), Some(false));
         let later = clock::boot_now() + Duration::from_secs(3600);
         deadline.set(later).expect("set");
         assert_eq!(ahead(), Some(true));
         deadline.set(BootTime::default()).expect("set");
         assert_eq!(ahead(), Some(false));
-        assert_eq!(lies_ahead(std::process::id(), 0xfffff), None);
+        drop(deadline);
+        assert_eq!(ahead(), None);
     }
 }

@@ -80,8 +80,9 @@ impl Work<'_> {
                 return Err(error);
             }
         };
-        let environment = self.environment(&deadline);
+        let environment = self.environment();
         let prepared = self.prepared.take().map_or_else(|| command.prepare(), Ok);
+        let prepared = prepared.and_then(|prepared| Ok(prepared.keeping(deadline.share()?)));
         let terms = self.terms(authority);
         let started = prepared.and_then(|prepared| prepared.start(environment, terms, None));
         let mut workload = match started {
@@ -175,7 +176,7 @@ impl Work<'_> {
     }
 
     /// Returns the environment variables that describe the lock.
-    fn environment(&self, deadline: &Deadline) -> Vec<(OsString, OsString)> {
+    fn environment(&self) -> Vec<(OsString, OsString)> {
         let variable = |name: &str, value: &str| (name.into(), value.into());
         let mut environment = vec![
             variable("LEASEHOLD_LOCK", self.job.args.name.as_str()),
@@ -188,7 +189,6 @@ impl Work<'_> {
             self.job.store,
             self.job.args.want,
             self.token,
-            deadline,
         );
         // Without /proc the entry could not be verified. Inner commands then wait like any other
         // contender.

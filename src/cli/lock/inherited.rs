@@ -9,7 +9,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use super::deadline::{self, Deadline};
+use super::deadline;
 use crate::config::{MongoConfig, UriSource};
 use crate::election::{LeaseName, Token};
 use crate::lock::{Mode, Want};
@@ -36,8 +36,6 @@ pub(super) struct Held {
     pid: u32,
     /// Start of that process in ticks since boot, because process ids are reused.
     started: u64,
-    /// Descriptor of its deadline.
-    deadline: i32,
 }
 
 /// Locks listed in the environment of this process.
@@ -50,7 +48,6 @@ impl Held {
         store: &str,
         want: Want,
         token: Token,
-        deadline: &Deadline,
     ) -> Option<Self> {
         let pid = std::process::id();
         let (_, started) = parent_and_start(pid)?;
@@ -62,13 +59,27 @@ impl Held {
             token: token.get(),
             pid,
             started,
-            deadline: deadline.descriptor(),
         })
     }
 
-    /// Returns true if the lock is held now; `None` if this cannot be determined.
+    /// Returns true if the lock is held now; `None` if the holder is not an ancestor of this
+    /// process, or its guard keeps no deadline that this process may read.
     pub(super) fn is_valid(&self) -> Option<bool> {
-        deadline::lies_ahead(self.pid, self.deadline)
+        deadline::lies_ahead(self.guard()?)
+    }
+
+    /// Returns the guard of the holder's command: the ancestor whose parent is the holder.
+    fn guard(&self) -> Option<u32> {
+        let mut pid = std::process::id();
+        for _ in 0..ANCESTORS_MAX {
+            let (parent, _) = parent_and_start(pid)?;
+            if parent == self.pid {
+                let (_, started) = parent_and_start(parent)?;
+                return (started == self.started).then_some(pid);
+            }
+            pid = parent;
+        }
+        None
     }
 
     pub(super) fn mode(&self) -> Option<Mode> {
@@ -95,8 +106,8 @@ impl Inherited {
             held.lock == lock.as_str() && store.is_none_or(|store| held.store == store)
         };
         // A process that may not read the deadline waits like any other contender.
-        let believed = |held: &&Held| is_ancestor(held) && held.is_valid().is_some();
-        self.0.iter().filter(named).find(believed)
+        let trusted = |held: &&Held| held.is_valid().is_some();
+        self.0.iter().filter(named).find(trusted)
     }
 
     /// Returns the value of the variable for a command under one more lock.
@@ -128,20 +139,6 @@ pub(super) fn store(config: &MongoConfig) -> String {
     format!("{hosts}/{}.{}", config.database, config.collection)
 }
 
-fn is_ancestor(held: &Held) -> bool {
-    let mut pid = std::process::id();
-    for _ in 0..ANCESTORS_MAX {
-        let Some((parent, started)) = parent_and_start(pid) else {
-            return false;
-        };
-        if (pid, started) == (held.pid, held.started) {
-            return true;
-        }
-        pid = parent;
-    }
-    false
-}
-
 /// Returns fields 4 and 22 of /proc/PID/stat. The second field is a name in parentheses that may
 /// contain any character.
 fn parent_and_start(pid: u32) -> Option<(u32, u64)> {
@@ -155,32 +152,41 @@ fn parent_and_start(pid: u32) -> Option<(u32, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::deadline::Deadline;
+    use super::super::deadline::tests::ALONE;
     use super::*;
     use crate::config::Secret;
 
+    /// A lock of the parent of this process, as if this process were the guard.
     fn held() -> Held {
         let name = LeaseName::new("jobs").expect("legal");
-        // Leaked, so that it stays open until the end of the tests.
-        let deadline = Box::leak(Box::new(Deadline::new().expect("a memfd")));
-        Held::by_this_process(&name, "h/d.c", Want::Exclusive, Token::ZERO, deadline)
-            .expect("it is in /proc")
+        let (parent, _) = parent_and_start(std::process::id()).expect("it is in /proc");
+        let (_, started) = parent_and_start(parent).expect("it is in /proc");
+        let held = Held::by_this_process(&name, "h/d.c", Want::Exclusive, Token::ZERO);
+        Held {
+            pid: parent,
+            started,
+            ..held.expect("it is in /proc")
+        }
     }
 
     #[test]
-    fn this_process_counts_and_its_id_used_again_does_not() {
-        assert!(is_ancestor(&held()));
+    fn the_parent_counts_and_its_id_used_again_does_not() {
+        assert_eq!(held().guard(), Some(std::process::id()));
         let another = Held {
             started: 1,
             ..held()
         };
-        assert!(!is_ancestor(&another));
-        let unborn = Held { pid: 0, ..held() };
-        assert!(!is_ancestor(&unborn));
+        assert_eq!(another.guard(), None);
+        let absent = Held { pid: 0, ..held() };
+        assert_eq!(absent.guard(), None);
     }
 
     #[test]
     fn a_lock_of_the_same_name_elsewhere_is_another_one() {
         let inherited = Inherited(vec![held()]);
+        let _alone = ALONE.lock();
+        let _deadline = Deadline::new().expect("a memfd");
         let name = LeaseName::new("jobs").expect("legal");
         assert!(inherited.of(&name, Some("h/d.c")).is_some());
         assert!(inherited.of(&name, Some("h/d.other")).is_none());

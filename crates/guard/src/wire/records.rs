@@ -23,7 +23,8 @@ pub(crate) struct GuardBegin {
     pub(crate) on_terminal: bool,
 }
 
-/// The second record to a guard, when there is authority; sent with the errand and the claim lock.
+/// The second record to a guard, when there is authority; sent with the errand, the claim lock and a
+/// descriptor to keep open; the last two are optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GuardStart {
     pub(crate) terms: Terms,
@@ -32,6 +33,8 @@ pub(crate) struct GuardStart {
     pub(crate) foreground: i32,
     /// The guard's place in the claim file, if the file was sent too.
     pub(crate) place: Place,
+    /// True if the claim lock was sent.
+    pub(crate) claims: bool,
 }
 
 /// The only record to a shim; sent with standard input and the errand.
@@ -176,6 +179,7 @@ impl Record for GuardStart {
             stop_signal,
             foreground,
             place,
+            claims,
         } = *self;
         let (valid_until, kill_at) = (terms.valid_until.as_nanos(), terms.kill_at.as_nanos());
         let (stop_signal, foreground) = (low(stop_signal), low(foreground));
@@ -186,14 +190,22 @@ impl Record for GuardStart {
             stop_signal,
             foreground,
             place,
-            0,
+            u64::from(claims),
             0,
             0,
         ]
     }
 
     fn of(words: [u64; WORDS]) -> Self {
-        let [valid_until, kill_at, stop_signal, foreground, place, ..] = words;
+        let [
+            valid_until,
+            kill_at,
+            stop_signal,
+            foreground,
+            place,
+            claims,
+            ..,
+        ] = words;
         Self {
             terms: Terms {
                 valid_until: BootTime::from_nanos(valid_until),
@@ -202,6 +214,7 @@ impl Record for GuardStart {
             stop_signal: signed(stop_signal),
             foreground: signed(foreground),
             place: Place::of(place).unwrap_or(Place::Command),
+            claims: claims != 0,
         }
     }
 }

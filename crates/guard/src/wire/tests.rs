@@ -69,6 +69,7 @@ fn what_starts_something_arrives_with_its_descriptors() {
         stop_signal: 15,
         foreground: 4711,
         place: Place::OnStepDown,
+        claims: true,
     };
     let (one, two) = rustix::pipe::pipe().unwrap();
     post_with(ours.as_fd(), &start, &[one.as_fd(), two.as_fd()]).unwrap();
@@ -81,7 +82,10 @@ fn what_starts_something_arrives_with_its_descriptors() {
     let begin = GuardBegin { on_terminal: true };
     post_with(ours.as_fd(), &begin, &[]).unwrap();
 
-    let (told, [reader, writer]) = wait_with::<GuardStart>(theirs.as_fd()).unwrap().unwrap();
+    let (told, [reader, writer, None]) = wait_with::<GuardStart>(theirs.as_fd()).unwrap().unwrap()
+    else {
+        panic!("three descriptors");
+    };
     assert_eq!(told, start);
     let (reader, writer) = (reader.unwrap(), writer.unwrap());
     for descriptor in [&reader, &writer] {
@@ -90,7 +94,7 @@ fn what_starts_something_arrives_with_its_descriptors() {
     }
     rustix::io::write(&writer, b"x").unwrap();
     assert_eq!(rustix::io::read(&reader, &mut [0; 2]).unwrap(), 1);
-    let (told, [none, _]) = wait_with::<ShimStart>(theirs.as_fd()).unwrap().unwrap();
+    let (told, [none, ..]) = wait_with::<ShimStart>(theirs.as_fd()).unwrap().unwrap();
     assert_eq!((told, none.is_none()), (shim, true));
     let (told, _) = wait_with::<GuardBegin>(theirs.as_fd()).unwrap().unwrap();
     assert_eq!(told, begin);
