@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::runner::{KernelRandomness, NoSurfaces, Runner, Surfaces, news_channel};
+use crate::event_loop::{Channels, EventLoop, KernelRandomness};
+use crate::runner::{ElectionHost, NoSurfaces, Surfaces, news_channel};
 use crate::store::mongo::{MongoStore, StoreOptions};
 use crate::store::{DeploymentId, News, StoreInfo};
 use leasehold_core::election::{
@@ -166,20 +167,18 @@ impl Prepared {
         let receiver = self.status.subscribe();
         let (sender, inputs) = self.inputs;
         let watcher = tokio::spawn(self.store.clone().watch());
-        let runner = Runner::new(
-            self.election,
-            Arc::new(self.store.clone()),
-            surfaces,
-            self.status,
+        let channels = Channels {
+            status: self.status,
             inputs,
-            self.news,
-            self.operation_timeout,
-        );
+            news: self.news,
+        };
+        let host = ElectionHost::new(Arc::new(self.store.clone()), surfaces);
+        let mut runner = EventLoop::new(self.election, host, channels, self.operation_timeout);
         Elector {
             status: receiver,
             inputs: sender,
             store: self.store,
-            runner: Some(tokio::spawn(runner.run())),
+            runner: Some(tokio::spawn(async move { runner.run().await })),
             watcher,
         }
     }
@@ -261,8 +260,7 @@ impl Drop for Elector {
     fn drop(&mut self) {
         self.watcher.abort();
         if self.runner.is_some() {
-            // A full queue either contains a request already, or its runner is stuck and loses the
-            // lease at its deadline.
+            // If the queue is full, the runner finds it closed after the last request in it.
             let _ = self.inputs.try_send(Input::Shutdown);
         }
     }

@@ -33,6 +33,7 @@
 
 pub mod calls;
 pub mod elector;
+mod event_loop;
 pub mod fenced;
 pub mod locker;
 pub mod runner;

@@ -4,7 +4,7 @@
 //! [`Lock`] and its [`LockGuard`].
 
 mod guard;
-mod runner;
+mod host;
 
 use std::io;
 
@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 
 pub use self::guard::{Lock, LockError, LockGuard};
 
-use self::runner::Runner;
+use self::host::LockHost;
 use crate::calls::Answered;
-use crate::runner::KernelRandomness;
+use crate::event_loop::{Channels, EventLoop, KernelRandomness};
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::MongoLockStore;
 use crate::store::{Failure, StoreInfo};
@@ -116,6 +116,22 @@ pub struct Locker {
     runner: Option<JoinHandle<io::Result<Finished>>>,
 }
 
+/// Runs a contender to its end and closes its connections.
+async fn run(mut runner: EventLoop<LockHost<impl LockSurfaces>>) -> io::Result<Finished> {
+    let ended = runner.run().await;
+    let EventLoop { machine, host, .. } = &mut runner;
+    let finished = ended.map(|end| Finished {
+        end,
+        token_highest: machine.token_highest(),
+        sightings: machine.sightings().clone(),
+    });
+    if let Ok(finished) = &finished {
+        host.surfaces.finished(finished);
+    }
+    host.shut_down().await;
+    finished
+}
+
 impl Locker {
     /// Starts contending. Must be called inside a tokio runtime.
     pub fn start(options: LockerOptions, surfaces: impl LockSurfaces + 'static) -> Self {
@@ -146,21 +162,19 @@ impl Locker {
         );
         let (status_sender, status) = watch::channel(contender.status());
         let (inputs, inputs_receiver) = mpsc::channel(INPUTS_MAX);
-        let runner = Runner::new(
-            contender,
-            store.clone(),
-            surfaces,
-            status_sender,
-            inputs_receiver,
+        let channels = Channels {
+            status: status_sender,
+            inputs: inputs_receiver,
             news,
-            timings.operation_timeout(),
-        );
+        };
+        let host = LockHost::new(store.clone(), surfaces);
+        let runner = EventLoop::new(contender, host, channels, timings.operation_timeout());
         Self {
             status,
             store,
             store_info,
             inputs,
-            runner: Some(tokio::spawn(runner.run())),
+            runner: Some(tokio::spawn(run(runner))),
         }
     }
 

@@ -1,23 +1,18 @@
-//! Carries out the effects of the election; the only module that turns them into IO.
-//!
-//! The runner makes no decisions: it passes on inputs one at a time and publishes the status before
-//! it carries out the effects of a turn, so nothing is released while a surface still shows the
-//! authority that went with it. Store calls are left to [`calls`](crate::calls), which never drops
-//! one.
+//! The IO of an election: carries out its effects and reports to the program's surfaces.
 
-use std::io;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 pub use crate::calls::Answered;
+pub use crate::event_loop::KernelRandomness;
 
-use crate::calls::{Calls, Reply};
+use crate::event_loop::{Host, InFlight, Machine};
 use crate::store::{Failure, News, Store};
-use leasehold_clock::BootTimer;
 use leasehold_core::election::{
-    CallId, Claim, Effect, Election, Input, Notice, Operation, Order, Outcome, Randomness, Status,
+    BootTime, CallId, Claim, Effect, Election, Input, Notice, Order, Outcome, Randomness, Status,
     Token, Transition, Watch,
 };
 
@@ -74,102 +69,73 @@ impl Surfaces for NoSurfaces {
     fn lookalike(&mut self, _: &str) {}
 }
 
-/// Random ids from the kernel.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct KernelRandomness;
-
-impl Randomness for KernelRandomness {
-    fn bits(&mut self) -> u128 {
-        let mut bytes = [0; 16];
-        // Linux fails here only before the pool is first filled, at boot, or if the system call is
-        // forbidden. A panic is better than an id that repeats.
-        getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
-        u128::from_be_bytes(bytes)
-    }
-}
-
-/// Passes inputs to an election and carries out its effects.
-pub struct Runner<S, F> {
-    election: Election,
-    store: Arc<S>,
-    surfaces: F,
-    status: watch::Sender<Status>,
-    inputs: mpsc::Receiver<Input>,
-    news: mpsc::Receiver<News>,
-    calls: Calls<CallId, Outcome>,
-    demoting: Option<oneshot::Receiver<bool>>,
-    random: KernelRandomness,
-}
-
-/// Creates the queue for [`News`], with the runner's capacity.
+/// Creates the queue for [`News`], with the capacity that an election needs.
 pub fn news_channel() -> (mpsc::Sender<News>, mpsc::Receiver<News>) {
     mpsc::channel(NEWS_QUEUE_MAX)
 }
 
-impl<S: Store, F: Surfaces> Runner<S, F> {
-    /// Creates a runner for `election`. `inputs` are those of the machine (signals, the workload);
-    /// `news` those of the store.
-    pub fn new(
-        election: Election,
-        store: Arc<S>,
-        surfaces: F,
-        status: watch::Sender<Status>,
-        inputs: mpsc::Receiver<Input>,
-        news: mpsc::Receiver<News>,
-        operation_timeout: Duration,
-    ) -> Self {
+impl Machine for Election {
+    type Input = Input;
+    type Effect = Effect;
+    type Status = Status;
+    type Outcome = Outcome;
+
+    const TICK: Input = Input::Tick;
+    const ABANDONED: Input = Input::Shutdown;
+
+    fn reply(call: CallId, outcome: Outcome) -> Input {
+        Input::Reply { call, outcome }
+    }
+
+    fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
+        self.handle(now, input, random);
+    }
+
+    fn next_effect(&mut self) -> Option<Effect> {
+        self.next_effect()
+    }
+
+    fn next_wakeup(&self) -> Option<BootTime> {
+        self.next_wakeup()
+    }
+
+    fn status(&self) -> Cow<'_, Status> {
+        Cow::Borrowed(self.status())
+    }
+}
+
+/// The store and the surfaces of an election.
+pub(crate) struct ElectionHost<S, F> {
+    store: Arc<S>,
+    surfaces: F,
+    demoting: Option<oneshot::Receiver<bool>>,
+}
+
+impl<S, F> ElectionHost<S, F> {
+    pub(crate) fn new(store: Arc<S>, surfaces: F) -> Self {
         Self {
-            election,
             store,
             surfaces,
-            status,
-            inputs,
-            news,
-            calls: Calls::new(operation_timeout),
             demoting: None,
-            random: KernelRandomness,
         }
     }
+}
 
-    /// Runs until the election asks to exit.
-    ///
-    /// # Errors
-    /// If the kernel provides no timer.
-    pub async fn run(mut self) -> io::Result<()> {
-        let mut timer = BootTimer::new()?;
-        let mut input = Input::Tick;
-        loop {
-            self.election
-                .handle(leasehold_clock::boot_now(), input, &mut self.random);
-            self.publish();
-            while let Some(effect) = self.election.next_effect() {
-                if effect == Effect::Exit {
-                    return Ok(());
-                }
-                self.carry_out(effect);
-            }
-            timer.arm(self.election.next_wakeup())?;
-            input = self.next_input(&mut timer).await?;
-        }
+impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
+    type Machine = Election;
+    type Hint = Watch;
+    type End = ();
+
+    fn published(&mut self, status: &Status) {
+        self.surfaces.published(status);
     }
 
-    fn publish(&mut self) {
-        let status = self.election.status();
-        let changed = self.status.send_if_modified(|published| {
-            let changed = published != status;
-            if changed {
-                published.clone_from(status);
-            }
-            changed
-        });
-        if changed {
-            self.surfaces.published(status);
-        }
-    }
-
-    fn carry_out(&mut self, effect: Effect) {
+    fn carry_out(&mut self, effect: Effect, calls: &mut InFlight<Self>) -> Option<()> {
         match effect {
-            Effect::Call { id, operation } => self.call(id, operation),
+            Effect::Call { id, operation } => {
+                let (store, name) = (Arc::clone(&self.store), operation.as_str());
+                calls.begin(id, name, async move { store.perform(operation).await });
+            }
             Effect::ReopenStream => self.store.reopen_stream(),
             Effect::Demote => self.demoting = Some(self.surfaces.flush()),
             Effect::Workload(order) => self.surfaces.workload(order),
@@ -180,64 +146,37 @@ impl<S: Store, F: Surfaces> Runner<S, F> {
             } => self.surfaces.remember(claim, token, lease_longest),
             Effect::Transition(transition) => self.surfaces.transition(&transition),
             Effect::Notice(notice) => self.surfaces.notice(&notice),
-            Effect::Exit => {}
+            Effect::Exit => return Some(()),
         }
+        None
     }
 
-    /// Hands a call to the driver.
-    fn call(&mut self, id: CallId, operation: Operation) {
-        let (store, name) = (Arc::clone(&self.store), operation.as_str());
-        self.calls
-            .begin(id, name, async move { store.perform(operation).await });
+    fn answered(&mut self, answered: &Answered) {
+        self.surfaces.answered(answered);
     }
 
-    fn returned(&mut self, reply: Reply<CallId, Outcome>) -> Input {
-        let Reply {
-            call,
-            outcome,
-            answered,
-        } = reply;
-        if let Some(answered) = answered {
-            self.surfaces.answered(&answered);
-        }
-        Input::Reply { call, outcome }
-    }
-
-    /// Waits for the next event. The timer has priority, so that deadlines are kept even under a
-    /// flood of store events.
-    async fn next_input(&mut self, timer: &mut BootTimer) -> io::Result<Input> {
-        loop {
-            let demoted = async {
-                match &mut self.demoting {
-                    Some(receiver) => receiver.await.unwrap_or(false),
-                    None => std::future::pending().await,
+    fn news(&mut self, news: News) -> Option<Input> {
+        match news {
+            News::PrimaryChanged => return Some(Input::PrimaryChanged),
+            News::Watch(watch) => {
+                if watch == Watch::Opened {
+                    self.surfaces.watching(None);
                 }
-            };
-            tokio::select! {
-                biased;
-                fired = timer.fired() => {
-                    fired?;
-                    return Ok(Input::Tick);
-                }
-                shown = demoted => {
-                    self.demoting = None;
-                    return Ok(Input::Demoted { shown });
-                }
-                Some(input) = self.inputs.recv() => return Ok(input),
-                Some(reply) = self.calls.next() => return Ok(self.returned(reply)),
-                Some(news) = self.news.recv() => match news {
-                    News::PrimaryChanged => return Ok(Input::PrimaryChanged),
-                    News::Watch(watch) => {
-                        if watch == Watch::Opened {
-                            self.surfaces.watching(None);
-                        }
-                        return Ok(Input::Watch(watch));
-                    }
-                    News::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
-                    News::RequestIgnored(why) => self.surfaces.request_ignored(why),
-                    News::Lookalike(product) => self.surfaces.lookalike(product),
-                },
+                return Some(Input::Watch(watch));
             }
+            News::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
+            News::RequestIgnored(why) => self.surfaces.request_ignored(why),
+            News::Lookalike(product) => self.surfaces.lookalike(product),
         }
+        None
+    }
+
+    async fn event(&mut self) -> Input {
+        let shown = match &mut self.demoting {
+            Some(flushed) => flushed.await.unwrap_or(false),
+            None => std::future::pending().await,
+        };
+        self.demoting = None;
+        Input::Demoted { shown }
     }
 }

@@ -1,0 +1,293 @@
+//! The loop that drives a state machine: the election, or a contender for a lock.
+//!
+//! The loop makes no decisions. It passes on inputs one at a time and publishes the status before
+//! the effects of a turn are carried out, so nothing is released while a surface still shows the
+//! authority that went with it. Store calls are left to [`calls`](crate::calls), which never drops
+//! one.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::calls::{Answered, Calls};
+use crate::store::{CallOutcome, News};
+use leasehold_clock::BootTimer;
+use leasehold_core::election::{BootTime, CallId, Randomness};
+
+/// Random ids from the kernel.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KernelRandomness;
+
+impl Randomness for KernelRandomness {
+    fn bits(&mut self) -> u128 {
+        let mut bytes = [0; 16];
+        // Linux fails here only before the pool is first filled, at boot, or if the system call is
+        // forbidden. A panic is better than an id that repeats.
+        getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+        u128::from_be_bytes(bytes)
+    }
+}
+
+/// A state machine without IO.
+pub(crate) trait Machine {
+    /// An event or a request.
+    type Input: Send;
+    /// An action to carry out.
+    type Effect;
+    /// The published state.
+    type Status: Clone + PartialEq + Send + Sync + 'static;
+    /// The outcome of a store call.
+    type Outcome: CallOutcome;
+
+    /// The input of a timer that fired.
+    const TICK: Self::Input;
+    /// The input once every handle to the machine has been dropped.
+    const ABANDONED: Self::Input;
+
+    /// Returns the input of a store call that was answered or has timed out.
+    fn reply(call: CallId, outcome: Self::Outcome) -> Self::Input;
+    /// Handles one input.
+    fn handle(&mut self, now: BootTime, input: Self::Input, random: &mut dyn Randomness);
+    /// Takes the next effect of the turn.
+    fn next_effect(&mut self) -> Option<Self::Effect>;
+    /// The instant at which the machine needs a tick.
+    fn next_wakeup(&self) -> Option<BootTime>;
+    /// The current status.
+    fn status(&self) -> Cow<'_, Self::Status>;
+}
+
+/// The IO of a machine.
+pub(crate) trait Host {
+    /// The machine.
+    type Machine: Machine;
+    /// The content of an event of the change stream.
+    type Hint;
+    /// The result of the machine's life.
+    type End;
+
+    /// Reports a new status.
+    fn published(&mut self, status: &Status<Self>);
+    /// Carries out an effect; returns the result if it was the last one.
+    fn carry_out(
+        &mut self,
+        effect: <Self::Machine as Machine>::Effect,
+        calls: &mut InFlight<Self>,
+    ) -> Option<Self::End>;
+    /// Reports a store call that was answered.
+    fn answered(&mut self, answered: &Answered);
+    /// Converts a store event to an input, if the machine needs it.
+    fn news(&mut self, news: News<Self::Hint>) -> Option<Input<Self>>;
+    /// Waits for an event of the host itself. Must be cancel-safe.
+    fn event(&mut self) -> impl Future<Output = Input<Self>> + Send {
+        std::future::pending()
+    }
+}
+
+/// The input of a host's machine.
+pub(crate) type Input<H> = <<H as Host>::Machine as Machine>::Input;
+/// The status of a host's machine.
+pub(crate) type Status<H> = <<H as Host>::Machine as Machine>::Status;
+/// The store calls in flight of a host's machine.
+pub(crate) type InFlight<H> = Calls<CallId, <<H as Host>::Machine as Machine>::Outcome>;
+
+/// The receiving ends of a loop, and its status.
+pub(crate) struct Channels<H: Host + ?Sized> {
+    /// The published status.
+    pub(crate) status: watch::Sender<Status<H>>,
+    /// Requests of the program: signals, confirmations of the workload.
+    pub(crate) inputs: mpsc::Receiver<Input<H>>,
+    /// Events of the store.
+    pub(crate) news: mpsc::Receiver<News<H::Hint>>,
+}
+
+/// A machine, its host, and the loop between them.
+pub(crate) struct EventLoop<H: Host> {
+    pub(crate) machine: H::Machine,
+    pub(crate) host: H,
+    channels: Channels<H>,
+    /// True once every sender of inputs has been dropped.
+    abandoned: bool,
+    calls: InFlight<H>,
+    random: KernelRandomness,
+}
+
+impl<H: Host> EventLoop<H> {
+    pub(crate) fn new(
+        machine: H::Machine,
+        host: H,
+        channels: Channels<H>,
+        operation_timeout: Duration,
+    ) -> Self {
+        Self {
+            machine,
+            host,
+            channels,
+            abandoned: false,
+            calls: Calls::new(operation_timeout),
+            random: KernelRandomness,
+        }
+    }
+
+    /// Runs until the last effect.
+    ///
+    /// # Errors
+    /// If the kernel provides no timer.
+    pub(crate) async fn run(&mut self) -> io::Result<H::End> {
+        let mut timer = BootTimer::new()?;
+        let mut input = H::Machine::TICK;
+        loop {
+            let now = leasehold_clock::boot_now();
+            self.machine.handle(now, input, &mut self.random);
+            self.publish();
+            while let Some(effect) = self.machine.next_effect() {
+                if let Some(end) = self.host.carry_out(effect, &mut self.calls) {
+                    return Ok(end);
+                }
+            }
+            timer.arm(self.machine.next_wakeup())?;
+            input = self.next_input(&mut timer).await?;
+        }
+    }
+
+    fn publish(&mut self) {
+        let status = self.machine.status();
+        let changed = self.channels.status.send_if_modified(|published| {
+            let changed = *published != *status;
+            if changed {
+                published.clone_from(&*status);
+            }
+            changed
+        });
+        if changed {
+            self.host.published(&status);
+        }
+    }
+
+    /// Waits for the next event. The timer has priority, so that deadlines are kept even under a
+    /// flood of store events.
+    async fn next_input(&mut self, timer: &mut BootTimer) -> io::Result<Input<H>> {
+        let Channels { inputs, news, .. } = &mut self.channels;
+        loop {
+            tokio::select! {
+                biased;
+                fired = timer.fired() => {
+                    fired?;
+                    return Ok(H::Machine::TICK);
+                }
+                input = self.host.event() => return Ok(input),
+                input = inputs.recv(), if !self.abandoned => {
+                    self.abandoned = input.is_none();
+                    return Ok(input.unwrap_or(H::Machine::ABANDONED));
+                }
+                Some(reply) = self.calls.next() => {
+                    if let Some(answered) = reply.answered {
+                        self.host.answered(&answered);
+                    }
+                    return Ok(H::Machine::reply(reply.call, reply.outcome));
+                }
+                Some(news) = news.recv() => {
+                    if let Some(input) = self.host.news(news) {
+                        return Ok(input);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::election::Outcome;
+
+    use super::*;
+
+    /// Records its inputs and ends when it is abandoned.
+    #[derive(Default)]
+    struct Recorder {
+        inputs: Vec<&'static str>,
+        end: Option<()>,
+    }
+
+    impl Machine for Recorder {
+        type Input = &'static str;
+        type Effect = ();
+        type Status = usize;
+        type Outcome = Outcome;
+
+        const TICK: &'static str = "tick";
+        const ABANDONED: &'static str = "abandoned";
+
+        fn reply(_: CallId, _: Outcome) -> &'static str {
+            "reply"
+        }
+
+        fn handle(&mut self, _: BootTime, input: &'static str, _: &mut dyn Randomness) {
+            self.inputs.push(input);
+            self.end = (input == Self::ABANDONED).then_some(());
+        }
+
+        fn next_effect(&mut self) -> Option<()> {
+            self.end.take()
+        }
+
+        fn next_wakeup(&self) -> Option<BootTime> {
+            None
+        }
+
+        fn status(&self) -> Cow<'_, usize> {
+            Cow::Owned(self.inputs.len())
+        }
+    }
+
+    /// Records each status.
+    #[derive(Default)]
+    struct Surface(Vec<usize>);
+
+    impl Host for Surface {
+        type Machine = Recorder;
+        type Hint = ();
+        type End = ();
+
+        fn published(&mut self, status: &usize) {
+            self.0.push(*status);
+        }
+
+        fn carry_out(&mut self, (): (), _: &mut InFlight<Self>) -> Option<()> {
+            Some(())
+        }
+
+        fn answered(&mut self, _: &Answered) {}
+
+        fn news(&mut self, _: News<()>) -> Option<&'static str> {
+            Some("news")
+        }
+    }
+
+    #[test]
+    fn a_machine_whose_handles_are_gone_is_told_after_the_last_request() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let (sender, inputs) = mpsc::channel(1);
+            let (_news_sender, news) = mpsc::channel(1);
+            let (status, _) = watch::channel(0);
+            let channels = Channels {
+                status,
+                inputs,
+                news,
+            };
+            sender.try_send("request").expect("room");
+            assert!(sender.try_send("no room").is_err());
+            drop(sender);
+            let (machine, host) = (Recorder::default(), Surface::default());
+            let mut runner = EventLoop::new(machine, host, channels, Duration::from_secs(1));
+            runner.run().await.expect("a timer");
+            assert_eq!(runner.machine.inputs, ["tick", "request", "abandoned"]);
+            assert_eq!(runner.host.0, [1, 2, 3], "published before the effects");
+        });
+    }
+}

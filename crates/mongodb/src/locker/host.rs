@@ -1,0 +1,134 @@
+//! The IO of a contender for a lock: carries out its effects and reports to the program's surfaces.
+
+use std::borrow::Cow;
+
+use tokio::task::JoinHandle;
+
+use super::LockSurfaces;
+use crate::calls::Answered;
+use crate::event_loop::{Host, InFlight, Machine};
+use crate::store::mongo::lock::{MongoLockStore, Told};
+use crate::store::{News, Store};
+use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
+use leasehold_core::lock::{Effect, End, Hint, Input, LockContender, Outcome, Status};
+
+impl Machine for LockContender {
+    type Input = Input;
+    type Effect = Effect;
+    type Status = Status;
+    type Outcome = Outcome;
+
+    const TICK: Input = Input::Tick;
+    const ABANDONED: Input = Input::GiveUp;
+
+    fn reply(call: CallId, outcome: Outcome) -> Input {
+        Input::Reply { call, outcome }
+    }
+
+    fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
+        self.handle(now, input, random);
+    }
+
+    fn next_effect(&mut self) -> Option<Effect> {
+        self.next_effect()
+    }
+
+    fn next_wakeup(&self) -> Option<BootTime> {
+        self.next_wakeup()
+    }
+
+    fn status(&self) -> Cow<'_, Status> {
+        Cow::Owned(self.status())
+    }
+}
+
+/// The store and the surfaces of a contender.
+pub(super) struct LockHost<F> {
+    store: MongoLockStore,
+    pub(super) surfaces: F,
+    /// The followed claim and the task that follows it, which makes no calls.
+    watching: Option<(Claim, JoinHandle<()>)>,
+}
+
+impl<F> LockHost<F> {
+    pub(super) fn new(store: MongoLockStore, surfaces: F) -> Self {
+        Self {
+            store,
+            surfaces,
+            watching: None,
+        }
+    }
+
+    /// Closes the connections.
+    pub(super) async fn shut_down(&mut self) {
+        self.watch(None);
+        self.store.shut_down().await;
+    }
+
+    /// Follows this claim instead of the previous one.
+    fn watch(&mut self, claim: Option<Claim>) {
+        if let Some((_, task)) = self.watching.take() {
+            task.abort();
+        }
+        let store = self.store.clone();
+        self.watching = claim.map(|claim| (claim, tokio::spawn(store.watch(claim))));
+    }
+}
+
+impl<F: LockSurfaces> Host for LockHost<F> {
+    type Machine = LockContender;
+    type Hint = Told;
+    type End = End;
+
+    fn published(&mut self, _: &Status) {}
+
+    fn carry_out(&mut self, effect: Effect, calls: &mut InFlight<Self>) -> Option<End> {
+        match effect {
+            Effect::Call { id, operation } => {
+                let (store, name) = (self.store.clone(), operation.as_str());
+                calls.begin(id, name, async move { store.perform(operation).await });
+            }
+            Effect::Watch(claim) => self.watch(claim),
+            Effect::Acquired {
+                token,
+                valid_until,
+                waited,
+            } => self.surfaces.acquired(token, valid_until, waited),
+            Effect::Lost(loss) => self.surfaces.lost(loss),
+            Effect::Notice(notice) => self.surfaces.notice(&notice),
+            Effect::Exit(end) => return Some(end),
+        }
+        None
+    }
+
+    fn answered(&mut self, answered: &Answered) {
+        self.surfaces.answered(answered);
+    }
+
+    fn news(&mut self, news: News<Told>) -> Option<Input> {
+        match news {
+            News::PrimaryChanged => return Some(Input::PrimaryChanged),
+            News::Watch(Told { claim, hint }) => {
+                // Late events of a stream that was given up are ignored.
+                let watched = self.watching.as_ref().map(|(claim, _)| *claim);
+                if watched == Some(claim) {
+                    if hint == Hint::Opened {
+                        self.surfaces.watching(None);
+                    }
+                    return Some(Input::Hint(hint));
+                }
+            }
+            News::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
+            News::RequestIgnored(_) | News::Lookalike(_) => {}
+        }
+        None
+    }
+}
+
+impl<F> Drop for LockHost<F> {
+    fn drop(&mut self) {
+        if let Some((_, task)) = &self.watching {
+            task.abort();
+        }
+    }
+}

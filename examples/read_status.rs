@@ -1,0 +1,47 @@
+//! Checks leadership in the status file of a sidecar: `cargo run --example read_status -- DIRECTORY`.
+//!
+//! The rules are in docs/reading-status.md. `leader: true` alone is not sufficient, because the
+//! daemon may have been stopped since it wrote the file.
+
+#![allow(clippy::print_stdout, reason = "the example shows what it does")]
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Returns the fencing token if this candidate leads now.
+fn leads(directory: &Path) -> Option<i64> {
+    let text = fs::read(directory.join("status.json")).ok()?;
+    let status: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    if status["leader"] != true {
+        return None;
+    }
+    // A deadline of another boot is meaningless.
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    if let (Ok(ours), Some(theirs)) = (boot_id, status["boot_id"].as_str())
+        && ours.trim() != theirs
+    {
+        return None;
+    }
+    // The clock is read after the file.
+    let deadline = status["valid_until_boottime_ns"].as_i64()?;
+    let now = clock_gettime(ClockId::Boottime);
+    let now = now.tv_sec * 1_000_000_000 + now.tv_nsec;
+    if now >= deadline {
+        return None;
+    }
+    status["token"].as_i64()
+}
+
+fn main() -> ExitCode {
+    let directory = std::env::args_os().nth(1).unwrap_or_default();
+    match leads(Path::new(&directory)) {
+        Some(token) => {
+            println!("leader, token {token}");
+            ExitCode::SUCCESS
+        }
+        None => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,96 @@
+//! Goal: the examples that people copy do what they say.
+//! Method: the built programs run on a real replica set, and beside a real daemon.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+
+static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// Cargo puts examples next to the programs, in a directory of their own.
+fn example(name: &str) -> PathBuf {
+    let built = Path::new(PROGRAM).with_file_name("examples").join(name);
+    assert!(built.exists(), "build it: cargo build --example {name}");
+    built
+}
+
+fn shown(name: &str, argument: &str) -> Output {
+    let output = Command::new(example(name)).arg(argument).output();
+    output.unwrap()
+}
+
+/// Runs an example against a replica set and returns its lines.
+async fn lines(name: &str) -> Vec<String> {
+    let uri = SET.get().await.uri();
+    let output = shown(name, &uri);
+    assert!(output.status.success(), "{output:?}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_elector_works_under_one_token_and_releases_the_lease() {
+    run(async {
+        for token in 1..=2 {
+            let pages = [1, 2, 3].map(|page| format!("page {page}, token {token}"));
+            let expected: Vec<_> = pages.into_iter().chain(["released".to_owned()]).collect();
+            assert_eq!(lines("elector").await, expected);
+        }
+    });
+}
+
+#[test]
+fn the_job_holds_the_lock_and_releases_it() {
+    run(async {
+        for _ in 0..2 {
+            let lines = lines("lock").await;
+            assert_eq!(lines.len(), 4, "{lines:?}");
+            assert!(lines[0].starts_with("page 1, token "), "{lines:?}");
+            assert_eq!(lines[3], "released");
+        }
+    });
+}
+
+#[test]
+fn the_late_write_is_refused() {
+    run(async {
+        let expected = [
+            "written by the holder",
+            "the late write is refused",
+            "state: paid",
+        ];
+        assert_eq!(lines("fenced").await, expected);
+    });
+}
+
+#[test]
+fn the_status_is_read_by_its_deadline() {
+    run(async {
+        let set = SET.get().await;
+        let daemon = Daemon::builder(PROGRAM)
+            .lease("example-status")
+            .uri(&set.uri())
+            .timings(DaemonTimings::SHORT)
+            .start();
+        daemon.wait_leads(std::time::Duration::from_secs(60)).await;
+        let directory = daemon.status_directory().display().to_string();
+        let token = daemon.status()["token"].to_string();
+        let leads = shown("read_status", &directory);
+        let said = String::from_utf8_lossy(&leads.stdout).into_owned();
+        assert_eq!(said, format!("leader, token {token}\n"));
+        // A frozen daemon's file still says leader, with a deadline that passes.
+        daemon.stop();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while shown("read_status", &directory).status.success() {
+            assert!(std::time::Instant::now() < end, "it leads forever");
+        }
+    });
+}
