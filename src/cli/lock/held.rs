@@ -22,6 +22,9 @@ use crate::locker::Locker;
 use crate::signals::{Relays, Stop, StopRequest, StopRequests, Stops};
 use crate::workload::{Command, Ended, Orphans, Prepared, Terms, without_ours};
 
+/// Number of SIGKILL.
+const KILL: u8 = 9;
+
 /// Maximum time that the exit waits for the release. The next waiter is granted the lock within
 /// milliseconds; if MongoDB does not respond, the entry expires.
 pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
@@ -96,6 +99,7 @@ impl Work<'_> {
         let mut was_lost = false;
         let mut requests = StopRequests::default();
         let mut stopped: Option<Stop> = None;
+        let mut killed = false;
         let mut fault = None;
         let ended = loop {
             tokio::select! {
@@ -124,7 +128,10 @@ impl Work<'_> {
                         workload.stop(self.stop_signal(), kill_at);
                     }
                     StopRequest::Repeated => {}
-                    StopRequest::Second => workload.kill(),
+                    StopRequest::Second => {
+                        killed = true;
+                        workload.kill();
+                    }
                 },
                 number = relays.next() => workload.signal(number),
                 ended = workload.ended() => break ended,
@@ -148,7 +155,7 @@ impl Work<'_> {
         release(&mut locker, patience).await;
         match fault {
             Some(error) => Err(error),
-            None => Ok(self.exit_code(ended, was_lost, stopped)),
+            None => Ok(self.exit_code(ended, was_lost, stopped, killed)),
         }
     }
 
@@ -197,7 +204,11 @@ impl Work<'_> {
         environment
     }
 
-    fn exit_code(&self, ended: Ended, was_lost: bool, stopped: Option<Stop>) -> u8 {
+    fn exit_code(&self, ended: Ended, was_lost: bool, stopped: Option<Stop>, killed: bool) -> u8 {
+        // Whichever process was first to send the signal: on busy cores the guard may be late.
+        if killed && ended.by_us {
+            return exit::SIGNALLED + KILL;
+        }
         if ended.guard_lost {
             self.job
                 .voice
