@@ -7,10 +7,10 @@ FAST_TESTS := configuration dockerfile docs_match_config http install metrics_pa
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench lint deny doc clean
+.PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench lint deny msrv publish-check doc clean
 
 help: ## list the commands
-	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 19
+	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
 
 run: ## run three daemons that contend for one lease on a private replica set; KEEP=1 leaves them running
 	@$(CARGO) build --package leasehold --package leasehold-testbed --bins
@@ -37,6 +37,16 @@ deny: ## licences, bans and sources of the shipped crates (needs cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || { \
 	  echo "make deny needs cargo-deny: $(CARGO) install cargo-deny --version $(DENY_VERSION) --locked" >&2; exit 1; }
 	$(CARGO) deny check licenses bans sources
+
+MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+msrv: ## the workspace with the oldest supported toolchain, which rustup installs
+	@if rustup toolchain install $(MSRV) --profile minimal --no-self-update >/dev/null 2>&1; then \
+	  echo "$(CARGO) +$(MSRV) check --workspace" && CARGO_TARGET_DIR=target/msrv $(CARGO) +$(MSRV) check --workspace; \
+	else echo "skipped: rustup cannot install the toolchain $(MSRV)"; fi
+
+publish-check: ## package the crates for embedders as `cargo publish` would, without uploading them
+	$(CARGO) publish --dry-run --allow-dirty -p leasehold-core -p leasehold-clock -p leasehold-guard -p leasehold-mongodb
 
 doc: ## the API documentation; checks every public item and every link
 	$(CARGO) doc --workspace --no-deps

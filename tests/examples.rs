@@ -1,5 +1,5 @@
 //! Goal: the examples that people copy do what they say.
-//! Method: the built programs run on a real replica set, and beside a real daemon.
+//! Method: the built programs run on a real replica set and next to a real daemon.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! What people read (log lines, errors, help) uses the field's words: strings
-//! of the shipped sources have none of those that stand for something else.
+//! Strings of the shipped sources (log lines, errors, help) and all comments use plain words of the
+//! field. The lists hold phrases of a former private dialect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,23 @@ const PHRASES: &[(&str, &str)] = &[
     ("cannot be understood", "invalid"),
     ("be had", "available"),
 ];
+
+/// Phrases that comments do not use, and plain ones.
+const IN_COMMENTS: &[(&str, &str)] = &[
+    ("any more", "no longer"),
+    ("for ever", "indefinitely"),
+    ("somebody", "another process"),
+    ("nobody", "no process"),
+    ("everybody", "every reader"),
+    ("anybody", "any process"),
+    ("whoever", "the process that"),
+    ("is no", "is not a"),
+    ("for people", "for humans"),
+    ("to be had", "available"),
+];
+
+/// First words of a sentence without a subject.
+const OPENERS: &[&str] = &["What", "Who", "Whose", "Whoever", "Whatever", "Whether"];
 
 /// Sentences of rules, for maintainers.
 const EXEMPT: &[&str] = &["mutation.rs", "summary.rs"];
@@ -108,6 +125,95 @@ fn what_people_read_has_the_fields_words() {
     }
     assert!(seen > 1000, "{seen}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The paragraphs of the comments of a source, with the lines that they begin in.
+fn comments(source: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut open = false;
+    for (number, line) in (1..).zip(source.lines()) {
+        let comment = line.trim_start().strip_prefix("//");
+        let text = comment.map(|text| text.trim_start_matches(['/', '!']).trim());
+        match text {
+            Some(text) if !text.is_empty() => {
+                if !open {
+                    found.push((number, String::new()));
+                }
+                let (_, paragraph) = found.last_mut().expect("it was pushed");
+                paragraph.push_str(text);
+                paragraph.push(' ');
+                open = true;
+            }
+            Some(_) | None => open = false,
+        }
+    }
+    found
+}
+
+/// The words of our comments that stand for something else.
+fn odd_words(paragraph: &str) -> Vec<(&'static str, &'static str)> {
+    let lower = paragraph.to_lowercase();
+    let words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    let text = format!(" {} ", words.join(" "));
+    let text = text
+        .replace(" there is no ", " ")
+        .replace(" no longer ", " ");
+    let has = |odd: &str| text.contains(&format!(" {odd} "));
+    let phrases = IN_COMMENTS.iter().copied();
+    let mut odd: Vec<_> = phrases.filter(|(odd, _)| has(odd)).collect();
+    for sentence in paragraph.split(". ") {
+        let first = sentence.split(' ').next().unwrap_or_default();
+        let opener = OPENERS.iter().find(|opener| **opener == first);
+        odd.extend(opener.map(|opener| (*opener, "a noun")));
+    }
+    odd
+}
+
+fn all_sources(path: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(path).expect("a readable directory") {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() {
+            all_sources(&path, into);
+        } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with(file!()) {
+            into.push(path);
+        }
+    }
+}
+
+#[test]
+fn comments_have_the_fields_words() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for part in ["src", "crates", "tests", "benches", "examples"] {
+        all_sources(&root.join(part), &mut files);
+    }
+    assert!(files.len() > 400, "{}", files.len());
+    let mut wrong = Vec::new();
+    for file in files {
+        for (line, paragraph) in comments(&fs::read_to_string(&file).expect("text")) {
+            for (odd, instead) in odd_words(&paragraph) {
+                let file = file.strip_prefix(root).unwrap_or(&file).display();
+                wrong.push(format!(
+                    "{file}:{line}: {odd:?}, better {instead:?}: {paragraph}"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn paragraphs_are_found_and_their_odd_words() {
+    let source =
+        "/// Whether it is so.\n///\n//! One that\n//! nobody has. Fine.\nlet a = 1; // not this\n";
+    let found = comments(source);
+    assert_eq!(found[0], (1, "Whether it is so. ".to_owned()));
+    assert_eq!(found[1], (3, "One that nobody has. Fine. ".to_owned()));
+    assert_eq!(found.len(), 2);
+    let odd = |number: usize| odd_words(&found[number].1).into_iter().map(|(odd, _)| odd);
+    assert!(odd(0).eq(["Whether"]));
+    assert!(odd(1).eq(["nobody"]));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The loop that drives a state machine: the election, or a contender for a lock.
 //!
-//! The loop makes no decisions. It passes on inputs one at a time and publishes the status before
+//! The loop makes no decisions: inputs are passed on one at a time, and it publishes the status before
 //! the effects of a turn are carried out, so nothing is released while a surface still shows the
 //! authority that went with it. Store calls are left to [`calls`](crate::calls), which never drops
 //! one.

@@ -1,6 +1,6 @@
 //! Deadline of the lock for inner commands, which are bound to the authority of the outer command.
 //!
-//! It is in a memfd. The guard of the outer command keeps a descriptor of it too, and descendants
+//! The deadline is in a memfd. The guard of the outer command keeps a descriptor of it too, and descendants
 //! read it through /proc there, because the holder itself hides its memory, environment and
 //! descriptors from its own user. The memory is freed when both have exited.
 

@@ -7,9 +7,8 @@ use std::time::Duration;
 use crate::store::KnownHome;
 use leasehold_core::election::{Identity, Timings};
 
-/// The source of the connection string. It is read again when the store cannot
-/// be used, so that a rotated secret takes effect; an error is a message
-/// without secrets.
+/// Source of the connection string, which is read again when the store cannot be used, so that a
+/// rotated secret takes effect. An error is a message without secrets.
 pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
 /// Default name of the database.
@@ -19,7 +18,7 @@ pub const COLLECTION: &str = "leases";
 /// Default interval between the driver's checks of each server.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// How to reach a collection of leases and locks, as whom, and with which timings.
+/// Options of a collection of leases and locks: connection, identity and timings.
 ///
 /// [`StoreOptions::new`] sets the defaults; assign to the fields to change them.
 #[derive(Clone)]
