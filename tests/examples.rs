@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
@@ -18,19 +19,27 @@ static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 /// Cargo puts examples next to the programs, in a directory of their own.
 fn example(name: &str) -> PathBuf {
     let built = Path::new(PROGRAM).with_file_name("examples").join(name);
-    assert!(built.exists(), "build it: cargo build --example {name}");
+    assert!(
+        built.exists(),
+        "{name} is not built: cargo build --examples"
+    );
     built
 }
 
 fn shown(name: &str, argument: &str) -> Output {
-    let output = Command::new(example(name)).arg(argument).output();
+    // An example without its store waits indefinitely.
+    let output = Command::new("timeout")
+        .arg("60")
+        .arg(example(name))
+        .arg(argument)
+        .output();
     output.unwrap()
 }
 
 /// Runs an example against a replica set and returns its lines.
 async fn lines(name: &str) -> Vec<String> {
-    let uri = SET.get().await.uri();
-    let output = shown(name, &uri);
+    let set = SET.get().await;
+    let output = shown(name, &set.uri());
     assert!(output.status.success(), "{output:?}");
     let stdout = String::from_utf8(output.stdout).unwrap();
     stdout.lines().map(str::to_owned).collect()
@@ -88,9 +97,11 @@ fn the_status_is_read_by_its_deadline() {
         assert_eq!(said, format!("leader, token {token}\n"));
         // A frozen daemon's file still says leader, with a deadline that passes.
         daemon.stop();
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let status = daemon.status();
+        let deadline = status["valid_until_boottime_ns"].as_u64().unwrap();
         while shown("read_status", &directory).status.success() {
-            assert!(std::time::Instant::now() < end, "it leads forever");
+            assert!(boottime_ns() < deadline + 60_000_000_000, "it never ends");
         }
+        assert!(boottime_ns() >= deadline, "it ended early");
     });
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use leasehold_testbed::run;
+use leasehold_testbed::{Kubernetes, run};
 use serde_json::{Value, json};
 
 use crate::cluster::Installed;
@@ -182,15 +182,11 @@ fn the_readme_and_the_example_have_the_same_sidecar() {
 #[test]
 fn the_example_manifests_are_accepted_by_an_api_server() {
     run(async {
-        let installed = Installed::new("minimal", &[]).await;
+        let kubernetes = Kubernetes::shared().await;
+        let namespace = kubernetes.namespace().await;
         for name in ["sidecar.yaml", "cron-job.yaml"] {
-            let manifest = example(name);
-            let accepted = installed
-                .kubernetes
-                .dry_run(&installed.namespace, &manifest);
-            accepted
-                .await
-                .unwrap_or_else(|refused| panic!("{name}: {refused}"));
+            let accepted = kubernetes.dry_run(&namespace, &example(name)).await;
+            accepted.unwrap_or_else(|refused| panic!("{name}: {refused}"));
         }
     });
 }
