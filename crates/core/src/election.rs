@@ -362,10 +362,8 @@ impl Election {
                 // The read must follow the opening so that no change in between is missed. A read
                 // in flight may have been answered before the opening, so it is dropped.
                 self.watch_open = true;
-                if !planted!(NoReadAfterOpen) {
-                    self.reading = None;
-                    self.read_soon(turn.now);
-                }
+                self.reading = None;
+                self.read_soon(turn.now);
             }
             Watch::Alive => {}
             Watch::Unclear => {
@@ -397,7 +395,7 @@ impl Election {
             None if believed => {
                 self.observe(Found::Lease(lease), turn);
                 if let Some(reading) = &mut self.reading {
-                    reading.overtaken = !planted!(LateReadBelieved);
+                    reading.overtaken = true;
                 }
             }
             None => self.fall_behind(turn.now),
@@ -405,11 +403,11 @@ impl Election {
     }
 
     fn primary_changed(&mut self, turn: &mut Turn<'_>) {
-        self.leave_old_primary();
+        // The cursor of an open stream stays on the member that it was opened on, even if that
+        // member is no longer the primary and lags behind.
+        self.reopen_stream();
         if let Some(tenure) = self.tenure_mut() {
-            if !planted!(NewPrimaryAwaited) {
-                tenure.hurry();
-            }
+            tenure.hurry();
         } else if self.read_due.is_some() {
             self.read_soon(turn.now);
         }
@@ -417,7 +415,7 @@ impl Election {
 
     fn health(&mut self, healthy: bool, turn: &mut Turn<'_>) {
         self.unhealthy = !healthy;
-        if self.unhealthy && !planted!(UnhealthyLeads) {
+        if self.unhealthy {
             self.stop(Reason::Unhealthy, None, turn);
         }
     }

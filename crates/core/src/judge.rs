@@ -248,7 +248,6 @@ impl Judge {
 
     fn kill_at(&self) -> BootTime {
         let stop = self.order.stop.map(|stop| stop.kill_at);
-        let stop = stop.filter(|_| !planted!(StopWithoutKill));
         let left_behind = self.left_behind_at.map(|at| at + self.linger);
         let mut last = self.order.terms.kill_at;
         if planted!(LossWithoutKill) {

@@ -288,9 +288,7 @@ impl Election {
                     // The holder renewed, or another candidate was faster, and the stream reported
                     // neither.
                     Predecessor::Expired { .. } | Predecessor::Dead { .. } => {
-                        if !planted!(DeafStreamKept) {
-                            self.reopen_stream();
-                        }
+                        self.reopen_stream();
                     }
                     Predecessor::Myself => {}
                 }
@@ -357,11 +355,7 @@ impl Election {
                 self.ended.retain(|e| e.claim != claim);
                 self.fall_behind(turn.now);
             }
-            Outcome::Failed | Outcome::Unknown => {
-                self.ended
-                    .retain(|e| e.claim != claim || !planted!(ReleaseNotRepeated));
-                self.retry_later(turn);
-            }
+            Outcome::Failed | Outcome::Unknown => self.retry_later(turn),
         }
     }
 
@@ -398,10 +392,9 @@ impl Election {
             return;
         }
         self.observe(Found::Lease(lease), turn);
-        let unwanted = self.unhealthy && !planted!(UnhealthyLeads);
-        if self.shutdown.is_some() || unwanted || tenure.valid_until() <= turn.now {
+        if self.shutdown.is_some() || self.unhealthy || tenure.valid_until() <= turn.now {
             let asked = self.shutdown.map(|_| Reason::Shutdown);
-            let asked = asked.or(unwanted.then_some(Reason::Unhealthy));
+            let asked = asked.or(self.unhealthy.then_some(Reason::Unhealthy));
             let reason = asked.unwrap_or(Reason::Deadline);
             let ended = self.end(&tenure, reason, None);
             push_bounded(&mut self.ended, ended);

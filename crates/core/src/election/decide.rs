@@ -39,19 +39,17 @@ impl Election {
     /// Returns the instant before which the candidate leaves the lease to others.
     fn gate(&self) -> BootTime {
         let stay_out = self.stay_out.map(|out| out.until);
-        let stay_out = stay_out.filter(|_| !planted!(NoStayOut));
-        let quarantine = self.quarantine.filter(|_| !planted!(NoQuarantine));
-        stay_out.max(quarantine).unwrap_or_default()
+        stay_out.max(self.quarantine).unwrap_or_default()
     }
 
     /// Returns true if the lease is left to others indefinitely, because the workload here cannot
     /// use it.
     fn abstains(&self) -> bool {
-        self.unhealthy && !planted!(UnhealthyContends)
+        self.unhealthy
     }
 
     pub(super) fn decide(&self, now: BootTime) -> Decision {
-        if self.workload.runs() && !planted!(ReleaseBeforeChild) {
+        if self.workload.runs() {
             return Decision::Wait(None);
         }
         match &self.view.document {
@@ -74,7 +72,7 @@ impl Election {
         let reserved = lease
             .reserved_for
             .as_ref()
-            .filter(|r| r.identity != self.identity && !planted!(ReservationIgnored));
+            .filter(|r| r.identity != self.identity);
         let reserved_until = reserved
             .map(|r| self.view.seen + r.duration.min(RESERVATION_MAX))
             .unwrap_or_default();
@@ -122,7 +120,7 @@ impl Election {
             let stranger = self.stranger(lease, holder);
             return Decision::Adopt(stranger);
         }
-        if barred && !(planted!(PauseIgnored) && lease.paused) {
+        if barred {
             return Decision::Wait(None);
         }
         let namesake = planted!(IdentityIsProof) && holder.identity == self.identity;
@@ -168,9 +166,6 @@ impl Election {
         } else {
             self.token_highest
         };
-        if planted!(TokenFromMemory) {
-            return self.remembered.token.next();
-        }
         lease.token.max(highest).next()
     }
 

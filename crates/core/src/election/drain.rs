@@ -32,8 +32,6 @@ impl Election {
         let delay = self.tunables.handoff_delay;
         if self.shutdown.is_none() || !self.tunables.workload_ends_first {
             delay
-        } else if planted!(EndsFirstTrusted) {
-            Duration::ZERO
         } else {
             delay.min(ENDS_FIRST_WAIT_MAX)
         }
@@ -47,8 +45,7 @@ impl Election {
         turn: &Turn<'_>,
     ) {
         let until = noticed_at.unwrap_or_else(|| turn.now + self.notice_delay());
-        let waits = until > turn.now && !planted!(ReleaseAtDeadline);
-        self.unnoticed = waits.then_some(Unnoticed {
+        self.unnoticed = (until > turn.now).then_some(Unnoticed {
             token: tenure.token,
             until,
             expired_at: tenure.renewed_at + tenure.timings.lease_duration(),

@@ -9,7 +9,7 @@ impl Election {
     /// most one operation timeout, then exits.
     pub(super) fn finish(&mut self, shutdown: Shutdown, turn: &mut Turn<'_>) -> Option<BootTime> {
         // A claim is released only after its workload is gone (I6).
-        if self.workload.runs() && !planted!(ReleaseBeforeChild) {
+        if self.workload.runs() {
             self.read_if_due(turn);
             return self.next_read();
         }

@@ -63,9 +63,7 @@ impl Election {
         self.renew_if_due(turn);
         let (wait, release) = match &mut self.state {
             // Nothing is released while the workload may still be running (I6).
-            State::Stopping(_) if self.workload.runs() && !planted!(ReleaseBeforeChild) => {
-                (None, false)
-            }
+            State::Stopping(_) if self.workload.runs() => (None, false),
             State::Stopping(stopping) => stopping.progress(self.shutdown.is_some(), turn.now),
             State::Leading(_) | State::Contending(_) | State::Exited => (None, false),
         };
@@ -79,21 +77,15 @@ impl Election {
         let tenure = self.tenure()?;
         earliest([
             Some(tenure.valid_until()),
-            self.next_renewal(),
+            tenure.next_renewal(),
             wait,
             self.next_read(),
         ])
     }
 
-    fn next_renewal(&self) -> Option<BootTime> {
-        if planted!(DrainNotRenewed) && matches!(self.state, State::Stopping(_)) {
-            return None;
-        }
-        self.tenure().and_then(Tenure::next_renewal)
-    }
-
     fn renew_if_due(&mut self, turn: &mut Turn<'_>) {
-        if self.next_renewal().is_none_or(|due| due > turn.now) {
+        let due = self.tenure().and_then(Tenure::next_renewal);
+        if due.is_none_or(|due| due > turn.now) {
             return;
         }
         let mut revision = Revision::random(turn.random);
@@ -131,9 +123,6 @@ impl Election {
             // read from before this claim led proves nothing about it, so only a renewal's reply
             // counts.
             Outcome::Applied(Found::Foreign(_)) if tenure.awaits(call) => (Renewed::Rejected, None),
-            Outcome::Rejected if planted!(RejectionOutlived) => {
-                (tenure.unanswered(call, true, retry_at), None)
-            }
             Outcome::Rejected => (tenure.rejected(call), None),
             Outcome::Failed => (tenure.unanswered(call, false, retry_at), None),
             Outcome::Unknown if planted!(UnknownAsApplied) => (tenure.applied(call), None),
@@ -193,14 +182,11 @@ impl Election {
         let State::Leading(tenure) = &self.state else {
             return None;
         };
-        if lease.paused && !planted!(PauseNotObeyed) {
+        if lease.paused {
             return Some((Reason::Paused, None));
         }
-        if planted!(RequestIgnored) {
-            return None;
-        }
-        let mine = |token| token == tenure.token || planted!(RequestOfAnotherToken);
-        let request = lease.request.as_ref().filter(|r| mine(r.token))?;
+        let request = lease.request.as_ref();
+        let request = request.filter(|r| r.token == tenure.token)?;
         match &request.kind {
             RequestKind::StepDown => Some((Reason::Requested, None)),
             RequestKind::Transfer(to) if to.identity == self.identity => None,
@@ -306,12 +292,9 @@ impl Election {
             published_until,
             ..
         } = stopping;
-        let reserved_for = reserved_for.filter(|_| !planted!(TransferNotReserved));
         self.stay_out_if_asked(reason, tenure.token, turn.now);
         let ended = self.end(&tenure, reason, reserved_for);
-        let stuck = files != Files::Demoted
-            && published_until > turn.now
-            && !planted!(StuckFileIgnoredAtExit);
+        let stuck = files != Files::Demoted && published_until > turn.now;
         if let (true, Some(shutdown)) = (stuck, self.shutdown) {
             self.shutdown = Some(Shutdown {
                 keep: true,
@@ -361,11 +344,10 @@ impl Election {
                     self.pending.push(self.revived(&ended));
                     return self.fall_behind(turn.now);
                 }
-                let child_runs = self.workload.runs() && !planted!(ReleaseBeforeChild);
-                if child_runs || self.release_from() > turn.now {
+                if self.workload.runs() || self.release_from() > turn.now {
                     push_bounded(&mut self.ended, ended);
                     self.fall_behind(turn.now);
-                } else if !planted!(NoReleaseAfterDeadline) {
+                } else {
                     self.release(&ended, turn);
                 }
             }
@@ -396,7 +378,7 @@ impl Election {
     fn back_off_after_losses(&mut self, token: Token, turn: &mut Turn<'_>) {
         let before = self.deadline_loss.replace(turn.now);
         let again = before.is_some_and(|at| turn.now.since(at) < LOSSES_WINDOW);
-        if again && !planted!(NoBackOff) {
+        if again {
             self.stay_out(token, turn.now);
             let wait = self.tunables.timings.lease_duration();
             self.notice(Notice::BackingOff { wait });
@@ -431,12 +413,12 @@ impl Stopping {
         // the delay. A process that exits does not wait for that reader; it leaves the lease to
         // expire.
         let at = match self.files {
-            Files::Stuck if !shutting_down && !planted!(StuckFileIgnored) => {
+            Files::Stuck if !shutting_down => {
                 (self.drained_at).max(self.published_until + self.delay)
             }
             Files::Asked { .. } | Files::Demoted | Files::Stuck => self.drained_at,
         };
-        if at > now && !planted!(ReleaseBeforeWorkload) {
+        if at > now {
             (Some(at), false)
         } else {
             (None, true)

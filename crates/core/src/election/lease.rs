@@ -253,9 +253,6 @@ impl Declared {
     /// 1 h. No valid holder declares such a duration. Treating it as short would be unsafe, and
     /// treating it as endless would block.
     pub fn duration(self) -> Duration {
-        if planted!(AbsurdDurationBelieved) {
-            return Duration::from_millis(u64::try_from(self.millis).unwrap_or(0));
-        }
         self.valid().unwrap_or(LEASE_DURATION_MAX)
     }
 

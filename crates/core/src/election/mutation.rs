@@ -81,27 +81,18 @@ mutations! {
     /// An ended claim is renewed and leads again after its release was sent.
     RenewedAfterRelease:
         "a claim is never renewed after its release was sent",
-    /// A release of unknown outcome is not repeated.
-    ReleaseNotRepeated:
-        "a release is repeated until it is resolved",
-    /// A claim that reached its deadline is left to expire.
-    NoReleaseAfterDeadline:
-        "a claim that ended by its deadline is released too",
     /// A contender compares the token instead of the revision.
     TokenCompared:
         "a contender waits for one revision, not for one token",
-    /// The instant at which a revision was first seen is kept for the next revision.
-    SeenNotReset:
-        "each new revision begins a new wait",
+    /// The wait for an unchanged revision begins again with each observation.
+    SeenCountsAgain:
+        "an unchanged revision keeps the instant at which it was first seen",
     /// A process continues the wait of the previous process on its directory.
     SeenKeptAcrossRestart:
         "what a dead process saw does not shorten the wait of the next one",
     /// A contender waits for its own lease duration instead of the holder's.
     OwnDuration:
         "a contender waits for the duration that the holder declared",
-    /// A declared duration outside the valid range is used as declared.
-    AbsurdDurationBelieved:
-        "a declared duration outside 1 s … 1 h counts as 1 h",
     /// New settings change the claim that already leads.
     TimingsReloaded:
         "the timings belong to a claim: a reload counts from the next one",
@@ -136,24 +127,6 @@ mutations! {
     /// The filters of renewal and release do not compare the revision.
     NoRevisionChain:
         "renewal and release match only a revision that the claim may have",
-    /// Acknowledgements of two renewals count in the order of their arrival.
-    RenewalsOutOfOrder:
-        "of two renewals in flight, the later one counts whichever is acknowledged first",
-    /// The rejection of a renewal that a later one overtook ends the claim.
-    OvertakenRejectionObeyed:
-        "the late rejection of an overtaken renewal means nothing",
-    /// A leader whose renewal was rejected continues until its deadline.
-    RejectionOutlived:
-        "a leader whose newest renewal is rejected steps down at once",
-    /// A renewal that hangs is awaited indefinitely.
-    HungRenewalAwaited:
-        "a renewal without an answer is followed by another",
-    /// A new primary does not trigger a renewal.
-    NewPrimaryAwaited:
-        "at a new primary the holder renews again at once",
-    /// Each new primary triggers another renewal, regardless of how many hang.
-    RenewalsUnbounded:
-        "at most two renewals of a claim are in flight",
     /// A stored claim that names this session is adopted.
     SessionAdopted:
         "only a claim of this process's own open acquisitions is adopted",
@@ -169,21 +142,9 @@ mutations! {
     /// The next token is the document's plus one.
     HighestTokenForgotten:
         "the next token is above the highest that this process has seen",
-    /// The next token is the highest recorded token of this process plus one.
-    TokenFromMemory:
-        "the next token is above the document's",
     /// A process starts without the token recorded in its directory.
     TokenNotRemembered:
         "the highest token is kept in the status directory",
-    /// One majority read is enough to confirm a rollback of the store.
-    StaleReadBelieved:
-        "only a linearizable read confirms that the store went back",
-    /// A leader continues after a rollback of the store.
-    LeadsAfterStoreWentBack:
-        "a leader that sees the store go back steps down",
-    /// A candidate that saw a rollback of the store contends immediately.
-    NoQuarantine:
-        "after the store went back nobody who knows it contends for a while",
     /// The wait after a rollback of the store is the candidate's own lease duration.
     OwnQuarantine:
         "after the store went back the wait is the longest lease duration seen",
@@ -202,54 +163,15 @@ mutations! {
     /// The claim of an exited process is taken over although its files still say "leader".
     ProofBesideOldFiles:
         "the dead process's files say nothing any more before its claim is taken over",
-    /// A leader applies a request that names another token.
-    RequestOfAnotherToken:
-        "a request is meant for the token that it names",
-    /// A leader ignores every request.
-    RequestIgnored:
-        "a leader obeys a request that names its token",
     /// An operator's request changes the revision.
     RequestChangesRevision:
         "a request does not change the revision",
-    /// A transfer is released without a reservation.
-    TransferNotReserved:
-        "a transfer leaves a reservation for the one it names",
-    /// A reservation for another candidate is ignored.
-    ReservationIgnored:
-        "a reserved lease is left to who it is reserved for",
-    /// A paused lease is taken over.
-    PauseIgnored:
-        "nobody acquires or takes over a paused lease",
-    /// A leader ignores a pause.
-    PauseNotObeyed:
-        "a leader steps down when the lease is paused",
-    /// A candidate that was asked to step down contends immediately.
-    NoStayOut:
-        "who was asked to step down lets another lead first",
-    /// A leader whose workload is unhealthy continues.
-    UnhealthyLeads:
-        "a leader whose workload is unhealthy steps down",
-    /// A candidate whose workload is unhealthy contends.
-    UnhealthyContends:
-        "a candidate contends only while its workload is healthy",
-    /// A candidate that lost by deadline twice contends immediately.
-    NoBackOff:
-        "who lost by deadline twice in ten minutes lets others go first",
-    /// A candidate whose workload crashes contends again immediately.
-    ExitNotBackedOff:
-        "who cannot keep its workload running lets others try first",
     /// A free lock on the claim is sufficient proof, even if the record names a child.
     ProofWithoutChild:
         "the claim record is proof only when the child that it names is gone",
-    /// The release does not wait for the end of the supervised workload.
-    ReleaseBeforeChild:
-        "the release waits until the supervised child is confirmed gone",
     /// The guard does not share the lock, so a new daemon starts while the old workload runs.
     GuardWithoutLock:
         "the guard holds the claim lock too, until its child is gone",
-    /// Renewals do not extend the workload's deadline while it ends.
-    DrainNotExtended:
-        "renewals carry the workload's deadline on also while it ends",
     /// A later record revives a deadline that has passed in the guard.
     DeadlineRevived:
         "a deadline that passed in the guard is final",
@@ -268,57 +190,15 @@ mutations! {
     /// The child is asked to stop at the deadline but not killed after it.
     LossWithoutKill:
         "loss_grace after its deadline the child is killed",
-    /// A child that was asked to stop is not killed before its claim's own deadline.
-    StopWithoutKill:
-        "a child that was asked to end is killed when its time is over",
-    /// A claim is not renewed while its workload drains.
-    DrainNotRenewed:
-        "renewals go on while the workload ends",
-    /// The release does not wait for the workload.
-    ReleaseBeforeWorkload:
-        "the release waits until the workload is gone",
-    /// The release after a deadline does not wait for the workload.
-    ReleaseAtDeadline:
-        "after a deadline too, the release waits until the workload has noticed",
-    /// With `workload.ends_first` there is no wait for the workload.
-    EndsFirstTrusted:
-        "`workload.ends_first` shortens the wait at a shutdown, and never skips it",
     /// The release does not wait for the files.
     ReleaseBeforeFiles:
         "the release waits until the files say not leader",
-    /// The release does not wait for a file that cannot be rewritten.
-    StuckFileIgnored:
-        "the release waits for the deadline in a file that cannot be rewritten",
-    /// A process that exits releases its lease although a file is stuck.
-    StuckFileIgnoredAtExit:
-        "a process that exits beside a stuck file leaves its lease to expire",
     /// Effects are carried out before the status is published.
     EffectsBeforeStatus:
         "the status is published before the effects are carried out",
     /// HTTP and the gauge show the state at the time of publication.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are asked",
-    /// A stream is kept when another primary is elected.
-    StreamKeptAcrossElections:
-        "a stream is opened anew when another primary is found",
-    /// A stream that failed to report the holder's renewals is kept.
-    DeafStreamKept:
-        "a stream is opened anew after a rejected take-over",
-    /// A stream is kept when a read shows a change that it did not report.
-    StaleStreamKept:
-        "a stream is opened anew when a read shows what it failed to report",
-    /// A follower with an open stream does not read when the holder appears not to renew.
-    SilenceTrusted:
-        "a follower with a stream reads when the holder seems silent",
-    /// A follower with an open stream does not read at regular intervals.
-    NoRegularRead:
-        "a follower with a stream reads once in each lease duration",
-    /// A reply to a read that was sent before a newer event is trusted.
-    LateReadBelieved:
-        "a late reply to a read does not replace a newer event",
-    /// No read follows the opening of a stream.
-    NoReadAfterOpen:
-        "a follower reads after its stream was opened",
     /// A foreign document is overwritten by a new lease.
     ForeignOverwritten:
         "a document of another shape is never overwritten",

@@ -58,26 +58,16 @@ impl Election {
         let regular = self.looked_at + timings.lease_duration();
         let silence = self.looked_at.max(self.view.seen) + 2 * timings.renew_interval();
         let is_held = self.view.lease().is_some_and(|l| l.holder.is_some());
-        let due = match (planted!(NoRegularRead), planted!(SilenceTrusted)) {
-            (true, true) => return None,
-            (true, false) if is_held => silence,
-            (true, false) => return None,
-            (false, false) if is_held => regular.min(silence),
-            (false, _) => regular,
+        let due = if is_held {
+            regular.min(silence)
+        } else {
+            regular
         };
         if due > turn.now {
             return Some(due);
         }
         self.read(true);
         None
-    }
-
-    /// Reopens the stream after a change of primary. The cursor of an open stream stays on the
-    /// member that it was opened on, even if that member is no longer the primary and lags behind.
-    pub(super) fn leave_old_primary(&mut self) {
-        if !planted!(StreamKeptAcrossElections) {
-            self.reopen_stream();
-        }
     }
 
     /// Requests a new stream, because the open one can no longer be trusted.
@@ -94,7 +84,7 @@ impl Election {
             (Found::Missing, Document::Missing) | (Found::Foreign(_), Document::Foreign(_)) => true,
             _ => false,
         };
-        if !unchanged && !planted!(StaleStreamKept) {
+        if !unchanged {
             self.reopen_stream();
         }
     }
@@ -128,8 +118,7 @@ impl Election {
         if let view::Plausible::WentBack { seen, found: token } = self.view.judge(&found) {
             // Anything seen after the read was sent may be newer than the reply, so another read is
             // needed.
-            let conclusive = reading.confirm && reading.token_known == Some(seen);
-            if conclusive || planted!(StaleReadBelieved) {
+            if reading.confirm && reading.token_known == Some(seen) {
                 self.store_went_back(seen, token, turn);
             } else {
                 // A deposed primary answers a majority read in the same way, so only a linearizable
@@ -217,7 +206,7 @@ impl Election {
         // another candidate's, so they are dropped.
         self.pending.clear();
         self.ended.clear();
-        if self.tenure().is_some() && !planted!(LeadsAfterStoreWentBack) {
+        if self.tenure().is_some() {
             self.lose(Loss::StoreWentBack, turn);
         } else {
             self.reason = Some(Reason::StoreWentBack);

@@ -114,8 +114,8 @@ fn acquire(
     }
     let matching = |lease: &&mut Lease| {
         (lease.revision == *expected || planted!(NoCompareAndSet))
-            && (!lease.paused || planted!(PauseIgnored))
-            && (lease.token < *token || planted!(TokenNotCompared) || planted!(TokenFromMemory))
+            && !lease.paused
+            && (lease.token < *token || planted!(TokenNotCompared))
             && lease.holder.as_ref().map(|h| h.claim) == from
     };
     let Some(lease) = stored.as_mut().filter(matching) else {

@@ -67,7 +67,6 @@ impl Election {
     pub(super) fn extend_workload(&mut self) {
         if let (Some(running), Some(tenure)) = (self.workload.running, self.tenure())
             && running.token == tenure.token
-            && !(planted!(DrainNotExtended) && matches!(self.state, State::Stopping(_)))
         {
             let terms = terms(tenure);
             self.order(running.token, OrderKind::Extend(terms));
@@ -123,15 +122,12 @@ impl Election {
         };
         let wait = (before * 2).clamp(timings.retry_interval(), timings.lease_duration());
         self.workload.back_off = wait;
-        if !planted!(ExitNotBackedOff) {
-            self.stay_out = Some(StayOut {
-                until: now + wait,
-                // A leader in between does not improve the workload, so it does not end the
-                // cooldown.
-                token: Token::MAX,
-                session: self.session,
-            });
-        }
+        self.stay_out = Some(StayOut {
+            until: now + wait,
+            // A leader in between does not improve the workload, so it does not end the cooldown.
+            token: Token::MAX,
+            session: self.session,
+        });
     }
 
     pub(super) fn workload_gone(&mut self, token: Token, turn: &mut Turn<'_>) {

@@ -113,10 +113,7 @@ impl Tenure {
     /// Returns the instant of the next renewal; `None` while an answer is awaited.
     pub(super) fn next_renewal(&self) -> Option<BootTime> {
         let in_flight = self.renewals.iter().filter(|r| !r.answered).count();
-        if planted!(HungRenewalAwaited) && !self.renewals.is_empty() {
-            return None;
-        }
-        if self.urgent && (in_flight < IN_FLIGHT_MAX || planted!(RenewalsUnbounded)) {
+        if self.urgent && in_flight < IN_FLIGHT_MAX {
             Some(BootTime::default())
         } else {
             (in_flight == 0).then_some(self.renewal_due)
@@ -151,12 +148,7 @@ impl Tenure {
             return Renewed::Stale;
         };
         // This was the stored revision, so no renewal that was sent before can match any longer.
-        let overtaken = if planted!(RenewalsOutOfOrder) {
-            index
-        } else {
-            0
-        };
-        let renewal = self.renewals.drain(overtaken..=index).next_back();
+        let renewal = self.renewals.drain(..=index).next_back();
         if let Some(renewal) = renewal {
             self.acknowledged = renewal.revision;
             self.renewed_at = self.renewed_at.max(renewal.sent);
@@ -168,9 +160,7 @@ impl Tenure {
     pub(super) fn rejected(&mut self, call: CallId) -> Renewed {
         match self.renewals.iter().position(|r| r.call == call) {
             None => Renewed::Stale,
-            Some(index)
-                if index + 1 < self.renewals.len() && !planted!(OvertakenRejectionObeyed) =>
-            {
+            Some(index) if index + 1 < self.renewals.len() => {
                 // A later renewal may have overtaken this one, and its outcome decides.
                 self.renewals.remove(index);
                 Renewed::Stale

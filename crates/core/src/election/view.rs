@@ -118,11 +118,10 @@ impl View {
                 let same_token = self.lease().is_some_and(|l| l.token == lease.token);
                 let unchanged = self.revision() == Some(lease.revision)
                     || (planted!(TokenCompared) && same_token)
-                    || (planted!(SeenNotReset) && self.lease().is_some())
                     || (planted!(SeenKeptAcrossRestart)
                         && self.document == Document::NotRead
                         && self.seen > BootTime::default());
-                if !unchanged {
+                if !unchanged || planted!(SeenCountsAgain) {
                     self.seen = now;
                 }
                 self.document_token = Some(lease.token);

@@ -159,13 +159,8 @@ impl LockContender {
         };
         // Expiry comes first, regardless of the input. A claim ends at its deadline, and an
         // acknowledgement that waited in a frozen process is too late.
-        if planted!(AcknowledgedAfterDeadline) {
-            self.apply(input, &mut turn);
-            self.expire(&turn);
-        } else {
-            self.expire(&turn);
-            self.apply(input, &mut turn);
-        }
+        self.expire(&turn);
+        self.apply(input, &mut turn);
         self.wakeup = self.advance(&mut turn);
         self.check_invariants();
     }
@@ -290,10 +285,6 @@ impl LockContender {
                     self.read_soon(poll);
                 }
                 self.watch_settled();
-            }
-            Hint::Granted if planted!(HintGrants) && self.stake.is_present() => {
-                let token = self.view.token_highest;
-                self.acquired(token, (CallId(self.calls), turn.now), turn.now);
             }
             Hint::Granted => self.hinted = Some(self.calls),
             Hint::Next => self.at_the_head(turn),

@@ -3,39 +3,18 @@
 //! compiled.
 
 crate::election::mutation::mutations! {
-    /// Authority of an acquisition counts from its reply.
-    AcquisitionFromReply:
-        "authority counts from before the acquiring write was sent",
     /// Authority of a renewal counts from its reply.
     RenewalFromReply:
         "authority counts from before the renewal was sent, never from its acknowledgement",
-    /// A renewal of unknown outcome counts as acknowledged.
-    UnknownExtends:
-        "an unknown outcome extends nothing",
     /// A contending write of unknown outcome counts as a grant.
     UnknownGrants:
         "an unknown outcome grants nothing",
-    /// An acknowledgement is processed before the deadline is checked.
-    AcknowledgedAfterDeadline:
-        "an acknowledgement that is looked at after the deadline extends nothing",
-    /// A reply that is older than its own deadline gives authority from now on.
-    LateReplyGrants:
-        "a reply older than its own deadline gives nothing",
     /// A grant counts as held before it is confirmed.
     GrantCountsAsHeld:
         "a granted entry has no authority before its own renewal",
-    /// A holder entry of this contender that a read shows counts as held.
-    FoundCountsAsHeld:
-        "an entry that is found holding gives nothing: it is renewed",
-    /// A hint of the change stream counts as confirmation of the grant.
-    HintGrants:
-        "a hint grants nothing",
     /// A claim that reached its deadline is renewed.
     RenewedAfterDeadline:
         "a claim that ended is never renewed",
-    /// The late rejection of an overtaken renewal ends the claim.
-    OvertakenRejectionObeyed:
-        "the late rejection of an overtaken renewal means nothing",
     /// A write of unknown outcome counts as never sent.
     UnknownAsFailed:
         "every revision that was sent is kept, for what may have landed",
@@ -51,51 +30,18 @@ crate::election::mutation::mutations! {
     /// A rejected write is repeated without a read.
     RejectionRepeated:
         "after a rejection comes a read, then the next write",
-    /// A reply to an older call proves the claim absent.
-    OldReplyProvesAbsence:
-        "only a reply to a call that was sent after the claim was known proves it absent",
     /// A majority read proves the claim absent.
     PlainReadProvesAbsence:
         "only a write or a linearizable read proves the claim absent",
-    /// Waiters do not renew.
-    PlaceNotKept:
-        "a waiter keeps its place by renewing",
-    /// A leave of unknown outcome is not repeated.
-    LeaveNotRepeated:
-        "a leave is repeated until it is resolved",
-    /// A contender that gives up leaves its entry in the queue.
-    NoLeaveAtGivingUp:
-        "who gives up leaves the queue",
-    /// A lock that was lost at its deadline is left for others to evict.
-    NoLeaveAfterLoss:
-        "a lock that was lost by its deadline is left too",
     /// The leave after a loss does not wait for the end of the work.
     LeaveBeforeWork:
         "the leave waits until nothing runs under the claim (I6)",
-    /// Holders are evicted as early as grantees.
-    DeclaredIgnored:
-        "a sweeper waits for the duration that the entry declares",
-    /// Grantees are evicted immediately.
-    GrantSweptAtOnce:
-        "a grantee has its time to confirm",
-    /// Grantees are evicted only after the maximum lease duration.
-    GrantNeverSwept:
-        "a grantee that does not confirm in time is swept",
-    /// A new revision does not restart the wait.
-    SightingKept:
-        "each new revision begins a new wait",
-    /// A grant does not restart the wait.
-    GrantKeepsSighting:
-        "a grant begins a new wait",
-    /// Only holders and grantees are evicted in time.
-    WaitersNotSwept:
-        "the dead are swept wherever they stand",
+    /// The wait for an unchanged entry begins again with each observation.
+    SightingAnew:
+        "an unchanged entry keeps the instant at which it was first seen",
     /// A contender starts without the observations of earlier ones.
     NothingRemembered:
         "what was seen of others is kept from one contender to the next",
-    /// Holders leave the eviction of expired entries to waiters.
-    HoldersDoNotSweep:
-        "holders sweep too",
     /// A sweep does not compare revisions.
     SweepWithoutRevision:
         "a sweep takes out only what still has the revision that was seen",

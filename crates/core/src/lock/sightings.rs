@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::document::{Entry, LockDocument};
 use super::operation::Seen;
-use crate::election::{BootTime, Claim, Declared, Identity, LEASE_DURATION_MAX, Revision, Token};
+use crate::election::{BootTime, Claim, Declared, Identity, Revision, Token};
 
 /// Divisor of the declared lease duration that gives the time for a grantee to confirm. The
 /// operation timeout of the observer applies instead if it is longer; at the defaults the two are
@@ -95,7 +95,7 @@ impl Sightings {
             }
             let mut sighting = Sighting::of(entry, state, now);
             match before.remove(&entry.claim) {
-                Some(known) if sighting.continues(&known) => {
+                Some(known) if sighting.continues(&known) && !planted!(SightingAnew) => {
                     sighting.since = known.since;
                 }
                 None if entry.lease_duration.valid().is_none() => {
@@ -161,18 +161,12 @@ impl Sighting {
 
     /// Returns true if neither revision nor state changed since the last observation.
     fn continues(&self, known: &Self) -> bool {
-        let revision = known.revision == self.revision || planted!(SightingKept);
-        let state = known.state == self.state || planted!(GrantKeepsSighting);
-        revision && state
+        known.revision == self.revision && known.state == self.state
     }
 
     /// Returns when the entry expires if it stays unchanged.
     fn dead_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
-            EntryState::Granted if planted!(GrantSweptAtOnce) => Duration::ZERO,
-            EntryState::Granted if planted!(GrantNeverSwept) => LEASE_DURATION_MAX,
-            EntryState::Waiting if planted!(WaitersNotSwept) => LEASE_DURATION_MAX,
-            EntryState::Held if planted!(DeclaredIgnored) => patience.claim_time,
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),

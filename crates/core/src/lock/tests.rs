@@ -4,6 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm)]
 
 mod ending;
+mod evicting;
 mod harness;
 mod queueing;
 mod refusals;

@@ -2,9 +2,7 @@
 
 use crate::election::mutation::Mutation;
 use crate::model::bounds::Bounds;
-use crate::model::cases::{
-    APART, DECLARED_APART, DELETIONS, PAUSE, REACHED_MAX, THREE, TRANSFER, bounds,
-};
+use crate::model::cases::{APART, DECLARED_APART, DELETIONS, REACHED_MAX, bounds};
 use crate::model::exploration::{Figures, explore};
 use crate::model::properties::Exploration;
 
@@ -45,14 +43,6 @@ pub(crate) fn planted() -> Vec<Planted> {
         quiet_ticks_max: 12,
         ..bounds(&APART, 2, 0)
     };
-    let pause = Bounds {
-        requested: PAUSE,
-        ..bounds(&APART, 1, 1)
-    };
-    let transfer = Bounds {
-        requested: TRANSFER,
-        ..bounds(&THREE, 0, 1)
-    };
     let one = |mutation, among, bounds: &Bounds| Planted {
         mutation,
         among,
@@ -67,15 +57,11 @@ pub(crate) fn planted() -> Vec<Planted> {
         one(AdoptedWithoutRenewal, faulty, &streams),
         one(TokenCompared, faulty, &streams),
         one(RevisionKept, faulty, &streams),
-        one(SeenNotReset, faulty, &streams),
+        one(SeenCountsAgain, "one fault, polls", &polls),
         one(EventAsAuthority, faulty, &streams),
         one(NoRevisionChain, "one fault, polls", &polls),
         one(OwnDuration, "one fault, different durations", &declared),
         one(RenewedAfterRelease, "one fault, a signal", &signals),
-        one(ReservationIgnored, "a transfer, three", &transfer),
-        one(PauseIgnored, "one fault, a pause", &pause),
         one(HighestTokenForgotten, "two deletions", &deletions),
-        one(TokenFromMemory, "two deletions", &deletions),
-        one(NoQuarantine, "two deletions", &deletions),
     ]
 }

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_smallest_run_still_breaks_the_same_invariant_with_less() {
-        mutation::with(Some(Mutation::SeenNotReset), || {
+        mutation::with(Some(Mutation::TokenCompared), || {
             let setup = Setup::new(0);
             let before = run(&setup);
             let violation = before.violation.expect("a planted bug is seen");

@@ -1,12 +1,17 @@
 //! Every rule, broken on purpose, is noticed: by which invariant, and within how many seeds. The
 //! table in `docs/verification.md` must agree with the results; `BLESS=1` rewrites it.
 
+use std::path::Path;
+
 use super::planted_table::{Caught, Table, search};
 use super::run::{Setup, run, unsteady};
 use crate::election::mutation::{self, Mutation};
 
 /// No planted bug may need more seeds than this.
 const SEEDS_MAX: u64 = 1_000;
+
+/// Maximum number of places in the shipped logic where a rule can be broken.
+const SITES_MAX: usize = 40;
 
 const TABLE: Table = Table {
     begin: "<!-- planted bugs: BLESS=1 writes this table -->\n",
@@ -55,4 +60,34 @@ fn a_program_with_planted_bugs_carries_their_marker() {
             .windows(marker.len())
             .any(|w| w == marker.as_bytes())
     );
+}
+
+/// Returns the number of places in a file or directory where a rule can be broken, without tests,
+/// lists of bugs and references.
+fn sites(path: &Path) -> usize {
+    let is = |name| path.file_name().is_some_and(|file| file == name);
+    if ["tests", "tests.rs", "mutation.rs", "reference.rs"]
+        .into_iter()
+        .any(is)
+    {
+        return 0;
+    }
+    if path.is_dir() {
+        let files = std::fs::read_dir(path).expect("a directory");
+        return files
+            .map(|file| sites(&file.expect("an entry").path()))
+            .sum();
+    }
+    let text = std::fs::read_to_string(path).expect("a source file");
+    text.matches("planted!(").count()
+}
+
+/// Each place makes the shipped logic harder to read, so it must be worth it: a bug that
+/// `cargo-mutants` makes too needs a unit test instead.
+#[test]
+fn the_shipped_logic_has_few_planted_bugs() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let shipped = ["election.rs", "election", "judge.rs", "lock.rs", "lock"];
+    let sites: usize = shipped.iter().map(|path| sites(&src.join(path))).sum();
+    assert!((1..=SITES_MAX).contains(&sites), "{sites} places");
 }

@@ -107,10 +107,7 @@ impl LockContender {
                 self.lose(Loss::Rejected, turn.now);
             }
             // The late rejection of a write that a later one overtook proves nothing.
-            Outcome::Rejected
-                if attempt.kind == Kind::Renew
-                    && (self.stake.is_newest(call) || planted!(OvertakenRejectionObeyed)) =>
-            {
+            Outcome::Rejected if attempt.kind == Kind::Renew && self.stake.is_newest(call) => {
                 self.lose(Loss::Rejected, turn.now);
             }
             Outcome::Rejected => self.stake.rejected(call),
@@ -120,10 +117,6 @@ impl LockContender {
             }
             Outcome::Unknown => {
                 self.stake.open(call);
-                if let (true, State::Holding(holding)) = (planted!(UnknownExtends), &mut self.state)
-                {
-                    holding.renewed_at = attempt.sent;
-                }
                 self.renew_at(retry_at);
             }
         }
@@ -165,7 +158,7 @@ impl LockContender {
     /// Triggered by a reply instead of a timer: among many holders, the first one to receive a
     /// reply in time evicts, and the replies to the others show that it is done.
     pub(super) fn sweep_as_holder(&mut self, turn: &mut Turn<'_>) {
-        if self.sweeping.is_none() && !planted!(HoldersDoNotSweep) {
+        if self.sweeping.is_none() {
             let pairs = self.view.sightings.dead(self.patience(0), turn.now);
             if !pairs.is_empty() {
                 // A holder needs no grant, so this write carries no revision of its claim.

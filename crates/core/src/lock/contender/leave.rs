@@ -25,14 +25,8 @@ impl LockContender {
     /// Leaves, from any state.
     pub(super) fn give_up(&mut self, now: BootTime) {
         match &self.state {
-            State::Joining(_) | State::Waiting(_) if planted!(NoLeaveAtGivingUp) => {
-                self.end(End::GaveUp, now);
-            }
             State::Joining(_) | State::Waiting(_) => self.finish(End::GaveUp, now),
             State::Holding(_) => self.finish(End::Released, now),
-            State::Lost(Loss::Deadline) if planted!(NoLeaveAfterLoss) => {
-                self.end(End::Lost(Loss::Deadline), now);
-            }
             State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), now),
             // The entry is gone, or the twin of a forked machine renews it. A leave would remove
             // the entry while the twin holds the lock.
@@ -114,10 +108,6 @@ impl LockContender {
             // Replies to calls sent before the first leave prove nothing about the entry.
             _ if call.0 <= leaving.after => {}
             Outcome::Applied(_) | Outcome::Rejected => {
-                let end = leaving.end.clone();
-                self.end(end, turn.now);
-            }
-            Outcome::Unknown if planted!(LeaveNotRepeated) => {
                 let end = leaving.end.clone();
                 self.end(end, turn.now);
             }

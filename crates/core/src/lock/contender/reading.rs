@@ -35,7 +35,6 @@ impl Proof {
     fn is_believed(self) -> bool {
         match self {
             Self::Newest => true,
-            Self::Plain if planted!(OldReplyProvesAbsence) => true,
             Self::Plain => planted!(PlainReadProvesAbsence),
         }
     }
@@ -254,11 +253,7 @@ impl LockContender {
         let place = Place::of(self.stake.claim, &lock);
         // The own entry, only if it has the revision that this very write carried.
         let own = place.entry().filter(|e| e.revision == attempt.revision);
-        let sent = if planted!(AcquisitionFromReply) {
-            turn.now
-        } else {
-            attempt.sent
-        };
+        let sent = attempt.sent;
         match (place, own.map(|entry| entry.token)) {
             // The document's token was lowered since, so this token would be issued again.
             (Place::Holder(_), Some(Some(token))) if token > lock.token => {
@@ -274,10 +269,6 @@ impl LockContender {
                 }
                 self.acquired(token, (call, sent), turn.now);
                 self.sweep_as_holder(turn);
-            }
-            (Place::Holder(_), Some(Some(token))) if planted!(LateReplyGrants) => {
-                self.stake.seen_present(self.calls);
-                self.acquired(token, (call, turn.now), turn.now);
             }
             (Place::Holder(_), Some(None)) => {
                 self.stake.seen_present(self.calls);
@@ -334,15 +325,10 @@ impl LockContender {
             Some(_) => self.stake.seen_present(self.calls),
             None => {}
         }
-        if let Place::Holder(entry) = place {
-            let counts = match entry.token {
-                None => planted!(GrantCountsAsHeld),
-                Some(_) => planted!(FoundCountsAsHeld),
-            };
-            if counts {
-                let token = entry.token.unwrap_or(lock.token);
-                return self.acquired(token, (call, turn.now), turn.now);
-            }
+        if planted!(GrantCountsAsHeld)
+            && matches!(place, Place::Holder(entry) if entry.token.is_none())
+        {
+            return self.acquired(lock.token, (call, turn.now), turn.now);
         }
         let placed = match place {
             Place::Absent => None,

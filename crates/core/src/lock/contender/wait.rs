@@ -141,9 +141,6 @@ impl LockContender {
             return;
         };
         let granted = waiting.granted || hinted;
-        if planted!(PlaceNotKept) && !granted {
-            waiting.renew_due = turn.now + renew;
-        }
         let beside = waiting.hurry && granted && in_flight < IN_FLIGHT_MAX;
         let free = in_flight == 0 && self.sweeping.is_none();
         if self.behind || self.retry_at > turn.now || !(free || beside) {

@@ -129,3 +129,43 @@ fn a_token_that_is_lowered_before_a_confirmation_is_no_reason_to_hold_or_to_abor
     scene.pass(seconds(60));
     assert_eq!(scene.token(a), Some(2));
 }
+
+#[test]
+fn the_late_rejection_of_an_overtaken_renewal_means_nothing() {
+    let mut scene = Scene::empty();
+    let a = scene.come("a", Want::Exclusive);
+    scene.now = scene.now + seconds(3);
+    scene.input(a, Input::Tick);
+    let (first, overtaken) = scene.take(a);
+    scene.input(a, Input::PrimaryChanged);
+    let (second, newest) = scene.take(a);
+    let applied = scene.land(a, &newest);
+    let rejected = scene.land(a, &overtaken);
+    assert_eq!(rejected, Outcome::Rejected);
+    scene.reply(a, first, rejected);
+    assert_eq!(scene.token(a), Some(1), "the newest renewal decides");
+    let sent = scene.now;
+    scene.reply(a, second, applied);
+    assert_eq!(scene.valid_until(a), Some(sent + seconds(18)));
+}
+
+#[test]
+fn a_read_from_before_the_claim_was_known_does_not_prove_it_absent() {
+    let mut scene = Scene::empty();
+    scene.come("a", Want::Exclusive);
+    let b = scene.enter(options("b", Want::Exclusive));
+    let claim = scene.claim(b);
+    let (join_call, join) = scene.take(b);
+    scene.reply(b, join_call, Outcome::Unknown);
+    scene.now = scene.ones[b].contender.next_wakeup().expect("it waits");
+    scene.input(b, Input::Tick);
+    let (read_call, read) = scene.take(b);
+    let before = scene.land(b, &read);
+    let joined = scene.land(b, &join);
+    scene.reply(b, join_call, joined);
+    assert_eq!(scene.position(b), Some(0));
+    scene.reply(b, read_call, before);
+    scene.settle();
+    assert_eq!((scene.claim(b), scene.position(b)), (claim, Some(0)));
+    assert_eq!(scene.notices(b).len(), 0, "{:?}", scene.notices(b));
+}
