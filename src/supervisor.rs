@@ -27,7 +27,7 @@ use crate::clock;
 use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
 use crate::exit;
 use crate::workload::claim_share::{ClaimShare, Place};
-use crate::workload::{self, Command, End, Ended, Prepared, Progress, Workload};
+use crate::workload::{Command, End, Ended, Prepared, Progress, Workload};
 
 /// Signal number reported for a command that was killed because its guard was lost.
 const SIGKILL: u8 = 9;
@@ -344,7 +344,7 @@ impl<W: Watched> Supervisor<W> {
         let claim = ClaimShare::new(self.options.lock.try_clone()?, Place::Command);
         let start = |prepared: Prepared| {
             let environment = Program::of_token(Some(token));
-            prepared.start(environment, terms(given), Some(claim))
+            prepared.start(environment, given, Some(claim))
         };
         prepared.map(start).transpose()
     }
@@ -368,11 +368,11 @@ impl<W: Watched> Supervisor<W> {
         let now = clock::boot_now();
         let signal = self.options.stop_signal;
         match ordered.phase {
-            Phase::Run => workload.extend(terms(ordered.terms)),
+            Phase::Run => workload.extend(ordered.terms),
             // The grace counts from the first order; renewals extend the deadline.
             Phase::Stop => {
                 let since = *asked_at.get_or_insert(now);
-                workload.extend(terms(ordered.terms));
+                workload.extend(ordered.terms);
                 workload.stop(signal, since + self.options.stop_grace);
             }
             Phase::Lost { kill_at } => {
@@ -440,18 +440,6 @@ impl<W: Watched> Supervisor<W> {
 /// deadline. Such an end is a loss, not an exit of the command that the daemon would follow.
 fn ended_by_itself(ended: Ended, expired: bool) -> bool {
     !ended.by_us || (ended.guard_lost && !expired)
-}
-
-/// Converts to the guard's type.
-fn terms(terms: Terms) -> workload::Terms {
-    let Terms {
-        valid_until,
-        kill_at,
-    } = terms;
-    workload::Terms {
-        valid_until,
-        kill_at,
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod access;
 mod api;
+mod error_log;
 mod event;
 mod in_sync;
 mod labels;
@@ -14,7 +15,6 @@ mod queue;
 mod reporter;
 mod request;
 mod retry;
-mod trouble;
 mod upkeep;
 
 use std::future::pending;

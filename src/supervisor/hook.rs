@@ -36,7 +36,7 @@ pub(super) fn start(
         return Ok(None);
     };
     let claim = ClaimShare::new(options.lock.try_clone()?, place);
-    Workload::start(&command.quiet(), super::terms(terms), Some(claim)).map(Some)
+    Workload::start(&command.quiet(), terms, Some(claim)).map(Some)
 }
 
 /// Runs the on_lead hook until it ends by itself, reaches its timeout, or its claim no longer
@@ -58,7 +58,7 @@ pub(super) async fn lead(
             // The claim no longer leads, so the effects of the hook are not wanted.
             return end(hook, &lease).await;
         };
-        hook.extend(super::terms(bounded(ordered.terms, until)));
+        hook.extend(bounded(ordered.terms, until));
         tokio::select! {
             ended = hook.ended() => {
                 report(&lease, "on_lead", Some(ended));

@@ -8,17 +8,34 @@
 
 use std::time::Duration;
 
-use crate::election::BootTime;
 #[cfg(test)]
 use crate::election::mutation::planted;
+use crate::election::{BootTime, Timings};
 
-/// Deadlines of CMD.
+/// Deadlines of a workload under an authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// End of authority, at which CMD gets its stop signal.
+    /// End of authority, at which the workload is asked to stop.
     pub valid_until: BootTime,
-    /// `valid_until + loss_grace`, at which all remaining processes are killed.
+    /// Instant by which the workload is gone (I5): all remaining processes are killed.
     pub kill_at: BootTime,
+}
+
+impl Terms {
+    /// Returns the deadlines under an authority until `valid_until`.
+    pub fn new(valid_until: BootTime, timings: &Timings) -> Self {
+        Self {
+            valid_until,
+            kill_at: valid_until + timings.loss_grace(),
+        }
+    }
+
+    /// Returns the latest instant for the kill after a loss at `now`. If the loss came before
+    /// `valid_until`, another process may already have the authority, so the workload gets no more
+    /// than its grace from now.
+    pub fn kill_at_after_loss(&self, now: BootTime, timings: &Timings) -> BootTime {
+        self.kill_at.min(now + timings.loss_grace())
+    }
 }
 
 /// A graceful stop.

@@ -86,7 +86,7 @@ impl Work<'_> {
         let environment = self.environment();
         let prepared = self.prepared.take().map_or_else(|| command.prepare(), Ok);
         let prepared = prepared.and_then(|prepared| Ok(prepared.keeping(deadline.share()?)));
-        let terms = self.terms(authority);
+        let mut terms = self.terms(authority);
         let started = prepared.and_then(|prepared| prepared.start(environment, terms, None));
         let mut workload = match started {
             Ok(workload) => workload,
@@ -107,7 +107,8 @@ impl Work<'_> {
                 Ok(()) = status.changed(), if !was_lost => {
                     let now = status.borrow_and_update().clone();
                     match self.judge(&now) {
-                        Some(terms) => {
+                        Some(new) => {
+                            terms = new;
                             // If this fails, inner commands keep the previous deadline.
                             let _ = deadline.set(terms.valid_until);
                             workload.extend(terms);
@@ -116,7 +117,7 @@ impl Work<'_> {
                             let _ = deadline.set(BootTime::default());
                             was_lost = true;
                             warn!(lock = %self.job.args.name, token = self.token.get(), "lock lost, stopping the command");
-                            let kill_at = clock::boot_now() + self.job.timings.loss_grace();
+                            let kill_at = terms.kill_at_after_loss(clock::boot_now(), &self.job.timings);
                             workload.stop(self.stop_signal(), kill_at);
                         }
                     }
@@ -172,10 +173,7 @@ impl Work<'_> {
     }
 
     fn terms(&self, authority: Authority) -> Terms {
-        Terms {
-            valid_until: authority.valid_until,
-            kill_at: authority.valid_until + self.job.timings.loss_grace(),
-        }
+        Terms::new(authority.valid_until, &self.job.timings)
     }
 
     fn stop_signal(&self) -> i32 {

@@ -30,17 +30,17 @@ pub struct Api {
 
 /// A failed request, with a text of our own because the server's text may contain anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct ApiError {
     pub(super) what: &'static str,
     pub(super) status: Option<u16>,
     /// True if the request may still take effect, now or later.
     pub(super) may_land: bool,
-    pub(super) remedy: Remedy,
+    pub(super) retry: RetryPolicy,
 }
 
 /// The action that a failed request requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Remedy {
+pub(super) enum RetryPolicy {
     /// Another attempt soon.
     Again,
     /// Another attempt after the time that the API server requested.
@@ -51,13 +51,13 @@ pub(super) enum Remedy {
     NewPod,
 }
 
-impl Trouble {
+impl ApiError {
     /// A request that was not answered before its timeout.
     pub(super) const NO_ANSWER: Self = Self {
         what: "no answer in time",
         status: None,
         may_land: true,
-        remedy: Remedy::Again,
+        retry: RetryPolicy::Again,
     };
 
     const fn unsent(what: &'static str) -> Self {
@@ -65,12 +65,12 @@ impl Trouble {
             what,
             status: None,
             may_land: false,
-            remedy: Remedy::Again,
+            retry: RetryPolicy::Again,
         }
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.what)?;
         match self.status {
@@ -95,7 +95,7 @@ impl Api {
 
     /// Sends a request and returns the answer's body. Dropping the future cancels the request and
     /// closes its connection.
-    pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, Trouble> {
+    pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Bytes, ApiError> {
         let client = (self.connect)().map_err(unconnected)?;
         let sending = client.send(request.map(Body::from));
         let answer = sending.await.map_err(|e| unanswered(&e))?;
@@ -118,15 +118,15 @@ impl fmt::Debug for Api {
 }
 
 /// Converts a failure to build the client.
-fn unconnected(unusable: Unusable) -> Trouble {
-    Trouble::unsent(match unusable {
+fn unconnected(unusable: Unusable) -> ApiError {
+    ApiError::unsent(match unusable {
         Unusable::Token => "the token file cannot be read",
         Unusable::Certificate => "the certificate of the API server, ca.crt, cannot be used",
     })
 }
 
 /// Converts the error of a request that got no answer.
-fn unanswered(error: &kube::Error) -> Trouble {
+fn unanswered(error: &kube::Error) -> ApiError {
     use hyper_util::client::legacy::Error as ClientError;
 
     match error {
@@ -135,14 +135,14 @@ fn unanswered(error: &kube::Error) -> Trouble {
                 .downcast_ref::<ClientError>()
                 .is_some_and(ClientError::is_connect) =>
         {
-            Trouble::unsent(match tls_error(&**error) {
+            ApiError::unsent(match tls_error(&**error) {
                 Some(error) => untrusted(error),
                 None => "the API server cannot be reached",
             })
         }
-        _ => Trouble {
+        _ => ApiError {
             what: "the connection to the API server was lost",
-            ..Trouble::NO_ANSWER
+            ..ApiError::NO_ANSWER
         },
     }
 }
@@ -186,38 +186,41 @@ fn untrusted(error: &rustls::Error) -> &'static str {
 }
 
 /// Converts an answer other than success.
-fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Trouble {
+fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
     let retry_after = headers
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.trim().parse().ok())
         .map(Duration::from_secs);
-    let (what, remedy) = match status {
-        StatusCode::UNAUTHORIZED => ("the API server does not accept the token", Remedy::Again),
-        StatusCode::FORBIDDEN => ("forbidden", Remedy::Person),
-        StatusCode::NOT_FOUND => ("the pod does not exist", Remedy::NewPod),
-        StatusCode::CONFLICT => ("the object was changed meanwhile", Remedy::Again),
+    let (what, retry) = match status {
+        StatusCode::UNAUTHORIZED => (
+            "the API server does not accept the token",
+            RetryPolicy::Again,
+        ),
+        StatusCode::FORBIDDEN => ("forbidden", RetryPolicy::Person),
+        StatusCode::NOT_FOUND => ("the pod does not exist", RetryPolicy::NewPod),
+        StatusCode::CONFLICT => ("the object was changed meanwhile", RetryPolicy::Again),
         StatusCode::UNPROCESSABLE_ENTITY if names_uid(body) => {
-            ("another pod has the name by now", Remedy::NewPod)
+            ("another pod has the name by now", RetryPolicy::NewPod)
         }
         StatusCode::TOO_MANY_REQUESTS => (
             "the API server asks for fewer requests",
-            retry_after.map_or(Remedy::Again, Remedy::After),
+            retry_after.map_or(RetryPolicy::Again, RetryPolicy::After),
         ),
         status if status.is_server_error() => (
             "the API server failed",
-            retry_after.map_or(Remedy::Again, Remedy::After),
+            retry_after.map_or(RetryPolicy::Again, RetryPolicy::After),
         ),
         _ => (
             "refused, most likely by an admission policy",
-            Remedy::Person,
+            RetryPolicy::Person,
         ),
     };
-    Trouble {
+    ApiError {
         what,
         status: Some(status.as_u16()),
         // A 504 is sent while the write may still be in progress.
         may_land: status.is_server_error(),
-        remedy,
+        retry,
     }
 }
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use tokio::sync::watch;
 
-use super::api::{Api, Trouble};
+use super::api::{Api, ApiError};
+use super::error_log::ErrorLog;
 use super::request::Requests;
-use super::trouble::Troubles;
 use super::upkeep::{Label, Shown, Step, Upkeep};
 use crate::clock::{BootTimer, boot_now};
 use crate::election::{BootTime, Status};
@@ -27,10 +27,10 @@ pub(super) struct Labels {
     shown: watch::Sender<Shown>,
     timer: BootTimer,
     upkeep: Upkeep,
-    troubles: Troubles,
+    errors: ErrorLog,
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Bytes, Trouble>> + Send>>;
+type Answer = Pin<Box<dyn Future<Output = Result<Bytes, ApiError>> + Send>>;
 
 impl Labels {
     pub(super) fn new(
@@ -50,7 +50,7 @@ impl Labels {
             shown,
             timer: BootTimer::new()?,
             upkeep,
-            troubles: Troubles::new(Surface::Label, subject, "patch pods/status", metrics),
+            errors: ErrorLog::new(Surface::Label, subject, "patch pods/status", metrics),
         };
         Ok((labels, receiver))
     }
@@ -71,7 +71,7 @@ impl Labels {
                 }
                 Step::GiveUp => {
                     write = None;
-                    self.failed(&Trouble::NO_ANSWER);
+                    self.failed(&ApiError::NO_ANSWER);
                     continue;
                 }
                 Step::Wait(at) => at,
@@ -93,7 +93,7 @@ impl Labels {
                     write = None;
                     match answer {
                         Ok(_) => self.acknowledged(),
-                        Err(trouble) => self.failed(&trouble),
+                        Err(error) => self.failed(&error),
                     }
                 }
             }
@@ -110,13 +110,13 @@ impl Labels {
 
     fn acknowledged(&mut self) {
         self.upkeep.acknowledged();
-        self.troubles.over();
+        self.errors.over();
         self.publish();
     }
 
-    fn failed(&mut self, trouble: &Trouble) {
-        self.upkeep.failed(trouble, boot_now(), random());
-        self.troubles.goes_on(trouble);
+    fn failed(&mut self, error: &ApiError) {
+        self.upkeep.failed(error, boot_now(), random());
+        self.errors.failed(error, boot_now());
         self.publish();
     }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::REPAIR_INTERVAL;
-use super::api::{Api, Trouble};
+use super::api::{Api, ApiError};
+use super::error_log::ErrorLog;
 use super::labels::random;
 use super::request::{PODS_MAX, Requests};
 use super::retry::pause;
-use super::trouble::Troubles;
 use super::upkeep::{LANDS_WITHIN, REQUEST_TIME_MAX};
 use crate::clock::{BootTimer, boot_now};
 use crate::election::{BootTime, Status, Token};
@@ -28,7 +28,7 @@ pub(super) struct Others {
     requests: Arc<Requests>,
     status: watch::Receiver<Status>,
     timer: BootTimer,
-    troubles: Troubles,
+    errors: ErrorLog,
     rounds: Rounds,
 }
 
@@ -61,9 +61,9 @@ impl Rounds {
         self.next = (self.done == 1).then(|| now + LANDS_WITHIN);
     }
 
-    fn failed(&mut self, trouble: &Trouble, now: BootTime, random: u8) {
+    fn failed(&mut self, error: &ApiError, now: BootTime, random: u8) {
         self.failures = self.failures.saturating_add(1);
-        let wait = pause(trouble.remedy, self.failures, random);
+        let wait = pause(error.retry, self.failures, random);
         self.next = Some(now + wait.unwrap_or(REPAIR_INTERVAL));
     }
 }
@@ -82,7 +82,7 @@ impl Others {
             requests,
             status,
             timer: BootTimer::new()?,
-            troubles: Troubles::new(Surface::Label, subject, right, metrics),
+            errors: ErrorLog::new(Surface::Label, subject, right, metrics),
             rounds: Rounds::default(),
         })
     }
@@ -100,12 +100,12 @@ impl Others {
             {
                 match self.round(token).await {
                     Ok(()) => {
-                        self.troubles.over();
+                        self.errors.over();
                         self.rounds.succeeded(boot_now());
                     }
-                    Err(trouble) => {
-                        self.troubles.goes_on(&trouble);
-                        self.rounds.failed(&trouble, boot_now(), random());
+                    Err(error) => {
+                        self.errors.failed(&error, boot_now());
+                        self.rounds.failed(&error, boot_now(), random());
                     }
                 }
                 continue;
@@ -122,12 +122,12 @@ impl Others {
 
     /// Lists and patches until the list of other pods with the leader label is empty, or until this
     /// candidate no longer leads under `token`.
-    async fn round(&self, token: Token) -> Result<(), Trouble> {
+    async fn round(&self, token: Token) -> Result<(), ApiError> {
         for _ in 0..LISTS_MAX {
             let list = self.send(self.requests.leaders()).await?;
-            let others = self.requests.others(&list).ok_or(Trouble {
+            let others = self.requests.others(&list).ok_or(ApiError {
                 what: "invalid list of pods",
-                ..Trouble::NO_ANSWER
+                ..ApiError::NO_ANSWER
             })?;
             if others.is_empty() {
                 return Ok(());
@@ -146,23 +146,23 @@ impl Others {
                         "removed a stale leader label from another pod"
                     ),
                     // Changed or deleted since the list, so it is listed again.
-                    Err(Trouble {
+                    Err(ApiError {
                         status: Some(404 | 409 | 422),
                         ..
                     }) => {}
-                    Err(trouble) => return Err(trouble),
+                    Err(error) => return Err(error),
                 }
             }
         }
-        Err(Trouble {
+        Err(ApiError {
             what: "other pods' labels keep changing",
-            ..Trouble::NO_ANSWER
+            ..ApiError::NO_ANSWER
         })
     }
 
-    async fn send(&self, request: hyper::Request<Vec<u8>>) -> Result<hyper::body::Bytes, Trouble> {
+    async fn send(&self, request: hyper::Request<Vec<u8>>) -> Result<hyper::body::Bytes, ApiError> {
         let answer = tokio::time::timeout(REQUEST_TIME_MAX, self.api.send(request)).await;
-        answer.unwrap_or(Err(Trouble::NO_ANSWER))
+        answer.unwrap_or(Err(ApiError::NO_ANSWER))
     }
 }
 

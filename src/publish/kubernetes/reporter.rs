@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::api::{Api, Trouble};
+use super::api::{Api, ApiError};
+use super::error_log::ErrorLog;
 use super::event::Event;
 use super::labels::random;
 use super::queue::{EventQueue, Occurrence};
 use super::request::Requests;
 use super::retry::pause;
-use super::trouble::Troubles;
 use super::upkeep::REQUEST_TIME_MAX;
 use crate::clock::boot_now;
 use crate::election::BootTime;
@@ -49,7 +49,7 @@ pub(super) struct EventReporter {
     requests: Arc<Requests>,
     queue: EventQueue,
     metrics: Metrics,
-    troubles: Troubles,
+    errors: ErrorLog,
     memory: Memory,
 }
 
@@ -67,7 +67,7 @@ impl EventReporter {
             requests,
             queue: queue.clone(),
             metrics: metrics.clone(),
-            troubles: Troubles::new(Surface::Event, subject, right, metrics),
+            errors: ErrorLog::new(Surface::Event, subject, right, metrics),
             memory: Memory::new(boot_now()),
         };
         (queue, reporter)
@@ -118,19 +118,19 @@ impl EventReporter {
         for attempt in 1..=ATTEMPTS_MAX {
             let sending = self.api.send(request(&self.requests));
             let answer = tokio::time::timeout(REQUEST_TIME_MAX, sending).await;
-            let trouble = match answer.unwrap_or(Err(Trouble::NO_ANSWER)) {
+            let error = match answer.unwrap_or(Err(ApiError::NO_ANSWER)) {
                 Ok(_) => {
-                    self.troubles.over();
+                    self.errors.over();
                     return true;
                 }
                 // A previous attempt created the Event, but its answer was lost.
-                Err(Trouble {
+                Err(ApiError {
                     status: Some(409), ..
                 }) if attempt > 1 => return true,
-                Err(trouble) => trouble,
+                Err(error) => error,
             };
-            self.troubles.goes_on(&trouble);
-            let Some(wait) = pause(trouble.remedy, attempt, random()) else {
+            self.errors.failed(&error, boot_now());
+            let Some(wait) = pause(error.retry, attempt, random()) else {
                 return false;
             };
             if attempt < ATTEMPTS_MAX {

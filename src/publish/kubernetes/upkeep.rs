@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::api::{Remedy, Trouble};
+use super::api::{ApiError, RetryPolicy};
 use super::retry::pause;
 use crate::election::{BootTime, Status};
 
@@ -193,23 +193,23 @@ impl Upkeep {
 
     /// Records that the write in flight failed. `random` adds jitter to the attempts of many pods
     /// that lost the same API server.
-    pub(super) fn failed(&mut self, trouble: &Trouble, now: BootTime, random: u8) {
+    pub(super) fn failed(&mut self, error: &ApiError, now: BootTime, random: u8) {
         let Some(Write { label, .. }) = self.in_flight.take() else {
             return;
         };
-        if trouble.may_land {
+        if error.may_land {
             self.unsettled_until = Some(now + LANDS_WITHIN);
         }
-        self.shown = match trouble.remedy {
-            Remedy::NewPod => Shown::NoPod,
-            Remedy::Again | Remedy::After(_) | Remedy::Person => Shown::Unknown,
+        self.shown = match error.retry {
+            RetryPolicy::NewPod => Shown::NoPod,
+            RetryPolicy::Again | RetryPolicy::After(_) | RetryPolicy::Person => Shown::Unknown,
         };
         self.failures = self.failures.saturating_add(1);
-        let wait = pause(trouble.remedy, self.failures, random);
+        let wait = pause(error.retry, self.failures, random);
         self.retry = Some(Retry {
             at: now + wait.unwrap_or(self.repair_interval),
             label,
-            asked_for: matches!(trouble.remedy, Remedy::After(_)),
+            asked_for: matches!(error.retry, RetryPolicy::After(_)),
         });
     }
 }

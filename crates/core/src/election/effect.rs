@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::lease::{Claim, Declared, Identity, Reservation, Revision, Session, Token, WallMillis};
 use super::status::{Reason, Role};
 use super::time::BootTime;
+pub use crate::judge::Terms;
 
 /// Identifies a call, so that even a late reply can be matched to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,15 +77,6 @@ pub enum OrderKind {
         /// Latest instant at which the workload may run.
         kill_at: BootTime,
     },
-}
-
-/// Deadlines of a workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Terms {
-    /// End of authority, at which the workload is asked to stop.
-    pub valid_until: BootTime,
-    /// Instant by which the workload is gone (I5): `valid_until + loss_grace`.
-    pub kill_at: BootTime,
 }
 
 /// A store operation. In addition to the listed conditions, each filter matches only a lease of

@@ -6,12 +6,13 @@
 
 use std::time::Duration;
 
-use super::effect::{Order, OrderKind, Terms};
+use super::effect::{Order, OrderKind};
 use super::lease::Token;
 use super::status::Reason;
 use super::tenure::Tenure;
 use super::time::BootTime;
 use super::{Effect, Election, State, StayOut, Turn};
+use crate::judge::Terms;
 
 /// The supervised workload of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -80,13 +81,10 @@ impl Election {
         }
     }
 
-    /// Orders an immediate stop, and a deadline for the kill, after a loss of leadership. If the
-    /// loss came before the deadline of the claim, another candidate may already lead, so the
-    /// workload gets no more than its grace from now.
+    /// Orders an immediate stop, and a deadline for the kill, after a loss of leadership.
     pub(super) fn kill_workload(&mut self, tenure: &Tenure, now: BootTime) {
         if let Some(running) = self.workload.running {
-            let grace = tenure.timings.loss_grace();
-            let kill_at = terms(tenure).kill_at.min(now + grace);
+            let kill_at = terms(tenure).kill_at_after_loss(now, &tenure.timings);
             self.order(running.token, OrderKind::Lost { kill_at });
         }
     }
@@ -146,9 +144,5 @@ impl Election {
 
 /// Returns the deadlines of the workload of a claim.
 fn terms(tenure: &Tenure) -> Terms {
-    let valid_until = tenure.valid_until();
-    Terms {
-        valid_until,
-        kill_at: valid_until + tenure.timings.loss_grace(),
-    }
+    Terms::new(tenure.valid_until(), &tenure.timings)
 }

@@ -60,7 +60,7 @@ pub(super) struct Guard {
     /// The newest record that was sent.
     wanted: judge::Order,
     pub(super) phase: Phase,
-    terms: judge::Terms,
+    terms: Terms,
     /// Time at which the daemon first asked the workload to end.
     asked_at: Option<BootTime>,
     /// True if the daemon knows that all processes of the workload are gone.
@@ -105,17 +105,6 @@ impl Guard {
     }
 }
 
-fn judged(terms: Terms) -> judge::Terms {
-    let Terms {
-        valid_until,
-        kill_at,
-    } = terms;
-    judge::Terms {
-        valid_until,
-        kill_at,
-    }
-}
-
 impl World {
     /// Carries out an order of the daemon's election.
     pub(super) fn order(&mut self, process: usize, order: Order) {
@@ -127,7 +116,7 @@ impl World {
         });
         let Order { token, kind } = order;
         if let OrderKind::Start(terms) = kind {
-            return self.start_guard(process, token, judged(terms));
+            return self.start_guard(process, token, terms);
         }
         let served = |g: &usize| {
             let guard = &self.guards[*g];
@@ -139,7 +128,7 @@ impl World {
         let guard = &mut self.guards[g];
         match kind {
             OrderKind::Start(_) => {}
-            OrderKind::Extend(terms) => guard.terms = judged(terms),
+            OrderKind::Extend(terms) => guard.terms = terms,
             OrderKind::Stop => {
                 if guard.phase == Phase::Run {
                     guard.phase = Phase::Stop;
@@ -150,7 +139,7 @@ impl World {
         self.obey(g);
     }
 
-    fn start_guard(&mut self, process: usize, token: Token, terms: judge::Terms) {
+    fn start_guard(&mut self, process: usize, token: Token, terms: Terms) {
         let p = &self.processes[process];
         let claim = p.facts.of_token(token).expect("it leads").claim;
         let (machine, directory) = (p.machine, p.directory);

@@ -53,11 +53,11 @@ fn request() -> Request<Vec<u8>> {
         .unwrap()
 }
 
-async fn trouble(
+async fn error(
     status: u16,
     headers: &'static [(&'static str, &'static str)],
     body: &'static str,
-) -> Trouble {
+) -> ApiError {
     server(status, headers, body)
         .0
         .send(request())
@@ -79,47 +79,47 @@ async fn answers_are_told_apart() {
     let uid =
         r#"{"details": {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}}"#;
     let cases = [
-        (401, "", Remedy::Again, false),
-        (403, "", Remedy::Person, false),
-        (404, "", Remedy::NewPod, false),
-        (409, "", Remedy::Again, false),
-        (422, uid, Remedy::NewPod, false),
+        (401, "", RetryPolicy::Again, false),
+        (403, "", RetryPolicy::Person, false),
+        (404, "", RetryPolicy::NewPod, false),
+        (409, "", RetryPolicy::Again, false),
+        (422, uid, RetryPolicy::NewPod, false),
         (
             422,
             r#"{"message": "a policy says no to metadata.uid"}"#,
-            Remedy::Person,
+            RetryPolicy::Person,
             false,
         ),
-        (422, "no json", Remedy::Person, false),
-        (400, "", Remedy::Person, false),
-        (500, "", Remedy::Again, true),
-        (504, "", Remedy::Again, true),
+        (422, "no json", RetryPolicy::Person, false),
+        (400, "", RetryPolicy::Person, false),
+        (500, "", RetryPolicy::Again, true),
+        (504, "", RetryPolicy::Again, true),
     ];
-    for (status, body, remedy, may_land) in cases {
-        let trouble = trouble(status, &[], body).await;
+    for (status, body, retry, may_land) in cases {
+        let error = error(status, &[], body).await;
         assert_eq!(
-            (trouble.remedy, trouble.may_land),
-            (remedy, may_land),
+            (error.retry, error.may_land),
+            (retry, may_land),
             "{status} {body}"
         );
-        assert_eq!(trouble.status, Some(status));
+        assert_eq!(error.status, Some(status));
     }
 }
 
 #[tokio::test]
 async fn causes_that_are_null_are_none() {
     let body = r#"{"details": {"causes": null}}"#;
-    assert_eq!(trouble(422, &[], body).await.remedy, Remedy::Person);
+    assert_eq!(error(422, &[], body).await.retry, RetryPolicy::Person);
 }
 
 #[tokio::test]
 async fn a_pause_is_asked_for_in_seconds() {
-    let asked = trouble(429, &[("retry-after", "7")], "").await;
-    assert_eq!(asked.remedy, Remedy::After(Duration::from_secs(7)));
-    let asked = trouble(503, &[("retry-after", " 2 ")], "").await;
-    assert_eq!(asked.remedy, Remedy::After(Duration::from_secs(2)));
+    let asked = error(429, &[("retry-after", "7")], "").await;
+    assert_eq!(asked.retry, RetryPolicy::After(Duration::from_secs(7)));
+    let asked = error(503, &[("retry-after", " 2 ")], "").await;
+    assert_eq!(asked.retry, RetryPolicy::After(Duration::from_secs(2)));
     for dateful in [&[][..], &[("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")]] {
-        assert_eq!(trouble(429, dateful, "").await.remedy, Remedy::Again);
+        assert_eq!(error(429, dateful, "").await.retry, RetryPolicy::Again);
     }
 }
 
@@ -127,7 +127,7 @@ async fn a_pause_is_asked_for_in_seconds() {
 async fn the_servers_own_words_are_not_passed_on() {
     let secret = r#"{"message": "token abc.def is wrong"}"#;
     for status in [401, 403, 422, 500] {
-        let text = format!("{:?} {0}", trouble(status, &[], secret).await);
+        let text = format!("{:?} {0}", error(status, &[], secret).await);
         assert!(!text.contains("abc"), "{text}");
     }
 }
@@ -219,12 +219,12 @@ async fn the_token_is_told_only_to_a_server_of_the_authority_in_ca_crt() {
                 "{asked}"
             );
         } else {
-            let trouble = answer.unwrap_err();
+            let error = answer.unwrap_err();
             assert_eq!(
-                trouble.what,
+                error.what,
                 "the certificate of the API server is not signed by an authority in ca.crt"
             );
-            assert!(!trouble.may_land);
+            assert!(!error.may_land);
             assert_eq!(asked, "");
         }
     }

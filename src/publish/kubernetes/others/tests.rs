@@ -13,7 +13,7 @@ use tower::util::service_fn;
 
 use super::*;
 use crate::election::{Authority, Identity, LeaseName, Role, Session};
-use crate::publish::kubernetes::api::Remedy;
+use crate::publish::kubernetes::api::RetryPolicy;
 use crate::publish::kubernetes::request::Pod;
 use crate::publish::kubernetes::retry::BACKOFF_MIN;
 use crate::publish::render::Identification;
@@ -161,9 +161,9 @@ async fn a_pod_whose_name_makes_no_url_is_a_failure_and_no_panic() {
 #[test]
 fn a_pause_that_is_shorter_than_the_backoff_does_not_replace_it() {
     let mut rounds = Rounds::default();
-    let asked = Trouble {
-        remedy: Remedy::After(Duration::from_secs(1)),
-        ..Trouble::NO_ANSWER
+    let asked = ApiError {
+        retry: RetryPolicy::After(Duration::from_secs(1)),
+        ..ApiError::NO_ANSWER
     };
     let start = BootTime::from_nanos(0);
     assert_eq!(rounds.due(Some(token()), start), Some(start));
@@ -181,7 +181,7 @@ fn a_leadership_has_two_rounds_and_another_one_more() {
     let mut rounds = Rounds::default();
     assert_eq!(rounds.due(None, at(1)), None);
     assert_eq!(rounds.due(Some(token()), at(2)), Some(at(2)));
-    rounds.failed(&Trouble::NO_ANSWER, at(2), 0);
+    rounds.failed(&ApiError::NO_ANSWER, at(2), 0);
     assert_eq!(rounds.due(Some(token()), at(2)), Some(at(2) + BACKOFF_MIN));
     rounds.succeeded(at(3));
     assert_eq!(rounds.due(Some(token()), at(3)), Some(at(3) + LANDS_WITHIN));
@@ -190,9 +190,9 @@ fn a_leadership_has_two_rounds_and_another_one_more() {
     assert_eq!(rounds.due(Some(token()), at(82)), None);
     let next = token().next();
     assert_eq!(rounds.due(next, at(90)), Some(at(90)));
-    let forbidden = Trouble {
-        remedy: Remedy::Person,
-        ..Trouble::NO_ANSWER
+    let forbidden = ApiError {
+        retry: RetryPolicy::Person,
+        ..ApiError::NO_ANSWER
     };
     rounds.failed(&forbidden, at(90), 0);
     assert_eq!(rounds.due(next, at(90)), Some(at(90) + REPAIR_INTERVAL));

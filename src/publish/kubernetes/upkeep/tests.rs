@@ -4,17 +4,17 @@
 use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
-const REFUSED: Trouble = Trouble {
+const REFUSED: ApiError = ApiError {
     what: "forbidden",
     status: Some(403),
     may_land: false,
-    remedy: Remedy::Person,
+    retry: RetryPolicy::Person,
 };
-const UNREACHABLE: Trouble = Trouble {
+const UNREACHABLE: ApiError = ApiError {
     what: "the API server cannot be reached",
     status: None,
     may_land: false,
-    remedy: Remedy::Again,
+    retry: RetryPolicy::Again,
 };
 
 fn at(seconds: f64) -> BootTime {
@@ -100,7 +100,7 @@ fn a_hanging_write_that_is_wrong_by_now_gives_way_soon_and_a_right_one_late() {
         Step::Wait(at(0.0) + REQUEST_TIME_MAX)
     );
     assert_eq!(upkeep.step(Label::Leader, at(5.0)), Step::GiveUp);
-    upkeep.failed(&Trouble::NO_ANSWER, at(2.0), 0);
+    upkeep.failed(&ApiError::NO_ANSWER, at(2.0), 0);
     assert_eq!(
         upkeep.step(Label::Follower, at(2.0)),
         Step::Write(Label::Follower),
@@ -112,7 +112,7 @@ fn a_hanging_write_that_is_wrong_by_now_gives_way_soon_and_a_right_one_late() {
 fn what_may_still_land_is_written_over_until_it_cannot() {
     let mut upkeep = Upkeep::new(MINUTE);
     upkeep.sent(Label::Leader, at(0.0));
-    upkeep.failed(&Trouble::NO_ANSWER, at(1.0), 0);
+    upkeep.failed(&ApiError::NO_ANSWER, at(1.0), 0);
     let mut now = at(1.0);
     let mut times = Vec::new();
     while now < at(200.0) {
@@ -180,12 +180,12 @@ fn a_refusal_that_a_person_must_mend_is_tried_each_minute_and_each_change_once()
 }
 
 /// Returns the answer "too many requests" with a requested pause in seconds.
-fn asked(seconds: u64) -> Trouble {
-    Trouble {
+fn asked(seconds: u64) -> ApiError {
+    ApiError {
         what: "the API server asks for fewer requests",
         status: Some(429),
         may_land: false,
-        remedy: Remedy::After(Duration::from_secs(seconds)),
+        retry: RetryPolicy::After(Duration::from_secs(seconds)),
     }
 }
 
@@ -238,7 +238,7 @@ fn behind_an_api_server_that_hangs_two_writes_are_ten_seconds_apart_at_most() {
         upkeep.sent(Label::Leader, sent);
         let given_up = sent + REQUEST_TIME_MAX;
         assert_eq!(upkeep.step(Label::Leader, given_up), Step::GiveUp);
-        upkeep.failed(&Trouble::NO_ANSWER, given_up, 0);
+        upkeep.failed(&ApiError::NO_ANSWER, given_up, 0);
         let next = next_write(&mut upkeep, Label::Leader, given_up);
         assert!(next <= sent + Duration::from_secs(10), "{failure}");
         sent = next;
@@ -282,7 +282,7 @@ fn nothing_says_follower_while_a_promotion_is_open() {
     upkeep.acknowledged();
     upkeep.sent(Label::Leader, at(61.0));
     assert!(upkeep.shown().may_say_leader(), "it may have landed");
-    upkeep.failed(&Trouble::NO_ANSWER, at(62.0), 0);
+    upkeep.failed(&ApiError::NO_ANSWER, at(62.0), 0);
     assert!(upkeep.shown().may_say_leader());
     upkeep.sent(Label::Follower, at(62.0));
     assert!(upkeep.shown().may_say_leader(), "not yet acknowledged");
@@ -294,11 +294,11 @@ fn nothing_says_follower_while_a_promotion_is_open() {
 fn a_pod_that_is_gone_shows_nothing() {
     let mut upkeep = written(Label::Leader, 0.0);
     upkeep.sent(Label::Follower, at(1.0));
-    let gone = Trouble {
+    let gone = ApiError {
         what: "the pod does not exist",
         status: Some(404),
         may_land: false,
-        remedy: Remedy::NewPod,
+        retry: RetryPolicy::NewPod,
     };
     upkeep.failed(&gone, at(1.0), 0);
     assert_eq!(upkeep.shown(), Shown::NoPod);

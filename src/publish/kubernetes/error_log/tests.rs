@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -44,15 +45,15 @@ fn metrics() -> Metrics {
 
 #[test]
 fn a_trouble_that_lasts_is_counted_each_time_and_logged_more_and_more_seldom() {
-    let unreachable = Trouble {
+    let unreachable = ApiError {
         what: "the API server cannot be reached",
         status: None,
         may_land: false,
-        remedy: Remedy::Again,
+        retry: RetryPolicy::Again,
     };
     let metrics = metrics();
     let subject = "label x of pod y".to_owned();
-    let mut troubles = Troubles::new(
+    let mut errors = ErrorLog::new(
         Surface::Label,
         subject,
         "patch pods/status",
@@ -65,18 +66,19 @@ fn a_trouble_that_lasts_is_counted_each_time_and_logged_more_and_more_seldom() {
         .with_writer(move || written.clone())
         .finish();
     tracing::subscriber::with_default(log, || {
-        for _ in 0..100 {
-            troubles.goes_on(&unreachable);
+        let start = BootTime::from_nanos(1_000_000_000);
+        for second in 0..100 {
+            errors.failed(&unreachable, start + Duration::from_secs(second));
         }
-        // 1, 2, 4, 8, 16, 32, 64.
-        assert_eq!(page.lines().len(), 7, "{:#?}", page.lines());
-        troubles.goes_on(&Trouble::NO_ANSWER);
-        assert_eq!(page.lines().len(), 8, "another kind is said at once");
-        troubles.over();
+        // After 0, 2, 6, 14, 30 and 62 s.
+        assert_eq!(page.lines().len(), 6, "{:#?}", page.lines());
+        errors.failed(&ApiError::NO_ANSWER, start + Duration::from_secs(100));
+        assert_eq!(page.lines().len(), 7, "another kind is said at once");
+        errors.over();
         let lines = page.lines();
-        assert!(lines[8].contains("failures=101"), "{lines:#?}");
-        troubles.over();
-        assert_eq!(page.lines().len(), 9, "what works is not worth a line");
+        assert!(lines[7].contains("failures=101"), "{lines:#?}");
+        errors.over();
+        assert_eq!(page.lines().len(), 8, "what works is not worth a line");
     });
     assert_eq!(metrics.publish_failures(Surface::Label), 101);
 }

@@ -1,26 +1,27 @@
 //! Logging of lasting failures: a line at the first failure, at each new kind, at growing
 //! intervals, and at the end.
 
-use super::api::{Remedy, Trouble};
+use super::api::{ApiError, RetryPolicy};
 use tracing::{error, info, warn};
 
+use crate::election::BootTime;
+use crate::log::ErrorThrottle;
 use crate::publish::Surface;
 use crate::publish::metrics::Metrics;
 
 /// Counts and logs the failures of one kind of request.
 #[derive(Debug)]
-pub(super) struct Troubles {
+pub(super) struct ErrorLog {
     surface: Surface,
     /// The object of the requests, such as "label x of pod y".
     subject: String,
     /// The rule that a Role needs to allow the requests.
     right: &'static str,
     metrics: Metrics,
-    failures: u64,
-    last: Option<&'static str>,
+    throttle: ErrorThrottle,
 }
 
-impl Troubles {
+impl ErrorLog {
     pub(super) fn new(
         surface: Surface,
         subject: String,
@@ -32,22 +33,18 @@ impl Troubles {
             subject,
             right,
             metrics,
-            failures: 0,
-            last: None,
+            throttle: ErrorThrottle::default(),
         }
     }
 
-    pub(super) fn goes_on(&mut self, trouble: &Trouble) {
+    pub(super) fn failed(&mut self, error: &ApiError, now: BootTime) {
         self.metrics.publish_failed(self.surface);
-        self.failures += 1;
-        let new_kind = self.last.replace(trouble.what) != Some(trouble.what);
-        // Attempts are made at growing intervals, so the lines have growing intervals, too.
-        if !new_kind && !self.failures.is_power_of_two() {
+        if !self.throttle.failed(error.what, now) {
             return;
         }
-        let (surface, failures) = (self.surface.as_str(), self.failures);
+        let (surface, (_, failures)) = (self.surface.as_str(), self.throttle.so_far(now));
         let subject = &self.subject;
-        if trouble.status == Some(403) {
+        if error.status == Some(403) {
             error!(
                 surface,
                 subject,
@@ -58,26 +55,24 @@ impl Troubles {
             );
             return;
         }
-        match trouble.remedy {
-            Remedy::Again | Remedy::After(_) => warn!(
-                surface, subject, failures, why = %trouble,
+        match error.retry {
+            RetryPolicy::Again | RetryPolicy::After(_) => warn!(
+                surface, subject, failures, why = %error,
                 "write to the API server failed, retrying"
             ),
-            Remedy::Person => error!(
-                surface, subject, failures, why = %trouble,
+            RetryPolicy::Person => error!(
+                surface, subject, failures, why = %error,
                 "rejected by the API server; retrying every minute"
             ),
-            Remedy::NewPod => warn!(
-                surface, subject, failures, why = %trouble,
+            RetryPolicy::NewPod => warn!(
+                surface, subject, failures, why = %error,
                 "pod no longer exists in the API server"
             ),
         }
     }
 
     pub(super) fn over(&mut self) {
-        let failures = std::mem::take(&mut self.failures);
-        self.last = None;
-        if failures > 0 {
+        if let Some((_, failures)) = self.throttle.over() {
             let (surface, subject) = (self.surface.as_str(), &self.subject);
             info!(
                 surface,
