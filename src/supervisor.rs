@@ -27,7 +27,7 @@ use crate::clock;
 use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
 use crate::exit;
 use crate::workload::claim_share::{ClaimShare, Place};
-use crate::workload::{Command, End, Ended, Prepared, Progress, Workload};
+use crate::workload::{Command, End, Ended, Progress, StandbyGuard, Workload};
 
 /// Signal number reported for a command that was killed because its guard was lost.
 const SIGKILL: u8 = 9;
@@ -132,7 +132,7 @@ pub struct Supervisor<W> {
     watched: W,
     /// The next command, which lacks only authority. `None` if there is no command, or if its
     /// preparation failed; it is then prepared again when it is needed.
-    next: Option<Prepared>,
+    next: Option<StandbyGuard>,
     /// Hooks that could not be killed. A hook is not started while an earlier run of it is left.
     left: [Unkillable; 2],
 }
@@ -324,7 +324,7 @@ impl<W: Watched> Supervisor<W> {
     }
 
     /// Starts everything that does not need authority. `None` without a command.
-    fn prepared(&self) -> io::Result<Option<Prepared>> {
+    fn prepared(&self) -> io::Result<Option<StandbyGuard>> {
         let SupervisorOptions {
             program,
             command,
@@ -342,7 +342,7 @@ impl<W: Watched> Supervisor<W> {
             None => self.prepared()?,
         };
         let claim = ClaimShare::new(self.options.lock.try_clone()?, Place::Command);
-        let start = |prepared: Prepared| {
+        let start = |prepared: StandbyGuard| {
             let environment = Program::of_token(Some(token));
             prepared.start(environment, given, Some(claim))
         };

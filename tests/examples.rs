@@ -21,7 +21,7 @@ fn example(name: &str) -> PathBuf {
     let built = Path::new(PROGRAM).with_file_name("examples").join(name);
     assert!(
         built.exists(),
-        "{name} is not built: cargo build --examples"
+        "{name} is not built: cargo build --workspace --examples"
     );
     built
 }

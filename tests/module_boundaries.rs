@@ -18,7 +18,7 @@ const RULES: &[Rule] = &[
             "crates/core/src/election",
             "crates/core/src/lock.rs",
             "crates/core/src/lock",
-            "crates/core/src/judge.rs",
+            "crates/core/src/deadline_policy.rs",
         ],
         forbidden: &[
             "Instant::now",

@@ -21,7 +21,7 @@ use leasehold::cli::status::{Verdict, look};
 use leasehold::clock::{boot_id, boot_now};
 use leasehold::election::{Authority, Claim, Identity, LeaseName, Role, Session, Status, Token};
 use leasehold::publish::Surface;
-use leasehold::publish::directory::{DirectoryError, Memory, StatusDirectory};
+use leasehold::publish::directory::{DirectoryError, RecoveredState, StatusDirectory};
 use leasehold::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
 use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
@@ -156,7 +156,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 /// Opens a directory that was open before. Its lock may still be held for a moment, because a
 /// process that another test starts at this time holds a copy of each lock of this process until it
 /// executes its program.
-fn reopen(path: &Path) -> Result<(StatusDirectory, Memory), DirectoryError> {
+fn reopen(path: &Path) -> Result<(StatusDirectory, RecoveredState), DirectoryError> {
     let mut opened = StatusDirectory::open(path);
     eventually("it is not locked", || {
         let locked = matches!(opened, Err(DirectoryError::Locked { .. }));

@@ -3,11 +3,11 @@
 
 use leasehold::clock;
 use leasehold::election::{Identity, LeaseName, Timings, Token};
-use leasehold::lock::{Effect, End, Input, LockContender, Options, Sightings, Want};
+use leasehold::lock::{Effect, End, Input, LockContender, Observations, Options, Want};
 use leasehold::runner::KernelRandomness;
 use leasehold::store::mongo::StoreOptions;
-use leasehold::store::mongo::lock::{MongoLockStore, Told};
-use leasehold::store::{News, Store};
+use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
+use leasehold::store::{Store, StoreEvent};
 use leasehold_testbed::daemon::boottime_ns;
 use tokio::sync::mpsc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Warm {
     options: Options,
     store: MongoLockStore,
     /// Unused: without other contenders, no stream is opened and no event arrives.
-    _news: mpsc::Receiver<News<Told>>,
+    _news: mpsc::Receiver<StoreEvent<ClaimHint>>,
 }
 
 impl Warm {
@@ -33,10 +33,10 @@ impl Warm {
             identity,
             want: Want::Exclusive,
             timings,
-            at_once: false,
+            non_blocking: false,
             watch_first: false,
             token_remembered: Token::ZERO,
-            sightings: Sightings::default(),
+            observations: Observations::default(),
         };
         Self {
             options,

@@ -38,7 +38,7 @@ struct Stage {
 }
 
 /// States shown by the API server, as they arrive: the instant, and the leaders shown.
-type Told = mpsc::UnboundedReceiver<(u64, Vec<String>)>;
+type ClaimHint = mpsc::UnboundedReceiver<(u64, Vec<String>)>;
 
 impl Stage {
     async fn new(pods: usize) -> Self {
@@ -73,7 +73,7 @@ impl Stage {
     }
 
     /// Returns the pods whose label says leader, after each change of a pod.
-    fn labels(&self) -> Told {
+    fn labels(&self) -> ClaimHint {
         let pods: Api<Pod> = Api::namespaced(self.kubernetes.client(), &self.namespace);
         let mut labels = BTreeMap::new();
         told(pods, move |pod: &Pod| {
@@ -90,14 +90,14 @@ impl Stage {
     }
 
     /// Returns the pods that the Service routes to, after each change of its slice.
-    fn endpoints(&self) -> Told {
+    fn endpoints(&self) -> ClaimHint {
         let slices: Api<EndpointSlice> = Api::namespaced(self.kubernetes.client(), &self.namespace);
         told(slices, routed_to)
     }
 }
 
 /// Watches all objects of a kind.
-fn told<K>(api: Api<K>, mut leads: impl FnMut(&K) -> Vec<String> + Send + 'static) -> Told
+fn told<K>(api: Api<K>, mut leads: impl FnMut(&K) -> Vec<String> + Send + 'static) -> ClaimHint
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
 {
@@ -122,7 +122,7 @@ where
 }
 
 /// Waits until this pod is shown as the only leader; returns the instant.
-async fn only(told: &mut Told, name: &str) -> u64 {
+async fn only(told: &mut ClaimHint, name: &str) -> u64 {
     let waited = tokio::time::timeout(LEADS_MAX, async {
         loop {
             match told.recv().await {

@@ -171,7 +171,7 @@ impl Executed {
     ///
     /// # Panics
     /// If it cannot be started.
-    pub(crate) fn at_once(line: &Line) -> Self {
+    pub(crate) fn non_blocking(line: &Line) -> Self {
         let at_ns = boottime_ns();
         let child = line.staged().spawn();
         let child = child.expect("this program can be started again");

@@ -234,7 +234,7 @@ pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
         let start = |round: usize| {
             let owner = format!("o{round}");
             let line = (means.line)("hand-over", &owner, act(journal, HOLD));
-            Executed::at_once(&line)
+            Executed::non_blocking(&line)
         };
         let mut holder = start(0);
         for round in 1..=rounds {
@@ -281,7 +281,7 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
             let owner = format!("o{index}");
             for _ in 0..rounds {
                 let line = (means.line)("contended", &owner, act(journal, Duration::ZERO));
-                Executed::at_once(&line).ended().await;
+                Executed::non_blocking(&line).ended().await;
                 counts.borrow_mut()[index] += 1;
             }
             at_first.set(at_first.get().or(Some(*counts.borrow())));

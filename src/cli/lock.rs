@@ -33,7 +33,7 @@ use crate::lock::{Mode, Want, scaled};
 use crate::locker::{Locker, LockerOptions};
 use crate::log;
 use crate::signals::{Relays, Stops};
-use crate::workload::Prepared;
+use crate::workload::StandbyGuard;
 
 /// Arguments of `leasehold lock`.
 #[derive(Debug, Clone)]
@@ -228,7 +228,7 @@ impl Job<'_> {
     /// Runs the attempts one after the other, and the work under the lock.
     async fn attempt(
         self,
-        prepared: &mut Option<Prepared>,
+        prepared: &mut Option<StandbyGuard>,
         (mut stops, relays): (Stops, Relays),
     ) -> Result<u8, LockCommandError> {
         let Self { args, config, .. } = self;
@@ -286,8 +286,8 @@ impl Job<'_> {
         let store = store_options::of_locks(config, self.timings);
         let mut options = LockerOptions::new(store, args.name.clone());
         options.want = args.want;
-        options.at_once = args.wait.is_some_and(|wait| wait.is_zero());
-        (options.token_remembered, options.sightings) = remembered.seen();
+        options.non_blocking = args.wait.is_some_and(|wait| wait.is_zero());
+        (options.token_remembered, options.observations) = remembered.seen();
         options
     }
 }

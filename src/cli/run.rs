@@ -42,10 +42,12 @@ use crate::admin::{Admin, AdminState, BindError, Bound};
 use crate::clock;
 use crate::config::{Config, ConfigError, OnExit, Sources, UriSource};
 use crate::election::{Input, Status, Tunables};
-use crate::elector::{Elector, ElectorOptions, Prepared};
+use crate::elector::{Elector, ElectorBuilder, ElectorOptions};
 use crate::exit;
 use crate::log::{self, LogHandle};
-use crate::publish::directory::{DirectoryError, Memory, StatusDirectory, default_directory};
+use crate::publish::directory::{
+    DirectoryError, RecoveredState, StatusDirectory, default_directory,
+};
 use crate::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
@@ -157,7 +159,7 @@ struct Begun {
     plan: Plan,
     log: LogHandle,
     directory: StatusDirectory,
-    memory: Memory,
+    memory: RecoveredState,
     cluster: Option<Cluster>,
     http: Option<Bound>,
 }
@@ -203,9 +205,9 @@ impl Daemon {
         let home = files::known_home(&who.lease, &directory);
         let options = options(&config, drains, memory, home, uri_receiver);
         let prepared = if supervises {
-            Prepared::supervising(options)
+            ElectorBuilder::supervising(options)
         } else {
-            Prepared::new(options)
+            ElectorBuilder::new(options)
         };
         let (status, inputs) = (prepared.status(), prepared.inputs());
         let metrics = Metrics::new(&who, status.clone(), prepared.store_info())
@@ -447,7 +449,7 @@ impl Daemon {
 fn options(
     config: &Config,
     drains: bool,
-    memory: Memory,
+    memory: RecoveredState,
     home: KnownHome,
     uri: watch::Receiver<UriSource>,
 ) -> ElectorOptions {

@@ -73,7 +73,7 @@ pub struct StatusDirectory {
 
 /// State recovered from the record of an earlier process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Memory {
+pub struct RecoveredState {
     /// The claim of a process that is proven to have exited; `None` without that proof.
     pub claim: Option<Claim>,
     /// The highest token that the process had seen.
@@ -112,7 +112,7 @@ impl StatusDirectory {
     ///
     /// # Errors
     /// [`DirectoryError`] if the directory cannot be created or written, or is in use.
-    pub fn open(path: &Path) -> Result<(Self, Memory), DirectoryError> {
+    pub fn open(path: &Path) -> Result<(Self, RecoveredState), DirectoryError> {
         Self::open_after(path, Duration::ZERO, |_| {})
     }
 
@@ -127,7 +127,7 @@ impl StatusDirectory {
         path: &Path,
         patience: Duration,
         waiting: impl FnOnce(&[Occupant]),
-    ) -> Result<(Self, Memory), DirectoryError> {
+    ) -> Result<(Self, RecoveredState), DirectoryError> {
         make_directory(path, MODE).map_err(DirectoryError::making(path))?;
         let daemon = lock(path, DAEMON_FILE).map_err(DirectoryError::identified)?;
         let claim = lock_after(path, patience, waiting).map_err(DirectoryError::identified)?;
@@ -252,15 +252,15 @@ impl StatusDirectory {
         }
     }
 
-    fn read(&self) -> io::Result<Memory> {
+    fn read(&self) -> io::Result<RecoveredState> {
         let mut bytes = [0; RECORD_LENGTH];
         let length = self.claim.read_at(&mut bytes, 0)?;
         let Some(text) = bytes.get(..length).filter(|text| !text.is_empty()) else {
-            return Ok(Memory::default());
+            return Ok(RecoveredState::default());
         };
-        let damaged = Memory {
+        let damaged = RecoveredState {
             damaged: true,
-            ..Memory::default()
+            ..RecoveredState::default()
         };
         let Ok(record) = serde_json::from_slice::<Record>(text) else {
             return Ok(damaged);
@@ -275,7 +275,7 @@ impl StatusDirectory {
             && record.inode == self.inode
             && record.device == self.device;
         let claim = record.claim.as_deref().filter(|_| proven);
-        Ok(Memory {
+        Ok(RecoveredState {
             claim: claim.and_then(parse_claim),
             token,
             lease_longest: record

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::contest::{Contest, LONG, eventually, renews, sent_ns, token, wait_follows};
-use crate::lookout::{Lookout, Sighting, assert_one_after_the_other};
+use crate::lookout::{Lookout, Observation, assert_one_after_the_other};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 
@@ -192,8 +192,8 @@ impl Freeze {
     /// computed after the deadline. A request sent before the freeze may also have been answered
     /// before it, with the reply delayed by the freeze. Such a reply was true at an instant between
     /// request and reply.
-    fn assert_nothing_after(&self, seen: &[Sighting], counts: impl Fn(&Sighting) -> bool) {
-        let late = |look: &&Sighting| {
+    fn assert_nothing_after(&self, seen: &[Observation], counts: impl Fn(&Observation) -> bool) {
+        let late = |look: &&Observation| {
             look.started_ns > self.lost_ns
                 || (look.started_ns > self.frozen_ns && look.ended_ns > self.continued_ns)
         };
@@ -205,8 +205,8 @@ impl Freeze {
     }
 
     /// Asserts that requests for `/leader` and the metric waited while the daemon was frozen.
-    fn assert_requests_waited(&self, seen: &[Sighting]) {
-        let waited = |look: &&Sighting| {
+    fn assert_requests_waited(&self, seen: &[Observation]) {
+        let waited = |look: &&Observation| {
             let asked = self.frozen_ns..self.lost_ns;
             asked.contains(&look.started_ns) && look.ended_ns > self.continued_ns
         };

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Result of one probe.
 #[derive(Debug, Clone)]
-pub(crate) struct Sighting {
+pub(crate) struct Observation {
     pub(crate) surface: &'static str,
     pub(crate) started_ns: u64,
     pub(crate) ended_ns: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Lookout {
     ends: watch::Sender<bool>,
     /// The surfaces on which a leader was seen.
     leaders: Arc<Mutex<BTreeSet<&'static str>>>,
-    tasks: Vec<JoinHandle<Vec<Sighting>>>,
+    tasks: Vec<JoinHandle<Vec<Observation>>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,20 +71,20 @@ impl Lookout {
     }
 
     /// Ends the probes. Returns their results, in order for each surface.
-    pub(crate) async fn end(self) -> Vec<Sighting> {
+    pub(crate) async fn end(self) -> Vec<Observation> {
         self.ends.send_replace(true);
-        let mut sightings = Vec::new();
+        let mut observations = Vec::new();
         for task in self.tasks {
-            sightings.extend(task.await.unwrap());
+            observations.extend(task.await.unwrap());
         }
-        sightings
+        observations
     }
 }
 
 /// Asserts that once `new` was seen to lead, no later probe saw `old` lead (I1, I4).
-pub(crate) fn assert_one_after_the_other(old: &[Sighting], new: &[Sighting]) {
-    let first = new.iter().filter(|sighting| sighting.leader);
-    let first = first.min_by_key(|sighting| sighting.ended_ns);
+pub(crate) fn assert_one_after_the_other(old: &[Observation], new: &[Observation]) {
+    let first = new.iter().filter(|observation| observation.leader);
+    let first = first.min_by_key(|observation| observation.ended_ns);
     let first = first.expect("the new leader was seen");
     for surface in ["file", "/leader", "metric"] {
         let mut seen = old.iter().filter(|look| look.surface == surface);
@@ -104,8 +104,8 @@ async fn look(
     surface: Surface,
     leaders: Arc<Mutex<BTreeSet<&'static str>>>,
     mut end: watch::Receiver<bool>,
-) -> Vec<Sighting> {
-    let mut sightings = Vec::new();
+) -> Vec<Observation> {
+    let mut observations = Vec::new();
     while !*end.borrow_and_update() {
         let started_ns = boottime_ns();
         let seen = match surface {
@@ -118,7 +118,7 @@ async fn look(
         if leader {
             leaders.lock().unwrap().insert(surface.name());
         }
-        sightings.push(Sighting {
+        observations.push(Observation {
             surface: surface.name(),
             started_ns,
             ended_ns: boottime_ns(),
@@ -127,7 +127,7 @@ async fn look(
         });
         let _ = tokio::time::timeout(PAUSE, end.changed()).await;
     }
-    sightings
+    observations
 }
 
 fn file(daemon: &Daemon) -> Option<(bool, Option<i64>)> {

@@ -65,7 +65,7 @@ fn join(slots: u32) -> impl Strategy<Value = Operation> {
         some_token(),
         prop::bool::ANY,
     )
-        .prop_map(|(number, mode, slots, seen, at_once)| {
+        .prop_map(|(number, mode, slots, seen, non_blocking)| {
             let mode = if slots > 0 { Mode::Slot } else { mode };
             let entry = Joining {
                 slots,
@@ -74,7 +74,7 @@ fn join(slots: u32) -> impl Strategy<Value = Operation> {
             Operation::Join {
                 entry,
                 seen,
-                at_once,
+                non_blocking,
             }
         })
 }
@@ -107,7 +107,7 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
                 claim: claim(number),
                 revision: revision(changed),
             };
-            Operation::Sweep {
+            Operation::Evict {
                 entries: pairs.into_iter().map(pair).collect(),
                 me: me.map(|(number, new)| Writer {
                     claim: claim(number),

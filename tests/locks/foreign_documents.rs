@@ -164,7 +164,7 @@ async fn used(store: &MongoLockStore, document: &Document) {
         "{document}"
     );
     applied(store, renew(NEW, 30)).await;
-    let everybody = Operation::Sweep {
+    let everybody = Operation::Evict {
         entries: lock
             .holders
             .iter()

@@ -55,7 +55,7 @@ fn the_257th_reader_waits() {
             .await;
         let full = applied(&store, join(last, Mode::Shared)).await;
         assert_eq!((full.holders.len(), full.queue.len()), (HOLDERS_MAX, 0));
-        rejected(&store, at_once(join(one_more, Mode::Shared))).await;
+        rejected(&store, non_blocking(join(one_more, Mode::Shared))).await;
         let waits = applied(&store, join(one_more, Mode::Shared)).await;
         assert_eq!(numbers(&waits.queue), [one_more]);
         let granted = applied(&store, leave(7)).await;
@@ -66,12 +66,12 @@ fn the_257th_reader_waits() {
     });
 }
 
-fn at_once(operation: Operation) -> Operation {
+fn non_blocking(operation: Operation) -> Operation {
     match operation {
         Operation::Join { entry, seen, .. } => Operation::Join {
             entry,
             seen,
-            at_once: true,
+            non_blocking: true,
         },
         other => other,
     }
@@ -112,7 +112,7 @@ fn slots_change_only_while_the_lock_is_empty() {
                 ..joining(number, mode)
             },
             seen: token(0),
-            at_once: false,
+            non_blocking: false,
         };
         rejected(&store, slots(1, 2, Mode::Slot)).await;
         applied(&store, Operation::Create { seen: token(0) }).await;

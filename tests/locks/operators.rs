@@ -97,7 +97,7 @@ fn the_history_says_who_held_with_which_token_and_why_it_ended() {
         applied(&store, crate::scene::renew(3, 30)).await;
         applied(&store, broken).await;
         applied(&store, crate::scene::renew(4, 40)).await;
-        let gone = Operation::Sweep {
+        let gone = Operation::Evict {
             entries: vec![leasehold::lock::Seen {
                 claim: crate::scene::claim(4),
                 revision: crate::scene::revision(40),

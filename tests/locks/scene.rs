@@ -11,8 +11,8 @@ use leasehold::lock::{
     Entry, Found, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen, Writer,
 };
 use leasehold::store::mongo::StoreOptions;
-use leasehold::store::mongo::lock::{MongoLockStore, Told};
-use leasehold::store::{News, Store};
+use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
+use leasehold::store::{Store, StoreEvent};
 use leasehold_testbed::{ReplicaSet, SharedSet, Stage, StoredLease};
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 use tokio::sync::mpsc;
@@ -67,7 +67,7 @@ pub(crate) fn store_options(stage: &Stage, identity: &str) -> StoreOptions {
 pub(crate) fn store_over(
     options: StoreOptions,
     name: &str,
-) -> (MongoLockStore, mpsc::Receiver<News<Told>>) {
+) -> (MongoLockStore, mpsc::Receiver<StoreEvent<ClaimHint>>) {
     let (sender, news) = mpsc::channel(NEWS_MAX);
     let name = LeaseName::new(name).expect("legal");
     (MongoLockStore::new(options, name, sender).0, news)
@@ -121,14 +121,16 @@ pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> b
 }
 
 /// Returns the next hint of a stream other than a sign of life.
-pub(crate) async fn next_hint(news: &mut mpsc::Receiver<News<Told>>) -> Hint {
+pub(crate) async fn next_hint(news: &mut mpsc::Receiver<StoreEvent<ClaimHint>>) -> Hint {
     let next = async {
         loop {
             match news.recv().await.expect("the store is there") {
-                News::Watch(told) if told.hint == Hint::Alive => {}
-                News::Watch(told) => return told.hint,
-                News::PrimaryChanged | News::RequestIgnored(_) | News::Lookalike(_) => {}
-                News::WatchFailed(failure) => panic!("no stream: {failure}"),
+                StoreEvent::Watch(told) if told.hint == Hint::Alive => {}
+                StoreEvent::Watch(told) => return told.hint,
+                StoreEvent::PrimaryChanged
+                | StoreEvent::RequestIgnored(_)
+                | StoreEvent::Lookalike(_) => {}
+                StoreEvent::WatchFailed(failure) => panic!("no stream: {failure}"),
             }
         }
     };
@@ -185,7 +187,7 @@ pub(crate) fn join(number: u16, mode: Mode) -> Operation {
     Operation::Join {
         entry: joining(number, mode),
         seen: Token::ZERO,
-        at_once: false,
+        non_blocking: false,
     }
 }
 
@@ -211,7 +213,7 @@ pub(crate) fn sweep(gone: &[u16], me: Option<u16>) -> Operation {
         claim: claim(number),
         revision: revision(number + 100),
     });
-    Operation::Sweep {
+    Operation::Evict {
         entries: gone.iter().copied().map(seen).collect(),
         me,
         ending: leasehold::lock::Ending::Expired,

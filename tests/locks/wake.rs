@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::lock::{Hint, Mode, Operation};
-use leasehold::store::mongo::lock::{MongoLockStore, Told};
+use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold_testbed::{Stage, run};
 
 use crate::scene::{
@@ -14,7 +14,7 @@ use crate::scene::{
 
 struct Waiter {
     _store: MongoLockStore,
-    news: tokio::sync::mpsc::Receiver<leasehold::store::News<Told>>,
+    news: tokio::sync::mpsc::Receiver<leasehold::store::StoreEvent<ClaimHint>>,
     watching: tokio::task::JoinHandle<()>,
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 
 use leasehold::workload::claim_share::{ClaimShare, Place};
-use leasehold::workload::{End, Prepared};
+use leasehold::workload::{End, StandbyGuard};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -19,7 +19,7 @@ fn signal(pid: u32, signal: Signal) {
 }
 
 /// Returns the shim that waits under a guard.
-async fn shim(prepared: &Prepared) -> u32 {
+async fn shim(prepared: &StandbyGuard) -> u32 {
     let guard = prepared.guard();
     let mut found = None;
     eventually("the shim waits", || {
@@ -34,7 +34,7 @@ async fn shim(prepared: &Prepared) -> u32 {
     found.unwrap()
 }
 
-async fn runs(scene: &Scene, prepared: Prepared) {
+async fn runs(scene: &Scene, prepared: StandbyGuard) {
     let token = ("TOKEN".into(), "7".into());
     let mut workload = prepared.start([token], terms(LONG, LONG), None).unwrap();
     assert_eq!(workload.ended().await.end, End::Exited(3));

@@ -52,8 +52,8 @@ macro_rules! planted {
     };
 }
 
+pub mod deadline_policy;
 pub mod election;
-pub mod judge;
 pub mod lock;
 
 #[cfg(test)]

@@ -17,11 +17,11 @@ mod contender;
 mod document;
 mod effect;
 mod input;
+mod observations;
 mod observer;
 mod operation;
 pub mod reference;
 mod scaled;
-mod sightings;
 mod stake;
 mod status;
 mod view;
@@ -30,10 +30,10 @@ pub use contender::LockContender;
 pub use document::*;
 pub use effect::*;
 pub use input::*;
+pub use observations::{EntryState, Observation, Observations};
 pub use observer::Observer;
 pub use operation::*;
 pub use scaled::scaled;
-pub use sightings::{EntryState, Sighting, Sightings};
 pub use status::*;
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ use super::wire::{
 };
 use super::{EXECUTABLE, SHIM};
 use leasehold_clock::Alarm;
-use leasehold_core::judge::{Action, Input, Judge, Terms};
+use leasehold_core::deadline_policy::{Action, DeadlinePolicy, Input, Terms};
 
 /// Signals that a guard survives.
 const OUTLIVED: [i32; 10] = [
@@ -73,10 +73,10 @@ pub(super) fn run() -> ExitCode {
 }
 
 struct Guard {
-    judge: Judge,
+    policy: DeadlinePolicy,
     /// The process group from which CMD takes over the terminal; 0 if it does not.
     foreground: i32,
-    errand: Option<Errand>,
+    exec_spec: Option<ExecSpec>,
     daemon: OwnedFd,
     daemon_gone: bool,
     child_ended: UnixStream,
@@ -95,7 +95,7 @@ struct Guard {
 }
 
 /// Resources for the start of CMD, dropped after the start.
-struct Errand {
+struct ExecSpec {
     /// The waiting shim. If `None`, a shim is created when needed.
     shim: Option<Shim>,
     stdin: OwnedFd,
@@ -111,10 +111,10 @@ fn rehearse(children: &mut Children, alarm: &Alarm) {
         valid_until: now,
         kill_at: now,
     };
-    let mut judge = Judge::new(terms, Signal::TERM.as_raw());
-    judge.handle(now, Input::Closed);
-    judge.handle(now, Input::Time);
-    let _ = (judge.next_action(), judge.next_wakeup());
+    let mut policy = DeadlinePolicy::new(terms, Signal::TERM.as_raw());
+    policy.handle(now, Input::Closed);
+    policy.handle(now, Input::Time);
+    let _ = (policy.next_action(), policy.next_wakeup());
     let _ = alarm.arm(None);
     let _ = children.each(|child| {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -198,9 +198,9 @@ impl Guard {
             _ => return Err(Errno::PROTO.into()),
         };
         Ok(Some(Self {
-            judge: Judge::new(start.terms, start.stop_signal),
+            policy: DeadlinePolicy::new(start.terms, start.stop_signal),
             foreground: start.foreground,
-            errand: Some(Errand { shim, stdin, file }),
+            exec_spec: Some(ExecSpec { shim, stdin, file }),
             daemon,
             daemon_gone: false,
             child_ended,
@@ -230,11 +230,11 @@ impl Guard {
             self.hear_daemon();
             self.hear_shim();
             self.look_at_children();
-            self.judge.handle(leasehold_clock::boot_now(), Input::Time);
-            if let Some(action) = self.judge.next_action() {
+            self.policy.handle(leasehold_clock::boot_now(), Input::Time);
+            if let Some(action) = self.policy.next_action() {
                 self.act(action);
             }
-            if self.judge.killed() && self.report.stage != Stage::Gone {
+            if self.policy.killed() && self.report.stage != Stage::Gone {
                 self.kill_round();
             }
             self.tell_daemon();
@@ -251,7 +251,7 @@ impl Guard {
         while !self.daemon_gone {
             match take::<ToGuard>(self.daemon.as_fd()) {
                 Received::Record(record) => {
-                    self.judge
+                    self.policy
                         .handle(leasehold_clock::boot_now(), Input::Order(record.order));
                     if record.relays != self.relays {
                         self.relays = record.relays;
@@ -263,7 +263,7 @@ impl Guard {
                 Received::Nothing => return,
                 Received::Closed => {
                     self.daemon_gone = true;
-                    self.judge
+                    self.policy
                         .handle(leasehold_clock::boot_now(), Input::Closed);
                 }
             }
@@ -306,7 +306,7 @@ impl Guard {
     }
 
     fn never_started(&mut self, end: LeaderEnd) {
-        let shim = self.errand.take().and_then(|errand| errand.shim);
+        let shim = self.exec_spec.take().and_then(|exec_spec| exec_spec.shim);
         shim.into_iter().for_each(Shim::dismiss);
         self.report.end = end;
         self.gone();
@@ -320,16 +320,16 @@ impl Guard {
             let _ = claim.write(Child::Gone);
         }
         self.report.stage = Stage::Gone;
-        self.judge.handle(leasehold_clock::boot_now(), Input::Gone);
+        self.policy.handle(leasehold_clock::boot_now(), Input::Gone);
     }
 
     fn start(&mut self) -> io::Result<()> {
-        let Some(Errand { shim, stdin, file }) = self.errand.take() else {
+        let Some(ExecSpec { shim, stdin, file }) = self.exec_spec.take() else {
             return Err(Errno::INVAL.into());
         };
         let start = ShimStart {
             guard: number(getpid()),
-            valid_until: self.judge.valid_until(),
+            valid_until: self.policy.valid_until(),
             foreground: self.foreground,
         };
         let claim = self.claim.as_ref();
@@ -420,10 +420,10 @@ impl Guard {
             if self.report.end == LeaderEnd::Unknown {
                 self.report.end = LeaderEnd::of(&end);
             }
-            self.report.by_us = self.judge.told_to_end();
+            self.report.by_us = self.policy.told_to_end();
             self.report.stopped = 0;
             self.report.stage = Stage::LeaderEnded;
-            self.judge
+            self.policy
                 .handle(leasehold_clock::boot_now(), Input::LeaderEnded);
         } else if let Ok(Some(change)) = look(WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED) {
             self.report.stopped = change.stopping_signal().unwrap_or(0);
@@ -449,8 +449,8 @@ impl Guard {
     }
 
     fn tell_daemon(&mut self) {
-        self.report.expired = self.judge.expired();
-        self.report.killed = self.judge.killed();
+        self.report.expired = self.policy.expired();
+        self.report.killed = self.policy.killed();
         if self.daemon_gone || self.reported == Some(self.report) {
             return;
         }
@@ -465,9 +465,9 @@ impl Guard {
 
     /// Sleeps until an event arrives or the next deadline is due.
     fn sleep(&mut self, told: bool) -> io::Result<()> {
-        let killing = self.judge.killed() && self.report.stage != Stage::Gone;
+        let killing = self.policy.killed() && self.report.stage != Stage::Gone;
         let round = killing.then(|| leasehold_clock::boot_now() + KILL_ROUND);
-        let due = self.judge.next_wakeup().into_iter().chain(round).min();
+        let due = self.policy.next_wakeup().into_iter().chain(round).min();
         self.alarm.arm(due)?;
         let mut wanted = PollFlags::IN;
         wanted.set(PollFlags::OUT, !told);

@@ -2,7 +2,7 @@
 //!
 //! The crate does not know where authority comes from; it receives deadlines on CLOCK_BOOTTIME.
 //! [`Workload`] starts a command and receives a later deadline with each renewal of the claim. The
-//! command is gone by the last deadline (I5). [`Prepared`] is everything but the command, started
+//! command is gone by the last deadline (I5). [`StandbyGuard`] is everything but the command, started
 //! before there is authority.
 //!
 //! ```no_run
@@ -30,13 +30,13 @@
 //!         ◀─reports──  (this binary)  (this binary)   a process group of its own
 //! ```
 //!
-//! - [`leasehold_core::judge`] is the guard's deadline policy, without IO.
+//! - [`leasehold_core::deadline_policy`] is the guard's deadline policy, without IO.
 //! - `guard` is the parent of CMD, which outlives the daemon.
 //! - `shim` is the stage that becomes CMD; the kernel kills it when the guard exits.
-//! - `keeper` is the daemon's side of a guard; it ends CMD itself if the guard fails.
+//! - `client` is the daemon's side of a guard; it ends CMD itself if the guard fails.
 //! - [`claim_share`] holds the guards' records of their children for the next daemon; [`survivors`]
 //!   is how that daemon finds processes that a killed guard left behind.
-//! - `wire` holds the messages between them, `errand` the command line and environment.
+//! - `wire` holds the messages between them, `exec_spec` the command line and environment.
 //! - `children` lists child processes, `groups` reads their process groups and sessions, `orphans`
 //!   reaps orphans, and `terminal` passes the terminal to CMD and back.
 //!
@@ -57,10 +57,10 @@
 
 mod children;
 pub mod claim_share;
-mod errand;
+mod client;
+mod exec_spec;
 mod groups;
 mod guard;
-mod keeper;
 mod orphans;
 mod progress;
 mod shim;
@@ -81,16 +81,16 @@ use signal_hook::consts::SIGTERM;
 use tokio::sync::watch;
 
 use self::claim_share::{ClaimShare, Place};
-use self::errand::Errand;
-use self::keeper::Keeper;
+use self::client::GuardClient;
+use self::exec_spec::ExecSpec;
 use self::orphans::WaitedFor;
 use self::terminal::Terminal;
 use self::wire::{GuardBegin, GuardStart, ToGuard};
 use leasehold_clock::BootTimer;
+use leasehold_core::deadline_policy::{Order, Stop};
 use leasehold_core::election::BootTime;
-use leasehold_core::judge::{Order, Stop};
 
-pub use leasehold_core::judge::Terms;
+pub use leasehold_core::deadline_policy::Terms;
 pub use orphans::Orphans;
 pub use progress::{End, Ended, Progress};
 
@@ -122,7 +122,7 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 /// A command to run.
 #[derive(Debug, Clone)]
 pub struct Command {
-    errand: Errand,
+    exec_spec: ExecSpec,
     stop_signal: i32,
     quiet: bool,
     executable: PathBuf,
@@ -132,7 +132,7 @@ impl Command {
     /// Creates a command for `program`, which is looked up as by `execvp`.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
-            errand: Errand {
+            exec_spec: ExecSpec {
                 words: vec![program.into()],
                 environment: Vec::new(),
             },
@@ -146,14 +146,14 @@ impl Command {
     #[must_use]
     pub fn arguments<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         let arguments = arguments.into_iter().map(Into::into);
-        self.errand.words.extend(arguments);
+        self.exec_spec.words.extend(arguments);
         self
     }
 
     /// Sets one environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.errand.environment.push((name.into(), value.into()));
+        self.exec_spec.environment.push((name.into(), value.into()));
         self
     }
 
@@ -185,7 +185,7 @@ impl Command {
     ///
     /// # Errors
     /// If the guard cannot be started.
-    pub fn prepare(self) -> io::Result<Prepared> {
+    pub fn prepare(self) -> io::Result<StandbyGuard> {
         orphans::adopt()?;
         let terminal = Terminal::of_this_process();
         let (socket, theirs) = wire::pair()?;
@@ -217,7 +217,7 @@ impl Command {
             .ok()
             .and_then(Pid::from_raw);
         let guard = WaitedFor::new(pid.ok_or(io::ErrorKind::Other)?);
-        Ok(Prepared {
+        Ok(StandbyGuard {
             command: self,
             socket,
             guard,
@@ -257,9 +257,9 @@ pub struct Workload {
 /// A command that can start immediately, because its guard already waits for authority.
 ///
 /// If dropped, the guard exits on its own and is reaped by [`Orphans`], if those are in use.
-/// Otherwise use [`Prepared::dismiss`], which leaves nothing behind.
+/// Otherwise use [`StandbyGuard::dismiss`], which leaves nothing behind.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct StandbyGuard {
     command: Command,
     socket: OwnedFd,
     guard: WaitedFor,
@@ -267,7 +267,7 @@ pub struct Prepared {
     kept: Option<OwnedFd>,
 }
 
-impl Prepared {
+impl StandbyGuard {
     /// Returns the process id of the waiting guard.
     pub fn guard(&self) -> u32 {
         self.guard.pid().as_raw_nonzero().get().unsigned_abs()
@@ -295,8 +295,8 @@ impl Prepared {
         terms: Terms,
         claim: Option<ClaimShare>,
     ) -> io::Result<Workload> {
-        self.command.errand.environment.extend(environment);
-        let errand = self.command.errand.to_file()?;
+        self.command.exec_spec.environment.extend(environment);
+        let exec_spec = self.command.exec_spec.to_file()?;
         let timer = BootTimer::new()?;
         let foreground = (self.terminal.as_ref())
             .filter(|terminal| !self.command.quiet && terminal.is_for_cmd())
@@ -310,7 +310,7 @@ impl Prepared {
         };
         let share = claim.as_ref().map(ClaimShare::try_clone).transpose()?;
         let kept = self.kept.take();
-        let with: Vec<_> = std::iter::once(errand.as_fd())
+        let with: Vec<_> = std::iter::once(exec_spec.as_fd())
             .chain(claim.as_ref().map(AsFd::as_fd))
             .chain(kept.as_ref().map(AsFd::as_fd))
             .collect();
@@ -326,20 +326,20 @@ impl Prepared {
         });
         let (publish, progress) = watch::channel(Progress::Starting);
         // Everything that can fail comes before the message to the guard, because CMD runs from
-        // then on and needs a keeper.
+        // then on and needs a client.
         let command = self.command.clone();
         let mut guard = self.guard();
-        let mut keeper = Keeper::new(self, newest.clone(), publish.clone())?;
-        if keeper.start(&start, &with).is_err() {
+        let mut client = GuardClient::new(self, newest.clone(), publish.clone())?;
+        if client.start(&start, &with).is_err() {
             // The guard was killed while it waited.
             let another = command.prepare()?;
             guard = another.guard();
-            keeper = Keeper::new(another, newest, publish)?;
-            keeper.start(&start, &with)?;
+            client = GuardClient::new(another, newest, publish)?;
+            client.start(&start, &with)?;
         }
-        keeper.claim = share;
+        client.claim = share;
         // The task ends when CMD is gone, even if no handle is left.
-        tokio::spawn(keeper.keep(timer));
+        tokio::spawn(client.keep(timer));
         Ok(Workload {
             orders,
             progress,
@@ -374,7 +374,7 @@ impl Workload {
     /// its descendants are gone. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// As [`Command::prepare`] and [`Prepared::start`].
+    /// As [`Command::prepare`] and [`StandbyGuard::start`].
     pub fn start(command: &Command, terms: Terms, claim: Option<ClaimShare>) -> io::Result<Self> {
         command.clone().prepare()?.start([], terms, claim)
     }
@@ -449,7 +449,7 @@ impl Workload {
     /// returns. Cancel safe.
     pub async fn changed(&mut self) -> Progress {
         if self.progress.changed().await.is_err() {
-            // The keeper ended with CMD, or with its runtime.
+            // The client ended with CMD, or with its runtime.
             std::future::pending::<()>().await;
         }
         *self.progress.borrow_and_update()

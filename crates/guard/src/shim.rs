@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
-use super::errand::Errand;
+use super::exec_spec::ExecSpec;
 use super::groups::{number, own_group};
 use super::terminal::Terminal;
 use super::wire::{ShimFailed, ShimStart, post, wait_with};
@@ -80,7 +80,7 @@ fn become_command(guard: BorrowedFd<'_>) -> Result<Infallible, Failure> {
     let [Some(stdin), Some(file), None] = descriptors else {
         return Err(Errno::PROTO.into());
     };
-    let Errand { words, environment } = Errand::of_file(file)?;
+    let ExecSpec { words, environment } = ExecSpec::of_file(file)?;
     rustix::stdio::dup2_stdin(stdin)?;
     if start.foreground != 0 {
         take_terminal(start.foreground);

@@ -29,7 +29,7 @@ pub(super) use self::records::{
     GuardBegin, GuardStart, LeaderEnd, Report, ShimFailed, ShimStart, Stage, ToGuard,
 };
 
-/// An errand, the claim lock, and a descriptor to keep.
+/// An exec spec, the claim lock, and a descriptor to keep.
 const DESCRIPTORS_MAX: usize = 3;
 
 /// Creates a connected pair. Neither end is inherited.

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::event_loop::{Channels, EventLoop, KernelRandomness};
 use crate::runner::{ElectionHost, NoSurfaces, Surfaces, news_channel};
 use crate::store::mongo::{MongoStore, StoreOptions};
-use crate::store::{DeploymentId, News, StoreInfo};
+use crate::store::{DeploymentId, StoreEvent, StoreInfo};
 use leasehold_core::election::{
     Authority, Candidate, Claim, Election, Input, LeaseName, Status, Token, Tunables,
 };
@@ -61,10 +61,10 @@ impl ElectorOptions {
 }
 
 /// A candidate that has not started, so that its channels can be handed out first.
-pub struct Prepared {
+pub struct ElectorBuilder {
     election: Election,
     store: MongoStore,
-    news: mpsc::Receiver<News>,
+    news: mpsc::Receiver<StoreEvent>,
     status: watch::Sender<Status>,
     store_info: watch::Receiver<Option<StoreInfo>>,
     inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
@@ -87,7 +87,7 @@ pub struct Elector {
     watcher: JoinHandle<()>,
 }
 
-impl Prepared {
+impl ElectorBuilder {
     /// Creates a candidate that has not started.
     pub fn new(options: ElectorOptions) -> Self {
         Self::with(options, false)
@@ -188,7 +188,7 @@ impl Elector {
     /// Starts contending with this handle as the only output. Must be called inside a tokio
     /// runtime.
     pub fn start(options: ElectorOptions) -> Self {
-        Prepared::new(options).start(NoSurfaces)
+        ElectorBuilder::new(options).start(NoSurfaces)
     }
 
     /// Returns a receiver of the candidate's status. Use [`Status::at`] to check its authority.

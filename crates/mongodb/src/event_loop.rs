@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::calls::{Answered, Calls};
-use crate::store::{CallOutcome, News};
+use crate::store::{CallOutcome, StoreEvent};
 use leasehold_clock::BootTimer;
 use leasehold_core::election::{BootTime, CallId, Randomness};
 
@@ -79,7 +79,7 @@ pub(crate) trait Host {
     /// Reports a store call that was answered.
     fn answered(&mut self, answered: &Answered);
     /// Converts a store event to an input, if the machine needs it.
-    fn news(&mut self, news: News<Self::Hint>) -> Option<Input<Self>>;
+    fn news(&mut self, news: StoreEvent<Self::Hint>) -> Option<Input<Self>>;
     /// Waits for an event of the host itself. Must be cancel-safe.
     fn event(&mut self) -> impl Future<Output = Input<Self>> + Send {
         std::future::pending()
@@ -100,7 +100,7 @@ pub(crate) struct Channels<H: Host + ?Sized> {
     /// Requests of the program: signals, confirmations of the workload.
     pub(crate) inputs: mpsc::Receiver<Input<H>>,
     /// Events of the store.
-    pub(crate) news: mpsc::Receiver<News<H::Hint>>,
+    pub(crate) news: mpsc::Receiver<StoreEvent<H::Hint>>,
 }
 
 /// A machine, its host, and the loop between them.
@@ -261,7 +261,7 @@ mod tests {
 
         fn answered(&mut self, _: &Answered) {}
 
-        fn news(&mut self, _: News<()>) -> Option<&'static str> {
+        fn news(&mut self, _: StoreEvent<()>) -> Option<&'static str> {
             Some("news")
         }
     }

@@ -21,7 +21,7 @@ use crate::store::mongo::lock::MongoLockStore;
 use crate::store::{Failure, StoreInfo};
 use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
 use leasehold_core::lock::{
-    End, Input, LockContender, Loss, Notice, Options, Sightings, Status, Want,
+    End, Input, LockContender, Loss, Notice, Observations, Options, Status, Want,
 };
 
 /// Capacity of the queue of signals and ends of the work: one operator and one job send fewer in
@@ -41,11 +41,11 @@ pub struct LockerOptions {
     /// The wanted mode; exclusive by default.
     pub want: Want,
     /// True to end as [`End::Busy`] instead of waiting.
-    pub at_once: bool,
+    pub non_blocking: bool,
     /// The highest token of the lock that this machine remembers.
     pub token_remembered: Token,
     /// Observations of the other entries by earlier contenders on this machine.
-    pub sightings: Sightings,
+    pub observations: Observations,
 }
 
 impl LockerOptions {
@@ -55,9 +55,9 @@ impl LockerOptions {
             store,
             name,
             want: Want::Exclusive,
-            at_once: false,
+            non_blocking: false,
             token_remembered: Token::ZERO,
-            sightings: Sightings::default(),
+            observations: Observations::default(),
         }
     }
 }
@@ -98,7 +98,7 @@ pub struct Finished {
     /// The highest token of the lock that the contender saw.
     pub token_highest: Token,
     /// The contender's observations of other entries.
-    pub sightings: Sightings,
+    pub observations: Observations,
 }
 
 /// A running contender for one lock.
@@ -123,7 +123,7 @@ async fn run(mut runner: EventLoop<LockHost<impl LockSurfaces>>) -> io::Result<F
     let finished = ended.map(|end| Finished {
         end,
         token_highest: machine.token_highest(),
-        sightings: machine.sightings().clone(),
+        observations: machine.observations().clone(),
     });
     if let Ok(finished) = &finished {
         host.surfaces.finished(finished);
@@ -139,19 +139,19 @@ impl Locker {
             store,
             name,
             want,
-            at_once,
+            non_blocking,
             token_remembered,
-            sightings,
+            observations,
         } = options;
         let timings = store.timings;
         let contender = Options {
             identity: store.identity.clone(),
             want,
             timings,
-            at_once,
+            non_blocking,
             watch_first: false,
             token_remembered,
-            sightings,
+            observations,
         };
         let (news_sender, news) = mpsc::channel(NEWS_MAX);
         let (store, store_info) = MongoLockStore::new(store, name, news_sender);

@@ -10,7 +10,7 @@ pub use crate::calls::Answered;
 pub use crate::event_loop::KernelRandomness;
 
 use crate::event_loop::{Host, InFlight, Machine};
-use crate::store::{Failure, News, Store};
+use crate::store::{Failure, Store, StoreEvent};
 use leasehold_core::election::{
     BootTime, CallId, Claim, Effect, Election, Input, Notice, Order, Outcome, Randomness, Status,
     Token, Transition, Watch,
@@ -69,8 +69,8 @@ impl Surfaces for NoSurfaces {
     fn lookalike(&mut self, _: &str) {}
 }
 
-/// Creates the queue for [`News`], with the capacity that an election needs.
-pub fn news_channel() -> (mpsc::Sender<News>, mpsc::Receiver<News>) {
+/// Creates the queue for [`StoreEvent`], with the capacity that an election needs.
+pub fn news_channel() -> (mpsc::Sender<StoreEvent>, mpsc::Receiver<StoreEvent>) {
     mpsc::channel(NEWS_QUEUE_MAX)
 }
 
@@ -155,18 +155,18 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
         self.surfaces.answered(answered);
     }
 
-    fn news(&mut self, news: News) -> Option<Input> {
+    fn news(&mut self, news: StoreEvent) -> Option<Input> {
         match news {
-            News::PrimaryChanged => return Some(Input::PrimaryChanged),
-            News::Watch(watch) => {
+            StoreEvent::PrimaryChanged => return Some(Input::PrimaryChanged),
+            StoreEvent::Watch(watch) => {
                 if watch == Watch::Opened {
                     self.surfaces.watching(None);
                 }
                 return Some(Input::Watch(watch));
             }
-            News::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
-            News::RequestIgnored(why) => self.surfaces.request_ignored(why),
-            News::Lookalike(product) => self.surfaces.lookalike(product),
+            StoreEvent::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
+            StoreEvent::RequestIgnored(why) => self.surfaces.request_ignored(why),
+            StoreEvent::Lookalike(product) => self.surfaces.lookalike(product),
         }
         None
     }

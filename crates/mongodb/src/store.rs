@@ -144,7 +144,7 @@ impl fmt::Display for Failure {
 
 /// An unsolicited event from the store; `W` is an event of its change stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News<W = Watch> {
+pub enum StoreEvent<W = Watch> {
     /// From the change stream.
     Watch(W),
     /// Writes go to another server from now on.

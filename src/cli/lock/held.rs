@@ -20,7 +20,7 @@ use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
 use crate::signals::{Relays, Stop, StopRequest, StopRequests, Stops};
-use crate::workload::{Command, Ended, Orphans, Prepared, Terms, without_ours};
+use crate::workload::{Command, Ended, Orphans, StandbyGuard, Terms, without_ours};
 
 /// Number of SIGKILL.
 const KILL: u8 = 9;
@@ -37,7 +37,7 @@ pub(super) struct Work<'a> {
     pub(super) job: Job<'a>,
     pub(super) token: Token,
     /// The command, prepared in advance except for the lock, if that succeeded.
-    pub(super) prepared: &'a mut Option<Prepared>,
+    pub(super) prepared: &'a mut Option<StandbyGuard>,
 }
 
 /// Returns the command to run under the lock; `None` if the lock is only held.

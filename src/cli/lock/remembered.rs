@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::election::{BootTime, Claim, Declared, Identity, LeaseName, Revision, Token};
-use crate::lock::{EntryState, Sighting, Sightings};
+use crate::lock::{EntryState, Observation, Observations};
 use crate::locker::Finished;
 use crate::publish::directory::{make_directory, read_regular, replace_file, roots};
 
@@ -36,7 +36,7 @@ pub(super) struct Remembered {
     boot_id: Option<String>,
     store: String,
     /// Contents of the record when this job began.
-    seen: (Token, Sightings),
+    seen: (Token, Observations),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -86,12 +86,12 @@ impl Remembered {
 
     /// Returns the highest token and the observations of earlier jobs, if they belong to this boot
     /// and this store.
-    pub(super) fn seen(&self) -> (Token, Sightings) {
+    pub(super) fn seen(&self) -> (Token, Observations) {
         self.seen.clone()
     }
 
-    fn read(&self) -> (Token, Sightings) {
-        let nothing = (Token::ZERO, Sightings::default());
+    fn read(&self) -> (Token, Observations) {
+        let nothing = (Token::ZERO, Observations::default());
         let Some(text) = self
             .path
             .as_ref()
@@ -111,9 +111,9 @@ impl Remembered {
         let now = clock::boot_now();
         let lines = record.entries.into_iter();
         let entries = lines
-            .filter_map(Line::sighting)
+            .filter_map(Line::observation)
             .filter(|(_, s)| s.since <= now);
-        (token, Sightings::remembered(entries))
+        (token, Observations::remembered(entries))
     }
 
     /// Saves the observations for the next job. A job without them waits as if it were the
@@ -122,7 +122,7 @@ impl Remembered {
         let (Some(path), Some(boot_id)) = (&self.path, &self.boot_id) else {
             return;
         };
-        if (finished.token_highest, &finished.sightings) == (self.seen.0, &self.seen.1) {
+        if (finished.token_highest, &finished.observations) == (self.seen.0, &self.seen.1) {
             // Nothing new, and another job may have saved more since this one began.
             return;
         }
@@ -131,7 +131,7 @@ impl Remembered {
             boot_id: boot_id.clone(),
             store: self.store.clone(),
             token: finished.token_highest.get(),
-            entries: finished.sightings.iter().map(Line::of).collect(),
+            entries: finished.observations.iter().map(Line::of).collect(),
         };
         let written = serde_json::to_vec(&record)
             .map_err(io::Error::other)
@@ -143,24 +143,24 @@ impl Remembered {
 }
 
 impl Line {
-    fn of((claim, sighting): (Claim, &Sighting)) -> Self {
+    fn of((claim, observation): (Claim, &Observation)) -> Self {
         Self {
             claim: u128::from_be_bytes(claim.bytes()),
-            revision: u128::from_be_bytes(sighting.revision.bytes()),
-            state: sighting.state.as_str().to_owned(),
-            identity: sighting.identity.to_string(),
-            token: sighting.token.map(Token::get),
-            lease_duration_ms: sighting.lease_duration.millis,
-            since_ns: sighting.since.as_nanos(),
+            revision: u128::from_be_bytes(observation.revision.bytes()),
+            state: observation.state.as_str().to_owned(),
+            identity: observation.identity.to_string(),
+            token: observation.token.map(Token::get),
+            lease_duration_ms: observation.lease_duration.millis,
+            since_ns: observation.since.as_nanos(),
         }
     }
 
-    fn sighting(self) -> Option<(Claim, Sighting)> {
+    fn observation(self) -> Option<(Claim, Observation)> {
         let states = [EntryState::Waiting, EntryState::Granted, EntryState::Held];
         let state = states
             .into_iter()
             .find(|state| state.as_str() == self.state)?;
-        let sighting = Sighting {
+        let observation = Observation {
             identity: Identity::new(self.identity).ok()?,
             revision: Revision::from_bytes(self.revision.to_be_bytes()),
             state,
@@ -170,7 +170,7 @@ impl Line {
             },
             since: BootTime::from_nanos(self.since_ns),
         };
-        Some((Claim::from_bytes(self.claim.to_be_bytes()), sighting))
+        Some((Claim::from_bytes(self.claim.to_be_bytes()), observation))
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn finished(since: BootTime) -> Finished {
-        let sighting = Sighting {
+        let observation = Observation {
             identity: Identity::new("a").expect("legal"),
             revision: Revision::from_bytes([2; 16]),
             state: EntryState::Held,
@@ -227,7 +227,7 @@ mod tests {
         Finished {
             end: End::GaveUp,
             token_highest: Token::new(5).expect("not negative"),
-            sightings: Sightings::remembered([(Claim::from_bytes([1; 16]), sighting)]),
+            observations: Observations::remembered([(Claim::from_bytes([1; 16]), observation)]),
         }
     }
 
@@ -237,15 +237,15 @@ mod tests {
         let path = place.path().join("jobs");
         let finished = finished(clock::boot_now());
         at(&path, "h/d.c", "boot").keep(&finished);
-        let (token, sightings) = at(&path, "h/d.c", "boot").read();
+        let (token, observations) = at(&path, "h/d.c", "boot").read();
         assert_eq!(token, finished.token_highest);
-        assert_eq!(sightings, finished.sightings);
+        assert_eq!(observations, finished.observations);
         for other in [at(&path, "h/d.other", "boot"), at(&path, "h/d.c", "other")] {
-            assert_eq!(other.read(), (Token::ZERO, Sightings::default()));
+            assert_eq!(other.read(), (Token::ZERO, Observations::default()));
         }
         fs::write(&path, "{").expect("written");
         let damaged = at(&path, "h/d.c", "boot").read();
-        assert_eq!(damaged, (Token::ZERO, Sightings::default()));
+        assert_eq!(damaged, (Token::ZERO, Observations::default()));
     }
 
     #[test]
@@ -258,10 +258,10 @@ mod tests {
         in_vain.keep(&Finished {
             end: End::GaveUp,
             token_highest: Token::ZERO,
-            sightings: Sightings::default(),
+            observations: Observations::default(),
         });
-        let (_, sightings) = at(&path, "h/d.c", "boot").read();
-        assert_eq!(sightings, finished.sightings);
+        let (_, observations) = at(&path, "h/d.c", "boot").read();
+        assert_eq!(observations, finished.observations);
     }
 
     #[test]
@@ -270,15 +270,15 @@ mod tests {
         let path = place.path().join("jobs");
         let ahead = clock::boot_now() + Duration::from_secs(3600);
         at(&path, "h/d.c", "boot").keep(&finished(ahead));
-        let (_, sightings) = at(&path, "h/d.c", "boot").read();
-        assert_eq!(sightings, Sightings::default());
+        let (_, observations) = at(&path, "h/d.c", "boot").read();
+        assert_eq!(observations, Observations::default());
     }
 
     #[test]
     fn what_is_no_record_of_ours_proves_nothing_and_holds_nothing_up() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("jobs");
-        let nothing = (Token::ZERO, Sightings::default());
+        let nothing = (Token::ZERO, Observations::default());
         let made = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(made.expect("mkfifo").success());
         assert_eq!(at(&path, "h/d.c", "boot").read(), nothing);

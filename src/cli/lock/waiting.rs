@@ -383,14 +383,14 @@ impl LockSurfaces for Told {
                 self.store.queue_full(true);
                 warn!(%lock, "queue full ({QUEUE_MAX}), retrying")
             }
-            Notice::AbsurdDuration { identity, millis } => warn!(
+            Notice::InvalidLeaseDuration { identity, millis } => warn!(
                 %lock, %identity, lease_duration_ms = millis,
                 "entry declares an out-of-range lease duration; treating it as 1h"
             ),
             Notice::Duplicate { session } => warn!(
                 %lock, %session, "another process renews this entry (cloned machine or edited document)"
             ),
-            Notice::StoreWentBack { seen, found, wait } => warn!(
+            Notice::StoreRolledBack { seen, found, wait } => warn!(
                 %lock, token_seen = seen.get(), token_found = found.map(Token::get),
                 wait_ms = millis(*wait), "lock document is older than before (restored or rolled back)"
             ),

@@ -58,20 +58,20 @@ async fn silent(
     ));
     // Entries of the first read that have neither renewed nor left. Each of them renews, leaves, or
     // expires after its declared lease duration.
-    let mut silent = sightings(&first);
+    let mut silent = observations(&first);
     let mut lock = first;
     loop {
         let now = clock::boot_now();
         observer.observe(&lock, now);
         if let Some(operation) = observer.break_silent(now) {
             let claims: Vec<_> = match &operation {
-                Operation::Sweep { entries, .. } => entries.iter().map(|e| e.claim).collect(),
+                Operation::Evict { entries, .. } => entries.iter().map(|e| e.claim).collect(),
                 _ => Vec::new(),
             };
             let broken = named(&lock, &claims);
             return sent(store, name, operation, &broken).await;
         }
-        let present = sightings(&lock);
+        let present = observations(&lock);
         silent.retain(|entry| present.contains(entry));
         if present.is_empty() {
             say(&format!("lock {name}: no holder left"));
@@ -91,7 +91,7 @@ async fn silent(
 }
 
 /// Returns all entries with their revisions.
-fn sightings(lock: &LockDocument) -> Vec<(Claim, Revision)> {
+fn observations(lock: &LockDocument) -> Vec<(Claim, Revision)> {
     let entries = lock.holders.iter().chain(&lock.queue);
     entries.map(|entry| (entry.claim, entry.revision)).collect()
 }

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Transition};
 use crate::log::{ErrorThrottle, shown};
-use crate::publish::directory::{Memory, Unproven};
+use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{Document, Identification, Moment};
 use crate::runner::Answered;
@@ -58,7 +58,7 @@ impl Reporter {
         &self,
         config: &Config,
         directory: &Path,
-        memory: &Memory,
+        memory: &RecoveredState,
         http: Option<SocketAddr>,
     ) {
         let timings = &config.lease.timings;
@@ -111,7 +111,7 @@ impl Reporter {
         } = transition;
         let lost = matches!(
             reason,
-            Some(Reason::Deadline | Reason::Rejected | Reason::StoreWentBack | Reason::Duplicate)
+            Some(Reason::Deadline | Reason::Rejected | Reason::StoreRolledBack | Reason::Duplicate)
         );
         let (from, to) = (from.as_str(), to.as_str());
         let (reason, token) = (reason.map(Reason::as_str), token.map(|t| t.get()));
@@ -147,7 +147,7 @@ impl Reporter {
                 %lease, token = token.get(),
                 "took over immediately: the previous process on this status directory has exited"
             ),
-            Notice::StoreWentBack { seen, found, wait } => error!(
+            Notice::StoreRolledBack { seen, found, wait } => error!(
                 %lease, token_seen = seen.get(), token_found = found.map(|t| t.get()),
                 wait_ms = millis(*wait),
                 "lease document is older than before (deleted, restored, or another database); \
@@ -163,7 +163,7 @@ impl Reporter {
                 "the document of this name is not a lease of this version; leaving it untouched, \
                  not leading, retrying"
             ),
-            Notice::AbsurdDuration { identity, millis } => warn!(
+            Notice::InvalidLeaseDuration { identity, millis } => warn!(
                 %lease, holder = %identity, lease_duration_ms = millis,
                 "holder declares an out-of-range lease duration (1s to 1h); waiting for 1h"
             ),

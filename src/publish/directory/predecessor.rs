@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
     use crate::election::{Claim, Token};
-    use crate::publish::directory::{CLAIM_FILE, DirectoryError, Memory, StatusDirectory};
+    use crate::publish::directory::{CLAIM_FILE, DirectoryError, RecoveredState, StatusDirectory};
     use crate::workload::claim_share::{ClaimShare, PLACES_BEGIN, Place};
     use crate::workload::survivors::ProcessId;
 
@@ -96,7 +96,7 @@ mod tests {
 
     /// Another test that starts a process holds a copy of every lock of this process until the
     /// child executes its program.
-    fn open(path: &Path, patience: Duration) -> (StatusDirectory, Memory) {
+    fn open(path: &Path, patience: Duration) -> (StatusDirectory, RecoveredState) {
         loop {
             match StatusDirectory::open_after(path, patience, |_| {}) {
                 Err(DirectoryError::Locked { .. }) => std::thread::yield_now(),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     /// Returns the state that the next daemon recovers, and the one after it.
-    fn opened_twice(path: &Path, patience: Duration) -> (Memory, Memory) {
+    fn opened_twice(path: &Path, patience: Duration) -> (RecoveredState, RecoveredState) {
         let (first, memory) = open(path, patience);
         drop(first);
         let (_, again) = open(path, Duration::ZERO);
@@ -121,14 +121,14 @@ mod tests {
             let directory = left_with(place, child);
             let patience = Duration::from_millis(20);
             let (memory, again) = opened_twice(directory.path(), patience);
-            let expected = Memory {
+            let expected = RecoveredState {
                 token: token(7),
                 unproven: Some(Unproven::MayRun(pid)),
-                ..Memory::default()
+                ..RecoveredState::default()
             };
             assert_eq!(memory, expected, "{place:?}");
             // Neither the unproven claim nor its child is in the record any longer.
-            let expected = Memory {
+            let expected = RecoveredState {
                 unproven: None,
                 ..expected
             };
@@ -144,10 +144,10 @@ mod tests {
         for child in [Child::None, Child::Gone, running] {
             let directory = left_with(Place::Command, child);
             let (memory, again) = opened_twice(directory.path(), Duration::ZERO);
-            let expected = Memory {
+            let expected = RecoveredState {
                 claim: Some(claim()),
                 token: token(7),
-                ..Memory::default()
+                ..RecoveredState::default()
             };
             assert_eq!((memory, again), (expected, expected), "{child:?}");
         }
@@ -178,10 +178,10 @@ mod tests {
         for text in [older[..256].to_owned(), older, torn] {
             fs::write(&file, text).unwrap();
             let (_, memory) = open(directory.path(), Duration::ZERO);
-            let expected = Memory {
+            let expected = RecoveredState {
                 token: token(7),
                 unproven: Some(Unproven::NotRecorded),
-                ..Memory::default()
+                ..RecoveredState::default()
             };
             assert_eq!(memory, expected);
         }

@@ -13,7 +13,7 @@ fn token(n: i64) -> Token {
 
 /// Opens a directory that is not in use. A child that another test has forked holds every lock of
 /// this process until it executes its program.
-fn opened(path: &Path) -> (StatusDirectory, Memory) {
+fn opened(path: &Path) -> (StatusDirectory, RecoveredState) {
     for _ in 0..10_000 {
         match StatusDirectory::open(path) {
             Err(DirectoryError::Locked { .. }) => {
@@ -30,7 +30,7 @@ fn a_new_directory_remembers_nothing_and_has_room_for_the_record() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("a/b");
     let (directory, memory) = opened(&path);
-    assert_eq!(memory, Memory::default());
+    assert_eq!(memory, RecoveredState::default());
     assert_eq!(directory.path(), path);
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
     let file = fs::metadata(path.join(CLAIM_FILE)).unwrap();
@@ -73,9 +73,9 @@ fn a_record_without_a_believable_lease_duration_is_in_order() {
         );
         fs::write(place.path().join(CLAIM_FILE), text).unwrap();
         let (_, memory) = opened(place.path());
-        let expected = Memory {
+        let expected = RecoveredState {
             token: token(7),
-            ..Memory::default()
+            ..RecoveredState::default()
         };
         assert_eq!(memory, expected, "{longest}");
     }

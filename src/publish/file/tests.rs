@@ -5,7 +5,7 @@ use std::path::Path;
 use super::*;
 use crate::clock;
 use crate::election::{Authority, HolderView, Session};
-use crate::publish::directory::Memory;
+use crate::publish::directory::RecoveredState;
 use crate::publish::render::Document;
 
 const REFRESH: Duration = Duration::from_millis(100);
@@ -192,7 +192,7 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
         opened.is_some()
     });
     let (_, memory) = opened.unwrap();
-    let expected = Memory {
+    let expected = RecoveredState {
         claim: Some(claim),
         token: Token::new(3).unwrap(),
         lease_longest: longest,

@@ -36,7 +36,7 @@ pub enum Event {
         why: &'static str,
     },
     /// The lease document was deleted or restored.
-    StoreWentBack {
+    StoreRolledBack {
         /// The token that was seen before.
         seen: Token,
         /// The token that is stored now.
@@ -78,14 +78,14 @@ impl Event {
                 token: *token,
                 silent: *silent,
             }),
-            Notice::StoreWentBack { seen, found, .. } => Some(Self::StoreWentBack {
+            Notice::StoreRolledBack { seen, found, .. } => Some(Self::StoreRolledBack {
                 seen: *seen,
                 found: *found,
             }),
             Notice::Succeeded { .. }
             | Notice::Duplicate { .. }
             | Notice::Foreign { .. }
-            | Notice::AbsurdDuration { .. }
+            | Notice::InvalidLeaseDuration { .. }
             | Notice::BackingOff { .. }
             | Notice::NotDemoted { .. }
             | Notice::LeftToExpire
@@ -102,7 +102,7 @@ impl Event {
             Self::LeaderElected { .. }
             | Self::SteppedDown { .. }
             | Self::TakenOver { .. }
-            | Self::StoreWentBack { .. } => false,
+            | Self::StoreRolledBack { .. } => false,
         }
     }
 
@@ -113,7 +113,7 @@ impl Event {
             Self::SteppedDown { .. } => "SteppedDown",
             Self::TakenOver { .. } => "TakenOver",
             Self::RenewalFailing { .. } => "RenewalFailing",
-            Self::StoreWentBack { .. } => "StoreWentBack",
+            Self::StoreRolledBack { .. } => "StoreRolledBack",
         }
     }
 
@@ -123,7 +123,7 @@ impl Event {
             Self::LeaderElected { .. } | Self::TakenOver { .. } => "Acquire",
             Self::SteppedDown { .. } => "StepDown",
             Self::RenewalFailing { .. } => "Renew",
-            Self::StoreWentBack { .. } => "Read",
+            Self::StoreRolledBack { .. } => "Read",
         }
     }
 
@@ -137,11 +137,11 @@ impl Event {
                     Reason::Deadline
                         | Reason::Rejected
                         | Reason::Unhealthy
-                        | Reason::StoreWentBack
+                        | Reason::StoreRolledBack
                         | Reason::Duplicate
                 )
             ),
-            Self::TakenOver { .. } | Self::RenewalFailing { .. } | Self::StoreWentBack { .. } => {
+            Self::TakenOver { .. } | Self::RenewalFailing { .. } | Self::StoreRolledBack { .. } => {
                 true
             }
         }
@@ -172,7 +172,7 @@ impl Event {
                 silent.as_secs_f64()
             ),
             Self::RenewalFailing { why } => format!("renewals of {lease} fail: {why}"),
-            Self::StoreWentBack { seen, found } => {
+            Self::StoreRolledBack { seen, found } => {
                 let found = found.map_or("none".to_owned(), |found| found.to_string());
                 format!(
                     "the document of {lease} was deleted or restored: token {seen} was seen, \

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::lease::{Claim, Declared, Identity, Reservation, Revision, Session, Token, WallMillis};
 use super::status::{Reason, Role};
 use super::time::BootTime;
-pub use crate::judge::Terms;
+pub use crate::deadline_policy::Terms;
 
 /// Identifies a call, so that even a late reply can be matched to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -211,7 +211,7 @@ pub enum Notice {
         token: Token,
     },
     /// The document is missing, or older than the one seen before.
-    StoreWentBack {
+    StoreRolledBack {
         /// The token that was seen before.
         seen: Token,
         /// The token that is stored now; `None` if the document is missing.
@@ -230,7 +230,7 @@ pub enum Notice {
         why: String,
     },
     /// A holder declares a duration outside the valid range.
-    AbsurdDuration {
+    InvalidLeaseDuration {
         /// The holder.
         identity: Identity,
         /// The declared duration in milliseconds.

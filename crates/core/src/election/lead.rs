@@ -45,7 +45,7 @@ pub(super) struct Stopping {
 pub(super) enum Loss {
     Deadline,
     Rejected,
-    StoreWentBack,
+    StoreRolledBack,
 }
 
 /// State of the status files during a step-down; a stuck file still names the published deadline.
@@ -362,7 +362,7 @@ impl Election {
                 self.fall_behind(turn.now);
             }
             // Nothing to release, because the document that named this claim is gone.
-            Loss::StoreWentBack => self.reason = Some(Reason::StoreWentBack),
+            Loss::StoreRolledBack => self.reason = Some(Reason::StoreRolledBack),
         }
     }
 

@@ -201,15 +201,15 @@ impl Election {
             self.view.lease_longest()
         };
         self.quarantine = Some(turn.now + wait);
-        self.notice(Notice::StoreWentBack { seen, found, wait });
+        self.notice(Notice::StoreRolledBack { seen, found, wait });
         // A restore may bring back claims that were open. This process cannot distinguish them from
         // another candidate's, so they are dropped.
         self.pending.clear();
         self.ended.clear();
         if self.tenure().is_some() {
-            self.lose(Loss::StoreWentBack, turn);
+            self.lose(Loss::StoreRolledBack, turn);
         } else {
-            self.reason = Some(Reason::StoreWentBack);
+            self.reason = Some(Reason::StoreRolledBack);
             if let State::Contending(contending) = &mut self.state {
                 contending.checking = None;
             }
@@ -260,7 +260,7 @@ impl Election {
                 && claim_before != Some(holder.claim)
             {
                 let (identity, millis) = (holder.identity.clone(), holder.lease_duration.millis);
-                self.notice(Notice::AbsurdDuration { identity, millis });
+                self.notice(Notice::InvalidLeaseDuration { identity, millis });
             }
         }
         if let (false, Found::Foreign(why)) = (foreign_before, &found) {

@@ -79,7 +79,7 @@ pub enum Reason {
     /// The candidate is shutting down.
     Shutdown,
     /// The document was deleted or restored to an older state.
-    StoreWentBack,
+    StoreRolledBack,
     /// Another process renews this process's claim, which means a forked machine.
     Duplicate,
 }
@@ -98,7 +98,7 @@ impl Reason {
         Self::Unhealthy,
         Self::WorkloadExit,
         Self::Shutdown,
-        Self::StoreWentBack,
+        Self::StoreRolledBack,
         Self::Duplicate,
     ];
 
@@ -116,7 +116,7 @@ impl Reason {
             Self::Unhealthy => "unhealthy",
             Self::WorkloadExit => "workload_exit",
             Self::Shutdown => "shutdown",
-            Self::StoreWentBack => "store_went_back",
+            Self::StoreRolledBack => "store_went_back",
             Self::Duplicate => "duplicate",
         }
     }

@@ -12,7 +12,7 @@ use super::status::Reason;
 use super::tenure::Tenure;
 use super::time::BootTime;
 use super::{Effect, Election, State, StayOut, Turn};
-use crate::judge::Terms;
+use crate::deadline_policy::Terms;
 
 /// The supervised workload of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use super::effect::{Effect, Notice};
 use super::input::{Input, Options};
+use super::observations::{Observations, Patience};
 use super::operation::{Hint, Operation, Outcome, Seen};
-use super::sightings::{Patience, Sightings};
 use super::stake::{Kind, Stake};
 use super::status::{End, Loss, Standing, Status};
 use super::view::View;
@@ -114,12 +114,12 @@ impl LockContender {
     /// [`Input::Tick`].
     pub fn new(options: Options, now: BootTime, random: &mut dyn Randomness) -> Self {
         let lease_duration = options.timings.lease_duration();
-        let sightings = if planted!(NothingRemembered) {
-            Sightings::default()
+        let observations = if planted!(NothingRemembered) {
+            Observations::default()
         } else {
-            options.sightings.clone()
+            options.observations.clone()
         };
-        let view = View::new(options.token_remembered, lease_duration, sightings);
+        let view = View::new(options.token_remembered, lease_duration, observations);
         let mut contender = Self {
             session: Session::random(random),
             state: State::Joining(Joining::at(now)),
@@ -225,8 +225,8 @@ impl LockContender {
 
     /// Returns the observations of other entries, to be remembered for the next contender of this
     /// boot. A contender may end long before any entry that it observed has expired.
-    pub fn sightings(&self) -> &Sightings {
-        &self.view.sightings
+    pub fn observations(&self) -> &Observations {
+        &self.view.observations
     }
 
     fn apply(&mut self, input: Input, turn: &mut Turn<'_>) {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::observations::EntryState;
 use super::operation::Operation;
-use super::sightings::EntryState;
 use super::status::{End, Loss};
 use crate::election::{BootTime, CallId, Claim, Identity, Session, Token};
 
@@ -62,7 +62,7 @@ pub enum Notice {
     QueueFull,
     /// An entry declares a lease duration outside the valid range, which is treated as the longest
     /// valid one.
-    AbsurdDuration {
+    InvalidLeaseDuration {
         /// Owner of the entry.
         identity: Identity,
         /// Declared duration in milliseconds.
@@ -75,7 +75,7 @@ pub enum Notice {
         session: Session,
     },
     /// The document lost acknowledged writes. Contention continues after `wait`.
-    StoreWentBack {
+    StoreRolledBack {
         /// Token that the document had.
         seen: Token,
         /// Token that the document has now; `None` if the document is gone.

@@ -1,8 +1,8 @@
 //! Options and inputs of a contender.
 
 use super::document::{Mode, SLOTS_MAX};
+use super::observations::Observations;
 use super::operation::{Hint, Outcome};
-use super::sightings::Sightings;
 use crate::election::{CallId, Identity, Timings, Token};
 
 /// Number of slots of a semaphore, 1 to [`SLOTS_MAX`].
@@ -65,7 +65,7 @@ pub struct Options {
     /// Durations used by the contender.
     pub timings: Timings,
     /// Acquire without waiting for others, or end as [`End::Busy`](super::End::Busy).
-    pub at_once: bool,
+    pub non_blocking: bool,
     /// Open the change stream before joining. This saves the read that must follow an opening if
     /// others usually hold the lock, and costs a stream if the lock is usually free.
     pub watch_first: bool,
@@ -73,7 +73,7 @@ pub struct Options {
     pub token_remembered: Token,
     /// Observations of an earlier contender of the same boot, with their age. With these, a
     /// contender that does not wait can evict expired entries too.
-    pub sightings: Sightings,
+    pub observations: Observations,
 }
 
 /// An input of [`LockContender::handle`](super::LockContender::handle).

@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use super::document::LockDocument;
+use super::observations::{Observations, Patience};
 use super::operation::{Ending, Operation};
-use super::sightings::{Patience, Sightings};
 use crate::election::{BootTime, Token};
 
 /// Observes a lock's entries by repeated reads.
 #[derive(Debug, Clone)]
 pub struct Observer {
-    sightings: Sightings,
+    observations: Observations,
     claim_time: Duration,
     token_highest: Token,
 }
@@ -23,7 +23,7 @@ impl Observer {
     /// confirm.
     pub fn new(operation_timeout: Duration) -> Self {
         Self {
-            sightings: Sightings::default(),
+            observations: Observations::default(),
             claim_time: operation_timeout,
             token_highest: Token::ZERO,
         }
@@ -32,24 +32,24 @@ impl Observer {
     /// Records the document of a read that was answered at `now`.
     pub fn observe(&mut self, lock: &LockDocument, now: BootTime) {
         self.token_highest = self.token_highest.max(lock.token);
-        self.sightings.note(lock, None, now);
+        self.observations.note(lock, None, now);
     }
 
     /// Returns the observations and their start times.
-    pub fn sightings(&self) -> &Sightings {
-        &self.sightings
+    pub fn observations(&self) -> &Observations {
+        &self.observations
     }
 
     /// Returns when the next entry expires, possibly in the past.
     pub fn next_death(&self) -> Option<BootTime> {
-        self.sightings.next_death(self.patience())
+        self.observations.next_death(self.patience())
     }
 
     /// Returns a sweep of all entries that have expired by `now`, or `None` if there are none.
     /// Entries that have changed since the last read are not removed.
     pub fn break_silent(&self, now: BootTime) -> Option<Operation> {
-        let entries = self.sightings.dead(self.patience(), now);
-        (!entries.is_empty()).then_some(Operation::Sweep {
+        let entries = self.observations.dead(self.patience(), now);
+        (!entries.is_empty()).then_some(Operation::Evict {
             entries,
             me: None,
             ending: Ending::Broken,

@@ -76,7 +76,7 @@ pub enum Operation {
         /// Highest token seen.
         seen: Token,
         /// Join only if that is granted immediately: the queue is empty and a place is free.
-        at_once: bool,
+        non_blocking: bool,
     },
     /// Extend an entry, or confirm a grant.
     Renew {
@@ -97,7 +97,7 @@ pub enum Operation {
         seen: Token,
     },
     /// Remove every entry that still matches, and grant.
-    Sweep {
+    Evict {
         /// Entries to remove, each unchanged for long enough.
         entries: Vec<Seen>,
         /// The sweeping waiter; `None` if the sender has no waiting entry (a holder, a contender
@@ -127,11 +127,16 @@ impl Operation {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create",
-            Self::Join { at_once: false, .. } => "join",
-            Self::Join { at_once: true, .. } => "try",
+            Self::Join {
+                non_blocking: false,
+                ..
+            } => "join",
+            Self::Join {
+                non_blocking: true, ..
+            } => "try",
             Self::Renew { .. } => "renew",
             Self::Leave { .. } => "leave",
-            Self::Sweep { .. } => "sweep",
+            Self::Evict { .. } => "sweep",
             Self::Break { .. } => "break",
             Self::Read { .. } => "read",
         }

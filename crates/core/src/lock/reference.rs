@@ -118,8 +118,8 @@ impl Written {
             Operation::Join {
                 entry,
                 seen,
-                at_once,
-            } => self.join(lock, by, entry, *seen, *at_once),
+                non_blocking,
+            } => self.join(lock, by, entry, *seen, *non_blocking),
             Operation::Renew {
                 claim,
                 revision,
@@ -130,7 +130,7 @@ impl Written {
                 let mine = |entry: &Entry| entry.claim == *claim;
                 self.take_out(lock, by, mine, (Ending::Released, None, *seen))
             }
-            Operation::Sweep {
+            Operation::Evict {
                 entries,
                 me,
                 ending,
@@ -157,7 +157,7 @@ impl Written {
         by: By<'_>,
         joining: &Joining,
         seen: Token,
-        at_once: bool,
+        non_blocking: bool,
     ) -> bool {
         let known = |entry: &Entry| entry.claim == joining.claim;
         let fits = lock.slots == joining.slots || is_empty(lock);
@@ -171,7 +171,7 @@ impl Written {
         if lock.holders.iter().chain(&lock.queue).any(known)
             || full
             || !fits
-            || (at_once && !place_free)
+            || (non_blocking && !place_free)
         {
             return false;
         }

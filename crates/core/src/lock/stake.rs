@@ -53,7 +53,7 @@ enum Fate {
 pub(super) enum Kind {
     Join,
     Renew,
-    Sweep,
+    Evict,
 }
 
 impl Stake {

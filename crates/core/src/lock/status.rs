@@ -15,7 +15,7 @@ pub enum Loss {
     /// The entry is no longer held in the document, usually because it was evicted or broken.
     Rejected,
     /// The document lost acknowledged writes.
-    StoreWentBack,
+    StoreRolledBack,
 }
 
 impl Loss {
@@ -24,7 +24,7 @@ impl Loss {
         match self {
             Self::Deadline => "deadline",
             Self::Rejected => "rejected",
-            Self::StoreWentBack => "store_went_back",
+            Self::StoreRolledBack => "store_went_back",
         }
     }
 }

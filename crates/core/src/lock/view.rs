@@ -1,11 +1,11 @@
 //! The document as shown by replies, and checks for outdated replies.
 //!
-//! The entries of others are judged in `sightings.rs`.
+//! The entries of others are judged in `observations.rs`.
 
 use std::time::Duration;
 
 use super::document::{Entry, LockDocument};
-use super::sightings::Sightings;
+use super::observations::Observations;
 use super::status::{AHEAD_SHOWN_MAX, Ahead};
 use crate::election::BootTime;
 use crate::election::{CallId, Claim, Identity, Token};
@@ -23,7 +23,7 @@ pub(super) struct View {
     /// True if a document is known to exist.
     pub(super) exists: bool,
     pub(super) lease_longest: Duration,
-    pub(super) sightings: Sightings,
+    pub(super) observations: Observations,
 }
 
 /// Place of a claim in a document.
@@ -53,7 +53,7 @@ impl<'a> Place<'a> {
 }
 
 impl View {
-    pub(super) fn new(token: Token, lease_duration: Duration, sightings: Sightings) -> Self {
+    pub(super) fn new(token: Token, lease_duration: Duration, observations: Observations) -> Self {
         Self {
             lock: None,
             call: 0,
@@ -61,7 +61,7 @@ impl View {
             token_highest: token,
             exists: token > Token::ZERO,
             lease_longest: lease_duration,
-            sightings,
+            observations,
         }
     }
 
@@ -86,7 +86,7 @@ impl View {
     }
 
     /// Records the document in the reply to `call`. Returns the owners of entries with a duration
-    /// outside the valid range, as `Sightings::note` does.
+    /// outside the valid range, as `Observations::note` does.
     pub(super) fn take(
         &mut self,
         call: CallId,
@@ -96,7 +96,7 @@ impl View {
     ) -> Vec<(Identity, i64)> {
         self.call = call.0;
         self.token = self.token.max(lock.token);
-        let absurd = self.sightings.note(&lock, Some(mine), now);
+        let absurd = self.observations.note(&lock, Some(mine), now);
         self.lock = Some(lock);
         absurd
     }
@@ -106,7 +106,7 @@ impl View {
         self.lock = None;
         self.token = found.unwrap_or(Token::ZERO);
         self.exists = found.is_some();
-        self.sightings = Sightings::default();
+        self.observations = Observations::default();
     }
 
     /// Returns the number of holders, and of waiters before `claim`.

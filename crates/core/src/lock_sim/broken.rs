@@ -38,7 +38,7 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
             take_out(lock, &[*claim]);
             Changed::Done
         }
-        Operation::Sweep { entries, .. } if planted!(NoGrantInSweep) => {
+        Operation::Evict { entries, .. } if planted!(NoGrantInSweep) => {
             let unchanged = |pair: &&Seen| {
                 all(lock).any(|e| (e.claim, e.revision) == (pair.claim, pair.revision))
             };
@@ -49,7 +49,7 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
             take_out(lock, &gone);
             Changed::Done
         }
-        Operation::Sweep {
+        Operation::Evict {
             entries,
             me,
             ending,
@@ -62,7 +62,7 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
                     ..*pair
                 })
             };
-            Changed::Operation(Operation::Sweep {
+            Changed::Operation(Operation::Evict {
                 entries: entries.iter().map(stored).collect(),
                 me: *me,
                 ending: *ending,

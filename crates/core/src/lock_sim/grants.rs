@@ -74,16 +74,16 @@ fn join(number: u8, mode: Mode, slots: u32) -> Operation {
             lease_duration: Declared { millis: 24_000 },
         },
         seen: Token::ZERO,
-        at_once: false,
+        non_blocking: false,
     }
 }
 
-fn at_once(operation: Operation) -> Operation {
+fn non_blocking(operation: Operation) -> Operation {
     match operation {
         Operation::Join { entry, seen, .. } => Operation::Join {
             entry,
             seen,
-            at_once: true,
+            non_blocking: true,
         },
         other => panic!("{other:?} does not join"),
     }
@@ -206,7 +206,7 @@ fn a_try_joins_only_where_it_is_granted() {
             lease_duration: Declared { millis: 24_000 },
         },
         seen: Token::ZERO,
-        at_once: true,
+        non_blocking: true,
     };
     let fewer = full[..127].to_vec();
     let slots = |n: u8| (1..=n).map(|n| held(n, Mode::Slot, 7)).collect::<Vec<_>>();
@@ -226,7 +226,7 @@ fn a_try_joins_only_where_it_is_granted() {
         (lock(0, full, vec![]), stranger, false),
     ] {
         let mut after = stored.clone();
-        let performed = perform(&mut after, &at_once(operation.clone()));
+        let performed = perform(&mut after, &non_blocking(operation.clone()));
         let applied = matches!(performed.outcome, Outcome::Applied(_));
         assert_eq!(applied, granted, "{operation:?} of {stored:?}");
         assert_eq!(after != stored, granted);
@@ -289,7 +289,7 @@ fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
 
 #[test]
 fn a_sweep_takes_what_is_unchanged_and_confirms_its_writer() {
-    let sweep = |pairs: &[(u8, u8)], me: Option<u8>| Operation::Sweep {
+    let sweep = |pairs: &[(u8, u8)], me: Option<u8>| Operation::Evict {
         entries: pairs
             .iter()
             .map(|(c, r)| Seen {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::invariants::{authority_from_acknowledged_writes as authority_rule, own_writes, sweeps};
 use crate::election::{Authority, BootTime, CallId, Claim, Declared, Revision, Token};
 use crate::lock::{
-    EntryState, Found, Input, LockDocument, Operation, Options, Outcome, Sighting, Sightings,
+    EntryState, Found, Input, LockDocument, Observation, Observations, Operation, Options, Outcome,
     Standing, Status,
 };
 use crate::sim::invariants::Violation;
@@ -71,7 +71,7 @@ fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
         Operation::Renew {
             claim, revision, ..
         } => Some((*claim, *revision)),
-        Operation::Sweep { me, .. } => me.map(|me| (me.claim, me.revision)),
+        Operation::Evict { me, .. } => me.map(|me| (me.claim, me.revision)),
         Operation::Create { .. }
         | Operation::Leave { .. }
         | Operation::Break { .. }
@@ -82,15 +82,15 @@ fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
 impl Ledger {
     /// Creates the ledger of a process that starts with the observations of an earlier one on its
     /// machine.
-    pub(super) fn remembering(sightings: &Sightings) -> Self {
-        let shown = |sighting: &Sighting| Shown {
-            revision: sighting.revision,
-            holds: sighting.state != EntryState::Waiting,
-            confirmed: sighting.state == EntryState::Held,
-            lease_duration: sighting.lease_duration,
-            since: sighting.since,
+    pub(super) fn remembering(observations: &Observations) -> Self {
+        let shown = |observation: &Observation| Shown {
+            revision: observation.revision,
+            holds: observation.state != EntryState::Waiting,
+            confirmed: observation.state == EntryState::Held,
+            lease_duration: observation.lease_duration,
+            since: observation.since,
         };
-        let shown = sightings.iter().map(|(claim, s)| (claim, shown(s)));
+        let shown = observations.iter().map(|(claim, s)| (claim, shown(s)));
         Self {
             shown: shown.collect(),
             ..Self::default()
@@ -136,7 +136,7 @@ impl Ledger {
                 // The rejection of a join whose claim is present shows nothing new.
                 let reads = match &operation {
                     Operation::Join { entry, .. } => !self.present.contains(&entry.claim),
-                    Operation::Renew { .. } | Operation::Sweep { .. } => true,
+                    Operation::Renew { .. } | Operation::Evict { .. } => true,
                     Operation::Create { .. }
                     | Operation::Leave { .. }
                     | Operation::Break { .. }
@@ -262,7 +262,7 @@ impl Ledger {
             }
             Operation::Create { .. }
             | Operation::Renew { .. }
-            | Operation::Sweep { .. }
+            | Operation::Evict { .. }
             | Operation::Break { .. }
             | Operation::Read { .. } => {}
         }
@@ -281,7 +281,7 @@ impl Ledger {
         state: Doing,
         options: &Options,
     ) -> Option<Violation> {
-        if let Operation::Sweep { entries, .. } = operation {
+        if let Operation::Evict { entries, .. } = operation {
             let unripe = entries.iter().find_map(|pair| {
                 sweeps::check(sweeps::Swept {
                     pair: *pair,
@@ -298,7 +298,7 @@ impl Ledger {
             Operation::Join { entry, .. } => Some(entry.claim),
             Operation::Renew { claim, .. } | Operation::Leave { claim, .. } => Some(*claim),
             Operation::Create { .. }
-            | Operation::Sweep { .. }
+            | Operation::Evict { .. }
             | Operation::Break { .. }
             | Operation::Read { .. } => None,
         };

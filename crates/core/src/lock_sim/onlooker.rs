@@ -71,10 +71,10 @@ impl Onlooker {
         let revision = match operation {
             Operation::Join { entry, .. } => entry.revision,
             Operation::Renew { revision, .. } => *revision,
-            Operation::Sweep { me: Some(me), .. } => me.revision,
+            Operation::Evict { me: Some(me), .. } => me.revision,
             Operation::Create { .. }
             | Operation::Leave { .. }
-            | Operation::Sweep { me: None, .. }
+            | Operation::Evict { me: None, .. }
             | Operation::Break { .. }
             | Operation::Read { .. } => return None,
         };
@@ -146,7 +146,7 @@ impl World {
         };
         self.onlooker.commit(&after, self.now);
         self.found(documents::check(&before, &after));
-        if let Operation::Sweep { entries, .. } = &committed.operation {
+        if let Operation::Evict { entries, .. } = &committed.operation {
             for pair in entries {
                 let there = |lock: &LockDocument| {
                     let mut all = lock.holders.iter().chain(&lock.queue);
@@ -210,13 +210,13 @@ impl World {
                     self.check_lost(process, claim);
                 }
             }
-            Notice::Duplicate { .. } | Notice::StoreWentBack { .. } => {
+            Notice::Duplicate { .. } | Notice::StoreRolledBack { .. } => {
                 let evidence = format!("p{process} says {notice:?}");
                 self.found(violation("notices are true", evidence));
             }
             Notice::Swept { .. }
             | Notice::QueueFull
-            | Notice::AbsurdDuration { .. }
+            | Notice::InvalidLeaseDuration { .. }
             | Notice::TokensExhausted => {}
         }
     }
@@ -224,7 +224,7 @@ impl World {
     pub(super) fn check_exit(&mut self, process: usize, end: &End) {
         let now = self.clock(process);
         let p = &self.processes[process];
-        let gone = matches!(end, End::Lost(Loss::Rejected | Loss::StoreWentBack));
+        let gone = matches!(end, End::Lost(Loss::Rejected | Loss::StoreRolledBack));
         let lease = p.options.timings.lease_duration();
         let behind = p.ledger.leaves_behind(p.contender.claim(), now, lease);
         if behind && !gone {

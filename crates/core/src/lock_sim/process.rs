@@ -63,7 +63,7 @@ impl Process {
             inbox: VecDeque::new(),
             driver: Vec::new(),
             stream: Stream::default(),
-            ledger: Ledger::remembering(&options.sightings),
+            ledger: Ledger::remembering(&options.observations),
             options,
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn call(process: usize, call: CallId, operation: &Operation) -> Strin
     let detail = match operation {
         Operation::Join { entry, .. } => short(entry.claim),
         Operation::Renew { claim, .. } | Operation::Leave { claim, .. } => short(*claim),
-        Operation::Sweep { entries, .. } => {
+        Operation::Evict { entries, .. } => {
             let claims: Vec<_> = entries.iter().map(|pair| short(pair.claim)).collect();
             claims.join(" ")
         }

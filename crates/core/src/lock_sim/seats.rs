@@ -9,7 +9,7 @@ use super::faults::Fault;
 use super::process::Process;
 use super::world::{Event, World};
 use crate::election::{Identity, Timings, Token};
-use crate::lock::{Input, Options, Sightings, Slots, Want, scaled};
+use crate::lock::{Input, Observations, Options, Slots, Want, scaled};
 use crate::sim::dice::Dice;
 
 /// A place at which one process after another contends.
@@ -28,7 +28,7 @@ pub(super) struct Seat {
     pub(super) impatient: bool,
     pub(super) token_remembered: Token,
     /// Observations of its processes. Each process starts with those of the one before.
-    pub(super) sightings: Sightings,
+    pub(super) observations: Observations,
     /// Completed work of the processes that exited without being killed.
     pub(super) done: Vec<Done>,
 }
@@ -78,7 +78,7 @@ impl World {
             want,
             impatient: impatient && has(Fault::Impatience),
             token_remembered: Token::ZERO,
-            sightings: Sightings::default(),
+            observations: Observations::default(),
             done: Vec::new(),
         });
         let at = build.below(3_000) * MS;
@@ -98,10 +98,10 @@ impl World {
             identity: s.identity.clone(),
             want: s.want,
             timings: s.timings,
-            at_once: s.impatient && roll == 0,
+            non_blocking: s.impatient && roll == 0,
             watch_first: s.watch_first,
             token_remembered: s.token_remembered,
-            sightings: s.sightings.clone(),
+            observations: s.observations.clone(),
         };
         let process = self.processes.len();
         let random = Dice::new(self.chance.roll(), process as u64);
@@ -126,7 +126,7 @@ impl World {
     pub(super) fn exit(&mut self, process: usize) {
         let p = &self.processes[process];
         let seat = &mut self.seats[p.seat];
-        seat.sightings = p.contender.sightings().clone();
+        seat.observations = p.contender.observations().clone();
         if let Some(from) = p.acquired_at {
             seat.done.push(Done { from, to: self.now });
         }

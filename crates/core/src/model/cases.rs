@@ -104,7 +104,7 @@ pub(crate) fn short() -> Vec<Case> {
                 quiet_ticks_max: 12,
                 ..bounds(&APART, 2, 0)
             },
-            milestones: &[StoreWentBack, RenewalRejected, TakeOver],
+            milestones: &[StoreRolledBack, RenewalRejected, TakeOver],
             states_min: 1_658_000,
         },
         Case {

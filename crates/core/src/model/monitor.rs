@@ -35,7 +35,7 @@ pub(crate) enum Milestone {
     /// The store rejected a renewal of a leader.
     RenewalRejected,
     /// A candidate saw that the document is older than before.
-    StoreWentBack,
+    StoreRolledBack,
     /// A new process took over immediately from its predecessor, which has exited.
     Succession,
     /// A late acknowledgement of a renewal that had been given up extended authority.

@@ -239,7 +239,7 @@ fn reached(milestone: Milestone) -> Property<Exploration> {
         Milestone::RollBack => sometimes!("a write is rolled back", RollBack),
         Milestone::DeadlinePassed => sometimes!("a deadline passes", DeadlinePassed),
         Milestone::RenewalRejected => sometimes!("a renewal is rejected", RenewalRejected),
-        Milestone::StoreWentBack => sometimes!("the store is seen to go back", StoreWentBack),
+        Milestone::StoreRolledBack => sometimes!("the store is seen to go back", StoreRolledBack),
         Milestone::Succession => sometimes!("a proven dead process is succeeded", Succession),
         Milestone::Transferred => sometimes!("a transfer reaches its candidate", Transferred),
         Milestone::Paused => sometimes!("a pause is obeyed", Paused),

@@ -446,8 +446,8 @@ impl World {
                     Effect::Notice(Notice::Succeeded { .. }) => {
                         self.milestone = Some(Milestone::Succession);
                     }
-                    Effect::Notice(Notice::StoreWentBack { .. }) => {
-                        self.milestone = Some(Milestone::StoreWentBack);
+                    Effect::Notice(Notice::StoreRolledBack { .. }) => {
+                        self.milestone = Some(Milestone::StoreRolledBack);
                     }
                     Effect::Notice(_) => {}
                     Effect::Exit => exited = true,

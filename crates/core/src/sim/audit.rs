@@ -111,7 +111,7 @@ impl World {
         let lost = ledger.led.or(ledger.stopping).filter(|_| {
             let by_loss = matches!(
                 status.reason,
-                Some(Reason::Deadline | Reason::Rejected | Reason::StoreWentBack)
+                Some(Reason::Deadline | Reason::Rejected | Reason::StoreRolledBack)
             );
             led.is_none() && stopping.is_none() && by_loss
         });

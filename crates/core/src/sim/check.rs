@@ -110,7 +110,7 @@ impl World {
     pub(super) fn noticed(&mut self, process: usize, notice: &Notice) {
         self.note(|| format!("p{process} says {notice:?}"));
         self.coverage.hit(Hit::Said(Said::from(notice)));
-        if matches!(notice, Notice::StoreWentBack { .. }) {
+        if matches!(notice, Notice::StoreRolledBack { .. }) {
             let p = &mut self.processes[process];
             let led = p.facts.claims.iter().rev().find(|c| c.led);
             // If this claim is stored again, it counts as another process's, and is waited out.
@@ -120,15 +120,15 @@ impl World {
         }
         let authority = self.processes[process].election.status().authority;
         self.found(leaders_obey::check(leaders_obey::Turn {
-            store_went_back: matches!(notice, Notice::StoreWentBack { .. }),
+            store_went_back: matches!(notice, Notice::StoreRolledBack { .. }),
             ..leaders_obey::Turn::quiet(authority.is_some())
         }));
         self.found(notices_are_true::check(notices_are_true::Said {
-            store_went_back: matches!(notice, Notice::StoreWentBack { .. }),
+            store_went_back: matches!(notice, Notice::StoreRolledBack { .. }),
             duplicate: matches!(notice, Notice::Duplicate { .. }),
             damaged: !self.damages.is_empty(),
             was_so: match notice {
-                Notice::StoreWentBack { found, .. } => self.was_so(process, *found),
+                Notice::StoreRolledBack { found, .. } => self.was_so(process, *found),
                 _ => true,
             },
             forked_or_edited: self.edited || !self.forks.is_empty(),

@@ -77,10 +77,10 @@ closed! {
     Said {
         Overtook => "overtook",
         Succeeded => "succeeded",
-        StoreWentBack => "store went back",
+        StoreRolledBack => "store went back",
         Duplicate => "duplicate",
         Foreign => "foreign",
-        AbsurdDuration => "absurd duration",
+        InvalidLeaseDuration => "absurd duration",
         BackingOff => "backing off",
         NotDemoted => "not demoted",
         LeftToExpire => "left to expire",
@@ -170,10 +170,10 @@ impl From<&Notice> for Said {
         match notice {
             Notice::Overtook { .. } => Self::Overtook,
             Notice::Succeeded { .. } => Self::Succeeded,
-            Notice::StoreWentBack { .. } => Self::StoreWentBack,
+            Notice::StoreRolledBack { .. } => Self::StoreRolledBack,
             Notice::Duplicate { .. } => Self::Duplicate,
             Notice::Foreign { .. } => Self::Foreign,
-            Notice::AbsurdDuration { .. } => Self::AbsurdDuration,
+            Notice::InvalidLeaseDuration { .. } => Self::InvalidLeaseDuration,
             Notice::BackingOff { .. } => Self::BackingOff,
             Notice::NotDemoted { .. } => Self::NotDemoted,
             Notice::LeftToExpire => Self::LeftToExpire,
@@ -199,7 +199,7 @@ impl Asked {
             | Reason::Deadline
             | Reason::Rejected
             | Reason::WorkloadExit
-            | Reason::StoreWentBack
+            | Reason::StoreRolledBack
             | Reason::Duplicate => None,
         }
     }

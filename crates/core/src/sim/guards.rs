@@ -1,7 +1,7 @@
 //! The supervised workload: the requests of its daemon (`src/supervisor.rs` and
 //! `crates/guard/src/keeper.rs`), the guard, and its child.
 //!
-//! The decisions of a guard are made by the shipped `Judge`. The work of
+//! The decisions of a guard are made by the shipped `DeadlinePolicy`. The work of
 //! `crates/guard/src/guard.rs` around it is modelled: it reads everything that has arrived, checks
 //! the child, judges, and acts. The claim lock is released when the child is gone, which is also
 //! the end of the guard.
@@ -17,9 +17,9 @@ use super::faults::Fault;
 use super::invariants::children_start_with_authority as starts;
 use super::invariants::one_child_a_token;
 use super::process::Class;
+use crate::deadline_policy;
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
-use crate::judge;
 
 /// As in `crates/guard/src/keeper.rs`.
 pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
@@ -46,19 +46,19 @@ pub(super) struct Guard {
     pub(super) directory: usize,
     pub(super) token: Token,
     pub(super) claim: Claim,
-    pub(super) judge: judge::Judge,
+    pub(super) judge: deadline_policy::DeadlinePolicy,
     pub(super) alive: bool,
     /// Time before which the guard does not run: it is frozen, or has not started yet.
     pub(super) frozen_until: u64,
     pub(super) child: Child,
     /// Records in flight with their arrival times, in order.
-    pipe: VecDeque<(u64, judge::Order)>,
+    pipe: VecDeque<(u64, deadline_policy::Order)>,
     /// Time before which no record arrives.
     pub(super) held_until: u64,
     /// The newest record that was read.
-    pub(super) read: judge::Order,
+    pub(super) read: deadline_policy::Order,
     /// The newest record that was sent.
-    wanted: judge::Order,
+    wanted: deadline_policy::Order,
     pub(super) phase: Phase,
     terms: Terms,
     /// Time at which the daemon first asked the workload to end.
@@ -148,7 +148,7 @@ impl World {
             true => self.guard_dice.between(1_000, 30_000) * MS,
             false => self.guard_dice.between(1, 20) * MS,
         };
-        let order = judge::Order {
+        let order = deadline_policy::Order {
             terms,
             stop: None,
             kill: false,
@@ -159,7 +159,7 @@ impl World {
             directory,
             token,
             claim,
-            judge: judge::Judge::new(terms, SIGTERM),
+            judge: deadline_policy::DeadlinePolicy::new(terms, SIGTERM),
             alive: true,
             frozen_until: self.now + begins,
             child: Child::Unborn,
@@ -197,14 +197,14 @@ impl World {
             Phase::Stop => {
                 let since = *guard.asked_at.get_or_insert(now);
                 guard.wanted.terms = guard.terms;
-                guard.wanted = guard.wanted.stopped(judge::Stop {
+                guard.wanted = guard.wanted.stopped(deadline_policy::Stop {
                     signal: SIGTERM,
                     kill_at: since + grace,
                 });
             }
             Phase::Lost { kill_at } => {
                 guard.asked_at.get_or_insert(now);
-                guard.wanted = guard.wanted.stopped(judge::Stop {
+                guard.wanted = guard.wanted.stopped(deadline_policy::Stop {
                     signal: SIGTERM,
                     kill_at,
                 });
@@ -268,7 +268,7 @@ impl World {
         let guard = &self.guards[g];
         let daemon = &self.processes[guard.daemon];
         let done = !guard.alive || guard.judge.killed() || !daemon.alive;
-        let judge::Order { terms, stop, .. } = guard.wanted;
+        let deadline_policy::Order { terms, stop, .. } = guard.wanted;
         let stop = stop.map(|stop| stop.kill_at);
         let due = stop.into_iter().fold(terms.kill_at, BootTime::min);
         (!done).then(|| due + GUARD_LATE_MAX)
@@ -318,18 +318,20 @@ impl World {
             && (at <= self.now || closed)
         {
             guard.pipe.pop_front();
-            guard.judge.handle(now, judge::Input::Order(record));
+            guard
+                .judge
+                .handle(now, deadline_policy::Input::Order(record));
             guard.read = record;
             records += 1;
         }
         if closed {
-            guard.judge.handle(now, judge::Input::Closed);
+            guard.judge.handle(now, deadline_policy::Input::Closed);
         }
         if guard.leader_ended() && !std::mem::replace(&mut guard.told_leader_ended, true) {
-            guard.judge.handle(now, judge::Input::LeaderEnded);
+            guard.judge.handle(now, deadline_policy::Input::LeaderEnded);
         }
         if matches!(guard.child, Child::Gone) {
-            guard.judge.handle(now, judge::Input::Gone);
+            guard.judge.handle(now, deadline_policy::Input::Gone);
         }
         if now >= guard.read.terms.valid_until && guard.passed.is_none() {
             guard.passed = Some(guard.read.terms.kill_at);
@@ -340,7 +342,7 @@ impl World {
         let revived = guard
             .passed
             .is_some_and(|passed| passed < guard.read.terms.kill_at);
-        guard.judge.handle(now, judge::Input::Time);
+        guard.judge.handle(now, deadline_policy::Input::Time);
         let action = guard.judge.next_action();
         let many = records > 1;
         let late = revived && records > 0;
@@ -354,7 +356,9 @@ impl World {
             self.act(g, now, action);
         }
         if matches!(self.guards[g].child, Child::Gone) {
-            self.guards[g].judge.handle(now, judge::Input::Gone);
+            self.guards[g]
+                .judge
+                .handle(now, deadline_policy::Input::Gone);
             self.record_end_of_child(g);
             self.guards[g].alive = false;
             self.report(g, true);
@@ -362,10 +366,10 @@ impl World {
         action.is_some()
     }
 
-    fn act(&mut self, g: usize, now: BootTime, action: judge::Action) {
+    fn act(&mut self, g: usize, now: BootTime, action: deadline_policy::Action) {
         self.note(|| format!("g{g} {action:?}"));
         match action {
-            judge::Action::Start => {
+            deadline_policy::Action::Start => {
                 let guard = &self.guards[g];
                 let facts = self.processes[guard.daemon].facts.claim(guard.claim);
                 let until = facts.and_then(|facts| facts.until);
@@ -377,11 +381,11 @@ impl World {
                 self.directories[self.guards[g].directory].child = Some(g);
                 self.guards[g].child = Child::Runs(life);
             }
-            judge::Action::Refuse => {
+            deadline_policy::Action::Refuse => {
                 self.coverage.hit(Hit::Path(Path::ChildRefused));
                 self.guards[g].child = Child::Gone;
             }
-            judge::Action::Signal(_) => {
+            deadline_policy::Action::Signal(_) => {
                 let at = self.now;
                 if let Child::Runs(life) = &mut self.guards[g].child
                     && let Some(obeys) = life.obeys
@@ -390,7 +394,7 @@ impl World {
                     life.rest = life.rest.min(at + obeys);
                 }
             }
-            judge::Action::Kill => {
+            deadline_policy::Action::Kill => {
                 self.coverage.hit(Hit::Path(Path::ChildKilled));
                 self.guards[g].child = Child::Gone;
             }

@@ -52,7 +52,7 @@ pub(super) struct Ledger {
     renewals: VecDeque<Renewal>,
     releases: VecDeque<(CallId, Claim)>,
     /// Claims whose release was answered or whose renewal was rejected, and the last led claim at a
-    /// `StoreWentBack` notice. No further action is due, whatever an old member shows.
+    /// `StoreRolledBack` notice. No further action is due, whatever an old member shows.
     resolved: VecDeque<Claim>,
     /// True if a stream was opened and no read was sent since.
     pub(super) read_owed: bool,

@@ -138,7 +138,7 @@ impl World {
                     }
                 }
                 Effect::Notice(notice) => {
-                    went_back |= matches!(notice, Notice::StoreWentBack { .. });
+                    went_back |= matches!(notice, Notice::StoreRolledBack { .. });
                     self.noticed(process, &notice);
                 }
                 Effect::Exit => {

@@ -4,8 +4,8 @@ use rustix::process::WaitIdStatus;
 
 use super::{Record, WORDS};
 use crate::claim_share::Place;
+use leasehold_core::deadline_policy::{Order, Stop, Terms};
 use leasehold_core::election::BootTime;
-use leasehold_core::judge::{Order, Stop, Terms};
 
 /// The record of the daemon: the complete desired state at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) struct GuardBegin {
     pub(crate) on_terminal: bool,
 }
 
-/// The second record to a guard, when there is authority; sent with the errand, the claim lock and a
+/// The second record to a guard, when there is authority; sent with the exec spec, the claim lock and a
 /// descriptor to keep open; the last two are optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GuardStart {
@@ -37,7 +37,7 @@ pub(crate) struct GuardStart {
     pub(crate) claims: bool,
 }
 
-/// The only record to a shim; sent with standard input and the errand.
+/// The only record to a shim; sent with standard input and the exec spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShimStart {
     pub(crate) guard: i32,

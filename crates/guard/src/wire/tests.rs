@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::claim_share::Place;
+use leasehold_core::deadline_policy::{Order, Stop, Terms};
 use leasehold_core::election::BootTime;
-use leasehold_core::judge::{Order, Stop, Terms};
 
 fn any_time() -> impl Strategy<Value = BootTime> {
     any::<u64>().prop_map(BootTime::from_nanos)

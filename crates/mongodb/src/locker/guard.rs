@@ -16,7 +16,7 @@ use crate::fenced::{self, FencedError};
 use crate::store::Failure;
 use crate::store::mongo::StoreOptions;
 use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
-use leasehold_core::lock::{Ahead, End, Loss, Notice, Sightings, Slots, Standing, Status, Want};
+use leasehold_core::lock::{Ahead, End, Loss, Notice, Observations, Slots, Standing, Status, Want};
 
 /// A lock, exclusive by default, that this program can acquire.
 ///
@@ -60,7 +60,7 @@ pub struct Lock {
 #[derive(Debug, Default)]
 struct Remembered {
     token_highest: Token,
-    sightings: Sightings,
+    observations: Observations,
 }
 
 /// Saves the observations of a contender when it finishes.
@@ -78,7 +78,7 @@ impl LockSurfaces for Remembering {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *remembered = Remembered {
             token_highest: finished.token_highest,
-            sightings: finished.sightings.clone(),
+            observations: finished.observations.clone(),
         };
     }
 }
@@ -195,8 +195,8 @@ impl Lock {
         self.within(patience, true).await
     }
 
-    async fn within(&self, wait: Duration, at_once: bool) -> Result<LockGuard, LockError> {
-        let mut waiting = self.start(at_once);
+    async fn within(&self, wait: Duration, non_blocking: bool) -> Result<LockGuard, LockError> {
+        let mut waiting = self.start(non_blocking);
         match tokio::time::timeout(wait, waiting.held()).await {
             Ok(held) => held.map(|()| waiting),
             // The lock may have been granted at this very moment.
@@ -206,14 +206,14 @@ impl Lock {
         }
     }
 
-    fn start(&self, at_once: bool) -> LockGuard {
+    fn start(&self, non_blocking: bool) -> LockGuard {
         let mut options = self.options.clone();
-        options.at_once = at_once;
+        options.non_blocking = non_blocking;
         {
             let remembered = self.remembered.lock();
             let remembered = remembered.unwrap_or_else(PoisonError::into_inner);
             options.token_remembered = remembered.token_highest;
-            options.sightings = remembered.sightings.clone();
+            options.observations = remembered.observations.clone();
         }
         let want = options.want;
         let locker = Locker::start(options, Remembering(Arc::clone(&self.remembered)));

@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 use super::LockSurfaces;
 use crate::calls::Answered;
 use crate::event_loop::{Host, InFlight, Machine};
-use crate::store::mongo::lock::{MongoLockStore, Told};
-use crate::store::{News, Store};
+use crate::store::mongo::lock::{ClaimHint, MongoLockStore};
+use crate::store::{Store, StoreEvent};
 use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
 use leasehold_core::lock::{Effect, End, Hint, Input, LockContender, Outcome, Status};
 
@@ -77,7 +77,7 @@ impl<F> LockHost<F> {
 
 impl<F: LockSurfaces> Host for LockHost<F> {
     type Machine = LockContender;
-    type Hint = Told;
+    type Hint = ClaimHint;
     type End = End;
 
     fn published(&mut self, _: &Status) {}
@@ -105,10 +105,10 @@ impl<F: LockSurfaces> Host for LockHost<F> {
         self.surfaces.answered(answered);
     }
 
-    fn news(&mut self, news: News<Told>) -> Option<Input> {
+    fn news(&mut self, news: StoreEvent<ClaimHint>) -> Option<Input> {
         match news {
-            News::PrimaryChanged => return Some(Input::PrimaryChanged),
-            News::Watch(Told { claim, hint }) => {
+            StoreEvent::PrimaryChanged => return Some(Input::PrimaryChanged),
+            StoreEvent::Watch(ClaimHint { claim, hint }) => {
                 // Late events of a stream that was given up are ignored.
                 let watched = self.watching.as_ref().map(|(claim, _)| *claim);
                 if watched == Some(claim) {
@@ -118,8 +118,8 @@ impl<F: LockSurfaces> Host for LockHost<F> {
                     return Some(Input::Hint(hint));
                 }
             }
-            News::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
-            News::RequestIgnored(_) | News::Lookalike(_) => {}
+            StoreEvent::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
+            StoreEvent::RequestIgnored(_) | StoreEvent::Lookalike(_) => {}
         }
         None
     }

@@ -28,9 +28,9 @@ use tokio::sync::{Notify, mpsc, watch};
 pub use self::options::{COLLECTION, DATABASE, HEARTBEAT, StoreOptions, UriProvider};
 
 use self::connection::{Deployment, SendError};
-use self::follow::{Heard, Listener};
+use self::follow::{StreamEvent, StreamHandler};
 use self::ignored_request::IgnoredRequest;
-use super::{Answer, DeploymentId, News, Store, StoreInfo};
+use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Watch};
 
 /// A lease in a MongoDB collection.
@@ -42,7 +42,7 @@ pub struct MongoStore {
 struct Shared {
     lease: LeaseName,
     deployment: Arc<Deployment>,
-    news: mpsc::Sender<News>,
+    news: mpsc::Sender<StoreEvent>,
     /// Notified when another change stream is wanted.
     reopen: Notify,
     /// The newest known document, to which change events are applied.
@@ -55,7 +55,7 @@ impl MongoStore {
     pub fn new(
         options: StoreOptions,
         lease: LeaseName,
-        news: mpsc::Sender<News>,
+        news: mpsc::Sender<StoreEvent>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let (deployment, info) = Deployment::new(options, primary_changed(&news));
         let shared = Shared {
@@ -83,7 +83,7 @@ impl MongoStore {
         let shared = Arc::clone(&self.shared);
         let recognize = async {
             if let Some(product) = shared.deployment.lookalike().await {
-                let _ = shared.news.send(News::Lookalike(product)).await;
+                let _ = shared.news.send(StoreEvent::Lookalike(product)).await;
             }
         };
         tokio::join!(recognize, follow::watch(self, &shared.reopen));
@@ -164,7 +164,7 @@ impl Store for MongoStore {
     }
 }
 
-impl Listener for MongoStore {
+impl StreamHandler for MongoStore {
     type Hint = Watch;
 
     fn deployment(&self) -> &Arc<Deployment> {
@@ -175,21 +175,21 @@ impl Listener for MongoStore {
         change_stream::pipeline(self.shared.lease.as_str()).into()
     }
 
-    fn hint(&self, heard: Heard) -> Watch {
+    fn hint(&self, heard: StreamEvent) -> Watch {
         match heard {
-            Heard::Opened => {
+            StreamEvent::Opened => {
                 // Earlier changes are not reported, so no event may be applied to the document
                 // known before.
                 *self.shared.newest() = None;
                 Watch::Opened
             }
-            Heard::Change(event) => change_stream::hint(*event, &mut self.shared.newest()),
-            Heard::Alive => Watch::Alive,
-            Heard::Lost => Watch::Lost,
+            StreamEvent::Change(event) => change_stream::hint(*event, &mut self.shared.newest()),
+            StreamEvent::Alive => Watch::Alive,
+            StreamEvent::Lost => Watch::Lost,
         }
     }
 
-    fn news(&self) -> &mpsc::Sender<News> {
+    fn news(&self) -> &mpsc::Sender<StoreEvent> {
         &self.shared.news
     }
 }
@@ -202,7 +202,7 @@ impl Shared {
             && let Some(why) = lock(&self.ignored_request).look(lease)
         {
             // Informational: if the queue is full, its events are more important.
-            let _ = self.news.try_send(News::RequestIgnored(why));
+            let _ = self.news.try_send(StoreEvent::RequestIgnored(why));
         }
         *self.newest() = document;
         found
@@ -216,11 +216,11 @@ impl Shared {
 /// Returns a callback that reports a new primary. The report is dropped if the queue is full,
 /// because the queued events wake the reader anyway.
 fn primary_changed<W: Send + 'static>(
-    news: &mpsc::Sender<News<W>>,
+    news: &mpsc::Sender<StoreEvent<W>>,
 ) -> impl Fn() + Send + Sync + 'static {
     let news = news.clone();
     move || {
-        let _ = news.try_send(News::PrimaryChanged);
+        let _ = news.try_send(StoreEvent::PrimaryChanged);
     }
 }
 

@@ -70,7 +70,7 @@ fn an_absurd_declared_duration_counts_as_an_hour() {
             .lease_duration = Declared { millis: absurd };
         let mut b = Node::start("b", at(0));
         b.serve(at(0), &mut stored);
-        let notice = Notice::AbsurdDuration {
+        let notice = Notice::InvalidLeaseDuration {
             identity: identity("a"),
             millis: absurd,
         };

@@ -49,7 +49,7 @@ fn an_open_acquisition_is_a_strangers_once_the_store_went_back() {
     let mut gone = Stored::default();
     b.input(at(1), Input::Watch(Watch::Unclear));
     b.serve(at(1), &mut gone);
-    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
     // The old document is restored, and the acquisition lands on it.
     let mut restored = before;
     restored.apply(&b.identity, &operation);

@@ -26,8 +26,8 @@ fn i3_a_deleted_document_makes_the_leader_step_down_and_its_tokens_go_on() {
     a.input(at(1), Input::Watch(Watch::Unclear));
     a.serve(at(1), &mut stored);
     assert!(!a.leads(at(1)));
-    assert_eq!(a.reason(), Some(Reason::StoreWentBack));
-    let notice = Notice::StoreWentBack {
+    assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
+    let notice = Notice::StoreRolledBack {
         seen: token(1),
         found: None,
         wait: seconds(24),
@@ -57,7 +57,7 @@ fn i3_a_document_that_was_foreign_for_a_while_and_is_missing_then_was_lost() {
     stored.document = None;
     b.input(at(2), Input::Watch(Watch::Unclear));
     b.serve(at(2), &mut stored);
-    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
     b.run(at(27), &mut stored);
     assert_eq!(b.token(), token(2));
 }
@@ -77,7 +77,7 @@ fn i3_a_restored_document_makes_the_leader_step_down_and_its_tokens_go_on() {
     let now = a.election.status_time();
     a.run(now + seconds(4), &mut stored);
     assert_ne!(a.role(), Role::Leader);
-    assert_eq!(a.reason(), Some(Reason::StoreWentBack));
+    assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
     a.run(now + seconds(60), &mut stored);
     assert_eq!(a.token(), token(5));
 }
@@ -112,7 +112,7 @@ fn the_status_directorys_memory_tells_that_the_store_went_back() {
     let mut stored = Stored::default();
     let mut a = Node::start_with("a", at(0), tunables(), token(40), None);
     a.serve(at(0), &mut stored);
-    assert_eq!(a.reason(), Some(Reason::StoreWentBack));
+    assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
     a.run(at(25), &mut stored);
     assert_eq!(a.token(), token(41));
 }
@@ -126,7 +126,7 @@ fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
     stored.document = None;
     let mut b = b.successor(at(1));
     b.serve(at(1), &mut stored);
-    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
     b.run(at(101) - millis(1), &mut stored);
     assert_eq!(b.count("create"), 0);
     b.run(at(102), &mut stored);
@@ -147,7 +147,7 @@ fn i1_what_only_an_overtaken_read_showed_is_known_to_have_been_there() {
     let mut gone = Stored::default();
     b.reply(at(1), second, Outcome::Applied(Found::Missing));
     b.serve(at(1), &mut gone);
-    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
     b.run(at(25) - millis(1), &mut gone);
     assert_eq!(b.count("create"), 0, "a may still lead");
     b.run(at(26), &mut gone);
@@ -251,7 +251,7 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     // Then the document is deleted, and the insert lands.
     stored.document = None;
     b.serve(at(2), &mut stored);
-    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
     b.run(at(25), &mut stored);
     assert_eq!(b.count("acquire"), 0, "a may still lead");
 }
@@ -271,7 +271,7 @@ fn i1_a_document_made_by_oneself_after_another_one_was_seen_went_back_too() {
     b.event(at(25), &stored);
     let outcome = gone.apply(&b.identity, &operation);
     b.reply(at(25), create, outcome);
-    assert_eq!(b.reason(), Some(Reason::StoreWentBack));
+    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
     b.run(at(49) - millis(1), &mut gone);
     assert_eq!(b.count("acquire"), 0, "a may still lead");
     b.run(at(50), &mut gone);
@@ -315,7 +315,7 @@ fn a_document_made_by_oneself_after_a_higher_token_was_seen_went_back_too() {
     let outcome = gone.apply(&b.identity, &operation);
     b.reply(at(1), create, outcome);
     b.serve(at(1), &mut gone);
-    assert!(matches!(b.notices[..], [Notice::StoreWentBack { .. }]));
+    assert!(matches!(b.notices[..], [Notice::StoreRolledBack { .. }]));
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn i1_a_document_that_stood_in_the_way_of_an_insert_and_is_missing_was_deleted()
     let (confirm, operation) = a.take_call();
     assert_eq!(operation, Operation::Read { confirm: true });
     a.reply(at(0), confirm, missing);
-    assert_eq!(a.reason(), Some(Reason::StoreWentBack));
+    assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
     let mut stored = Stored::default();
     a.run(at(24) - millis(1), &mut stored);
     assert_eq!(a.count("create"), 1, "its holder may still lead");
@@ -354,7 +354,7 @@ fn i3_a_token_that_is_lowered_before_an_adoption_is_no_reason_to_lead_or_to_abor
     stored.lease_mut().token = token(6);
     b.run(at(10), &mut stored);
     assert!(!b.leads(at(10)), "the next one would have this token too");
-    let notice = Notice::StoreWentBack {
+    let notice = Notice::StoreRolledBack {
         seen: token(7),
         found: Some(token(6)),
         wait: seconds(24),
@@ -379,7 +379,7 @@ fn i3_a_leader_whose_token_is_lowered_steps_down_once_a_linearizable_read_shows_
     a.reply(at(3), read, outcome);
     assert_eq!(
         (a.leads(at(3)), a.reason()),
-        (false, Some(Reason::StoreWentBack))
+        (false, Some(Reason::StoreRolledBack))
     );
     a.run(at(60), &mut stored);
     assert_eq!(a.token(), token(2));

@@ -132,7 +132,7 @@ impl LockContender {
             return self.lose(Loss::Rejected, turn.now);
         };
         if lock.token < holding.token {
-            return self.lose(Loss::StoreWentBack, turn.now);
+            return self.lose(Loss::StoreRolledBack, turn.now);
         }
         if entry.token != Some(holding.token) {
             return self.lose(Loss::Rejected, turn.now);
@@ -159,7 +159,7 @@ impl LockContender {
     /// reply in time evicts, and the replies to the others show that it is done.
     pub(super) fn sweep_as_holder(&mut self, turn: &mut Turn<'_>) {
         if self.sweeping.is_none() {
-            let pairs = self.view.sightings.dead(self.patience(0), turn.now);
+            let pairs = self.view.observations.dead(self.patience(0), turn.now);
             if !pairs.is_empty() {
                 // A holder needs no grant, so this write carries no revision of its claim.
                 self.send_sweep(pairs, None);

@@ -114,7 +114,7 @@ impl LockContender {
         self.call(Operation::Join {
             entry,
             seen: self.view.token_highest,
-            at_once: self.options.at_once,
+            non_blocking: self.options.non_blocking,
         });
     }
 
@@ -209,7 +209,7 @@ impl LockContender {
             self.doubt_or(proof == Proof::Newest, turn, |contender, turn| {
                 contender.finish(End::WrongSlots { has }, turn.now);
             });
-        } else if self.options.at_once && !free {
+        } else if self.options.non_blocking && !free {
             if self.anybody_dead(turn.now) {
                 return self.next(Next::Look, turn.now);
             }

@@ -30,7 +30,7 @@ impl LockContender {
             State::Lost(Loss::Deadline) => self.finish(End::Lost(Loss::Deadline), now),
             // The entry is gone, or the twin of a forked machine renews it. A leave would remove
             // the entry while the twin holds the lock.
-            State::Lost(loss @ (Loss::Rejected | Loss::StoreWentBack)) => {
+            State::Lost(loss @ (Loss::Rejected | Loss::StoreRolledBack)) => {
                 self.end(End::Lost(*loss), now);
             }
             State::Leaving(_) | State::Ended(_) => {}

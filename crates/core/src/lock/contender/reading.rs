@@ -201,7 +201,7 @@ impl LockContender {
                 self.sweep_refused(call);
                 match attempt.kind {
                     Kind::Join => self.join_refused(turn.now),
-                    Kind::Sweep => self.fall_behind(turn.now),
+                    Kind::Evict => self.fall_behind(turn.now),
                     // A later renewal may have overtaken this one, and its reply will decide.
                     Kind::Renew if planted!(RejectionRepeated) => self.retry_later(turn),
                     Kind::Renew if !newest => {}
@@ -345,7 +345,7 @@ impl LockContender {
     pub(super) fn take(&mut self, call: CallId, lock: LockDocument, turn: &Turn<'_>) {
         let absurd = self.view.take(call, lock, self.stake.claim, turn.now);
         for (identity, millis) in absurd {
-            self.notice(Notice::AbsurdDuration { identity, millis });
+            self.notice(Notice::InvalidLeaseDuration { identity, millis });
         }
     }
 
@@ -370,7 +370,7 @@ impl LockContender {
 
     fn went_back(&mut self, found: Option<Token>, turn: &mut Turn<'_>) {
         let (seen, wait) = (self.view.token, self.view.lease_longest);
-        self.notice(Notice::StoreWentBack { seen, found, wait });
+        self.notice(Notice::StoreRolledBack { seen, found, wait });
         self.view.went_back(found);
         self.join_anew(turn.now + wait, turn);
     }

@@ -6,8 +6,8 @@ use super::hold::IN_FLIGHT_MAX;
 use super::{LockContender, Notice, State, Sweeping, Turn, earliest};
 use crate::election::{BootTime, CallId};
 use crate::lock::document::LockDocument;
+use crate::lock::observations::Observation;
 use crate::lock::operation::{Ending, Operation, Seen, Writer};
-use crate::lock::sightings::Sighting;
 use crate::lock::stake::Kind;
 use crate::lock::view::Place;
 
@@ -47,7 +47,7 @@ impl LockContender {
     ) {
         let renew = turn.shortened(self.options.timings.lease_duration() / 3);
         match &mut self.state {
-            State::Joining(_) if self.options.at_once && !granted => {
+            State::Joining(_) if self.options.non_blocking && !granted => {
                 return self.finish(self.busy(), turn.now);
             }
             State::Joining(_) => {
@@ -126,7 +126,7 @@ impl LockContender {
         let write = if waiting.granted || self.hinted.is_some() {
             Some(turn.now)
         } else {
-            let death = self.view.sightings.next_death(patience);
+            let death = self.view.observations.next_death(patience);
             earliest([Some(waiting.renew_due), death])
         };
         let write = write.map(|at| at.max(self.retry_at));
@@ -163,12 +163,12 @@ impl LockContender {
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         let patience = self.patience(position);
-        let pairs = self.view.sightings.dead(patience, turn.now);
+        let pairs = self.view.observations.dead(patience, turn.now);
         if pairs.is_empty() {
-            return self.view.sightings.next_death(patience);
+            return self.view.observations.next_death(patience);
         }
         let me = self.stake.is_present().then(|| {
-            let revision = self.attempt(Kind::Sweep, turn);
+            let revision = self.attempt(Kind::Evict, turn);
             self.stake.writer(revision)
         });
         self.send_sweep(pairs, me);
@@ -176,7 +176,7 @@ impl LockContender {
     }
 
     pub(super) fn send_sweep(&mut self, pairs: Vec<Seen>, me: Option<Writer>) {
-        let call = self.call(Operation::Sweep {
+        let call = self.call(Operation::Evict {
             entries: pairs.clone(),
             me,
             ending: Ending::Expired,
@@ -190,7 +190,7 @@ impl LockContender {
     }
 
     pub(super) fn anybody_dead(&self, now: BootTime) -> bool {
-        let death = self.view.sightings.next_death(self.patience(0));
+        let death = self.view.observations.next_death(self.patience(0));
         death.is_some_and(|at| at <= now)
     }
 
@@ -208,7 +208,7 @@ impl LockContender {
     /// restarts.
     pub(super) fn sweep_refused(&mut self, call: CallId) {
         if let Some(pairs) = self.sweep_over(call) {
-            self.view.sightings.forget(&pairs);
+            self.view.observations.forget(&pairs);
         }
     }
 
@@ -216,16 +216,16 @@ impl LockContender {
     pub(super) fn swept(&mut self, call: CallId, lock: &LockDocument, now: BootTime) {
         for pair in self.sweep_over(call).unwrap_or_default() {
             let gone = Place::of(pair.claim, lock) == Place::Absent;
-            let sighting = self.view.sightings.get(pair.claim);
-            if let Some(sighting) = sighting.filter(|_| gone) {
-                let Sighting {
+            let observation = self.view.observations.get(pair.claim);
+            if let Some(observation) = observation.filter(|_| gone) {
+                let Observation {
                     identity,
                     state,
                     token,
                     since,
                     revision: _,
                     lease_duration: _,
-                } = sighting.clone();
+                } = observation.clone();
                 self.notice(Notice::Swept {
                     identity,
                     token,

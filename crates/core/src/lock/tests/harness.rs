@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::election::{BootTime, CallId, Identity, Randomness, Timings, Token, WallMillis};
 use crate::lock::reference::{self, By};
 use crate::lock::{
-    Effect, End, Found, Hint, Input, LockContender, LockDocument, Notice, Operation, Options,
-    Outcome, Sightings, Slots, Standing, Want,
+    Effect, End, Found, Hint, Input, LockContender, LockDocument, Notice, Observations, Operation,
+    Options, Outcome, Slots, Standing, Want,
 };
 
 /// A counter instead of random numbers.
@@ -59,10 +59,10 @@ pub(super) fn options(name: &str, want: Want) -> Options {
         identity: Identity::new(name).expect("legal"),
         want,
         timings: Timings::default(),
-        at_once: false,
+        non_blocking: false,
         watch_first: false,
         token_remembered: Token::ZERO,
-        sightings: Sightings::default(),
+        observations: Observations::default(),
     }
 }
 

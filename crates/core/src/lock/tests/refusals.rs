@@ -7,9 +7,9 @@ use crate::lock::{
     Standing, Want,
 };
 
-fn at_once(scene: &mut Scene, name: &str, want: Want) -> usize {
+fn non_blocking(scene: &mut Scene, name: &str, want: Want) -> usize {
     let mut options = options(name, want);
-    options.at_once = true;
+    options.non_blocking = true;
     let one = scene.enter(options);
     scene.settle();
     one
@@ -18,9 +18,9 @@ fn at_once(scene: &mut Scene, name: &str, want: Want) -> usize {
 #[test]
 fn who_does_not_wait_is_told_who_holds() {
     let mut scene = Scene::empty();
-    let first = at_once(&mut scene, "first", Want::Exclusive);
+    let first = non_blocking(&mut scene, "first", Want::Exclusive);
     assert_eq!(scene.token(first), Some(1));
-    let second = at_once(&mut scene, "second", Want::Exclusive);
+    let second = non_blocking(&mut scene, "second", Want::Exclusive);
     let Some(End::Busy {
         holding: 1,
         waiting: 0,
@@ -38,13 +38,13 @@ fn who_does_not_wait_is_told_who_holds() {
 fn who_does_not_wait_sweeps_what_an_earlier_one_saw_long_enough_ago() {
     let mut scene = Scene::empty();
     let _dead = scene.come("dead", Want::Exclusive);
-    let first = at_once(&mut scene, "first", Want::Exclusive);
-    let sightings = scene.ones[first].contender.sightings().clone();
+    let first = non_blocking(&mut scene, "first", Want::Exclusive);
+    let observations = scene.ones[first].contender.observations().clone();
     for (passed, acquired) in [(seconds(23), false), (seconds(1), true)] {
         scene.now = scene.now + passed;
         let mut options = options("second", Want::Exclusive);
-        options.at_once = true;
-        options.sightings = sightings.clone();
+        options.non_blocking = true;
+        options.observations = observations.clone();
         let second = scene.enter(options);
         scene.settle_one(second);
         assert_eq!(scene.token(second).is_some(), acquired);
@@ -108,7 +108,7 @@ fn a_store_that_went_back_is_believed_by_a_linearizable_read_and_waited_for() {
     let [_a, b] = ["a", "b"].map(|name| scene.come(name, Want::Exclusive));
     scene.stored = Found::Missing;
     scene.pass_for(seconds(12), &[b]);
-    let back = Notice::StoreWentBack {
+    let back = Notice::StoreRolledBack {
         seen: Token::new(1).expect("one"),
         found: None,
         wait: seconds(24),
@@ -139,7 +139,7 @@ fn an_operator_breaks_what_was_silent_for_as_long_as_it_declared() {
     observer.observe(scene.document(), scene.now);
     assert_eq!(observer.next_death(), Some(scene.now + seconds(24)));
     scene.pass_for(seconds(24), &[a]);
-    let Some(operation @ Operation::Sweep { .. }) = observer.break_silent(scene.now) else {
+    let Some(operation @ Operation::Evict { .. }) = observer.break_silent(scene.now) else {
         panic!("they are silent as far as he saw");
     };
     // The holder has renewed since, so only the waiter is removed.

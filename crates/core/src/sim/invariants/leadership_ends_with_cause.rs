@@ -52,7 +52,7 @@ pub(in crate::sim) fn check(ending: Ending) -> Option<Violation> {
         Some(Reason::Rejected) => rejected,
         Some(Reason::Deadline) => expired,
         // `notices_are_true` checks if the answer was true.
-        Some(Reason::StoreWentBack) => confirmed,
+        Some(Reason::StoreRolledBack) => confirmed,
         Some(Reason::WorkloadExit) => exited == Some(token),
         Some(Reason::Acquired | Reason::TookOver | Reason::Renewed | Reason::Duplicate) | None => {
             false
@@ -114,7 +114,7 @@ mod tests {
             Reason::Shutdown,
             Reason::Unhealthy,
             Reason::WorkloadExit,
-            Reason::StoreWentBack,
+            Reason::StoreRolledBack,
             Reason::Paused,
             Reason::Rejected,
             Reason::Deadline,
@@ -142,7 +142,7 @@ mod tests {
             Reason::Paused,
             Reason::Shutdown,
             Reason::Unhealthy,
-            Reason::StoreWentBack,
+            Reason::StoreRolledBack,
             Reason::Rejected,
             Reason::Deadline,
             Reason::Renewed,

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::connection::{Deployment, SendError};
 use super::outcome;
-use crate::store::{Failure, News};
+use crate::store::{Failure, StoreEvent};
 use leasehold_core::election::Timings;
 
 /// Maximum time for which the server holds a getMore without events.
@@ -26,7 +26,7 @@ const NO_WATCH_RETRY: Duration = Duration::from_secs(60);
 const REFUSALS_MAX: u32 = 10;
 
 /// An event of a stream.
-pub(super) enum Heard {
+pub(super) enum StreamEvent {
     /// The stream is open; changes from now on will be reported.
     Opened,
     /// Something changed.
@@ -38,7 +38,7 @@ pub(super) enum Heard {
 }
 
 /// The consumer of a change stream.
-pub(super) trait Listener: Clone + Send + Sync + 'static {
+pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     /// The interpreted event.
     type Hint: Send + 'static;
 
@@ -47,9 +47,9 @@ pub(super) trait Listener: Clone + Send + Sync + 'static {
     /// The pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
     /// Interprets an event.
-    fn hint(&self, heard: Heard) -> Self::Hint;
+    fn hint(&self, heard: StreamEvent) -> Self::Hint;
     /// The channel that receives the hints.
-    fn news(&self) -> &mpsc::Sender<News<Self::Hint>>;
+    fn news(&self) -> &mpsc::Sender<StoreEvent<Self::Hint>>;
 }
 
 /// Maximum time without an event: the stream reports at least three times per lease duration,
@@ -79,7 +79,7 @@ enum End {
 /// Otherwise each hanging stream would keep one of the pool's connections. Other calls of the
 /// driver are never dropped, because a write may land later. A getMore changes nothing, and the
 /// driver closes the connection on which it was waiting.
-pub(super) async fn watch(listener: impl Listener, reopen: &Notify) {
+pub(super) async fn watch(listener: impl StreamHandler, reopen: &Notify) {
     let timings = listener.deployment().timings();
     let silence_max = await_max(timings) + timings.operation_timeout();
     let mut refusals = 0;
@@ -130,7 +130,7 @@ async fn ended(stream: &mut JoinSet<End>) -> End {
 }
 
 /// Follows one stream until it ends.
-async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> End {
+async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End {
     let deployment = listener.deployment();
     let collection = match deployment.collection().await {
         Ok(collection) => collection,
@@ -163,15 +163,15 @@ async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> End {
             };
         }
     };
-    tell(&listener, Heard::Opened).await;
+    tell(&listener, StreamEvent::Opened).await;
     loop {
         alive.send_replace(());
         match stream.next_if_any().await {
-            Ok(Some(event)) => tell(&listener, Heard::Change(Box::new(event))).await,
-            Ok(None) if stream.is_alive() => tell(&listener, Heard::Alive).await,
+            Ok(Some(event)) => tell(&listener, StreamEvent::Change(Box::new(event))).await,
+            Ok(None) if stream.is_alive() => tell(&listener, StreamEvent::Alive).await,
             // The collection was dropped or renamed. Reopen the stream; a read follows.
             Ok(None) => {
-                tell(&listener, Heard::Lost).await;
+                tell(&listener, StreamEvent::Lost).await;
                 return End::Broken;
             }
             Err(error) => {
@@ -182,13 +182,13 @@ async fn follow<L: Listener>(listener: L, alive: watch::Sender<()>) -> End {
     }
 }
 
-async fn tell<L: Listener>(listener: &L, heard: Heard) {
+async fn tell<L: StreamHandler>(listener: &L, heard: StreamEvent) {
     let hint = listener.hint(heard);
     // The receiver is gone only if the process is exiting or no longer needs events.
-    let _ = listener.news().send(News::Watch(hint)).await;
+    let _ = listener.news().send(StoreEvent::Watch(hint)).await;
 }
 
-async fn failed<L: Listener>(listener: &L, failure: Failure) {
-    let _ = listener.news().send(News::WatchFailed(failure)).await;
-    tell(listener, Heard::Lost).await;
+async fn failed<L: StreamHandler>(listener: &L, failure: Failure) {
+    let _ = listener.news().send(StoreEvent::WatchFailed(failure)).await;
+    tell(listener, StreamEvent::Lost).await;
 }

@@ -18,9 +18,9 @@ pub use self::document::Ended;
 
 use super::connection::{Deployment, SendError};
 use super::document::LOCK_KIND;
-use super::follow::{self, Heard, Listener};
+use super::follow::{self, StreamEvent, StreamHandler};
 use super::options::StoreOptions;
-use crate::store::{Answer, Failure, News, Store, StoreInfo};
+use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Claim, LeaseName};
 use leasehold_core::lock::{Found, Hint, Operation, Outcome};
 
@@ -36,7 +36,7 @@ pub struct MongoLockStore {
 struct Shared {
     name: LeaseName,
     deployment: Arc<Deployment>,
-    news: mpsc::Sender<News<Told>>,
+    news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
 }
@@ -44,7 +44,7 @@ struct Shared {
 /// A change stream hint, with the claim that the stream follows. By the time it is read, another
 /// claim may be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct ClaimHint {
     /// The followed claim.
     pub claim: Claim,
     /// The hint for that claim.
@@ -56,7 +56,7 @@ impl MongoLockStore {
     pub fn new(
         options: StoreOptions,
         name: LeaseName,
-        news: mpsc::Sender<News<Told>>,
+        news: mpsc::Sender<StoreEvent<ClaimHint>>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
         let primary_changed = super::primary_changed(&news);
         let (deployment, info) = Deployment::new(options, primary_changed);
@@ -136,9 +136,9 @@ impl MongoLockStore {
             Operation::Join {
                 entry,
                 seen,
-                at_once,
+                non_blocking,
             } => {
-                let join = update::join(name, entry, *seen, *at_once, identity, now);
+                let join = update::join(name, entry, *seen, *non_blocking, identity, now);
                 let joined = self.written(join).await?;
                 if let Some(before) = joined.as_ref().and_then(document::slots_before) {
                     // Already set if an earlier join changed the slots.
@@ -153,7 +153,7 @@ impl MongoLockStore {
                 seen,
             } => update::renew(name, (*claim, *revision), mine, *seen, now),
             Operation::Leave { claim, seen } => update::leave(name, *claim, *seen, now),
-            Operation::Sweep {
+            Operation::Evict {
                 entries,
                 me,
                 ending,
@@ -204,8 +204,8 @@ struct Follower {
     claim: Claim,
 }
 
-impl Listener for Follower {
-    type Hint = Told;
+impl StreamHandler for Follower {
+    type Hint = ClaimHint;
 
     fn deployment(&self) -> &Arc<Deployment> {
         &self.store.shared.deployment
@@ -215,18 +215,18 @@ impl Listener for Follower {
         wake::pipeline(self.store.name(), self.claim)
     }
 
-    fn hint(&self, heard: Heard) -> Told {
+    fn hint(&self, heard: StreamEvent) -> ClaimHint {
         let claim = self.claim;
         let hint = match heard {
-            Heard::Opened => Hint::Opened,
-            Heard::Change(event) => wake::hint(&event, claim),
-            Heard::Alive => Hint::Alive,
-            Heard::Lost => Hint::Lost,
+            StreamEvent::Opened => Hint::Opened,
+            StreamEvent::Change(event) => wake::hint(&event, claim),
+            StreamEvent::Alive => Hint::Alive,
+            StreamEvent::Lost => Hint::Lost,
         };
-        Told { claim, hint }
+        ClaimHint { claim, hint }
     }
 
-    fn news(&self) -> &mpsc::Sender<News<Told>> {
+    fn news(&self) -> &mpsc::Sender<StoreEvent<ClaimHint>> {
         &self.store.shared.news
     }
 }

@@ -18,12 +18,12 @@ const REST: i32 = i32::MAX;
 /// A filter, and the stages of its update.
 pub(super) type Write = (Document, Vec<Document>);
 
-/// Appends an entry and grants. With `at_once`, matches only if the entry can hold immediately.
+/// Appends an entry and grants. With `non_blocking`, matches only if the entry can hold immediately.
 pub(super) fn join(
     name: &str,
     entry: &Joining,
     seen: Token,
-    at_once: bool,
+    non_blocking: bool,
     identity: &Identity,
     now: DateTime,
 ) -> Write {
@@ -37,7 +37,7 @@ pub(super) fn join(
             is_empty(everybody()),
         ]),
     ];
-    if at_once {
+    if non_blocking {
         conditions.push(is_empty(queue()));
         conditions.push(match entry.mode {
             Mode::Exclusive => is_empty(holders()),

@@ -37,24 +37,24 @@ fn stopping(valid_until: u64, kill_at: u64) -> Order {
     }
 }
 
-fn judge(judge: &mut Judge, now: u64) -> Option<Action> {
-    judge.handle(at(now), Input::Time);
-    judge.next_action()
+fn decide(policy: &mut DeadlinePolicy, now: u64) -> Option<Action> {
+    policy.handle(at(now), Input::Time);
+    policy.next_action()
 }
 
 /// Returns a guard whose CMD runs since second 1, is valid until second 10, and is killed at second
 /// 13.
-fn running() -> Judge {
-    let mut guard = Judge::new(terms(10), TERM);
-    assert_eq!(judge(&mut guard, 1), Some(Action::Start));
+fn running() -> DeadlinePolicy {
+    let mut guard = DeadlinePolicy::new(terms(10), TERM);
+    assert_eq!(decide(&mut guard, 1), Some(Action::Start));
     guard
 }
 
 #[test]
 fn cmd_starts_only_before_its_deadline() {
-    let mut guard = Judge::new(terms(10), TERM);
+    let mut guard = DeadlinePolicy::new(terms(10), TERM);
     assert!(guard.next_wakeup().unwrap() <= at(0), "judged at once");
-    assert_eq!(judge(&mut guard, 10), Some(Action::Refuse));
+    assert_eq!(decide(&mut guard, 10), Some(Action::Refuse));
     assert_eq!(guard.next_wakeup(), None);
 }
 
@@ -68,9 +68,9 @@ fn cmd_that_nobody_wants_any_more_is_not_started() {
             ..order(10)
         }),
     ] {
-        let mut guard = Judge::new(terms(10), TERM);
+        let mut guard = DeadlinePolicy::new(terms(10), TERM);
         guard.handle(at(1), unwanted);
-        assert_eq!(judge(&mut guard, 1), Some(Action::Refuse), "{unwanted:?}");
+        assert_eq!(decide(&mut guard, 1), Some(Action::Refuse), "{unwanted:?}");
     }
 }
 
@@ -78,11 +78,11 @@ fn cmd_that_nobody_wants_any_more_is_not_started() {
 fn at_the_deadline_cmd_is_asked_to_end_and_after_the_grace_it_is_killed() {
     let mut guard = running();
     assert_eq!(guard.next_wakeup(), Some(at(10)));
-    assert_eq!(judge(&mut guard, 9), None);
-    assert_eq!(judge(&mut guard, 10), Some(Action::Signal(TERM)));
+    assert_eq!(decide(&mut guard, 9), None);
+    assert_eq!(decide(&mut guard, 10), Some(Action::Signal(TERM)));
     assert_eq!(guard.next_wakeup(), Some(at(13)));
-    assert_eq!(judge(&mut guard, 12), None);
-    assert_eq!(judge(&mut guard, 13), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 12), None);
+    assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
     assert!(guard.killed());
     assert_eq!(guard.next_wakeup(), None, "the rounds are the executor's");
 }
@@ -90,7 +90,7 @@ fn at_the_deadline_cmd_is_asked_to_end_and_after_the_grace_it_is_killed() {
 #[test]
 fn one_that_wakes_late_kills_at_once() {
     let mut guard = running();
-    assert_eq!(judge(&mut guard, 40), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 40), Some(Action::Kill));
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn a_renewal_moves_the_deadline() {
     let mut guard = running();
     guard.handle(at(5), Input::Order(order(15)));
     assert_eq!(guard.next_wakeup(), Some(at(15)));
-    assert_eq!(judge(&mut guard, 14), None);
-    assert_eq!(judge(&mut guard, 15), Some(Action::Signal(TERM)));
+    assert_eq!(decide(&mut guard, 14), None);
+    assert_eq!(decide(&mut guard, 15), Some(Action::Signal(TERM)));
 }
 
 #[test]
@@ -108,42 +108,42 @@ fn all_that_was_sent_is_read_before_it_is_judged() {
     // The guard slept from second 2 to 12; the last record was sent at second 8.
     guard.handle(at(12), Input::Order(order(11)));
     guard.handle(at(12), Input::Order(order(18)));
-    assert_eq!(judge(&mut guard, 12), None);
+    assert_eq!(decide(&mut guard, 12), None);
 }
 
 #[test]
 fn a_deadline_that_passed_is_final() {
     let mut guard = running();
-    assert_eq!(judge(&mut guard, 10), Some(Action::Signal(TERM)));
+    assert_eq!(decide(&mut guard, 10), Some(Action::Signal(TERM)));
     guard.handle(at(11), Input::Order(order(30)));
     assert!(guard.expired());
-    assert_eq!(judge(&mut guard, 11), None);
-    assert_eq!(judge(&mut guard, 13), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 11), None);
+    assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
 }
 
 #[test]
 fn a_deadline_that_passed_during_a_graceful_stop_is_final_too() {
     let mut guard = running();
     guard.handle(at(5), Input::Order(stopping(10, 60)));
-    assert_eq!(judge(&mut guard, 5), Some(Action::Signal(INT)));
+    assert_eq!(decide(&mut guard, 5), Some(Action::Signal(INT)));
     assert_eq!(guard.next_wakeup(), Some(at(10)), "to take notice of it");
-    assert_eq!(judge(&mut guard, 10), None, "it was asked to end before");
+    assert_eq!(decide(&mut guard, 10), None, "it was asked to end before");
     guard.handle(at(11), Input::Order(stopping(30, 60)));
-    assert_eq!(judge(&mut guard, 13), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
 }
 
 #[test]
 fn a_graceful_stop_lasts_while_it_is_renewed() {
     let mut guard = running();
     guard.handle(at(5), Input::Order(stopping(10, 25)));
-    assert_eq!(judge(&mut guard, 5), Some(Action::Signal(INT)));
+    assert_eq!(decide(&mut guard, 5), Some(Action::Signal(INT)));
     for now in 6..22 {
         guard.handle(at(now), Input::Order(stopping(now + 5, 25)));
-        assert_eq!(judge(&mut guard, now), None, "second {now}");
+        assert_eq!(decide(&mut guard, now), None, "second {now}");
     }
     guard.handle(at(24), Input::Order(stopping(40, 25)));
-    assert_eq!(judge(&mut guard, 24), None);
-    assert_eq!(judge(&mut guard, 25), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 24), None);
+    assert_eq!(decide(&mut guard, 25), Some(Action::Kill));
 }
 
 #[test]
@@ -151,17 +151,17 @@ fn a_stop_is_not_taken_back() {
     let mut guard = running();
     guard.handle(at(5), Input::Order(stopping(10, 7)));
     guard.handle(at(5), Input::Order(order(20)));
-    assert_eq!(judge(&mut guard, 5), Some(Action::Signal(INT)));
-    assert_eq!(judge(&mut guard, 7), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 5), Some(Action::Signal(INT)));
+    assert_eq!(decide(&mut guard, 7), Some(Action::Kill));
 }
 
 #[test]
 fn a_daemon_that_is_gone_ends_cmd_at_once_and_at_the_last_deadline_for_good() {
     let mut guard = running();
     guard.handle(at(4), Input::Closed);
-    assert_eq!(judge(&mut guard, 4), Some(Action::Signal(TERM)));
-    assert_eq!(judge(&mut guard, 10), None, "one signal is enough");
-    assert_eq!(judge(&mut guard, 13), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 4), Some(Action::Signal(TERM)));
+    assert_eq!(decide(&mut guard, 10), None, "one signal is enough");
+    assert_eq!(decide(&mut guard, 13), Some(Action::Kill));
 }
 
 #[test]
@@ -172,27 +172,27 @@ fn an_order_to_kill_is_obeyed_at_once() {
         ..order(10)
     };
     guard.handle(at(4), Input::Order(kill));
-    assert_eq!(judge(&mut guard, 4), Some(Action::Kill));
-    assert_eq!(judge(&mut guard, 5), None);
+    assert_eq!(decide(&mut guard, 4), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 5), None);
 }
 
 #[test]
 fn descendants_that_outlive_their_leader_get_the_grace_of_a_loss() {
     let mut guard = running();
     guard.handle(at(4), Input::LeaderEnded);
-    assert_eq!(judge(&mut guard, 4), Some(Action::Signal(TERM)));
+    assert_eq!(decide(&mut guard, 4), Some(Action::Signal(TERM)));
     assert_eq!(guard.next_wakeup(), Some(at(7)));
-    assert_eq!(judge(&mut guard, 7), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 7), Some(Action::Kill));
 }
 
 #[test]
 fn descendants_of_a_leader_that_was_asked_to_end_keep_their_time() {
     let mut guard = running();
     guard.handle(at(4), Input::Order(stopping(40, 30)));
-    assert_eq!(judge(&mut guard, 4), Some(Action::Signal(INT)));
+    assert_eq!(decide(&mut guard, 4), Some(Action::Signal(INT)));
     guard.handle(at(5), Input::LeaderEnded);
-    assert_eq!(judge(&mut guard, 29), None);
-    assert_eq!(judge(&mut guard, 30), Some(Action::Kill));
+    assert_eq!(decide(&mut guard, 29), None);
+    assert_eq!(decide(&mut guard, 30), Some(Action::Kill));
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn when_all_are_gone_nothing_is_left_to_do() {
     let mut guard = running();
     guard.handle(at(4), Input::LeaderEnded);
     guard.handle(at(4), Input::Gone);
-    assert_eq!(judge(&mut guard, 4), None);
-    assert_eq!(judge(&mut guard, 60), None);
+    assert_eq!(decide(&mut guard, 4), None);
+    assert_eq!(decide(&mut guard, 60), None);
     assert_eq!(guard.next_wakeup(), None);
 }
 
@@ -232,7 +232,7 @@ proptest! {
     fn no_history_leaves_cmd_alive_after_its_deadline(
         history in proptest::collection::vec((0..3_u64, any_input()), 1..60),
     ) {
-        let mut guard = Judge::new(terms(10), TERM);
+        let mut guard = DeadlinePolicy::new(terms(10), TERM);
         let mut now = 0;
         let mut current = terms(10);
         let mut lost = false;

@@ -41,7 +41,7 @@ impl EntryState {
 
 /// An observed entry, and since when it has been unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sighting {
+pub struct Observation {
     /// Name of the owner; informational.
     pub identity: Identity,
     /// Revision written by the owner.
@@ -61,17 +61,19 @@ pub struct Sighting {
 /// At most [`HOLDERS_MAX`](super::HOLDERS_MAX) plus [`QUEUE_MAX`](super::QUEUE_MAX), because a
 /// document has no more entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Sightings(BTreeMap<Claim, Sighting>);
+pub struct Observations(BTreeMap<Claim, Observation>);
 
-impl Sightings {
+impl Observations {
     /// Restores observations that were remembered in the same boot.
-    pub fn remembered(sightings: impl IntoIterator<Item = (Claim, Sighting)>) -> Self {
-        Self(sightings.into_iter().collect())
+    pub fn remembered(observations: impl IntoIterator<Item = (Claim, Observation)>) -> Self {
+        Self(observations.into_iter().collect())
     }
 
     /// Returns the observations to remember.
-    pub fn iter(&self) -> impl Iterator<Item = (Claim, &Sighting)> {
-        self.0.iter().map(|(claim, sighting)| (*claim, sighting))
+    pub fn iter(&self) -> impl Iterator<Item = (Claim, &Observation)> {
+        self.0
+            .iter()
+            .map(|(claim, observation)| (*claim, observation))
     }
 
     /// Records the document of a reply, without the entry of `mine`. Returns the owners of new
@@ -93,17 +95,17 @@ impl Sightings {
             if Some(entry.claim) == mine {
                 continue;
             }
-            let mut sighting = Sighting::of(entry, state, now);
+            let mut observation = Observation::of(entry, state, now);
             match before.remove(&entry.claim) {
-                Some(known) if sighting.continues(&known) && !planted!(SightingAnew) => {
-                    sighting.since = known.since;
+                Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
+                    observation.since = known.since;
                 }
                 None if entry.lease_duration.valid().is_none() => {
                     absurd.push((entry.identity.clone(), entry.lease_duration.millis));
                 }
                 Some(_) | None => {}
             }
-            self.0.insert(entry.claim, sighting);
+            self.0.insert(entry.claim, observation);
         }
         absurd
     }
@@ -117,13 +119,13 @@ impl Sightings {
 
     /// Returns the entries that have expired by `now`.
     pub(super) fn dead(&self, patience: Patience, now: BootTime) -> Vec<Seen> {
-        let dead = |sighting: &Sighting| sighting.dead_at(patience) <= now;
+        let dead = |observation: &Observation| observation.dead_at(patience) <= now;
         self.0
             .iter()
-            .filter(|(_, sighting)| dead(sighting))
-            .map(|(claim, sighting)| Seen {
+            .filter(|(_, observation)| dead(observation))
+            .map(|(claim, observation)| Seen {
                 claim: *claim,
-                revision: sighting.revision,
+                revision: observation.revision,
             })
             .collect()
     }
@@ -133,7 +135,7 @@ impl Sightings {
         self.0.values().map(|s| s.dead_at(patience)).min()
     }
 
-    pub(super) fn get(&self, claim: Claim) -> Option<&Sighting> {
+    pub(super) fn get(&self, claim: Claim) -> Option<&Observation> {
         self.0.get(&claim)
     }
 }
@@ -147,7 +149,7 @@ pub(super) struct Patience {
     pub(super) stagger: Duration,
 }
 
-impl Sighting {
+impl Observation {
     fn of(entry: &Entry, state: EntryState, now: BootTime) -> Self {
         Self {
             identity: entry.identity.clone(),

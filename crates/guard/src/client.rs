@@ -19,13 +19,13 @@ use super::claim_share::{Child, ClaimShare};
 use super::orphans::{WaitedFor, each_adopted};
 use super::terminal::{Continued, Terminal};
 use super::wire::{GuardStart, LeaderEnd, Received, Report, Stage, ToGuard, post, post_with, take};
-use super::{End, Ended, Prepared, Progress};
+use super::{End, Ended, Progress, StandbyGuard};
 use leasehold_clock::BootTimer;
+use leasehold_core::deadline_policy::Order;
 use leasehold_core::election::BootTime;
-use leasehold_core::judge::Order;
 
 /// Time after the deadline by which the guard must have reported that it killed CMD. After that the
-/// guard is killed, and the keeper kills CMD. A fifth of the 500 ms by which `lease_duration`
+/// guard is killed, and the client kills CMD. A fifth of the 500 ms by which `lease_duration`
 /// exceeds the last deadline, so that the rest of the work fits too.
 const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 
@@ -38,7 +38,7 @@ const KILL_ROUND: Duration = Duration::from_millis(5);
 const STOP_TAKES_MAX: Duration = Duration::from_millis(100);
 
 /// Keeps one guard until CMD is gone.
-pub(super) struct Keeper {
+pub(super) struct GuardClient {
     socket: UnixDatagram,
     /// Readable when the guard has exited.
     ended: AsyncFd<OwnedFd>,
@@ -68,14 +68,14 @@ pub(super) struct Keeper {
     had_foreground: bool,
 }
 
-impl Keeper {
-    /// Creates a keeper for a guard that waits. Must be called inside a tokio runtime.
+impl GuardClient {
+    /// Creates a client for a guard that waits. Must be called inside a tokio runtime.
     pub(super) fn new(
-        prepared: Prepared,
+        prepared: StandbyGuard,
         orders: watch::Receiver<ToGuard>,
         progress: watch::Sender<Progress>,
     ) -> io::Result<Self> {
-        let Prepared {
+        let StandbyGuard {
             socket,
             guard,
             terminal,

@@ -14,13 +14,13 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The command line and environment of CMD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Errand {
+pub(super) struct ExecSpec {
     pub(super) words: Vec<OsString>,
     pub(super) environment: Vec<(OsString, OsString)>,
 }
 
-impl Errand {
-    /// Writes the errand to a file that can be sent.
+impl ExecSpec {
+    /// Writes the exec spec to a file that can be sent.
     ///
     /// # Errors
     /// If a string contains a NUL, which cannot be passed to a program, or no memory or descriptors
@@ -33,15 +33,15 @@ impl Errand {
         for (name, value) in &self.environment {
             push(&mut bytes, &[name, OsStr::new("="), value])?;
         }
-        let mut file = File::from(memfd_create("leasehold-errand", MemfdFlags::CLOEXEC)?);
+        let mut file = File::from(memfd_create("leasehold-exec_spec", MemfdFlags::CLOEXEC)?);
         file.write_all(&bytes)?;
         Ok(file.into())
     }
 
-    /// Reads an errand from a received file.
+    /// Reads an exec spec from a received file.
     ///
     /// # Errors
-    /// If the file cannot be read, or does not contain an errand.
+    /// If the file cannot be read, or does not contain an exec spec.
     pub(super) fn of_file(file: OwnedFd) -> io::Result<Self> {
         let mut file = File::from(file);
         file.rewind()?;
@@ -94,18 +94,18 @@ mod tests {
             environment in proptest::collection::vec(
                 (text("[A-Z_]{1,9}"), text("(?s-u:[^\\x00]{0,9})")), 0..5),
         ) {
-            let errand = Errand { words, environment };
-            let file = errand.to_file().expect("a file in memory");
-            prop_assert_eq!(Errand::of_file(file).expect("as it was sent"), errand);
+            let exec_spec = ExecSpec { words, environment };
+            let file = exec_spec.to_file().expect("a file in memory");
+            prop_assert_eq!(ExecSpec::of_file(file).expect("as it was sent"), exec_spec);
         }
 
         #[test]
         fn other_bytes_are_no_errand_and_do_no_harm(
             bytes in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
-            if let Some(errand) = Errand::decode(&bytes) {
-                let file = errand.to_file().expect("a file in memory");
-                prop_assert_eq!(Errand::of_file(file).expect("as it was sent"), errand);
+            if let Some(exec_spec) = ExecSpec::decode(&bytes) {
+                let file = exec_spec.to_file().expect("a file in memory");
+                prop_assert_eq!(ExecSpec::of_file(file).expect("as it was sent"), exec_spec);
             }
         }
     }
@@ -114,7 +114,7 @@ mod tests {
     fn no_program_can_be_told_a_nul() {
         let words = vec!["a\0b".into()];
         let environment = Vec::new();
-        let error = Errand { words, environment }.to_file().err();
+        let error = ExecSpec { words, environment }.to_file().err();
         assert_eq!(
             error.map(|error| error.kind()),
             Some(io::ErrorKind::InvalidInput)

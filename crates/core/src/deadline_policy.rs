@@ -101,7 +101,7 @@ pub enum Action {
 
 /// The deadline policy for one CMD under one claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Judge {
+pub struct DeadlinePolicy {
     order: Order,
     stop_signal: i32,
     /// Grace period for descendants that outlive CMD's first process: `loss_grace`.
@@ -125,7 +125,7 @@ enum Phase {
     Done,
 }
 
-impl Judge {
+impl DeadlinePolicy {
     /// Creates the policy. CMD gets `stop_signal` at its deadline, or when its daemon has exited.
     pub fn new(terms: Terms, stop_signal: i32) -> Self {
         Self {
