@@ -1,9 +1,9 @@
 //! Leader election and locks over one document, as state machines without IO.
 //!
 //! [`Election`](election::Election) is a candidate for a lease, [`lock`] a contender for a lock,
-//! and [`judge`] the policy by which the guard of a supervised command ends it. Each state machine
-//! receives the time and an input, and returns what to do. None of them has a clock, a network, a
-//! thread or a dependency. An executable specification ([`election::reference`]) defines which
+//! and [`deadline_policy`] decides when the guard of a supervised command ends it. Each state
+//! machine receives the time and an input, and returns what to do. None of them has a clock, a
+//! network, a thread or a dependency. An executable specification ([`election::reference`]) defines which
 //! writes the document accepts and what they change. `docs/protocol.md` has the rules and the
 //! reasons why they are safe. The simulations and the exhaustive model that check the rules are
 //! compiled for tests only.
