@@ -66,7 +66,7 @@ pub enum LockCommandError {
     Config(#[from] ConfigError),
     /// The same under an outer `leasehold` command, which does not pass on its configuration.
     #[error(
-        "{0}\n  `leasehold` does not hand its configuration down to its command: give this one the \
+        "{0}\n  the outer `leasehold` does not pass its configuration on: give this command the \
          connection string too, best by --mongodb-uri-file"
     )]
     NotHandedDown(ConfigError),
@@ -74,7 +74,7 @@ pub enum LockCommandError {
     #[error("--lease-duration: {}", list(.0))]
     Timings(Vec<TimingError>),
     /// A system call failed.
-    #[error("{doing}")]
+    #[error("cannot {doing}")]
     System {
         /// The failed operation.
         doing: &'static str,
@@ -161,15 +161,15 @@ fn again(args: &LockArgs, held: &Held, voice: &Voice) -> ExitCode {
     };
     if !may {
         voice.say(&format!(
-            "already held as {} by an outer command: it cannot be held as {} at the same time, and \
-             waiting for that would never end. Take it so in the outer command",
+            "already held as {} by an outer command; it cannot be held as {} at the same time \
+             (deadlock). Take it that way in the outer command",
             held.mode,
             args.want.mode().as_str(),
         ));
         return ExitCode::from(args.conflict_exit_code);
     }
     if held.is_valid() != Some(true) {
-        voice.say("the outer command has lost it");
+        voice.say("the outer command has lost the lock");
         return ExitCode::from(exit::LOCK_LOST);
     }
     held::run_within(&args.command, &args.name, held, voice)

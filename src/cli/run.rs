@@ -81,7 +81,7 @@ pub enum RunError {
     #[error(transparent)]
     Kubernetes(#[from] KubernetesError),
     /// The operating system or a part of the daemon failed.
-    #[error("{doing}")]
+    #[error("cannot {doing}")]
     System {
         /// The failed operation.
         doing: &'static str,

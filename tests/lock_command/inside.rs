@@ -78,7 +78,7 @@ fn another_lock_inside_that_is_told_of_no_store_says_why() {
     let bare = format!("{PROGRAM} lock inside -- true");
     let done = place.run(&["lock", "outside", "--", "sh", "-c", &bare]);
     assert_eq!(done.code, 78, "{done:?}");
-    let why = "`leasehold` does not hand its configuration down to its command";
+    let why = "the outer `leasehold` does not pass its configuration on";
     assert!(done.stderr.contains(why), "{done:?}");
     // Without an outer lock, the error does not mention this.
     let mut alone = std::process::Command::new(PROGRAM);

@@ -217,7 +217,7 @@ fn after_a_loss_nothing_new_begins_under_the_lock() {
     assert_eq!(broken.code, 0, "{broken:?}");
     let output = job.output();
     assert_eq!(output.code, 76, "{output:?}");
-    assert!(output.stderr.contains("has lost it"), "{output:?}");
+    assert!(output.stderr.contains("has lost the lock"), "{output:?}");
     let told: Vec<_> = place.journal().iter().map(|line| line[0].clone()).collect();
     assert_eq!(told, ["holds", "refused-76"]);
 }

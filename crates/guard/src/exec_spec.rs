@@ -33,7 +33,7 @@ impl ExecSpec {
         for (name, value) in &self.environment {
             push(&mut bytes, &[name, OsStr::new("="), value])?;
         }
-        let mut file = File::from(memfd_create("leasehold-exec_spec", MemfdFlags::CLOEXEC)?);
+        let mut file = File::from(memfd_create("leasehold-exec-spec", MemfdFlags::CLOEXEC)?);
         file.write_all(&bytes)?;
         Ok(file.into())
     }

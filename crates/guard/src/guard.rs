@@ -76,7 +76,7 @@ struct Guard {
     policy: DeadlinePolicy,
     /// The process group from which CMD takes over the terminal; 0 if it does not.
     foreground: i32,
-    exec_spec: Option<ExecSpec>,
+    launch: Option<Launch>,
     daemon: OwnedFd,
     daemon_gone: bool,
     child_ended: UnixStream,
@@ -95,7 +95,7 @@ struct Guard {
 }
 
 /// Resources for the start of CMD, dropped after the start.
-struct ExecSpec {
+struct Launch {
     /// The waiting shim. If `None`, a shim is created when needed.
     shim: Option<Shim>,
     stdin: OwnedFd,
@@ -193,14 +193,14 @@ impl Guard {
             return Ok(None);
         };
         let (file, lock, kept) = match (descriptors, start.claims) {
-            ([Some(file), lock, kept], true) => (file, lock, kept),
+            ([Some(file), Some(lock), kept], true) => (file, Some(lock), kept),
             ([Some(file), kept, None], false) => (file, None, kept),
             _ => return Err(Errno::PROTO.into()),
         };
         Ok(Some(Self {
             policy: DeadlinePolicy::new(start.terms, start.stop_signal),
             foreground: start.foreground,
-            exec_spec: Some(ExecSpec { shim, stdin, file }),
+            launch: Some(Launch { shim, stdin, file }),
             daemon,
             daemon_gone: false,
             child_ended,
@@ -306,7 +306,7 @@ impl Guard {
     }
 
     fn never_started(&mut self, end: LeaderEnd) {
-        let shim = self.exec_spec.take().and_then(|exec_spec| exec_spec.shim);
+        let shim = self.launch.take().and_then(|launch| launch.shim);
         shim.into_iter().for_each(Shim::dismiss);
         self.report.end = end;
         self.gone();
@@ -324,7 +324,7 @@ impl Guard {
     }
 
     fn start(&mut self) -> io::Result<()> {
-        let Some(ExecSpec { shim, stdin, file }) = self.exec_spec.take() else {
+        let Some(Launch { shim, stdin, file }) = self.launch.take() else {
             return Err(Errno::INVAL.into());
         };
         let start = ShimStart {

@@ -20,9 +20,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
-    socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg,
+    send, sendmsg, socketpair,
 };
 
 pub(super) use self::records::{
@@ -136,6 +136,10 @@ pub(super) fn wait_with<R: Record>(socket: BorrowedFd<'_>) -> io::Result<Option<
     retry_on_intr(|| poll(&mut [PollFd::new(&socket, PollFlags::IN)], None))?;
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     match recvmsg(socket, &mut parts, &mut ancillary, flags) {
+        // A descriptor that found no room, at the limit of open files, would be missed.
+        Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => {
+            return Err(Errno::MFILE.into());
+        }
         Ok(message) if message.bytes == LENGTH => {}
         Ok(message) if message.bytes > 0 => return Err(Errno::PROTO.into()),
         Ok(_) | Err(Errno::CONNRESET) => return Ok(None),

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -260,8 +261,14 @@ impl Drop for Elector {
     fn drop(&mut self) {
         self.watcher.abort();
         if self.runner.is_some() {
-            // If the queue is full, the runner finds it closed after the last request in it.
-            let _ = self.inputs.try_send(Input::Shutdown);
+            // If the queue is full, the loop finds it closed after the last request in it, unless
+            // another handle of it (`ElectorBuilder::inputs`) is left.
+            if self.inputs.try_send(Input::Shutdown).is_err()
+                && let Ok(runtime) = Handle::try_current()
+            {
+                let inputs = self.inputs.clone();
+                runtime.spawn(async move { inputs.send(Input::Shutdown).await });
+            }
         }
     }
 }

@@ -235,7 +235,7 @@ impl Locker {
     /// If the contender failed: the kernel provided no timer, or a task panicked.
     pub async fn wait(&mut self) -> io::Result<Finished> {
         let Some(runner) = &mut self.runner else {
-            return Err(io::Error::other("its end was told before"));
+            return Err(io::Error::other("wait() has already returned the result"));
         };
         let ended = runner.await;
         self.runner = None;

@@ -130,7 +130,8 @@ impl Work<'_> {
                     }
                     StopRequest::Repeated => {}
                     StopRequest::Second => {
-                        killed = true;
+                        // A lock that was lost before is reported as lost.
+                        killed = !was_lost;
                         workload.kill();
                     }
                 },

@@ -14,7 +14,7 @@ use crate::publish::file::Progress;
 use crate::store::KnownHome;
 
 /// Set by the kubelet in every container.
-const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
+pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 
 /// Finer is not worth a wake-up of the processor.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);

@@ -6,8 +6,9 @@ use std::future::Ready;
 use std::io;
 
 use tokio::sync::watch;
-use tracing::debug;
+use tracing::{debug, warn};
 
+use super::files::SERVICE_HOST;
 use crate::config::{Config, KubernetesEnabled};
 use crate::election::{Notice, Status, Transition};
 use crate::publish::metrics::Metrics;
@@ -39,7 +40,13 @@ pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> 
     match config.kubernetes.enabled {
         KubernetesEnabled::On => Err(KubernetesError),
         KubernetesEnabled::Auto => {
-            debug!(lease = %config.lease.name, "built without Kubernetes; not publishing a label or Events");
+            let lease = &config.lease.name;
+            match std::env::var_os(SERVICE_HOST) {
+                Some(_) => {
+                    warn!(%lease, "built without Kubernetes; not publishing a label or Events")
+                }
+                None => debug!(%lease, "not in a Kubernetes cluster"),
+            }
             Ok(None)
         }
         KubernetesEnabled::Off => Ok(None),

@@ -113,7 +113,7 @@ impl Event {
             Self::SteppedDown { .. } => "SteppedDown",
             Self::TakenOver { .. } => "TakenOver",
             Self::RenewalFailing { .. } => "RenewalFailing",
-            Self::StoreRolledBack { .. } => "StoreRolledBack",
+            Self::StoreRolledBack { .. } => "StoreWentBack",
         }
     }
 
@@ -179,6 +179,54 @@ impl Event {
                      {found} is stored"
                 )
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_reasons_are_those_that_alerts_and_docs_name() {
+        let token = Token::ZERO;
+        let holder = Identity::new("a").expect("legal");
+        let events = [
+            Event::LeaderElected {
+                token: None,
+                reason: None,
+            },
+            Event::SteppedDown {
+                token: None,
+                reason: None,
+            },
+            Event::TakenOver {
+                from: holder,
+                token,
+                silent: Duration::ZERO,
+            },
+            Event::RenewalFailing { why: "a" },
+            Event::StoreRolledBack {
+                seen: token,
+                found: None,
+            },
+        ];
+        let page = include_str!("../../../docs/kubernetes.md");
+        let reasons = events.map(|event| event.reason());
+        assert_eq!(
+            reasons,
+            [
+                "LeaderElected",
+                "SteppedDown",
+                "TakenOver",
+                "RenewalFailing",
+                "StoreWentBack"
+            ]
+        );
+        for reason in reasons {
+            assert!(page.contains(&format!("`{reason}`")), "{reason}");
         }
     }
 }
