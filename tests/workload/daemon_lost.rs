@@ -83,7 +83,7 @@ async fn a_frozen_daemon_loses_its_command_at_the_deadline() {
     let plan = Plan {
         script: IGNORES,
         valid: STARTS,
-        grace: millis(300),
+        grace: STARTS,
         renews: true,
     };
     let daemon = plan.start(&scene);

@@ -43,7 +43,7 @@ async fn a_renewed_command_outlives_its_first_deadline() {
 async fn a_renewal_after_the_deadline_revives_nothing() {
     let scene = Scene::new();
     let script = scene.script("trap 'echo asked >> journal' TERM; while :; do sleep 0.01; done");
-    let last = terms(STARTS, millis(400));
+    let last = terms(STARTS, STARTS);
     let mut workload = Workload::start(&script, last, None).unwrap();
     scene.wait_lines("journal", 1).await;
     workload.extend(terms(LONG, LONG));

@@ -116,7 +116,7 @@ async fn one_that_was_stopped_is_dismissed_too() {
     signal(guard, Signal::STOP);
     eventually("it has stopped", || state(guard) == Some('T')).await;
     prepared.dismiss().await;
-    assert!(!exists(guard));
+    eventually("it has ended", || !is_alive(guard)).await;
     eventually("its shim goes too", || !is_alive(shim)).await;
 }
 

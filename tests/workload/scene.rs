@@ -13,7 +13,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// Long enough for a guard and a shim to start on busy cores.
 pub(crate) const STARTS: Duration = Duration::from_millis(2000);
 /// Maximum delay after its deadline until a process is seen gone, on busy cores.
-pub(crate) const SEEN_LATE: Duration = Duration::from_secs(1);
+pub(crate) const SEEN_LATE: Duration = Duration::from_secs(5);
 
 /// Authority for `valid` from now on, and `grace` after it.
 pub(crate) fn terms(valid: Duration, grace: Duration) -> Terms {
