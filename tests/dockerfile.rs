@@ -80,3 +80,13 @@ fn the_context_has_what_is_copied_and_nothing_else() {
     assert_eq!(sent, copied);
     assert!(DOCKERIGNORE.lines().any(|line| line == "*"));
 }
+
+/// The stage of the dependencies has no tests, and Cargo refuses a manifest that names a target
+/// whose source is absent.
+#[test]
+fn the_manifest_names_no_target_but_those_with_an_empty_source() {
+    for target in ["[[test]]", "[[example]]"] {
+        assert!(!MANIFEST.contains(target), "{target} breaks the image");
+    }
+    assert!(DOCKERFILE.contains("src/main.rs") && DOCKERFILE.contains("benches/figures/main.rs"));
+}

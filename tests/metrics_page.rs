@@ -2,6 +2,7 @@
 //! Method: the table is generated from the registry and compared with the page; `UPDATE_DOCS=1
 //! cargo test --test metrics_page` writes it.
 
+#![cfg(feature = "kubernetes")]
 #![allow(
     clippy::unwrap_used,
     reason = "a fixture that fails should end its test"

@@ -1,6 +1,7 @@
 //! Labels and Events on a real API server: real daemons with the credentials of pods, on a real
 //! replica set, with injected faults.
 
+#![cfg(feature = "kubernetes")]
 #![allow(
     clippy::unwrap_used,
     reason = "a fixture that fails should end its test"
