@@ -46,7 +46,7 @@ async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> Vec<f64> {
         setup
             .daemon("handoff", &format!("d{index}"), &set.uri())
             .status_directory(path)
-            .flag("--lease-handoff-delay=0s")
+            .handoff_delay("0s")
             .start()
     };
     let mut daemons: Vec<Daemon> = paths.iter().enumerate().map(start).collect();

@@ -63,7 +63,7 @@ impl Stage {
         let place = &self.places[index];
         let daemon = setup
             .daemon(LEASE, &place.pod.name_any(), &self.set.uri())
-            .flag("--lease-handoff-delay=0s");
+            .handoff_delay("0s");
         place.sidecar(daemon, self.kubernetes.environment())
     }
 

@@ -30,6 +30,10 @@ const OF_A_COMMAND: [&str; 3] = [
     "workload.on_exit",
 ];
 
+/// Keys without effect in a `leasehold run` that has a command, because it awaits the command's
+/// end. Treated like [`OF_A_COMMAND`].
+const OF_NO_COMMAND: [&str; 2] = ["lease.handoff_delay", "workload.ends_first"];
+
 /// Returns the clap definition of the command line.
 pub fn command() -> Command {
     Command::new("leasehold")
@@ -107,6 +111,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
 fn run(matches: &mut ArgMatches) -> Result<RunArgs, Error> {
     let (sources, command) = (sources(matches), words(matches));
     need_a_command(&["run"], &OF_A_COMMAND, &sources, &command)?;
+    need_no_command(&OF_NO_COMMAND, &sources, &command)?;
     Ok(RunArgs { sources, command })
 }
 
@@ -117,18 +122,31 @@ fn need_a_command(
     sources: &Sources,
     command: &[OsString],
 ) -> Result<(), Error> {
-    let applies = |key: &Key| keys.contains(&key.path().as_str());
-    let unused = sources.flags.iter().find(|(key, _)| applies(key));
-    match unused.filter(|_| command.is_empty()) {
-        Some((key, _)) => Err(locking::wrong(
-            subcommand,
-            &format!(
-                "--{} applies to a command that leasehold runs: put -- and the command at the end, or leave it out",
-                key.flag()
-            ),
-        )),
-        None => Ok(()),
-    }
+    let Some(flag) = given(keys, sources).filter(|_| command.is_empty()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "--{flag} applies to a command that leasehold runs: put -- and the command at the end, or leave it out"
+    );
+    Err(locking::wrong(subcommand, &message))
+}
+
+/// Rejects flags of these keys if there is a command.
+fn need_no_command(keys: &[&str], sources: &Sources, command: &[OsString]) -> Result<(), Error> {
+    let Some(flag) = given(keys, sources).filter(|_| !command.is_empty()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "--{flag} applies to a workload that leasehold does not run: leave it out, since the end of the command after -- is awaited"
+    );
+    Err(locking::wrong(&["run"], &message))
+}
+
+/// Returns the first flag that was given for one of these keys.
+fn given(keys: &[&str], sources: &Sources) -> Option<String> {
+    let mut flags = sources.flags.iter();
+    let (key, _) = flags.find(|(key, _)| keys.contains(&key.path().as_str()))?;
+    Some(key.flag())
 }
 
 /// Returns the arguments after `--`.

@@ -181,6 +181,11 @@ fn what_cannot_be_kept_is_refused_with_what_to_do() {
             "{complaint}"
         );
     }
+    let complaint = minimal(&["leasehold.config.lease.handoff_delay=\"1s\""]).unwrap_err();
+    assert!(
+        complaint.contains("leave out leasehold.config.lease.handoff_delay: "),
+        "{complaint}"
+    );
     let complaint = minimal(&["inject.enabled=true"]).unwrap_err();
     assert!(
         complaint.contains("deployment.enabled=false"),

@@ -54,7 +54,7 @@ impl Contest {
             .identity(identity)
             .uri(&self.set.uri())
             .timings(timings)
-            .flag(&format!("--lease-handoff-delay={handoff_delay}"))
+            .handoff_delay(handoff_delay)
     }
 
     /// Returns the stored lease document.

@@ -25,7 +25,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
             .uri(uri)
             .timings(DaemonTimings::SHORT)
             .flag("--log-level=trace")
-            .flag("--lease-handoff-delay=0s")
+            .handoff_delay("0s")
             .start()
     };
     let right = start("right", &uri);
@@ -78,7 +78,7 @@ async fn four_actions_on_one_collection_suffice_and_none_is_told_of_more() {
             .identity(identity)
             .uri(&set.uri_for(&user))
             .timings(DaemonTimings::DEMO)
-            .flag("--lease-handoff-delay=0s")
+            .handoff_delay("0s")
             .start()
     };
     let old = start("old");

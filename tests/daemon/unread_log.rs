@@ -32,7 +32,7 @@ async fn a_full_pipe_costs_lines_and_not_the_leadership() {
         .identity("a")
         .uri(&contest.set().uri())
         .timings(DaemonTimings::DEMO)
-        .flag("--lease-handoff-delay=0s")
+        .handoff_delay("0s")
         .flag("--log-level=debug")
         .start();
     daemon.wait_leads(LONG).await;

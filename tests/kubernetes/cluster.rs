@@ -86,7 +86,7 @@ impl Cluster {
             .identity(&place.pod.name_any())
             .uri(&self.set.uri())
             .timings(DaemonTimings::DEMO)
-            .flag("--lease-handoff-delay=0s")
+            .handoff_delay("0s")
             .flag(&format!("--mongodb-database={}", self.namespace));
         place.sidecar(builder, environment)
     }

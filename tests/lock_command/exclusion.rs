@@ -159,7 +159,7 @@ fn a_dead_waiter_does_not_block_the_queue_and_is_named() {
         let removed = output.stderr.contains("removed an expired waiter");
         removed && output.stderr.contains("identity=dead")
     };
-    // Nor is a removal logged whose answer came too late.
+    // A removal is not logged if the program ends before a late answer to it.
     let unanswered = [&first, &next]
         .iter()
         .any(|output| output.stderr.contains("outcome=\"unknown\""));

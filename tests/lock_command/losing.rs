@@ -68,7 +68,7 @@ fn a_killed_holders_command_is_gone_before_the_next_one_begins() {
     job.signal(Signal::KILL);
     let next = next.output();
     assert_eq!(next.code, 0, "the first one's process is gone: {next:?}");
-    // A removal whose answer came too late is not logged.
+    // A removal is not logged if the program ends before a late answer to it.
     let unanswered = next.stderr.contains("outcome=\"unknown\"");
     assert!(
         next.stderr.contains("identity=dead") || unanswered,
@@ -197,7 +197,7 @@ fn jobs_that_never_wait_get_past_a_dead_holder_too() {
         said += &next.stderr;
         next.code == 0
     });
-    // A removal whose answer came too late is not logged.
+    // A removal is not logged if the program ends before a late answer to it.
     let unanswered = said.contains("outcome=\"unknown\"");
     assert!(said.contains("identity=dead") || unanswered, "{said}");
     assert!(

@@ -53,7 +53,7 @@ fn who_renews_is_not_broken_and_who_is_silent_is() {
     let flags = [
         "lock",
         "to-break",
-        "--lease-duration=2s",
+        "--lease-duration=8s",
         "--identity=holder",
     ];
     let holds = format!("{}; exec sleep 1000", place.note("holds"));

@@ -27,6 +27,9 @@ program there.
 {{/* Items of its `args`, before the workload's own command and arguments. */}}
 {{- define "leasehold.supervisorArgs" -}}
 {{- include "leasehold.check" . -}}
+{{- if hasKey (include "leasehold.settings" . | fromJson) "lease.handoff_delay" -}}
+{{- fail "leasehold: leave out leasehold.config.lease.handoff_delay: the end of the workload that leasehold runs is awaited" -}}
+{{- end -}}
 {{- $labelled := include "leasehold.labelled" . -}}
 - run
 {{ include "leasehold.flags" (dict "root" . "lease" (include "leasehold.lease" .) "labelled" $labelled "directory" .Values.leasehold.statusDirectory "endsFirst" false) }}

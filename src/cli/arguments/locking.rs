@@ -120,7 +120,8 @@ pub(super) fn lock_command() -> Command {
             .short('w')
             .visible_alias("timeout")
             .value_name("DURATION")
-            .allow_negative_numbers(true)
+            // The error for a value such as `-1s` names the flag.
+            .allow_hyphen_values(true)
             .help("Maximum wait, such as 30s or 1m30s; a bare number is in seconds [default: no limit]")
             .conflicts_with("no-wait"),
     )

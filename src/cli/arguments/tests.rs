@@ -93,7 +93,7 @@ fn tips_name_the_flag_that_is_meant_and_the_dashes_before_a_command() {
     let text = said(&["lock", "jobs", "-w", "-1", "--", "true"]);
     assert!(text.contains("--wait \"-1\" is not accepted"), "{text}");
     let text = said(&["lock", "jobs", "-w", "-1s", "--", "true"]);
-    assert!(!text.contains("to run a command"), "{text}");
+    assert!(text.contains("--wait \"-1s\" is not accepted"), "{text}");
 }
 
 #[test]
@@ -142,6 +142,14 @@ fn a_flag_that_would_do_nothing_is_refused() {
             &["run", "--workload-stop-signal", "INT"],
             "--workload-stop-signal",
         ),
+        (
+            &["run", "--lease-handoff-delay", "1s", "--", "true"],
+            "--lease-handoff-delay",
+        ),
+        (
+            &["run", "--workload-ends-first", "--", "true"],
+            "--workload-ends-first",
+        ),
         (&["locks", "-o", "json", "break", "a"], "--output"),
         (
             &["locks", "--output=json", "prune", "--unused-for", "30d"],
@@ -162,6 +170,8 @@ fn a_flag_that_would_do_nothing_is_refused() {
     for legal in [
         &["locks", "-o", "json"][..],
         &["lock", "a", "--workload-stop-signal", "INT", "--", "true"],
+        &["run", "--lease-handoff-delay", "1s"],
+        &["run", "--workload-ends-first"],
     ] {
         assert!(parsed(legal).is_ok(), "{legal:?}");
     }

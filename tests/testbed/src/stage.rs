@@ -61,7 +61,7 @@ impl Stage {
             .identity(identity)
             .uri(&self.set.uri())
             .timings(self.timings)
-            .flag("--lease-handoff-delay=0s")
+            .handoff_delay("0s")
             .flag("--log-level=debug")
             .flag(&format!("--mongodb-database={}", self.database))
     }

@@ -7,6 +7,7 @@ mod hold;
 mod join;
 mod leave;
 mod reading;
+mod sweep;
 mod wait;
 
 use std::collections::VecDeque;
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 use super::effect::{Effect, Notice};
 use super::input::{Input, Options};
-use super::observations::{Observations, Patience};
-use super::operation::{Hint, Operation, Outcome, Seen};
+use super::observations::Observations;
+use super::operation::{Hint, Operation, Outcome};
 use super::stake::{Kind, Stake};
 use super::status::{End, Loss, Standing, Status};
 use super::view::View;
@@ -26,6 +27,7 @@ use hold::Holding;
 use join::Joining;
 use leave::Leaving;
 use reading::Reading;
+use sweep::Sweeping;
 use wait::Waiting;
 
 /// One contender for one lock.
@@ -39,8 +41,10 @@ pub struct LockContender {
     began: BootTime,
     view: View,
     stake: Stake,
-    /// The sweep in flight, if any, with the entries that it evicts.
+    /// The sweep in flight, if any.
     sweeping: Option<Sweeping>,
+    /// Sweeps of unknown outcome, oldest first. A late reply may still show what they evicted.
+    unanswered: VecDeque<Sweeping>,
     reading: Option<Reading>,
     read_due: Option<BootTime>,
     /// True if a reply showed something that only a linearizable read can confirm.
@@ -73,12 +77,6 @@ enum State {
     Lost(Loss),
     Leaving(Leaving),
     Ended(End),
-}
-
-#[derive(Debug, Clone)]
-struct Sweeping {
-    call: CallId,
-    pairs: Vec<Seen>,
 }
 
 /// Arguments of one call of [`LockContender::handle`], passed to every step.
@@ -128,6 +126,7 @@ impl LockContender {
             view,
             stake: Stake::new(random),
             sweeping: None,
+            unanswered: VecDeque::new(),
             reading: None,
             read_due: None,
             suspicious: false,
@@ -250,18 +249,19 @@ impl LockContender {
         if let Outcome::Applied(super::Found::Lock(lock)) = &outcome {
             self.view.heed(lock);
         }
+        let swept = self.sweep_reply(call, &outcome, turn.now);
         if self.reading.is_some_and(|reading| reading.call == call) {
             self.read_reply(outcome, turn);
         } else if let Some(attempt) = self.stake.attempt(call) {
             self.attempt_reply(attempt, outcome, turn);
         } else {
             match &self.state {
-                State::Joining(_) if self.is_own(call) => self.joining_reply(call, outcome, turn),
-                State::Joining(_) => self.late_read(outcome, call, turn),
+                State::Joining(_) if swept => self.joining_swept(call, outcome, turn),
+                State::Joining(joining) if joining.creates(call) => self.created(&outcome, turn),
+                State::Joining(_) | State::Waiting(_) => self.late_read(outcome, call, turn),
                 State::Leaving(_) => self.leave_reply(call, outcome, turn),
-                State::Waiting(_) => self.late_read(outcome, call, turn),
-                State::Holding(_) => self.holder_swept(call, outcome, turn),
-                State::Lost(_) | State::Ended(_) => {}
+                State::Holding(_) if swept => self.holder_swept(call, outcome, turn),
+                State::Holding(_) | State::Lost(_) | State::Ended(_) => {}
             }
         }
     }
@@ -364,15 +364,6 @@ impl LockContender {
     fn enter(&mut self, state: State, now: BootTime) {
         self.state = state;
         self.since = now;
-    }
-
-    /// Returns how long this contender waits before it evicts others, given its `position` in the
-    /// queue.
-    fn patience(&self, position: usize) -> Patience {
-        Patience {
-            claim_time: self.options.timings.operation_timeout(),
-            stagger: wait::stagger(position),
-        }
     }
 
     /// Asserts what only a bug can break. A contender in such a state must not continue with

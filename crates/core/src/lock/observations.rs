@@ -111,32 +111,25 @@ impl Observations {
     }
 
     /// Removes these observations because the entries had changed. The wait for them restarts.
-    pub(super) fn forget(&mut self, pairs: &[Seen]) {
-        for pair in pairs {
-            self.0.remove(&pair.claim);
+    pub(super) fn forget(&mut self, claims: impl IntoIterator<Item = Claim>) {
+        for claim in claims {
+            self.0.remove(&claim);
         }
     }
 
     /// Returns the entries that have expired by `now`.
-    pub(super) fn dead(&self, patience: Patience, now: BootTime) -> Vec<Seen> {
+    pub(super) fn dead(&self, patience: Patience, now: BootTime) -> Vec<(Claim, Observation)> {
         let dead = |observation: &Observation| observation.dead_at(patience) <= now;
         self.0
             .iter()
             .filter(|(_, observation)| dead(observation))
-            .map(|(claim, observation)| Seen {
-                claim: *claim,
-                revision: observation.revision,
-            })
+            .map(|(claim, observation)| (*claim, observation.clone()))
             .collect()
     }
 
     /// Returns when the next entry expires if it stays unchanged.
     pub(super) fn next_death(&self, patience: Patience) -> Option<BootTime> {
         self.0.values().map(|s| s.dead_at(patience)).min()
-    }
-
-    pub(super) fn get(&self, claim: Claim) -> Option<&Observation> {
-        self.0.get(&claim)
     }
 }
 
@@ -158,6 +151,14 @@ impl Observation {
             token: entry.token,
             lease_duration: entry.lease_duration,
             since: now,
+        }
+    }
+
+    /// Returns the entry of `claim` as observed.
+    pub(super) fn seen(&self, claim: Claim) -> Seen {
+        Seen {
+            claim,
+            revision: self.revision,
         }
     }
 

@@ -48,9 +48,9 @@ impl Observer {
     /// Returns a sweep of all entries that have expired by `now`, or `None` if there are none.
     /// Entries that have changed since the last read are not removed.
     pub fn break_silent(&self, now: BootTime) -> Option<Operation> {
-        let entries = self.observations.dead(self.patience(), now);
-        (!entries.is_empty()).then_some(Operation::Evict {
-            entries,
+        let expired = self.observations.dead(self.patience(), now);
+        (!expired.is_empty()).then(|| Operation::Evict {
+            entries: expired.iter().map(|(claim, o)| o.seen(*claim)).collect(),
             me: None,
             ending: Ending::Broken,
             seen: self.token_highest,

@@ -85,6 +85,7 @@ pub struct DaemonBuilder {
     uri: Option<String>,
     timings: Option<DaemonTimings>,
     status_directory: Option<PathBuf>,
+    handoff_delay: Option<String>,
     flags: Vec<String>,
     environment: Vec<(String, OsString)>,
     workload: Vec<String>,
@@ -100,6 +101,7 @@ impl DaemonBuilder {
             uri: None,
             timings: None,
             status_directory: None,
+            handoff_delay: None,
             flags: Vec::new(),
             environment: Vec::new(),
             workload: Vec::new(),
@@ -135,6 +137,13 @@ impl DaemonBuilder {
     /// Uses a status directory that another daemon has used; the daemon gets its own by default.
     pub fn status_directory(mut self, directory: &Path) -> Self {
         self.status_directory = Some(directory.to_path_buf());
+        self
+    }
+
+    /// Sets `lease.handoff_delay`, which a daemon with a command to supervise does not accept and
+    /// therefore does not get.
+    pub fn handoff_delay(mut self, delay: &str) -> Self {
+        self.handoff_delay = Some(delay.to_owned());
         self
     }
 
@@ -189,6 +198,7 @@ impl DaemonBuilder {
             uri,
             timings,
             status_directory,
+            handoff_delay,
             flags,
             environment,
             workload,
@@ -217,7 +227,10 @@ impl DaemonBuilder {
         launch = launch
             .arguments(timings.iter().flat_map(DaemonTimings::flags))
             .arguments(flags);
-        if !workload.is_empty() {
+        if workload.is_empty() {
+            let delay = handoff_delay.map(|delay| format!("--lease-handoff-delay={delay}"));
+            launch = launch.arguments(delay);
+        } else {
             launch = launch.argument("--").arguments(workload);
         }
         for (name, value) in environment {

@@ -93,13 +93,6 @@ impl LockContender {
         let State::Holding(Holding { newest, .. }) = self.state else {
             return;
         };
-        match &outcome {
-            Outcome::Applied(Found::Lock(lock)) => self.swept(call, lock, turn.now),
-            Outcome::Rejected => self.sweep_refused(call),
-            Outcome::Applied(_) | Outcome::Failed | Outcome::Unknown => {
-                self.sweep_over(call);
-            }
-        }
         match outcome {
             Outcome::Applied(_) if call < newest => self.stake.open(call),
             Outcome::Applied(Found::Lock(lock)) => self.held_as_shown(attempt, lock, turn),
@@ -150,36 +143,6 @@ impl LockContender {
         if self.view.is_news(attempt.call) {
             self.take(attempt.call, lock, turn);
             self.sweep_as_holder(turn);
-        }
-    }
-
-    /// Evicts entries that the current reply shows to be unchanged for too long.
-    ///
-    /// Triggered by a reply instead of a timer: among many holders, the first one to receive a
-    /// reply in time evicts, and the replies to the others show that it is done.
-    pub(super) fn sweep_as_holder(&mut self, turn: &mut Turn<'_>) {
-        if self.sweeping.is_none() {
-            let pairs = self.view.observations.dead(self.patience(0), turn.now);
-            if !pairs.is_empty() {
-                // A holder needs no grant, so this write carries no revision of its claim.
-                self.send_sweep(pairs, None);
-            }
-        }
-    }
-
-    /// Handles the reply to a holder's call that is not a write of its claim.
-    pub(super) fn holder_swept(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
-        match outcome {
-            Outcome::Applied(Found::Lock(lock)) if self.is_sweeping(call) => {
-                self.swept(call, &lock, turn.now);
-                if self.view.is_news(call) {
-                    self.take(call, lock, turn);
-                }
-            }
-            Outcome::Rejected => self.sweep_refused(call),
-            Outcome::Applied(_) | Outcome::Failed | Outcome::Unknown => {
-                self.sweep_over(call);
-            }
         }
     }
 

@@ -6,7 +6,6 @@
 use super::reading::Proof;
 use super::{LockContender, Notice, State, Turn, earliest};
 use crate::election::{BootTime, CallId, Declared};
-use crate::lock::document::Found;
 use crate::lock::document::{HOLDERS_MAX, LockDocument, Mode, QUEUE_MAX};
 use crate::lock::operation::{Joining as Entry, Operation, Outcome};
 use crate::lock::stake::Kind;
@@ -48,6 +47,11 @@ impl Joining {
             refused: 0,
             full_reported: false,
         }
+    }
+
+    /// Returns true if the call is the create in flight.
+    pub(super) fn creates(&self, call: CallId) -> bool {
+        self.creating == Some(call)
     }
 }
 
@@ -145,55 +149,22 @@ impl LockContender {
         }
     }
 
-    /// Returns true if the call is a create or a sweep in flight.
-    pub(super) fn is_own(&self, call: CallId) -> bool {
-        let creates = match &self.state {
-            State::Joining(joining) => joining.creating == Some(call),
-            State::Waiting(_)
-            | State::Holding(_)
-            | State::Lost(_)
-            | State::Leaving(_)
-            | State::Ended(_) => false,
-        };
-        creates || self.is_sweeping(call)
-    }
-
-    /// Handles the reply to a call without a claim: a create, or a sweep by a contender that has no
-    /// place in the document.
-    pub(super) fn joining_reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+    /// Handles the reply to the create.
+    pub(super) fn created(&mut self, outcome: &Outcome, turn: &mut Turn<'_>) {
         let State::Joining(joining) = &mut self.state else {
             return;
         };
-        if joining.creating == Some(call) {
-            joining.creating = None;
-            match outcome {
-                Outcome::Applied(_) | Outcome::Rejected => {
-                    self.view.exists = true;
-                    self.next(Next::Join, turn.now);
-                }
-                Outcome::Failed | Outcome::Unknown => self.look_later(turn),
+        joining.creating = None;
+        match outcome {
+            Outcome::Applied(_) | Outcome::Rejected => {
+                self.view.exists = true;
+                self.next(Next::Join, turn.now);
             }
-        } else if self.is_sweeping(call) {
-            match outcome {
-                Outcome::Applied(Found::Lock(lock)) => {
-                    self.swept(call, &lock, turn.now);
-                    self.shown(call, lock, Proof::Newest, turn);
-                }
-                Outcome::Rejected => {
-                    self.sweep_refused(call);
-                    self.fall_behind(turn.now);
-                }
-                Outcome::Applied(Found::Missing | Found::Foreign(_))
-                | Outcome::Failed
-                | Outcome::Unknown => {
-                    self.sweep_over(call);
-                    self.look_later(turn);
-                }
-            }
+            Outcome::Failed | Outcome::Unknown => self.look_later(turn),
         }
     }
 
-    fn look_later(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn look_later(&mut self, turn: &mut Turn<'_>) {
         let retry = turn.now + turn.jittered(self.options.timings.retry_interval());
         self.fall_behind(retry);
     }

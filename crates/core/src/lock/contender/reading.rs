@@ -188,7 +188,6 @@ impl LockContender {
         let call = attempt.call;
         match outcome {
             Outcome::Applied(Found::Lock(lock)) => {
-                self.swept(call, &lock, turn.now);
                 self.written(attempt, lock, turn);
             }
             Outcome::Applied(Found::Missing | Found::Foreign(_)) => {
@@ -198,7 +197,6 @@ impl LockContender {
             Outcome::Rejected => {
                 let newest = self.stake.is_newest(call);
                 self.stake.rejected(call);
-                self.sweep_refused(call);
                 match attempt.kind {
                     Kind::Join => self.join_refused(turn.now),
                     Kind::Evict => self.fall_behind(turn.now),
@@ -214,7 +212,6 @@ impl LockContender {
             }
             Outcome::Failed => {
                 self.stake.failed(call);
-                self.sweep_over(call);
                 self.retry_later(turn);
             }
             Outcome::Unknown => {
@@ -230,7 +227,6 @@ impl LockContender {
                     return self.acquired(token, (call, attempt.sent), turn.now);
                 }
                 self.stake.open(call);
-                self.sweep_over(call);
                 self.retry_later(turn);
                 if attempt.kind == Kind::Join {
                     self.join_unanswered();
@@ -382,7 +378,7 @@ impl LockContender {
         if planted!(ClaimReused) {
             self.stake.claim = before;
         }
-        self.sweeping = None;
+        self.abandon_sweep();
         self.read_nothing();
         self.enter(State::Joining(super::Joining::at(at)), turn.now);
         self.watch_first(turn.now);

@@ -1,22 +1,10 @@
-//! Waiting in the queue: keeping the place, confirming a grant, and evicting expired entries.
+//! Waiting in the queue: keeping the place, confirming a grant.
 
 use std::time::Duration;
 
 use super::hold::IN_FLIGHT_MAX;
-use super::{LockContender, Notice, State, Sweeping, Turn, earliest};
+use super::{LockContender, State, Turn, earliest};
 use crate::election::{BootTime, CallId};
-use crate::lock::document::LockDocument;
-use crate::lock::observations::Observation;
-use crate::lock::operation::{Ending, Operation, Seen, Writer};
-use crate::lock::stake::Kind;
-use crate::lock::view::Place;
-
-/// Additional delay of each waiter's sweep over that of the waiter before it, so that not all of
-/// them sweep. The value covers some round trips to a nearby store.
-const STAGGER: Duration = Duration::from_millis(200);
-/// Position from which on the delay no longer grows, so that the time to evict an expired entry
-/// stays bounded.
-const STAGGERED_MAX: usize = 8;
 
 #[derive(Debug, Clone)]
 pub(super) struct Waiting {
@@ -27,13 +15,6 @@ pub(super) struct Waiting {
     pub(super) renew_due: BootTime,
     /// Confirm even if another attempt hangs.
     pub(super) hurry: bool,
-}
-
-/// Returns how much longer than the head of the queue a waiter at `position` waits before it
-/// sweeps.
-pub(super) fn stagger(position: usize) -> Duration {
-    let places = u32::try_from(position.min(STAGGERED_MAX)).unwrap_or(0);
-    STAGGER * places
 }
 
 impl LockContender {
@@ -154,85 +135,5 @@ impl LockContender {
         waiting.renew_due = turn.now + renew;
         waiting.hurry = false;
         self.renew(turn);
-    }
-
-    /// Evicts all entries that have expired, or returns when the next one expires.
-    pub(super) fn sweep_if_due(
-        &mut self,
-        position: usize,
-        turn: &mut Turn<'_>,
-    ) -> Option<BootTime> {
-        let patience = self.patience(position);
-        let pairs = self.view.observations.dead(patience, turn.now);
-        if pairs.is_empty() {
-            return self.view.observations.next_death(patience);
-        }
-        let me = self.stake.is_present().then(|| {
-            let revision = self.attempt(Kind::Evict, turn);
-            self.stake.writer(revision)
-        });
-        self.send_sweep(pairs, me);
-        None
-    }
-
-    pub(super) fn send_sweep(&mut self, pairs: Vec<Seen>, me: Option<Writer>) {
-        let call = self.call(Operation::Evict {
-            entries: pairs.clone(),
-            me,
-            ending: Ending::Expired,
-            seen: self.view.token_highest,
-        });
-        self.sweeping = Some(Sweeping { call, pairs });
-    }
-
-    pub(super) fn is_sweeping(&self, call: CallId) -> bool {
-        self.sweeping.as_ref().is_some_and(|s| s.call == call)
-    }
-
-    pub(super) fn anybody_dead(&self, now: BootTime) -> bool {
-        let death = self.view.observations.next_death(self.patience(0));
-        death.is_some_and(|at| at <= now)
-    }
-
-    /// Clears the sweep in flight if it is this call, so that another one may follow. Returns its
-    /// entries.
-    pub(super) fn sweep_over(&mut self, call: CallId) -> Option<Vec<Seen>> {
-        if self.is_sweeping(call) {
-            self.sweeping.take().map(|sweeping| sweeping.pairs)
-        } else {
-            None
-        }
-    }
-
-    /// Handles a rejected sweep. None of its entries matched, so the wait for each of them
-    /// restarts.
-    pub(super) fn sweep_refused(&mut self, call: CallId) {
-        if let Some(pairs) = self.sweep_over(call) {
-            self.view.observations.forget(&pairs);
-        }
-    }
-
-    /// Reports the entries that an applied sweep removed from the document.
-    pub(super) fn swept(&mut self, call: CallId, lock: &LockDocument, now: BootTime) {
-        for pair in self.sweep_over(call).unwrap_or_default() {
-            let gone = Place::of(pair.claim, lock) == Place::Absent;
-            let observation = self.view.observations.get(pair.claim);
-            if let Some(observation) = observation.filter(|_| gone) {
-                let Observation {
-                    identity,
-                    state,
-                    token,
-                    since,
-                    revision: _,
-                    lease_duration: _,
-                } = observation.clone();
-                self.notice(Notice::Swept {
-                    identity,
-                    token,
-                    state,
-                    silent: now.since(since),
-                });
-            }
-        }
     }
 }

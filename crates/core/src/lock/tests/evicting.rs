@@ -1,7 +1,7 @@
 //! Evicting entries whose owners no longer renew.
 
 use super::harness::{Scene, seconds, slots};
-use crate::lock::Want;
+use crate::lock::{EntryState, Input, Notice, Operation, Outcome, Want};
 
 #[test]
 fn a_grantee_has_its_time_to_confirm_from_its_grant_on_and_no_more() {
@@ -28,4 +28,73 @@ fn a_holder_evicts_an_expired_holder_although_nobody_waits() {
     scene.pass_for(seconds(6), &[a]);
     assert_eq!(scene.document().holders.len(), 1);
     assert_eq!(scene.token(a), Some(1));
+}
+
+/// Returns a scene in which `a` and an expired contender hold a slot each and `a` has sent its
+/// eviction, with the index of `a`.
+fn evicting() -> (Scene, usize) {
+    let mut scene = Scene::empty();
+    let [a, _expired] = ["a", "expired"].map(|name| scene.come(name, slots(2)));
+    while scene.ones[a].pending.is_empty() {
+        scene.pass_for(seconds(1), &[]);
+        scene.input(a, Input::Tick);
+        while let Some((call, operation)) = scene.ones[a].pending.pop_front() {
+            if matches!(operation, Operation::Evict { .. }) {
+                scene.ones[a].pending.push_back((call, operation));
+                break;
+            }
+            let outcome = scene.land(a, &operation);
+            scene.reply(a, call, outcome);
+        }
+    }
+    (scene, a)
+}
+
+fn reported(scene: &Scene, one: usize) -> usize {
+    let notices = scene.notices(one);
+    for notice in &notices {
+        let Notice::Swept { token, state, .. } = notice else {
+            panic!("{notice:?}");
+        };
+        assert_eq!(token.map(|t| t.get()), Some(2));
+        assert_eq!(*state, EntryState::Held);
+    }
+    notices.len()
+}
+
+#[test]
+fn an_eviction_that_is_answered_late_is_reported_once() {
+    let (mut scene, a) = evicting();
+    let (call, evict) = scene.take(a);
+    let applied = scene.land(a, &evict);
+    scene.reply(a, call, Outcome::Unknown);
+    assert_eq!(reported(&scene, a), 0, "nothing is known of it yet");
+    // Renewals show in between that the entry is gone.
+    scene.pass_for(seconds(8), &[a]);
+    scene.reply(a, call, applied.clone());
+    assert_eq!(reported(&scene, a), 1);
+    scene.reply(a, call, applied);
+    assert_eq!(reported(&scene, a), 1);
+}
+
+#[test]
+fn an_eviction_of_unknown_outcome_that_is_rejected_late_is_not_reported() {
+    let (mut scene, a) = evicting();
+    let (call, _) = scene.take(a);
+    scene.reply(a, call, Outcome::Unknown);
+    scene.reply(a, call, Outcome::Rejected);
+    assert_eq!(reported(&scene, a), 0);
+    // The entry is still there, so another eviction follows.
+    scene.pass_for(seconds(8), &[a]);
+    assert_eq!(reported(&scene, a), 1);
+}
+
+#[test]
+fn an_eviction_is_reported_after_the_work_has_ended() {
+    let (mut scene, a) = evicting();
+    let (call, evict) = scene.take(a);
+    let applied = scene.land(a, &evict);
+    scene.input(a, Input::Release);
+    scene.reply(a, call, applied);
+    assert_eq!(reported(&scene, a), 1);
 }

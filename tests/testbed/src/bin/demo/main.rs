@@ -109,7 +109,7 @@ async fn demonstrate() -> Result<(), Failure> {
             .lease("demo")
             .identity(identity)
             .uri(&uri);
-        let builder = builder.timings(TIMINGS).flag("--lease-handoff-delay=0s");
+        let builder = builder.timings(TIMINGS).handoff_delay("0s");
         daemons.push(if keep { builder.detached() } else { builder }.try_start()?);
     }
     let begin = Instant::now();

@@ -49,7 +49,12 @@ async fn made(options: ClientOptions, asked: &Asked) -> Result<Client, SendError
         }
         Ok(Client::with_options(options)?)
     });
-    made.await.unwrap_or(Err(SendError::NoPrimary))
+    made.await
+        .unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down.
+            Err(_) => Err(SendError::Late),
+        })
 }
 
 impl Deployment {
