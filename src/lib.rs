@@ -18,6 +18,15 @@
 //! - [`lock`] is the lock protocol without IO and [`locker`] a lock as a value. [`fenced`] lets a
 //!   document refuse writes by former holders.
 //! - [`publish`] and [`admin`] publish the status; [`config`] and [`cli`] make the daemon.
+//!
+//! Programs that embed an election depend on `leasehold-mongodb`, which is smaller. This crate is
+//! for tools around the daemon, for example one that writes its manual page:
+//!
+//! ```
+//! let mut command = leasehold::cli::command();
+//! let help = command.render_long_help().to_string();
+//! assert!(help.contains("leasehold run --lease"));
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -202,7 +202,7 @@ Examples:
   leasehold config --config /etc/leasehold.toml
                              the effective configuration, and where each value came from
 
-Exit codes: 0 done, 1 no (not leader), 2 cannot tell, 64 usage, 69 MongoDB unreachable, 75 lock not \
+Exit codes: 0 done, 1 no (not leader), 2 cannot tell, 64 usage, 69 MongoDB unreachable, 71 system error, 75 lock not \
 acquired, 76 lock lost, 78 configuration, 126/127 the command cannot be executed / found; else the command's own.";
 
 const LAYERS: &str = "\
@@ -434,7 +434,9 @@ fn with_keys(command: Command, wanted: impl Fn(&Key) -> bool) -> Command {
         .action(ArgAction::Append)
         .value_hint(ValueHint::FilePath)
         .value_parser(value_parser!(PathBuf));
-    let keys = KEYS.iter().filter(|key| wanted(key));
+    // A build without Kubernetes accepts its keys in files only, which other builds may share.
+    let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
+    let keys = KEYS.iter().filter(known).filter(|key| wanted(key));
     command.arg(config).args(keys.map(flag))
 }
 

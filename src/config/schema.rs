@@ -282,7 +282,7 @@ pub static KEYS: &[Key] = &[
     },
     Key {
         reload: Reload::Now,
-        help: "Time given to the workload at a graceful step-down; 0s: none",
+        help: "Time given to the workload at a graceful step-down; 0s: no wait",
         ..key("lease", "handoff_delay", between(Duration::ZERO, LONGEST))
     },
     Key {
@@ -366,7 +366,7 @@ pub static KEYS: &[Key] = &[
         ..key("kubernetes", "label_prefix", Kind::LabelPrefix)
     },
     Key {
-        help: "Maximum time that a step-down waits for the label update; 0s: none",
+        help: "Maximum time that a step-down waits for the label update; 0s: no wait",
         ..key(
             "kubernetes",
             "label_wait",

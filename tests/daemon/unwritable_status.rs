@@ -35,13 +35,18 @@ async fn a_full_disk_costs_neither_leadership_nor_time() {
     goes_on_leading_and_steps_down(&contest, &old, &new).await;
 }
 
+/// Removes a directory, in which a daemon may write at the same time.
+async fn removed(directory: &Path) {
+    eventually("removed", async || fs::remove_dir_all(directory).is_ok()).await;
+}
+
 #[tokio::test]
 async fn a_deleted_status_directory_costs_neither_leadership_nor_time() {
     let contest = Contest::new("deleted-directory").await;
     let scratch = Scratch::new();
     let directory = scratch.path().join("status");
     let (old, new) = leader_on(&contest, &directory).await;
-    fs::remove_dir_all(&directory).unwrap();
+    removed(&directory).await;
     eventually("nothing can be made in its place", async || {
         fs::write(&directory, "").is_ok() || fs::remove_dir_all(&directory).is_err()
     })
@@ -56,7 +61,7 @@ async fn a_status_directory_that_was_removed_is_made_again() {
     let directory = scratch.path().join("status");
     let daemon = contest.candidate("a").status_directory(&directory).start();
     daemon.wait_leads(LONG).await;
-    fs::remove_dir_all(&directory).unwrap();
+    removed(&directory).await;
     let again = daemon.wait_leads(LONG).await;
     assert_eq!(again["token"], 1, "the same leadership");
     let second = ["--lease=x", "--http-listen=", "--status-directory"];

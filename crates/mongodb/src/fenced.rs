@@ -23,6 +23,7 @@ pub const FENCE: &str = "fence.token";
 
 /// Reason why a fenced write was not applied.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum FencedError {
     /// A newer holder has written the document, so the caller no longer holds the lock. `None` if
     /// the stored fence is not a token.

@@ -53,8 +53,8 @@ async fn silent(
 ) -> Result<u8, CommandError> {
     let mut observer = Observer::new(config.timings.operation_timeout());
     say(&format!(
-        "lock {name}: watching who renews; those who do are not broken (--force would, and would \
-         void the exclusion)"
+        "lock {name}: waiting for entries that are not renewed; entries that are renewed are kept \
+         (--force removes them too, and voids the exclusion)"
     ));
     // Entries of the first read that have neither renewed nor left. Each of them renews, leaves, or
     // expires after its declared lease duration.
@@ -79,7 +79,7 @@ async fn silent(
         }
         if silent.is_empty() {
             say(&format!(
-                "lock {name}: all who hold it or wait for it renew: they are alive"
+                "lock {name}: every holder and waiter renews its entry, so none is removed"
             ));
             return Ok(exit::NEGATIVE);
         }

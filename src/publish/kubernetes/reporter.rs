@@ -50,7 +50,7 @@ pub(super) struct EventReporter {
     queue: EventQueue,
     metrics: Metrics,
     errors: ErrorLog,
-    memory: Memory,
+    memory: ReportedEvents,
 }
 
 impl EventReporter {
@@ -68,7 +68,7 @@ impl EventReporter {
             queue: queue.clone(),
             metrics: metrics.clone(),
             errors: ErrorLog::new(Surface::Event, subject, right, metrics),
-            memory: Memory::new(boot_now()),
+            memory: ReportedEvents::new(boot_now()),
         };
         (queue, reporter)
     }
@@ -162,7 +162,7 @@ enum Sorted {
 
 /// The reported Events, and the number of new ones allowed.
 #[derive(Debug)]
-struct Memory {
+struct ReportedEvents {
     reported: VecDeque<Reported>,
     allowed: u32,
     refilled: BootTime,
@@ -179,7 +179,7 @@ struct Reported {
     written: BootTime,
 }
 
-impl Memory {
+impl ReportedEvents {
     fn new(now: BootTime) -> Self {
         Self {
             reported: VecDeque::new(),

@@ -85,6 +85,7 @@ impl LockSurfaces for Remembering {
 
 /// Reason why a lock is not held, or was lost.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum LockError {
     /// Others held the lock during the whole wait.
     TimedOut,
@@ -116,15 +117,19 @@ pub enum LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TimedOut => f.write_str("acquire lock: others held it all the time"),
-            Self::Unreachable => f.write_str("acquire lock: the store does not answer"),
-            Self::Busy { .. } => f.write_str("acquire lock: others hold it"),
-            Self::WrongSlots { has: 0 } => f.write_str("acquire lock: it has no slots"),
-            Self::WrongSlots { has } => write!(f, "acquire lock: it has {has} slots"),
-            Self::Foreign { why } => write!(f, "acquire lock: {why}"),
-            Self::TokensExhausted => f.write_str("cannot acquire the lock: token exhausted"),
-            Self::Lost(loss) => write!(f, "hold lock: lost: {}", loss.as_str()),
-            Self::Fault(_) => f.write_str("hold lock: the contender failed"),
+            Self::TimedOut => {
+                f.write_str("lock not acquired: held by others during the whole wait")
+            }
+            Self::Unreachable => f.write_str("lock not acquired: MongoDB did not answer"),
+            Self::Busy { .. } => f.write_str("lock not acquired: held by others"),
+            Self::WrongSlots { has: 0 } => f.write_str("lock not acquired: in use without slots"),
+            Self::WrongSlots { has } => write!(f, "lock not acquired: in use with {has} slots"),
+            Self::Foreign { why } => write!(f, "lock not acquired: {why}"),
+            Self::TokensExhausted => {
+                f.write_str("lock not acquired: its token has reached the maximum")
+            }
+            Self::Lost(loss) => write!(f, "lock lost: {}", loss.as_str()),
+            Self::Fault(_) => f.write_str("the contender for the lock failed"),
         }
     }
 }

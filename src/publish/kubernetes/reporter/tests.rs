@@ -6,7 +6,7 @@ fn at(seconds: u64) -> BootTime {
 
 #[test]
 fn a_renewal_that_fails_each_second_is_one_event_and_a_count_a_minute() {
-    let mut memory = Memory::new(at(0));
+    let mut memory = ReportedEvents::new(at(0));
     let mut requests = Vec::new();
     for second in 0..300 {
         match memory.sort("RenewalFailing", "no answer", 1, at(second)) {
@@ -36,7 +36,7 @@ fn a_renewal_that_fails_each_second_is_one_event_and_a_count_a_minute() {
 
 #[test]
 fn what_happens_again_after_a_while_is_another_event() {
-    let mut memory = Memory::new(at(0));
+    let mut memory = ReportedEvents::new(at(0));
     assert_eq!(memory.sort("A", "x", 1, at(0)), Sorted::New);
     memory.remember("A", "x".to_owned(), Some("a.1"), 1, at(0));
     assert_eq!(memory.sort("A", "y", 1, at(1)), Sorted::New, "other words");
@@ -45,14 +45,14 @@ fn what_happens_again_after_a_while_is_another_event() {
 
 #[test]
 fn an_event_that_was_not_accepted_is_reported_anew() {
-    let mut memory = Memory::new(at(0));
+    let mut memory = ReportedEvents::new(at(0));
     assert_eq!(memory.sort("A", "x", 1, at(0)), Sorted::New);
     assert_eq!(memory.sort("A", "x", 1, at(1)), Sorted::New);
 }
 
 #[test]
 fn a_renewal_failure_that_cannot_be_reported_is_tried_each_minute_and_not_each_time() {
-    let mut memory = Memory::new(at(0));
+    let mut memory = ReportedEvents::new(at(0));
     let mut attempts = Vec::new();
     for second in (0..180).step_by(3) {
         match memory.sort("RenewalFailing", "no answer", 3, at(second)) {
@@ -81,7 +81,7 @@ fn a_renewal_failure_that_cannot_be_reported_is_tried_each_minute_and_not_each_t
 
 #[test]
 fn a_lease_that_changes_hands_all_the_time_makes_a_bounded_number_of_events() {
-    let mut memory = Memory::new(at(0));
+    let mut memory = ReportedEvents::new(at(0));
     let mut new = |second| {
         let sorted = memory.sort("LeaderElected", &format!("token {second}"), 1, at(second));
         if sorted == Sorted::New {
