@@ -23,7 +23,7 @@ build: ## build the release binary: target/release/leasehold
 	$(CARGO) build --release --bin leasehold
 
 check: lint ## formatting, lints, docs and the tests that need no server, without the simulations (under 3 minutes)
-	$(CARGO) test --workspace --lib --bins $(addprefix --test ,$(FAST_TESTS)) -- --skip sim::run --skip sim::planted --skip model::
+	$(CARGO) test --workspace --lib --bins $(addprefix --test ,$(FAST_TESTS)) -- --skip sim::election::run --skip sim::lock::run --skip model::
 	$(CARGO) test --doc
 
 lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
@@ -75,19 +75,19 @@ test-image: ## build the Dockerfile with buildah on locally made bases, and run 
 
 soak: ## SEEDS=N more simulated runs of ten minutes, and the cases that they reached (FIRST=N: from that seed)
 	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \
-		$(CARGO) test --workspace --lib sim::run::soak -- --exact --nocapture
+		$(CARGO) test --workspace --lib sim::election::run::soak -- --exact --nocapture
 
 replay: ## one simulated run, SEED=N, line by line (MUTATION=Name plants a bug)
 	RUST_BACKTRACE=0 REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
-		$(CARGO) test --workspace --lib sim::run::replay -- --exact --nocapture
+		$(CARGO) test --workspace --lib sim::election::run::replay -- --exact --nocapture
 
-soak-locks: ## SEEDS=N more simulated runs of contenders for a lock (FIRST=N: from that seed)
-	LOCK_SEEDS=$(or $(SEEDS),100000) LOCK_SEED_FIRST=$(or $(FIRST),4294967296) \
-		$(CARGO) test --workspace --lib lock_sim::run::all_invariants -- --nocapture
+soak-locks: ## SEEDS=N more simulated runs of contenders for a lock, and the cases that they reached (FIRST=N: from that seed)
+	SOAK_SEEDS=$(or $(SEEDS),100000) $(if $(FIRST),SOAK_FIRST=$(FIRST)) \
+		$(CARGO) test --workspace --lib sim::lock::run::soak -- --exact --nocapture
 
 replay-locks: ## one simulated run of a lock, SEED=N, line by line (MUTATION=Name plants a bug)
-	RUST_BACKTRACE=0 LOCK_REPLAY_SEED=$(SEED) $(if $(MUTATION),LOCK_REPLAY_MUTATION=$(MUTATION)) \
-		$(CARGO) test --workspace --lib lock_sim::run::replay -- --exact --nocapture
+	RUST_BACKTRACE=0 REPLAY_SEED=$(SEED) $(if $(MUTATION),REPLAY_MUTATION=$(MUTATION)) \
+		$(CARGO) test --workspace --lib sim::lock::run::replay -- --exact --nocapture
 
 model: ## all explorations of the model, with their figures (about 10 minutes; ONLY=TEXT for some)
 	MODEL_ONLY="$(ONLY)" $(CARGO) test --workspace --lib model::explore -- --exact model::explore::every_exploration --ignored --nocapture

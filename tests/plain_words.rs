@@ -46,7 +46,7 @@ fn sources(path: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(path).expect("a readable directory") {
         let path = entry.expect("a readable entry").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let tests = ["tests", "sim", "lock_sim", "model", "tests.rs"].contains(&&*name);
+        let tests = ["tests", "sim", "model", "tests.rs"].contains(&&*name);
         if tests || EXEMPT.contains(&&*name) || name.starts_with("any_") {
             continue;
         }

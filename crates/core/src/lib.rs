@@ -57,10 +57,6 @@ pub mod election;
 pub mod lock;
 
 #[cfg(test)]
-#[macro_use]
-mod sim;
-// Declared after `sim` because it uses macros of `sim`.
-#[cfg(test)]
-mod lock_sim;
-#[cfg(test)]
 mod model;
+#[cfg(test)]
+mod sim;

@@ -52,6 +52,22 @@ macro_rules! mutations {
             ACTIVE.set(mutation);
             run()
         }
+
+        impl $crate::sim::planted::Bug for Mutation {
+            const ALL: &'static [Self] = Self::ALL;
+
+            fn rule(self) -> &'static str {
+                self.rule()
+            }
+
+            fn active() -> Option<Self> {
+                active()
+            }
+
+            fn with<T>(bug: Option<Self>, run: impl FnOnce() -> T) -> T {
+                with(bug, run)
+            }
+        }
     };
 }
 pub(crate) use mutations;
@@ -71,10 +87,10 @@ mutations! {
         "no server clock takes part in a decision",
     /// Deadlines use CLOCK_MONOTONIC, which does not advance during a suspend.
     MonotonicClock:
-        "deadlines go on while the machine sleeps",
+        "deadlines continue while the machine sleeps",
     /// The runner and the election process an acknowledgement before they check the deadline.
     AcknowledgedAfterDeadline:
-        "an acknowledgement that is looked at after the deadline extends nothing",
+        "an acknowledgement that is handled after the deadline extends nothing",
     /// A claim that reached its deadline is found in the store, renewed, and leads again.
     RenewedAfterDeadline:
         "a claim is never renewed after its deadline",
@@ -89,35 +105,35 @@ mutations! {
         "an unchanged revision keeps the instant at which it was first seen",
     /// A process continues the wait of the previous process on its directory.
     SeenKeptAcrossRestart:
-        "what a dead process saw does not shorten the wait of the next one",
+        "the observations of an exited process do not shorten the wait of the next one",
     /// A contender waits for its own lease duration instead of the holder's.
     OwnDuration:
         "a contender waits for the duration that the holder declared",
     /// New settings change the claim that already leads.
     TimingsReloaded:
-        "the timings belong to a claim: a reload counts from the next one",
+        "a reload of the timings applies from the next claim",
     /// A renewal of unknown outcome counts as acknowledged.
     UnknownAsApplied:
         "an unknown outcome extends nothing",
     /// A renewal of unknown outcome counts as never sent.
     UnknownAsFailed:
-        "an unknown outcome is no failure: the write may have landed, or may land later",
+        "an unknown outcome is not a failure, because the write may have been applied or may be applied later",
     /// An event that shows a renewal counts as its acknowledgement.
     EventAsAuthority:
         "an event of the change stream is a hint and grants no authority",
     /// Acquire and takeover do not compare the revision.
     NoCompareAndSet:
-        "acquire and take-over match only the revision that was seen",
+        "acquire and takeover match only the revision that was seen",
     /// Acquire and takeover match a document with any token, even if it is not the token that was
     /// seen.
     TokenNotCompared:
-        "acquire and take-over match only a lower token than their own",
+        "acquire and takeover match only a lower token than their own",
     /// Events are applied to a document that was known before the stream was opened.
     DocumentKeptOverGap:
         "events change only a document that was shown since the stream was opened",
     /// Acquisitions insert the document if it is missing.
     FollowerUpserts:
-        "no acquisition makes a document",
+        "no acquisition creates a document",
     /// An acquisition does not clear an operator's request and a reservation.
     RequestKept:
         "an acquisition clears the request and the reservation",
@@ -147,10 +163,10 @@ mutations! {
         "the highest token is kept in the status directory",
     /// The wait after a rollback of the store is the candidate's own lease duration.
     OwnQuarantine:
-        "after the store went back the wait is the longest lease duration seen",
+        "after the store was rolled back, the wait is the longest lease duration seen",
     /// A process starts on a directory that another process has locked.
     LockIgnored:
-        "the claim record is proof only for who has its lock",
+        "the claim record is proof only for the process that holds its lock",
     /// The claim record counts as proof in a copy of its directory.
     RecordOfAnotherFile:
         "the claim record is proof only in the very file that it names",
@@ -159,10 +175,10 @@ mutations! {
         "the claim record is proof only in the boot that it names",
     /// A holder with the candidate's own identity counts as exited.
     IdentityIsProof:
-        "the same identity proves nothing",
+        "the same identity is not a proof that the predecessor exited",
     /// The claim of an exited process is taken over although its files still say "leader".
     ProofBesideOldFiles:
-        "the dead process's files say nothing any more before its claim is taken over",
+        "the exited process's files no longer say leader before its claim is taken over",
     /// An operator's request changes the revision.
     RequestChangesRevision:
         "a request does not change the revision",
@@ -171,25 +187,25 @@ mutations! {
         "the claim record is proof only when the child that it names is gone",
     /// The guard does not share the lock, so a new daemon starts while the old workload runs.
     GuardWithoutLock:
-        "the guard holds the claim lock too, until its child is gone",
+        "the guard also holds the claim lock until its child is gone",
     /// A later record revives a deadline that has passed in the guard.
     DeadlineRevived:
         "a deadline that passed in the guard is final",
     /// The guard decides on each record before it reads the next one.
     EachRecordJudged:
-        "the guard reads all that was sent, and then judges",
+        "the guard reads everything that was sent before it decides",
     /// The guard starts its child even after the deadline.
     StartedAfterDeadline:
-        "the child starts only while its deadline is ahead in the guard",
+        "the guard starts its child only before the deadline",
     /// A child that exits on its own is started again under the same claim.
     StartedAgain:
         "a child is started once under a claim",
     /// The guard continues after its daemon has exited.
     ClosedPipeIgnored:
-        "a guard whose daemon is gone ends its child at once",
+        "a guard whose daemon has exited ends its child immediately",
     /// The child is asked to stop at the deadline but not killed after it.
     LossWithoutKill:
-        "loss_grace after its deadline the child is killed",
+        "the child is killed loss_grace after its deadline",
     /// The release does not wait for the files.
     ReleaseBeforeFiles:
         "the release waits until the files say not leader",
@@ -198,10 +214,10 @@ mutations! {
         "the status is published before the effects are carried out",
     /// HTTP and the gauge show the state at the time of publication.
     GaugeStored:
-        "surfaces compute leadership from the deadline when they are asked",
+        "surfaces compute leadership from the deadline when they are read",
     /// A foreign document is overwritten by a new lease.
     ForeignOverwritten:
-        "a document of another shape is never overwritten",
+        "an unrecognized document is never overwritten",
     /// The history grows with each claim, without a limit.
     HistoryUnbounded:
         "the history has twenty entries at most",

@@ -17,43 +17,43 @@ crate::election::mutation::mutations! {
         "a claim that ended is never renewed",
     /// A write of unknown outcome counts as never sent.
     UnknownAsFailed:
-        "every revision that was sent is kept, for what may have landed",
+        "every revision that was sent is kept, because its write may have been applied",
     /// A renewal carries the revision of the write before it.
     RevisionKept:
         "each attempt of each write carries a fresh revision",
     /// A join of unknown outcome is repeated with another claim.
     JoinedAnew:
-        "a join is repeated with the same claim until it is known",
+        "a join is repeated with the same claim until its outcome is known",
     /// A contender that lost its place joins again with the same claim.
     ClaimReused:
-        "a claim that lost its place is ended: the next join has a new one",
+        "a claim that lost its place has ended, and the next join has a new one",
     /// A rejected write is repeated without a read.
     RejectionRepeated:
-        "after a rejection comes a read, then the next write",
+        "a rejected write is followed by a read before the next write",
     /// A majority read proves the claim absent.
     PlainReadProvesAbsence:
         "only a write or a linearizable read proves the claim absent",
     /// The leave after a loss does not wait for the end of the work.
     LeaveBeforeWork:
-        "the leave waits until nothing runs under the claim (I6)",
+        "the leave waits until no work runs under the claim (I6)",
     /// The wait for an unchanged entry begins again with each observation.
     SightingAnew:
         "an unchanged entry keeps the instant at which it was first seen",
     /// A contender starts without the observations of earlier ones.
     NothingRemembered:
-        "what was seen of others is kept from one contender to the next",
-    /// A sweep does not compare revisions.
+        "observations of other entries are kept from one contender to the next",
+    /// An eviction does not compare revisions.
     SweepWithoutRevision:
-        "a sweep takes out only what still has the revision that was seen",
+        "an eviction removes only entries that still have the revision that was seen",
     /// A leave does not grant.
     NoGrantInLeave:
         "a leave grants in the same write",
-    /// A sweep does not grant.
+    /// An eviction does not grant.
     NoGrantInSweep:
-        "a sweep grants in the same write",
-    /// A reader is granted past a waiting writer.
+        "an eviction grants in the same write",
+    /// A shared contender is granted ahead of an exclusive one that waits.
     SharedOvertakes:
-        "a reader waits behind a writer that waits",
+        "a shared contender waits behind an exclusive one that waits",
     /// A join sets the number of slots.
     SlotsChanged:
         "the number of slots changes only while the lock is empty",
@@ -62,7 +62,7 @@ crate::election::mutation::mutations! {
         "each confirmation raises the token",
     /// A join does not check if its claim is already in the document.
     JoinedTwice:
-        "a claim is in the document once",
+        "a claim is in the document at most once",
     /// Writes are acknowledged by the primary alone.
     WriteConcernOne:
         "writes are acknowledged by a majority",

@@ -3,12 +3,9 @@
 //! writes it.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use crate::model::planted::planted;
-
-const BEGIN: &str = "<!-- bugs planted in the model: BLESS=1 writes this table -->\n";
-const END: &str = "<!-- end of bugs planted in the model -->\n";
+use crate::sim::planted::write_or_compare;
 
 /// Returns the table of results, and the bugs that were not noticed. The steps are in the test's
 /// output: `cargo test -- --nocapture`.
@@ -38,14 +35,5 @@ fn explore_all() -> (String, Vec<String>) {
 fn every_planted_bug_is_found_as_the_table_says() {
     let (table, unnoticed) = explore_all();
     assert_eq!(unnoticed, Vec::<String>::new(), "nobody noticed:\n{table}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/verification.md");
-    let page = std::fs::read_to_string(&path).expect("the page is there");
-    let (before, rest) = page.split_once(BEGIN).expect("the table begins");
-    let (written, after) = rest.split_once(END).expect("the table ends");
-    if std::env::var_os("BLESS").is_some() {
-        let page = format!("{before}{BEGIN}{table}{END}{after}");
-        std::fs::write(&path, page).expect("the page can be written");
-    } else {
-        assert_eq!(written, table, "BLESS=1 writes the table");
-    }
+    write_or_compare("bugs planted in the model", &table);
 }

@@ -1,15 +1,25 @@
 //! Counts of each thing that can happen. A soak in which one of them never happened has not shown
 //! what it claims.
 //!
-//! Every value of closed enums is required, except those for which [`Hit::excused`] gives a reason.
-//! A new role, reason, notice, operation or fault therefore requires a run in which it occurs.
+//! Every value of closed enums is required, except those for which [`Case::excused`] gives a
+//! reason. A new role, reason, notice, operation or fault therefore requires a run in which it
+//! occurs.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 
-use super::faults::Fault;
-use crate::election::{Notice, Operation, Outcome, Reason, Role, Transition};
+/// One thing that can happen.
+pub(super) trait Case: Copy + Eq + Hash + fmt::Display + fmt::Debug + Send {
+    /// Returns everything, in the order in which it is printed.
+    fn all() -> Vec<Self>;
 
+    /// Returns the reason why this is not required.
+    fn excused(self) -> Option<&'static str>;
+}
+
+/// Declares an enum of cases without content, with the text of each. `of Source` derives it from
+/// the variants of the same names.
 macro_rules! closed {
     ($(#[$doc:meta])* $name:ident { $($variant:ident => $words:literal,)* }) => {
         $(#[$doc])*
@@ -19,28 +29,32 @@ macro_rules! closed {
         }
 
         impl $name {
-            const ALL: &[Self] = &[$(Self::$variant,)*];
+            pub(super) const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            const fn words(self) -> &'static str {
+            pub(super) const fn words(self) -> &'static str {
                 match self {
                     $(Self::$variant => $words,)*
                 }
             }
         }
     };
-}
+    ($(#[$doc:meta])* $name:ident of $source:ident {
+        $($variant:ident => $words:literal,)*
+    }) => {
+        closed! {
+            $(#[$doc])* $name { $($variant => $words,)* }
+        }
 
-closed! {
-    /// The operations, without their content.
-    Call {
-        Create => "create",
-        Acquire => "acquire",
-        TakeOver => "take over",
-        Renew => "renew",
-        Release => "release",
-        Read => "read",
-    }
+        impl From<&$source> for $name {
+            fn from(source: &$source) -> Self {
+                match source {
+                    $($source::$variant { .. } => Self::$variant,)*
+                }
+            }
+        }
+    };
 }
+pub(super) use closed;
 
 closed! {
     /// The outcomes, without their content.
@@ -52,294 +66,85 @@ closed! {
     }
 }
 
-closed! {
-    /// The result of a write that reaches the store after the process gave it up.
-    Landing {
-        Matched => "matched",
-        Refused => "refused",
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Coverage<C: Case>(HashMap<C, u64>);
+
+impl<C: Case> Default for Coverage<C> {
+    fn default() -> Self {
+        Self(HashMap::new())
     }
 }
 
-closed! {
-    /// The origin of a leader's step-down.
-    Asked {
-        StepDown => "a request to step down",
-        Transfer => "a request for a transfer",
-        Pause => "a pause",
-        Signal => "a signal",
-        Shutdown => "a shutdown",
-        Health => "an unhealthy workload",
-    }
-}
-
-closed! {
-    /// The notices, without their content.
-    Said {
-        Overtook => "overtook",
-        Succeeded => "succeeded",
-        StoreRolledBack => "store went back",
-        Duplicate => "duplicate",
-        Foreign => "foreign",
-        InvalidLeaseDuration => "absurd duration",
-        BackingOff => "backing off",
-        NotDemoted => "not demoted",
-        LeftToExpire => "left to expire",
-        RequestForAnotherToken => "request for another token",
-        TokensExhausted => "tokens exhausted",
-    }
-}
-
-closed! {
-    /// Paths through the protocol and the machinery around it.
-    Path {
-        Adopted => "an acquisition of unknown outcome is adopted",
-        OwnTakenOver => "an ended claim is taken over by its maker",
-        ProvenDead => "the claim of a process that is proven dead is taken over",
-        WentBackBelieved => "a linearizable read confirms that the store went back",
-        WentBackRefuted => "a linearizable read shows that it did not",
-        ReservationUsed => "acquired by the one it was reserved for",
-        ReservationWaited => "acquired by another after the reservation",
-        FilesShown => "a flush of the files is answered",
-        FilesStuck => "a flush finds the files stuck",
-        DirectoryLocked => "a status directory is locked",
-        CutInTurn => "a turn is cut",
-        DeposedSilent => "a deposed primary does not answer",
-        FailoverOpen => "a failover with open writes",
-        FailoverLost => "a failover that loses a write",
-        TooManyCalls => "a call is refused unsent",
-        TwinExcused => "a forked machine's twin leads beside another, as excused",
-        ChildStarted => "a child is started",
-        ChildRefused => "a child is not started: its deadline has passed, or it is to end",
-        ChildKilled => "a child is killed",
-        ChildLate => "a child outlives its deadline where nobody runs who could end it",
-        GuardLate => "a daemon kills its guard, which is late",
-        GuardAwaited => "a new daemon waits for the guard of a dead one",
-        ChildAwaited => "a new daemon waits for the child of a guard that was killed",
-        ProofRefused => "a record is no proof: the child that it names runs",
-        ManyRecords => "a guard reads several records at once",
-        RecordTooLate => "a guard reads a later deadline when the one before has passed",
-        BackedOff => "a candidate whose workload ends soon after its start waits ever longer",
-        IgnorantExcused => "acquired by one whom damage to the document excuses",
-    }
-}
-
-/// One thing that can happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Hit {
-    Fault(Fault),
-    Change(Role, Role),
-    Reason(Reason),
-    Asked(Asked),
-    Call(Call, Answer),
-    /// The true outcome after the timeout.
-    Late(Answer),
-    Landed(Call, Landing),
-    Said(Said),
-    Path(Path),
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Coverage(HashMap<Hit, u64>);
-
-impl From<&Operation> for Call {
-    fn from(operation: &Operation) -> Self {
-        match operation {
-            Operation::Create { .. } => Self::Create,
-            Operation::Acquire(_) => Self::Acquire,
-            Operation::TakeOver { .. } => Self::TakeOver,
-            Operation::Renew { .. } => Self::Renew,
-            Operation::Release { .. } => Self::Release,
-            Operation::Read { .. } => Self::Read,
-        }
-    }
-}
-
-impl From<&Outcome> for Answer {
-    fn from(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Applied(_) => Self::Applied,
-            Outcome::Rejected => Self::Rejected,
-            Outcome::Failed => Self::Failed,
-            Outcome::Unknown => Self::Unknown,
-        }
-    }
-}
-
-impl From<&Notice> for Said {
-    fn from(notice: &Notice) -> Self {
-        match notice {
-            Notice::Overtook { .. } => Self::Overtook,
-            Notice::Succeeded { .. } => Self::Succeeded,
-            Notice::StoreRolledBack { .. } => Self::StoreRolledBack,
-            Notice::Duplicate { .. } => Self::Duplicate,
-            Notice::Foreign { .. } => Self::Foreign,
-            Notice::InvalidLeaseDuration { .. } => Self::InvalidLeaseDuration,
-            Notice::BackingOff { .. } => Self::BackingOff,
-            Notice::NotDemoted { .. } => Self::NotDemoted,
-            Notice::LeftToExpire => Self::LeftToExpire,
-            Notice::RequestForAnotherToken { .. } => Self::RequestForAnotherToken,
-            Notice::TokensExhausted => Self::TokensExhausted,
-        }
-    }
-}
-
-impl Asked {
-    /// Returns the origin of a leader's change of role; `None` if it was not requested.
-    fn behind(reason: Reason, by_signal: bool) -> Option<Self> {
-        match reason {
-            Reason::Requested if by_signal => Some(Self::Signal),
-            Reason::Requested => Some(Self::StepDown),
-            Reason::Transferred => Some(Self::Transfer),
-            Reason::Paused => Some(Self::Pause),
-            Reason::Shutdown => Some(Self::Shutdown),
-            Reason::Unhealthy => Some(Self::Health),
-            Reason::Acquired
-            | Reason::TookOver
-            | Reason::Renewed
-            | Reason::Deadline
-            | Reason::Rejected
-            | Reason::WorkloadExit
-            | Reason::StoreRolledBack
-            | Reason::Duplicate => None,
-        }
-    }
-}
-
-impl Hit {
-    /// Returns everything, in the order in which it is printed.
-    fn all() -> Vec<Self> {
-        let pairs = |f: &dyn Fn(Call) -> Vec<Self>| -> Vec<Self> {
-            Call::ALL.iter().flat_map(|call| f(*call)).collect()
-        };
-        let changes = Role::ALL.iter().flat_map(|from| {
-            let others = Role::ALL.iter().filter(move |to| *to != from);
-            others.map(|to| Self::Change(*from, *to))
-        });
-        let faults = Fault::ALL.iter().map(|it| Self::Fault(*it));
-        faults
-            .chain(changes)
-            .chain(Reason::ALL.iter().map(|it| Self::Reason(*it)))
-            .chain(Asked::ALL.iter().map(|it| Self::Asked(*it)))
-            .chain(pairs(&|call| {
-                let answers = Answer::ALL.iter();
-                answers.map(|answer| Self::Call(call, *answer)).collect()
-            }))
-            .chain(Answer::ALL.iter().map(|it| Self::Late(*it)))
-            .chain(pairs(&|call| {
-                let landings = Landing::ALL.iter();
-                landings.map(|it| Self::Landed(call, *it)).collect()
-            }))
-            .chain(Said::ALL.iter().map(|it| Self::Said(*it)))
-            .chain(Path::ALL.iter().map(|it| Self::Path(*it)))
-            .collect()
-    }
-
-    /// Returns the reason why this is not required.
-    const fn excused(self) -> Option<&'static str> {
-        match self {
-            Self::Change(Role::Stopping, Role::Leader) => {
-                Some("a claim leads once, and a follower's turn lies before the next one")
-            }
-            Self::Reason(Reason::Renewed) => Some("a renewal changes no role"),
-            Self::Call(Call::Read, Answer::Rejected) => Some("a read has no filter"),
-            Self::Landed(Call::Read, _) => Some("a read changes nothing"),
-            Self::Said(Said::TokensExhausted) => {
-                Some("takes 2^63 acquisitions, or an edit after which nobody can ever lead")
-            }
-            Self::Fault(_)
-            | Self::Change(..)
-            | Self::Reason(_)
-            | Self::Asked(_)
-            | Self::Call(..)
-            | Self::Late(_)
-            | Self::Landed(..)
-            | Self::Said(_)
-            | Self::Path(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for Hit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fault(fault) => write!(f, "fault      {fault:?}"),
-            Self::Change(from, to) => write!(f, "role       {from} -> {to}"),
-            Self::Reason(reason) => write!(f, "reason     {reason}"),
-            Self::Asked(asked) => write!(f, "steps down after {}", asked.words()),
-            Self::Call(call, answer) => {
-                write!(f, "operation  {}: {}", call.words(), answer.words())
-            }
-            Self::Late(answer) => write!(f, "after its time-out {}", answer.words()),
-            Self::Landed(call, landing) => {
-                let (call, landing) = (call.words(), landing.words());
-                write!(f, "lands late {call}: {landing}")
-            }
-            Self::Said(said) => write!(f, "notice     {}", said.words()),
-            Self::Path(path) => write!(f, "path       {}", path.words()),
-        }
-    }
-}
-
-impl Coverage {
-    pub(super) fn hit(&mut self, hit: Hit) {
-        *self.0.entry(hit).or_default() += 1;
-    }
-
-    pub(super) fn transition(&mut self, transition: &Transition, by_signal: bool) {
-        let Transition {
-            from, to, reason, ..
-        } = transition;
-        self.hit(Hit::Change(*from, *to));
-        let Some(reason) = *reason else { return };
-        self.hit(Hit::Reason(reason));
-        if *from == Role::Leader
-            && let Some(asked) = Asked::behind(reason, by_signal)
-        {
-            self.hit(Hit::Asked(asked));
-        }
+impl<C: Case> Coverage<C> {
+    pub(super) fn hit(&mut self, case: C) {
+        *self.0.entry(case).or_default() += 1;
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        for (hit, count) in &other.0 {
-            *self.0.entry(*hit).or_default() += count;
+        for (case, count) in &other.0 {
+            *self.0.entry(*case).or_default() += count;
         }
     }
 
-    fn count(&self, hit: Hit) -> u64 {
-        self.0.get(&hit).copied().unwrap_or(0)
+    fn count(&self, case: C) -> u64 {
+        self.0.get(&case).copied().unwrap_or(0)
     }
 
     /// Returns everything that is required and was not hit.
     pub(super) fn missing(&self) -> Vec<String> {
-        let missing = |hit: &Hit| hit.excused().is_none() && self.count(*hit) == 0;
-        let all = Hit::all().into_iter().filter(missing);
-        all.map(|hit| hit.to_string()).collect()
+        let missing = |case: &C| case.excused().is_none() && self.count(*case) == 0;
+        let all = C::all().into_iter().filter(missing);
+        all.map(|case| case.to_string()).collect()
     }
 }
 
-impl fmt::Display for Coverage {
+impl<C: Case> fmt::Display for Coverage<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for hit in Hit::all() {
-            let count = self.count(hit);
-            match hit.excused() {
-                Some(why) => writeln!(f, "{count:>12}  {hit} (not asked for: {why})")?,
-                None => writeln!(f, "{count:>12}  {hit}")?,
+        for case in C::all() {
+            let count = self.count(case);
+            match case.excused() {
+                Some(why) => writeln!(f, "{count:>12}  {case} (not asked for: {why})")?,
+                None => writeln!(f, "{count:>12}  {case}")?,
             }
         }
         Ok(())
     }
 }
 
-#[test]
-fn what_is_never_hit_is_missing_unless_there_is_a_reason() {
-    let mut coverage = Coverage::default();
-    let asked_for = Hit::all().into_iter().filter(|h| h.excused().is_none());
-    assert_eq!(coverage.missing().len(), asked_for.clone().count());
-    for hit in asked_for.clone().skip(1) {
-        coverage.hit(hit);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    enum Letter {
+        A,
+        B,
+        Excused,
     }
-    let first = asked_for.clone().next().expect("something is asked for");
-    assert_eq!(coverage.missing(), [first.to_string()]);
-    coverage.hit(first);
-    assert_eq!(coverage.missing(), Vec::<String>::new());
+
+    impl Case for Letter {
+        fn all() -> Vec<Self> {
+            vec![Self::A, Self::B, Self::Excused]
+        }
+
+        fn excused(self) -> Option<&'static str> {
+            (self == Self::Excused).then_some("never happens")
+        }
+    }
+
+    impl fmt::Display for Letter {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{self:?}")
+        }
+    }
+
+    #[test]
+    fn what_is_never_hit_is_missing_unless_there_is_a_reason() {
+        let mut coverage = Coverage::default();
+        assert_eq!(coverage.missing(), ["A", "B"]);
+        coverage.hit(Letter::B);
+        assert_eq!(coverage.missing(), ["A"]);
+        coverage.hit(Letter::A);
+        assert_eq!(coverage.missing(), Vec::<String>::new());
+    }
 }

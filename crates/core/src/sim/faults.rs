@@ -1,10 +1,25 @@
-//! The faults, by name. The plan of a run is drawn from them before it begins, so that a failure
-//! can be shown with as few of them as possible.
+//! Faults by name. Each seed draws a subset, which finds more than all of them together. The plan
+//! of a run is drawn before it begins, so that a failure can be shown with as few of them as
+//! possible.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::marker::PhantomData;
 
 use super::dice::Dice;
-use super::{MS, SECOND};
 
-/// Declares a list of faults, and sets of them. The simulation of locks has its own list.
+/// The faults of a simulation.
+pub(super) trait Kind: Copy + Debug + Eq + Hash + 'static {
+    const ALL: &'static [Self];
+
+    /// Returns the position in [`Kind::ALL`].
+    fn index(self) -> u32;
+
+    /// Returns the description of the fault for a trace.
+    fn words(self) -> &'static str;
+}
+
+/// Declares the faults of a simulation.
 macro_rules! faults {
     ($($(#[doc = $words:literal])* $name:ident,)*) => {
         /// One kind of fault.
@@ -13,360 +28,84 @@ macro_rules! faults {
             $($(#[doc = $words])* $name,)*
         }
 
-        impl Fault {
-            /// Returns the description of the fault for a trace.
-            pub(super) const fn words(self) -> &'static str {
+        impl $crate::sim::faults::Kind for Fault {
+            const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            fn index(self) -> u32 {
+                self as u32
+            }
+
+            fn words(self) -> &'static str {
                 match self {
                     $(Self::$name => concat!($($words),*).trim_ascii(),)*
                 }
             }
         }
-
-        impl Fault {
-            pub(super) const ALL: &[Self] = &[$(Self::$name,)*];
-        }
-
-        /// A set of faults.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) struct Faults(u64);
-
-        impl Faults {
-            pub(super) const NONE: Self = Self(0);
-
-            pub(super) fn has(self, fault: Fault) -> bool {
-                self.0 & (1 << fault as u64) != 0
-            }
-
-            pub(super) fn with(self, fault: Fault) -> Self {
-                Self(self.0 | (1 << fault as u64))
-            }
-
-            #[allow(dead_code)] // Used only where failing runs are minimized.
-            pub(super) fn without(self, fault: Fault) -> Self {
-                Self(self.0 & !(1 << fault as u64))
-            }
-
-            pub(super) fn list(self) -> Vec<Fault> {
-                let has = |f: &&Fault| self.has(**f);
-                Fault::ALL.iter().filter(has).copied().collect()
-            }
-        }
     };
 }
+pub(super) use faults;
 
-faults! {
-    /// A call takes up to 40 s.
-    Slow,
-    /// A call never reaches the store.
-    LostBefore,
-    /// A call is applied and its answer is lost.
-    LostAfter,
-    /// A call reaches the store twice, the second time late.
-    Duplicate,
-    /// A call is answered by an error although it lands, now or later.
-    Late,
-    /// A process does not run for a while, often for longer than its lease.
-    Freeze,
-    /// A process stops between a decision and its effects.
-    Stall,
-    /// Clocks run at different rates, within the ratio.
-    Drift,
-    /// A machine sleeps: boottime goes on, CLOCK_MONOTONIC does not.
-    Suspend,
-    /// A wall clock is set.
-    WallJump,
-    /// The primary dies; what no majority has is lost, or kept by chance.
-    Failover,
-    /// The primary is deposed and goes on answering some clients for a while.
-    Deposed,
-    /// Nothing is acknowledged for a while.
-    MajorityLost,
-    /// A machine cannot reach the store.
-    Partition,
-    /// A change stream stops reporting without being closed.
-    StreamSilent,
-    /// A change stream answers but no longer reports changes, because its cursor is on
-    /// a member that lags or is locked for a backup.
-    StreamDeaf,
-    /// Old, repeated and mixed events.
-    StreamStale,
-    /// A change stream breaks.
-    StreamLost,
-    /// A candidate without the right to change streams.
-    NoStreams,
-    /// The driver reports a new primary although there is none.
-    PrimaryChanged,
-    /// A process is killed and starts again on its directory.
-    Restart,
-    /// A process is killed and starts again without its directory.
-    RestartWiped,
-    /// A process is killed and starts again on a copy of its directory.
-    RestartCopied,
-    /// A directory is copied while its process lives, and another one starts
-    /// on the copy; maybe on another machine, in a file of the same number.
-    CopiedAlive,
-    /// A machine starts again.
-    Reboot,
-    /// A second process starts while the first is frozen and has the lock.
-    Replaced,
-    /// A machine is cloned while it runs.
-    Fork,
-    /// The document is deleted.
-    Delete,
-    /// The document is restored to an older state.
-    Restore,
-    /// Something that is not a lease lies under the name for a while.
-    Foreign,
-    /// An operator edits the holder's declared duration.
-    EditDuration,
-    /// An operator edits the revision.
-    EditRevision,
-    /// An operator pauses and resumes.
-    Pause,
-    /// An operator asks the holder to step down.
-    StepDownRequest,
-    /// An operator asks for a transfer.
-    Transfer,
-    /// An operator's request names a token that is not the holder's.
-    StaleRequest,
-    /// An operator acts just when an acquisition is being adopted.
-    Meddling,
-    /// SIGUSR1.
-    Signal,
-    /// SIGTERM; later it is started again.
-    Shutdown,
-    /// SIGHUP with other durations.
-    Reconfigure,
-    /// A disk takes up to two seconds for a write.
-    DiskSlow,
-    /// A disk is full.
-    DiskFull,
-    /// A disk is read-only.
-    DiskReadOnly,
-    /// A disk does not answer.
-    DiskHangs,
-    /// A workload that never confirms.
-    WorkloadSilent,
-    /// A workload cannot do its work for a while.
-    Unhealthy,
-    /// Candidates run their workload themselves, each under a guard.
-    Supervised,
-    /// A guard does not run for a while, or begins late.
-    GuardFrozen,
-    /// A guard and its daemon do not run for a while.
-    BothFrozen,
-    /// A guard is killed.
-    GuardKilled,
-    /// A guard and its daemon are killed simultaneously, and the daemon is restarted.
-    BothKilled,
-    /// Records of a daemon reach its guard only after the previous deadline has passed.
-    RecordsLate,
-    /// A child ends by itself, often soon after its start.
-    ChildCrashes,
-    /// A child ignores the signal that asks it to end.
-    ChildStubborn,
-    /// A child leaves something behind that outlives it.
-    ChildForks,
-    /// A workload that is not supervised looks only now and then whether it leads.
-    WorkloadPolls,
-    /// An operator raises the token, often just when an acquisition is under way.
-    TokenRaised,
-    /// A process is killed between two effects of a turn and starts again, with
-    /// or without its directory.
-    KilledInTurn,
-    /// A child changed its user, so that the kernel does not end it with its guard.
-    ChildUntied,
-}
+/// A set of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Faults<F>(u64, PhantomData<F>);
 
-/// Faults that are drawn and planned independently, so that the other faults are the same with and
-/// without them.
-const OTHERS: &[Fault] = &[
-    Fault::WorkloadPolls,
-    Fault::TokenRaised,
-    Fault::KilledInTurn,
-];
+impl<F: Kind> Faults<F> {
+    pub(super) const NONE: Self = Self(0, PhantomData);
 
-/// Faults that affect only supervised workloads.
-const SUPERVISION: &[Fault] = &[
-    Fault::Supervised,
-    Fault::GuardFrozen,
-    Fault::BothFrozen,
-    Fault::GuardKilled,
-    Fault::BothKilled,
-    Fault::RecordsLate,
-    Fault::ChildCrashes,
-    Fault::ChildStubborn,
-    Fault::ChildForks,
-    Fault::ChildUntied,
-];
-
-impl Faults {
-    /// Draws about two thirds of the faults, but fewer of those that damage the store or fork a
-    /// machine, because they excuse more and hide the behavior without them.
-    pub(super) fn drawn(dice: &mut Dice) -> Self {
-        let mut faults = Self::NONE;
-        for fault in Fault::ALL.iter() {
-            if SUPERVISION.contains(fault) || OTHERS.contains(fault) {
-                continue;
-            }
-            let hit = match fault {
-                Fault::Fork | Fault::Delete | Fault::Restore | Fault::EditRevision => {
-                    dice.one_in(6)
-                }
-                Fault::Foreign | Fault::EditDuration | Fault::NoStreams => dice.one_in(4),
-                _ => !dice.one_in(3),
-            };
-            if hit {
-                faults = faults.with(*fault);
-            }
-        }
-        faults
+    pub(super) fn has(self, fault: F) -> bool {
+        self.0 & (1 << fault.index()) != 0
     }
 
-    /// Adds faults of supervised workloads to a third of all runs. Uses a random generator of its
-    /// own, so that the other runs are unchanged.
-    pub(super) fn supervised(self, dice: &mut Dice) -> Self {
-        let mut faults = self;
-        let supervised = dice.one_in(3);
-        for fault in SUPERVISION {
-            let hit = *fault == Fault::Supervised || !dice.one_in(3);
-            if supervised && hit {
-                faults = faults.with(*fault);
-            }
-        }
-        faults
+    pub(super) fn with(self, fault: F) -> Self {
+        Self(self.0 | (1 << fault.index()), PhantomData)
+    }
+
+    pub(super) fn without(self, fault: F) -> Self {
+        Self(self.0 & !(1 << fault.index()), PhantomData)
+    }
+
+    pub(super) fn list(self) -> Vec<F> {
+        let has = |fault: &&F| self.has(**fault);
+        F::ALL.iter().filter(has).copied().collect()
     }
 }
 
-impl Faults {
-    /// Adds about two thirds of [`OTHERS`].
-    pub(super) fn others(self, dice: &mut Dice) -> Self {
-        let drawn = OTHERS.iter().filter(|_| !dice.one_in(3));
-        drawn.fold(self, |faults, fault| faults.with(*fault))
-    }
-}
-
-/// One fault at one time.
+/// A fault that is planned for one instant.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Planned {
+pub(super) struct Planned<F> {
     pub(super) at: u64,
-    pub(super) fault: Fault,
-    /// Seed for the details of the fault.
+    pub(super) fault: F,
+    /// Random number that decides the details.
     pub(super) chance: u64,
 }
 
-/// Relative frequency of each kind of fault that is planned at certain times.
-const WEIGHTS: &[(Fault, u64)] = &[
-    (Fault::Freeze, 5),
-    (Fault::Stall, 3),
-    (Fault::Suspend, 2),
-    (Fault::WallJump, 1),
-    (Fault::Failover, 4),
-    (Fault::Deposed, 3),
-    (Fault::MajorityLost, 2),
-    (Fault::Partition, 4),
-    (Fault::StreamSilent, 2),
-    (Fault::StreamDeaf, 3),
-    (Fault::StreamLost, 2),
-    (Fault::PrimaryChanged, 2),
-    (Fault::Restart, 4),
-    (Fault::RestartWiped, 2),
-    (Fault::RestartCopied, 1),
-    (Fault::CopiedAlive, 1),
-    (Fault::Reboot, 1),
-    (Fault::Replaced, 2),
-    (Fault::Fork, 2),
-    (Fault::Delete, 1),
-    (Fault::Restore, 2),
-    (Fault::Foreign, 1),
-    (Fault::EditDuration, 1),
-    (Fault::EditRevision, 1),
-    (Fault::Pause, 2),
-    (Fault::StepDownRequest, 3),
-    (Fault::Transfer, 3),
-    (Fault::StaleRequest, 1),
-    (Fault::Signal, 2),
-    (Fault::Shutdown, 3),
-    (Fault::Reconfigure, 2),
-    (Fault::DiskSlow, 2),
-    (Fault::DiskFull, 2),
-    (Fault::DiskReadOnly, 2),
-    (Fault::DiskHangs, 2),
-    (Fault::Unhealthy, 3),
-];
-
-/// Draws the whole plan of a run of `length`. A disabled kind only leaves its places empty.
-pub(super) fn plan(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned> {
-    let total: u64 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
+/// Draws the faults of a run: at each instant, one by relative frequency. A disabled kind only
+/// leaves its places empty. `gap` returns the time from one instant (0 at first) to the next.
+pub(super) fn plan<F: Kind>(
+    dice: &mut Dice,
+    faults: Faults<F>,
+    weights: &[(F, u64)],
+    until: u64,
+    gap: impl Fn(&mut Dice, u64) -> u64,
+) -> Vec<Planned<F>> {
+    let total = weights.iter().map(|(_, weight)| weight).sum();
     let mut plan = Vec::new();
-    let mut at = 0;
-    loop {
-        // Most faults come alone; some come together, which covers their interactions.
-        at += match dice.below(4) {
-            0 => dice.between(1, 300) * MS,
-            _ => dice.between(1_000, 12_000) * MS,
-        };
-        if at > length.saturating_sub(SECOND) {
-            return plan;
-        }
+    let mut at = gap(dice, 0);
+    while at < until {
         let mut pick = dice.below(total);
         let chance = dice.roll();
-        let drawn = WEIGHTS.iter().find(|(_, weight)| {
+        let drawn = weights.iter().find(|(_, weight)| {
             let hit = pick < *weight;
             pick = pick.saturating_sub(*weight);
             hit
         });
-        if let Some((fault, _)) = drawn
-            && faults.has(*fault)
-        {
-            plan.push(Planned {
-                at,
-                fault: *fault,
-                chance,
-            });
-        }
+        let enabled = drawn.filter(|(fault, _)| faults.has(*fault));
+        plan.extend(enabled.map(|(fault, _)| Planned {
+            at,
+            fault: *fault,
+            chance,
+        }));
+        at += gap(dice, at);
     }
-}
-
-/// The faults that affect one guard.
-pub(super) const OF_GUARDS: &[Fault] = &[
-    Fault::GuardFrozen,
-    Fault::BothFrozen,
-    Fault::GuardKilled,
-    Fault::BothKilled,
-    Fault::RecordsLate,
-];
-
-/// Draws the faults of guards as a separate plan.
-pub(super) fn plan_guards(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned> {
-    let mut plan = Vec::new();
-    let mut at = 0;
-    loop {
-        at += dice.between(1_000, 60_000) * MS;
-        if at > length.saturating_sub(SECOND) {
-            return plan;
-        }
-        let fault = OF_GUARDS[dice.index(OF_GUARDS.len())];
-        let chance = dice.roll();
-        if faults.has(fault) && faults.has(Fault::Supervised) {
-            plan.push(Planned { at, fault, chance });
-        }
-    }
-}
-
-/// Draws the plan of those [`OTHERS`] that occur at certain times.
-pub(super) fn plan_others(dice: &mut Dice, faults: Faults, length: u64) -> Vec<Planned> {
-    let mut plan = Vec::new();
-    let mut at = 0;
-    loop {
-        at += dice.between(1_000, 45_000) * MS;
-        if at > length.saturating_sub(SECOND) {
-            return plan;
-        }
-        let fault = [Fault::TokenRaised, Fault::KilledInTurn][dice.index(2)];
-        let chance = dice.roll();
-        if faults.has(fault) {
-            plan.push(Planned { at, fault, chance });
-        }
-    }
+    plan
 }

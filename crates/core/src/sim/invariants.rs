@@ -1,32 +1,7 @@
-//! The conditions that must hold after every step: one small pure function per file, with tests of
-//! its own on hand-written views. The numbers are those of `docs/protocol.md`.
+//! A broken invariant. The invariants themselves are next to each simulation: one small pure
+//! function per file, with tests of its own on hand-written views.
 
-pub(super) mod acquisitions_begin_clean;
-pub(super) mod authority_from_acknowledged_writes;
-pub(super) mod bounds;
-pub(super) mod children_end_in_time;
-pub(super) mod children_have_their_time;
-pub(super) mod children_start_with_authority;
-pub(super) mod claims_lead_once;
-pub(super) mod ended_claims_are_freed;
-pub(super) mod followers_write_with_cause;
-pub(super) mod healing;
-pub(super) mod held_claims_are_renewed;
-pub(super) mod leaders_obey;
-pub(super) mod leadership_ends_with_cause;
-pub(super) mod news_is_followed_up;
-pub(super) mod notices_are_true;
-pub(super) mod one_child;
-pub(super) mod one_child_a_token;
-pub(super) mod one_leader;
-pub(super) mod orphans_are_told;
-pub(super) mod release_after_the_workload;
-pub(super) mod streams_are_checked;
-pub(super) mod surfaces_have_deadlines;
-pub(super) mod tokens_grow;
-pub(super) mod transfers_reserve;
-pub(super) mod unknown_grants_nothing;
-pub(super) mod wall_clocks_decide_nothing;
+use std::fmt::Debug;
 
 /// A broken invariant, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +11,27 @@ pub(crate) struct Violation {
     pub(crate) evidence: String,
 }
 
-pub(crate) fn violation(invariant: &'static str, evidence: String) -> Option<Violation> {
+pub(super) fn violation(invariant: &'static str, evidence: String) -> Option<Violation> {
     Some(Violation {
         invariant,
         evidence,
     })
+}
+
+/// Returns a violation with these facts as its evidence, unless the condition holds.
+pub(super) fn require(
+    condition: bool,
+    invariant: &'static str,
+    facts: &impl Debug,
+) -> Option<Violation> {
+    match condition {
+        true => None,
+        false => violation(invariant, format!("{facts:?}")),
+    }
+}
+
+/// Returns a changed copy of a view, for the tests of invariants.
+pub(super) fn with<T>(mut view: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut view);
+    view
 }

@@ -1,31 +1,37 @@
 //! The smallest run that still fails, for a human to read.
 
 use super::invariants::Violation;
+use super::planted::Bug as _;
 use super::report;
 use super::run::{Setup, run};
+use super::world::Protocol;
 
 /// Number of runs spent on minimization: a few seconds.
 const RUNS_MAX: usize = 600;
 
 /// Describes a failing seed by the smallest failing run found, line by line.
-pub(super) fn explain(setup: &Setup, violation: &Violation, lines: usize) -> String {
-    let smallest = shrink(setup, violation.invariant);
-    report::failed(setup, &smallest, violation, lines)
+pub(super) fn explain<P: Protocol>(
+    setup: &Setup<P::Fault>,
+    violation: &Violation,
+    lines: usize,
+) -> String {
+    let smallest = shrink::<P>(setup, violation.invariant);
+    report::failed::<P>(setup, &smallest, violation, lines)
 }
 
-/// Removes kinds of faults, then planned faults, then candidates, as long as the same invariant
+/// Removes kinds of faults, then planned faults, then machines, as long as the same invariant
 /// breaks.
-fn shrink(setup: &Setup, invariant: &str) -> Setup {
+fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fault> {
     let mut budget = RUNS_MAX;
-    let mut fails = |setup: &Setup| {
+    let mut fails = |setup: &Setup<P::Fault>| {
         if budget == 0 {
             return false;
         }
         budget -= 1;
-        let violation = run(setup).violation;
+        let violation = run::<P>(setup).violation;
         violation.is_some_and(|v| v.invariant == invariant)
     };
-    let first = run(setup);
+    let first = run::<P>(setup);
     let mut smallest = Setup {
         faults: Some(first.faults),
         ..setup.clone()
@@ -39,7 +45,7 @@ fn shrink(setup: &Setup, invariant: &str) -> Setup {
             smallest = fewer;
         }
     }
-    let mut kept = run(&smallest).planned;
+    let mut kept = run::<P>(&smallest).planned;
     let mut length = kept.len().div_ceil(2);
     while length > 0 {
         let mut from = 0;
@@ -59,9 +65,9 @@ fn shrink(setup: &Setup, invariant: &str) -> Setup {
         }
         length /= 2;
     }
-    for candidates in 1..5 {
+    for machines in 1..5 {
         let fewer = Setup {
-            candidates,
+            machines,
             ..smallest.clone()
         };
         if fails(&fewer) {
@@ -71,23 +77,16 @@ fn shrink(setup: &Setup, invariant: &str) -> Setup {
     smallest
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::election::mutation::{self, Mutation};
-
-    #[test]
-    fn the_smallest_run_still_breaks_the_same_invariant_with_less() {
-        mutation::with(Some(Mutation::TokenCompared), || {
-            let setup = Setup::new(0);
-            let before = run(&setup);
-            let violation = before.violation.expect("a planted bug is seen");
-            let smallest = shrink(&setup, violation.invariant);
-            let after = run(&smallest);
-            let again = after.violation.map(|v| v.invariant);
-            assert_eq!(again, Some(violation.invariant));
-            assert!(after.faults.list().len() < before.faults.list().len());
-            assert!(after.planned.len() < before.planned.len());
-        });
-    }
+/// Checks that the smallest run still breaks the same invariant, with less.
+pub(super) fn still_breaks<P: Protocol>(mutation: P::Mutation) {
+    P::Mutation::with(Some(mutation), || {
+        let setup = Setup::new(0);
+        let before = run::<P>(&setup);
+        let violation = before.violation.expect("a planted bug is seen");
+        let after = run::<P>(&shrink::<P>(&setup, violation.invariant));
+        let again = after.violation.map(|v| v.invariant);
+        assert_eq!(again, Some(violation.invariant));
+        assert!(after.faults.list().len() < before.faults.list().len());
+        assert!(after.planned.len() < before.planned.len());
+    });
 }

@@ -1,170 +1,83 @@
-//! The store: a primary, the state that a majority has, and at times a deposed primary that does
-//! not know yet.
+//! The store: a primary, the state that a majority has, and at times a deposed primary that is not
+//! aware of it yet.
 //!
 //! A write changes the primary immediately, and is acknowledged when a majority has it. A failover
-//! discards a suffix of the writes that no majority has. Filters and updates come from the
-//! election's reference, with which the shipped ones are compared.
+//! discards a suffix of the writes that no majority has.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use crate::election::mutation::planted;
-use crate::election::{
-    Found, Identity, Lease, Operation, Outcome, Revision, Token, WallMillis, reference,
-};
-
-/// As in `store/mongo/document.rs`.
-pub(super) const HISTORY_MAX: usize = 20;
-/// Number of states of which a backup is kept.
-const BACKUPS_MAX: usize = 64;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Document {
-    Missing,
-    Lease(Lease),
-    Foreign,
-}
-
-/// The document, and the part that candidates do not see.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stored {
-    pub(super) document: Document,
-    pub(super) history: usize,
-}
+use super::world::Protocol;
+use crate::election::CallId;
 
 /// A write that no majority has yet.
-struct Entry {
+struct Entry<P: Protocol> {
     seq: u64,
-    state: Stored,
-    by: Writer,
+    after: P::State,
+    write: P::Write,
 }
 
-/// The writer of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Writer {
-    Process(usize),
-    /// An operator, by hand.
-    Operator,
+/// A write that has reached a majority.
+pub(super) struct Committed<S, W> {
+    pub(super) before: S,
+    pub(super) after: S,
+    pub(super) write: W,
 }
 
 /// A call that waits for an acknowledgement.
-#[derive(Debug, Clone)]
-pub(super) struct Waiting {
+pub(super) struct Waiting<O> {
     pub(super) seq: u64,
     pub(super) process: usize,
-    pub(super) call: crate::election::CallId,
-    pub(super) outcome: Outcome,
+    pub(super) call: CallId,
+    pub(super) outcome: O,
 }
 
 /// The result of a call that reached a member.
-pub(super) enum Landed {
+pub(super) enum Landed<O> {
     /// Answered immediately.
-    Answered(Outcome),
+    Answered(O),
     /// Answered when a majority has everything up to this sequence number.
-    Waits(u64, Outcome),
+    Waits(u64, O),
     /// Not answered.
     Silence,
 }
 
-/// A primary that lost the votes of the others.
-struct Deposed {
-    state: Stored,
-    committed: Stored,
+/// A call, as far as the replica set is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    /// A linearizable read.
+    Confirm,
+    Write,
 }
 
-/// A write that a majority has.
-pub(super) struct Committed {
-    pub(super) before: Stored,
-    /// The token that every process may know.
-    pub(super) token_before: Option<Token>,
-    pub(super) after: Stored,
-    pub(super) by: Writer,
+/// Concerns that are weaker than the shipped ones, by a planted bug.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Weak {
+    /// Reads have read concern `local`.
+    pub(super) reads: bool,
+    /// Writes are acknowledged by the primary alone.
+    pub(super) writes: bool,
 }
 
-pub(super) struct ReplicaSet {
-    primary: Stored,
-    committed: Stored,
-    suffix: VecDeque<Entry>,
+/// A primary that lost the election to another member.
+struct Deposed<S> {
+    state: S,
+    committed: S,
+}
+
+pub(super) struct ReplicaSet<P: Protocol> {
+    primary: P::State,
+    committed: P::State,
+    suffix: VecDeque<Entry<P>>,
     seq: u64,
-    deposed: Option<Deposed>,
-    pub(super) waiting: Vec<Waiting>,
-    /// Every revision that a majority ever had, with its token and its place in the order of
-    /// commits.
-    pub(super) durable: BTreeMap<Revision, (Token, u64)>,
-    /// The token of the newest lease that a majority had, even while a foreign document is stored
-    /// instead.
-    token: Option<Token>,
-    /// Older states, as contained in backups.
-    pub(super) backups: Vec<Stored>,
+    deposed: Option<Deposed<P::State>>,
+    waiting: Vec<Waiting<P::Outcome>>,
     pub(super) no_primary_until: u64,
     pub(super) no_majority_until: u64,
-    /// Offset of the primary's clock from true time.
-    pub(super) clock_skew: i64,
 }
 
-impl Stored {
-    fn found(&self) -> Found {
-        match &self.document {
-            Document::Missing => Found::Missing,
-            Document::Lease(lease) => Found::Lease(lease.clone()),
-            Document::Foreign => Found::Foreign("somebody else's".to_owned()),
-        }
-    }
-
-    pub(super) fn lease(&self) -> Option<&Lease> {
-        match &self.document {
-            Document::Lease(lease) => Some(lease),
-            Document::Missing | Document::Foreign => None,
-        }
-    }
-
-    pub(super) fn lease_mut(&mut self) -> Option<&mut Lease> {
-        match &mut self.document {
-            Document::Lease(lease) => Some(lease),
-            Document::Missing | Document::Foreign => None,
-        }
-    }
-
-    /// Applies an operation; returns true if its filter matched.
-    fn write(&mut self, by: &Identity, wall: i64, operation: &Operation) -> bool {
-        if planted!(ForeignOverwritten)
-            && matches!(operation, Operation::Create { .. })
-            && self.document == Document::Foreign
-        {
-            self.document = Document::Missing;
-        }
-        let mut lease = match std::mem::replace(&mut self.document, Document::Missing) {
-            Document::Missing => None,
-            Document::Lease(lease) => Some(lease),
-            Document::Foreign => {
-                self.document = Document::Foreign;
-                return false;
-            }
-        };
-        let matched = reference::write(&mut lease, by, WallMillis(wall), operation);
-        self.document = lease.map_or(Document::Missing, Document::Lease);
-        match (matched, operation) {
-            (true, Operation::Create { .. }) => self.history = 0,
-            (true, other) => {
-                let entries = usize::from(reference::ends(other).is_some());
-                let trimmed = if planted!(HistoryUnbounded) {
-                    usize::MAX
-                } else {
-                    HISTORY_MAX
-                };
-                self.history = (self.history + entries).min(trimmed);
-            }
-            (false, _) => {}
-        }
-        matched
-    }
-}
-
-impl ReplicaSet {
-    pub(super) fn new() -> Self {
-        let empty = Stored {
-            document: Document::Missing,
-            history: 0,
-        };
+impl<P: Protocol> ReplicaSet<P> {
+    pub(super) fn new(empty: P::State) -> Self {
         Self {
             primary: empty.clone(),
             committed: empty,
@@ -172,158 +85,129 @@ impl ReplicaSet {
             seq: 0,
             deposed: None,
             waiting: Vec::new(),
-            durable: BTreeMap::new(),
-            token: None,
-            backups: Vec::new(),
             no_primary_until: 0,
             no_majority_until: 0,
-            clock_skew: 0,
         }
     }
 
-    pub(super) fn primary(&self) -> &Stored {
+    pub(super) fn primary(&self) -> &P::State {
         &self.primary
+    }
+
+    pub(super) fn committed(&self) -> &P::State {
+        &self.committed
     }
 
     pub(super) fn is_deposed_up(&self) -> bool {
         self.deposed.is_some()
     }
 
-    /// Applies a call at a member. The answer to a write is the document after it. Returns also the
-    /// sequence number to replicate, if any.
+    pub(super) fn deposed_learns(&mut self) {
+        self.deposed = None;
+    }
+
+    /// Applies a call at a member. `read` returns the answer of a read, and `apply` that of a write,
+    /// with the write if its filter matched. Returns also the sequence number to replicate, if any.
     pub(super) fn land(
         &mut self,
-        process: usize,
-        by: &Identity,
-        wall: i64,
-        operation: &Operation,
+        (access, weak): (Access, Weak),
         stale: bool,
-    ) -> (Landed, Option<u64>) {
+        read: impl Fn(&P::State) -> P::Outcome,
+        apply: impl FnOnce(&mut P::State) -> (P::Outcome, Option<P::Write>),
+    ) -> (Landed<P::Outcome>, Option<u64>) {
         if let (true, Some(deposed)) = (stale, &mut self.deposed) {
-            let landed = match operation {
-                Operation::Read { confirm: false } if planted!(LocalReadConcern) => {
-                    Landed::Answered(Outcome::Applied(deposed.state.found()))
-                }
-                Operation::Read { confirm: false } => {
-                    Landed::Answered(Outcome::Applied(deposed.committed.found()))
-                }
-                Operation::Read { confirm: true } => Landed::Silence,
-                write => {
-                    let matched = deposed.state.write(by, wall, write);
-                    match (planted!(WriteConcernOne), matched) {
-                        (false, _) => Landed::Silence,
-                        (true, true) => Landed::Answered(Outcome::Applied(deposed.state.found())),
-                        (true, false) => Landed::Answered(Outcome::Rejected),
-                    }
-                }
+            let landed = match access {
+                Access::Read if weak.reads => Landed::Answered(read(&deposed.state)),
+                Access::Read => Landed::Answered(read(&deposed.committed)),
+                Access::Confirm => Landed::Silence,
+                Access::Write => match (apply(&mut deposed.state), weak.writes) {
+                    ((outcome, _), true) => Landed::Answered(outcome),
+                    (_, false) => Landed::Silence,
+                },
             };
             return (landed, None);
         }
-        match operation {
-            Operation::Read { confirm: false } if planted!(LocalReadConcern) => (
-                Landed::Answered(Outcome::Applied(self.primary.found())),
-                None,
-            ),
-            Operation::Read { confirm: false } => (
-                Landed::Answered(Outcome::Applied(self.committed.found())),
-                None,
-            ),
-            Operation::Read { confirm: true } => {
-                let outcome = Outcome::Applied(self.primary.found());
-                (Landed::Waits(self.seq, outcome), None)
-            }
-            write => {
-                let mut state = self.primary.clone();
-                let matched = state.write(by, wall, write);
-                if !matched {
-                    let landed = match planted!(WriteConcernOne) {
-                        false => Landed::Waits(self.seq, Outcome::Rejected),
-                        true => Landed::Answered(Outcome::Rejected),
-                    };
-                    return (landed, None);
-                }
-                let outcome = Outcome::Applied(state.found());
-                let seq = self.append(state, Writer::Process(process));
-                let landed = match planted!(WriteConcernOne) {
-                    false => Landed::Waits(seq, outcome),
+        match access {
+            Access::Read if weak.reads => (Landed::Answered(read(&self.primary)), None),
+            Access::Read => (Landed::Answered(read(&self.committed)), None),
+            Access::Confirm => (Landed::Waits(self.seq, read(&self.primary)), None),
+            Access::Write => {
+                let (outcome, write) = apply(&mut self.primary);
+                let to_replicate = write.map(|write| self.append(write));
+                let landed = match weak.writes {
                     true => Landed::Answered(outcome),
+                    false => Landed::Waits(self.seq, outcome),
                 };
-                (landed, Some(seq))
+                (landed, to_replicate)
             }
         }
     }
 
-    fn append(&mut self, state: Stored, by: Writer) -> u64 {
+    /// Adds the newest change of the primary to the writes that no majority has.
+    fn append(&mut self, write: P::Write) -> u64 {
         self.seq += 1;
-        self.primary = state.clone();
         self.suffix.push_back(Entry {
             seq: self.seq,
-            state,
-            by,
+            after: self.primary.clone(),
+            write,
         });
         self.seq
     }
 
     /// Applies an operator's change of the document; returns `None` if nothing changed.
-    pub(super) fn edit(&mut self, change: impl FnOnce(&mut Stored)) -> Option<u64> {
-        let mut state = self.primary.clone();
-        change(&mut state);
-        (state != self.primary).then(|| self.append(state, Writer::Operator))
+    pub(super) fn edit(
+        &mut self,
+        write: P::Write,
+        change: impl FnOnce(&mut P::State),
+    ) -> Option<u64>
+    where
+        P::State: PartialEq,
+    {
+        let before = self.primary.clone();
+        change(&mut self.primary);
+        (self.primary != before).then(|| self.append(write))
+    }
+
+    /// Lets a call wait until a majority has everything up to `seq`.
+    pub(super) fn wait(&mut self, seq: u64, process: usize, call: CallId, outcome: P::Outcome) {
+        self.waiting.push(Waiting {
+            seq,
+            process,
+            call,
+            outcome,
+        });
     }
 
     /// Commits everything up to `seq` on a majority, unless a failover discarded it.
-    pub(super) fn commit(&mut self, seq: u64) -> Vec<Committed> {
+    pub(super) fn commit(&mut self, seq: u64) -> Vec<Committed<P::State, P::Write>> {
         let mut all = Vec::new();
         while self.suffix.front().is_some_and(|entry| entry.seq <= seq) {
-            let Some(Entry { state, by, .. }) = self.suffix.pop_front() else {
+            let Some(Entry { after, write, .. }) = self.suffix.pop_front() else {
                 break;
             };
-            let before = std::mem::replace(&mut self.committed, state.clone());
-            let token_before = self.token;
-            self.token = match &state.document {
-                Document::Lease(lease) => Some(lease.token),
-                Document::Missing => None,
-                Document::Foreign => token_before,
-            };
-            if let Some(lease) = state.lease() {
-                let next = self.durable.len() as u64 + 1;
-                let entry = self.durable.entry(lease.revision);
-                entry.or_insert((lease.token, next));
-            }
-            if state.document != Document::Foreign {
-                self.keep_backup(&state);
-            }
+            let before = std::mem::replace(&mut self.committed, after.clone());
             all.push(Committed {
                 before,
-                token_before,
-                after: state,
-                by,
+                after,
+                write,
             });
         }
         all
     }
 
-    /// Keeps a sample of states of every age.
-    fn keep_backup(&mut self, state: &Stored) {
-        if self.backups.len() < BACKUPS_MAX {
-            self.backups.push(state.clone());
-        } else {
-            let place = (self.seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-            self.backups[place % BACKUPS_MAX] = state.clone();
-        }
-    }
-
-    /// Returns the place of a document in the order of commits, `None` if no majority ever had it,
-    /// and the newest place.
-    pub(super) fn order(&self, revision: Revision) -> (Option<u64>, u64) {
-        let order = self.durable.get(&revision).map(|(_, order)| *order);
-        (order, self.durable.len() as u64)
-    }
-
     /// Returns the answers that are due now.
-    pub(super) fn acknowledged(&mut self) -> Vec<Waiting> {
+    pub(super) fn acknowledged(&mut self) -> Vec<Waiting<P::Outcome>> {
         let open = self.suffix.front().map_or(u64::MAX, |entry| entry.seq);
         self.waiting.extract_if(.., |w| w.seq < open).collect()
+    }
+
+    /// Returns the sequence number of the newest write.
+    pub(super) fn newest(&self) -> u64 {
+        self.seq
+    }
+
+    pub(super) fn open_writes(&self) -> usize {
+        self.suffix.len()
     }
 
     /// Makes another member primary, with the first `kept` of the writes that no majority had.
@@ -332,23 +216,15 @@ impl ReplicaSet {
         &mut self,
         kept: usize,
         deposed_lives: bool,
-    ) -> (Vec<Waiting>, Option<u64>) {
+    ) -> (Vec<Waiting<P::Outcome>>, Option<u64>) {
         self.deposed = deposed_lives.then(|| Deposed {
             state: self.primary.clone(),
             committed: self.committed.clone(),
         });
         self.suffix.truncate(kept);
         let newest = self.suffix.back();
-        self.primary = newest.map_or(&self.committed, |e| &e.state).clone();
+        self.primary = newest.map_or(&self.committed, |e| &e.after).clone();
         let to_replicate = newest.map(|e| e.seq);
         (std::mem::take(&mut self.waiting), to_replicate)
-    }
-
-    pub(super) fn open_writes(&self) -> usize {
-        self.suffix.len()
-    }
-
-    pub(super) fn deposed_learns(&mut self) {
-        self.deposed = None;
     }
 }

@@ -1,0 +1,36 @@
+//! The clocks of machines, which run at different rates.
+
+use std::time::Duration;
+
+use crate::election::BootTime;
+
+/// A clock. It advances in steps of 1000 true nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    /// Local nanoseconds per thousand true ones.
+    pub(super) rate: u64,
+    /// The clock's value at true time zero.
+    pub(super) base: i64,
+}
+
+impl Clock {
+    /// Returns the local time at a true time.
+    pub(super) fn at(self, now: u64) -> i64 {
+        self.base + i64::try_from(now / 1000 * self.rate).expect("a run is short")
+    }
+
+    /// Returns the true time at which the clock, which shows `shown` now, shows `at`.
+    pub(super) fn true_time(self, now: u64, shown: BootTime, at: BootTime) -> u64 {
+        let ahead = nanos(at.since(shown));
+        (now / 1000 + ahead.div_ceil(self.rate)) * 1000 + u64::from(ahead > 0) * 1000
+    }
+
+    /// Converts a duration on the clock to true nanoseconds.
+    pub(super) fn stretched(self, duration: Duration) -> u64 {
+        nanos(duration) / self.rate * 1000
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2_000)
+}

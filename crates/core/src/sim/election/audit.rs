@@ -1,0 +1,155 @@
+//! Passes the ledger to the invariants, before and after each turn.
+
+use std::time::Duration;
+
+use super::cluster::World;
+use super::invariants::{
+    ended_claims_are_freed, held_claims_are_renewed, leaders_stop_when_they_must,
+    leadership_ends_with_cause, notifications_are_followed_up,
+};
+use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
+
+/// As in `election/lead.rs`: two losses by deadline within this time make a candidate wait.
+const LOSSES_WINDOW: Duration = Duration::from_secs(600);
+
+impl World {
+    /// Checks for omissions of the last turn, and records this turn's input.
+    pub(super) fn audit_before(&mut self, process: usize, now: BootTime, input: &Input) {
+        let p = &self.processes[process];
+        let status = p.election.status();
+        let led = status.authority.map(|a| a.token);
+        let stopping = status.stepping_down;
+        let facts = led.or(stopping).and_then(|token| p.facts.of_token(token));
+        let held = facts.map(|c| (c.claim, c.token));
+        let until = facts.and_then(|c| c.until);
+        let owed = notifications_are_followed_up::Owed {
+            read: p.ledger.read_owed && !p.facts.shutdown,
+            renewal: held.is_some_and(|(_, token)| p.ledger.renewal_owed == Some(token)),
+        };
+        let renewed = facts.map(|claim| {
+            let awake = Duration::from_nanos(self.now.saturating_sub(self.thaws_at(process)));
+            held_claims_are_renewed::Held {
+                idle: now.since(claim.renewal_sent).min(awake),
+                idle_max: claim.timings.renew_interval()
+                    + p.operation_timeout * 2
+                    + p.tunables.timings.retry_interval() * 3
+                    + Duration::from_secs(1),
+            }
+        });
+        let read = match input {
+            Input::Reply {
+                call,
+                outcome: Outcome::Applied(Found::Lease(lease)),
+            } if p.facts.last_read == Some(*call) => Some(self.left_in_the_store(process, lease)),
+            _ => None,
+        };
+        let ledger = &mut self.processes[process].ledger;
+        (ledger.led, ledger.stopping, ledger.until) = (led, stopping, until);
+        ledger.hears(input, held);
+        if let Some(ended) = read {
+            ledger.reads(ended);
+        }
+        let idle_reads = ledger.idle_reads;
+        self.found(notifications_are_followed_up::check(owed));
+        self.found(renewed.and_then(held_claims_are_renewed::check));
+        self.found(ended_claims_are_freed::check(idle_reads));
+    }
+
+    /// Returns the claim that this process led with last, if it is stored and the process can still
+    /// end it.
+    fn left_in_the_store(&self, process: usize, lease: &Lease) -> Option<Claim> {
+        let facts = &self.processes[process].facts;
+        // After damage, a fork or a shutdown, a process may leave the claim to expire.
+        let damaged = self.own.damages.iter().any(|d| d.until > self.now);
+        let troubled = self.own.edited || damaged || !self.own.forks.is_empty();
+        // Nothing is released while a child runs, or a workload that may not have noticed the loss.
+        let unnoticed = self.processes[process].election.status().unnoticed;
+        let awaits = self.awaits_child(process) || unnoticed.is_some();
+        if troubled || awaits || facts.holds || facts.shutdown || lease.token < facts.known {
+            return None;
+        }
+        let holder = lease.holder.as_ref()?;
+        let last = facts.claims.iter().rev().find(|c| c.led)?;
+        let deadline = last.timings.renew_deadline();
+        let open = |sent: BootTime| last.until.is_some_and(|until| sent + deadline >= until);
+        let mine =
+            |(_, revision, sent): &(_, _, BootTime)| *revision == lease.revision && open(*sent);
+        // If the token was raised by an edit, events may have shown it together with another
+        // holder. The claim then counts as superseded, and is waited out.
+        let raised = lease.token != last.token;
+        (holder.claim == last.claim && !raised && last.sent.iter().any(mine)).then_some(last.claim)
+    }
+
+    /// Checks that leadership ended with a cause, and did not continue in spite of one.
+    pub(super) fn audit_after(&mut self, process: usize, now: BootTime) {
+        let p = &self.processes[process];
+        let me = &self.machines[p.machine].identity;
+        let status = p.election.status();
+        let led = status.authority.map(|a| a.token);
+        let stopping = status.stepping_down;
+        let (ledger, heard) = (&p.ledger, &p.ledger.heard);
+        let of = |token: Token| p.facts.of_token(token).map(|c| c.claim);
+        let asks = heard.asks.as_ref();
+        let request = asks.and_then(|asks| asks.request.as_ref());
+        let obeyed = ledger.led.and_then(|token| {
+            let claim = of(token)?;
+            let renewed = heard.renewed == Some(claim);
+            let to_another = |to: Option<&Reservation>| to.map(|r| &r.identity) != Some(me);
+            leaders_stop_when_they_must::check(leaders_stop_when_they_must::Turn {
+                rejected: heard.rejected == Some(claim),
+                paused: renewed && asks.is_some_and(|asks| asks.paused),
+                requested: renewed
+                    && request.is_some_and(|(t, to)| *t == token && to_another(to.as_ref())),
+                ..leaders_stop_when_they_must::Turn::quiet(led == Some(token))
+            })
+        });
+        let able = leaders_stop_when_they_must::check(leaders_stop_when_they_must::Turn {
+            unhealthy: p.facts.unhealthy,
+            ..leaders_stop_when_they_must::Turn::quiet(led.is_some())
+        });
+        let begins = stopping.filter(|token| ledger.stopping != Some(*token));
+        let lost = ledger.led.or(ledger.stopping).filter(|_| {
+            let by_loss = matches!(
+                status.reason,
+                Some(Reason::Deadline | Reason::Rejected | Reason::StoreRolledBack)
+            );
+            led.is_none() && stopping.is_none() && by_loss
+        });
+        let caused = begins.or(lost).and_then(|token| {
+            leadership_ends_with_cause::check(leadership_ends_with_cause::Ending {
+                token,
+                reason: status.reason,
+                signalled: heard.signalled,
+                shut_down: heard.shut_down,
+                unhealthy: heard.unhealthy,
+                exited: heard.exited,
+                paused: asks.is_some_and(|asks| asks.paused),
+                requested: request.map(|(token, _)| *token),
+                confirmed: p.confirmed,
+                rejected: heard.rejected.is_some() && heard.rejected == of(token),
+                expired: ledger.until.is_some_and(|until| until <= now),
+            })
+        });
+        let by_deadline = lost.filter(|_| status.reason == Some(Reason::Deadline));
+        let lease_duration = p.tunables.timings.lease_duration();
+        let reconfigured = heard.reconfigured;
+        let transferred = begins.filter(|_| status.reason == Some(Reason::Transferred));
+        let transferred = transferred.and_then(|token| {
+            let (_, to) = request?;
+            Some((token, to.clone()?))
+        });
+        self.found(obeyed);
+        self.found(able);
+        self.found(caused);
+        let p = &mut self.processes[process];
+        p.ledger.transferred = transferred.or(p.ledger.transferred.take());
+        if let Some(token) = by_deadline {
+            let before = p.ledger.lost_at.replace(now);
+            let again = before.is_some_and(|at| now.since(at) < LOSSES_WINDOW);
+            // If the settings changed in this turn, it is unknown which ones applied.
+            if again && !reconfigured {
+                p.facts.stay_out = Some((now + lease_duration, token));
+            }
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! Passes the observer's knowledge to the invariants.
+
+use super::cluster::{Was, World};
+use super::coverage::{Hit, Path, Said};
+use super::document::{Committed, Document, HISTORY_MAX, Writer};
+use super::invariants::authority_from_acknowledged_writes::{self as earned, Authority};
+use super::invariants::followers_write_with_cause as followers;
+use super::invariants::one_leader::{self, Leading};
+use super::invariants::surfaces_have_deadlines::{self as surfaces, Surface};
+use super::invariants::{
+    Violation, acquisitions_begin_clean, bounds, claims_lead_once, leaders_stop_when_they_must,
+    notices_are_true, release_after_the_workload, tokens_grow, transfers_reserve,
+    unknown_grants_nothing,
+};
+use super::process::CALLS_MAX;
+use crate::election::mutation::planted;
+use crate::election::{
+    BootTime, CallId, Claim, Found, Input, Notice, Operation, Outcome, Revision, Token, Watch,
+};
+
+/// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
+const CHAIN_MAX: usize = 257;
+const RENEWALS_IN_FLIGHT_MAX: usize = 2;
+
+impl World {
+    pub(super) fn before_turn(&mut self, process: usize, now: BootTime, input: &Input) {
+        self.audit_before(process, now, input);
+        self.hear_before(process, now, input);
+        if let Input::WorkloadDone { token } = input {
+            self.neighbour_confirms(process, *token);
+        }
+        let p = &mut self.processes[process];
+        if let Some((_, revision)) = p.facts.told(now, input, &p.tunables) {
+            let durable = self.own.archive.durable.contains_key(&revision);
+            self.found(earned::check_durable(durable));
+        }
+        let shown = match input {
+            Input::Watch(Watch::Changed(lease)) => Some(lease),
+            Input::Reply { outcome, .. } => match outcome {
+                Outcome::Applied(Found::Lease(lease)) => Some(lease),
+                Outcome::Applied(Found::Missing | Found::Foreign(_))
+                | Outcome::Rejected
+                | Outcome::Failed
+                | Outcome::Unknown => None,
+            },
+            _ => None,
+        };
+        // A mixture of two events shows a state that never existed.
+        if let Some(lease) = shown
+            && let Some((token, order)) = self.own.archive.durable.get(&lease.revision)
+            && *token == lease.token
+        {
+            self.processes[process].facts.learned(lease, *order);
+        }
+    }
+
+    pub(super) fn after_turn(
+        &mut self,
+        process: usize,
+        now: BootTime,
+        before: Option<BootTime>,
+        after: Option<BootTime>,
+        acknowledged: Option<CallId>,
+    ) {
+        self.found(unknown_grants_nothing::check(
+            unknown_grants_nothing::Turn {
+                before,
+                after,
+                acknowledgement: acknowledged.is_some(),
+            },
+        ));
+        let p = &mut self.processes[process];
+        let status = p.election.status();
+        if before.is_none() && after.is_some() {
+            p.facts.leads_since = now;
+        }
+        if let (None, Some(authority)) = (before, status.authority)
+            && let Some(facts) = p.facts.of_token(authority.token)
+            && facts.sent.first().map(|(call, _, _)| *call) != acknowledged
+        {
+            self.coverage.hit(Hit::Path(Path::Adopted));
+        }
+        let back_off = p.facts.back_off.max(p.tunables.timings.retry_interval());
+        p.facts.decided = now;
+        p.facts.holds = after.is_some() || status.stepping_down.is_some();
+        p.facts
+            .says(now, status.stepping_down, status.reason, &p.tunables);
+        if p.facts.back_off > back_off {
+            self.coverage.hit(Hit::Path(Path::BackedOff));
+        }
+        self.audit_after(process, now);
+    }
+
+    pub(super) fn noticed(&mut self, process: usize, notice: &Notice) {
+        self.note(|| format!("p{process} says {notice:?}"));
+        self.coverage.hit(Hit::Said(Said::from(notice)));
+        if matches!(notice, Notice::StoreRolledBack { .. }) {
+            let p = &mut self.processes[process];
+            let led = p.facts.claims.iter().rev().find(|c| c.led);
+            // If this claim is stored again, it counts as another process's, and is waited out.
+            if let Some(claim) = led.map(|c| c.claim) {
+                p.ledger.resolve(claim);
+            }
+        }
+        let authority = self.processes[process].election.status().authority;
+        self.found(leaders_stop_when_they_must::check(
+            leaders_stop_when_they_must::Turn {
+                store_went_back: matches!(notice, Notice::StoreRolledBack { .. }),
+                ..leaders_stop_when_they_must::Turn::quiet(authority.is_some())
+            },
+        ));
+        self.found(notices_are_true::check(notices_are_true::Said {
+            store_went_back: matches!(notice, Notice::StoreRolledBack { .. }),
+            duplicate: matches!(notice, Notice::Duplicate { .. }),
+            damaged: !self.own.damages.is_empty(),
+            was_so: match notice {
+                Notice::StoreRolledBack { found, .. } => self.was_so(process, *found),
+                _ => true,
+            },
+            forked_or_edited: self.own.edited || !self.own.forks.is_empty(),
+        }));
+    }
+
+    /// Checks and records a call that is handed to the driver.
+    pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
+        let p = &self.processes[process];
+        let decided = p.facts.decided;
+        let mut found = None;
+        let (mut chain_length, mut renewals) = (0, 0);
+        match operation {
+            Operation::Acquire(new) => {
+                found = self.check_write(process, new.expected);
+                found = found.or(self.check_workload_before(process, new.expected));
+            }
+            Operation::TakeOver {
+                acquisition: new, ..
+            } => {
+                found = self.check_write(process, new.expected);
+                found = found.or(self.check_workload_before(process, new.expected));
+            }
+            Operation::Renew { claim, chain, .. } => {
+                chain_length = chain.len();
+                renewals = 1 + p.ledger.renewals_in_flight(*claim);
+                found = claims_lead_once::check(claims_lead_once::Use {
+                    // As of the decision, because the call may be sent after a freeze.
+                    ended: p.facts.claim(*claim).is_none_or(|c| {
+                        c.released || (c.led && c.until.is_some_and(|until| until <= decided))
+                    }),
+                    leads: false,
+                    renews: true,
+                });
+            }
+            Operation::Release {
+                claim,
+                chain,
+                reserved_for,
+                ..
+            } => {
+                chain_length = chain.len();
+                let token = p.facts.claim(*claim).map(|c| c.token);
+                let release = transfers_reserve::Release {
+                    transferred: p
+                        .ledger
+                        .transferred
+                        .as_ref()
+                        .and_then(|(of, to)| Some(to).filter(|_| token == Some(*of))),
+                    reserves: reserved_for.as_ref(),
+                };
+                let reserved = transfers_reserve::check(release);
+                found = self.check_release(process, *claim).or(reserved);
+            }
+            Operation::Create { .. } | Operation::Read { .. } => {}
+        }
+        self.found(found);
+        self.found(bounds::check(bounds::Sizes {
+            calls: self.processes[process].driver.len(),
+            calls_max: CALLS_MAX,
+            chain: chain_length,
+            chain_max: CHAIN_MAX,
+            renewals,
+            renewals_max: RENEWALS_IN_FLIGHT_MAX,
+            ..bounds::Sizes::default()
+        }));
+        self.processes[process].ledger.calls(call, operation);
+        self.processes[process].hearing.calls(call, operation);
+        self.excuse_a_restarted_twin(process, operation);
+        let p = &mut self.processes[process];
+        if let Operation::Read { .. } = operation {
+            p.facts.last_read_at = self.now;
+        }
+        let timings = p.tunables.timings;
+        p.facts.calls(decided, call, operation, timings);
+    }
+
+    fn check_write(&mut self, process: usize, expected: Revision) -> Option<Violation> {
+        let p = &self.processes[process];
+        let (facts, now) = (&p.facts, p.facts.decided);
+        let sight = facts.sight(expected);
+        let holder = sight.and_then(|s| s.lease.holder.as_ref()).map(|h| h.claim);
+        let stays_out = facts.stay_out.is_some_and(|(until, _)| now < until)
+            || facts.exit_until.is_some_and(|until| now < until);
+        let own = holder.is_some_and(|h| facts.claim(h).is_some_and(|c| c.ended || !c.led));
+        if own {
+            self.coverage.hit(Hit::Path(Path::OwnTakenOver));
+        }
+        if let Some(reserved) = sight.and_then(|s| s.lease.reserved_for.as_ref()) {
+            let mine = reserved.identity == self.machines[p.machine].identity;
+            self.coverage.hit(Hit::Path(match mine {
+                true => Path::ReservationUsed,
+                false => Path::ReservationWaited,
+            }));
+        }
+        followers::check(followers::Write {
+            now,
+            me: &self.machines[p.machine].identity,
+            shown: sight.map(|s| (&s.lease, s.first)),
+            own,
+            dead: holder.is_some_and(|claim| facts.dead == Some(claim) && !self.lives(claim)),
+            foreign: facts.foreign,
+            stays_out,
+            unhealthy: facts.unhealthy,
+        })
+    }
+
+    /// Checks the workload of the previous claim before another claim may lead.
+    fn check_workload_before(&self, process: usize, expected: Revision) -> Option<Violation> {
+        let p = &self.processes[process];
+        let sight = p.facts.sight(expected);
+        let holder = sight.and_then(|s| s.lease.holder.as_ref()).map(|h| h.claim);
+        let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
+        release_after_the_workload::check_acquisition(release_after_the_workload::Acquisition {
+            child_runs: self.child_runs(process),
+            orphan_runs: dead.is_some_and(|claim| self.orphan_runs(p.directory, claim)),
+        })
+    }
+
+    /// Returns true if a process that made this claim is alive, even if frozen. Claims of a forked
+    /// machine do not count, because neither twin can know of the other.
+    fn lives(&self, claim: Claim) -> bool {
+        let forked = self
+            .own
+            .forks
+            .iter()
+            .any(|f| f.claims.iter().any(|(c, _)| *c == claim));
+        let makes = |p: &usize| self.processes[*p].facts.claim(claim).is_some();
+        !forked && self.live.iter().any(makes)
+    }
+
+    fn check_release(&mut self, process: usize, claim: Claim) -> Option<Violation> {
+        let clock = self.clock(process);
+        let child_runs = self.child_runs(process);
+        let p = &mut self.processes[process];
+        let now = p.facts.decided;
+        let confirmed = p.facts.confirmed;
+        let delay = p.facts.notice_delay(&p.tunables);
+        let drained = p.facts.drain.is_some_and(|d| d.confirmed || now >= d.until);
+        let http_says_leader = p.published.leads_at(clock)
+            && p.published
+                .authority
+                .and_then(|a| p.facts.of_token(a.token))
+                .is_some_and(|c| c.claim == claim);
+        let boot = self.machines[p.machine].boot;
+        let file_says_leader = self.own.directories[p.directory]
+            .files
+            .iter()
+            .flatten()
+            .any(|says| says.claim == claim && says.until > clock && says.boot == boot);
+        let Some(facts) = p.facts.claim_mut(claim) else {
+            return claims_lead_once::check(claims_lead_once::Use {
+                ended: true,
+                leads: false,
+                renews: true,
+            });
+        };
+        let release = release_after_the_workload::Release {
+            never_led: !facts.led,
+            expired: facts.until.is_some_and(|until| {
+                until + delay <= now || (until <= now && confirmed == Some(facts.token))
+            }),
+            repeated: facts.released,
+            drained,
+            child_runs,
+            http_says_leader,
+            file_says_leader,
+        };
+        facts.released = true;
+        facts.ended = true;
+        release_after_the_workload::check(release)
+    }
+
+    /// Checks a write that has reached a majority.
+    pub(super) fn check_commit(&mut self, committed: &Committed, token_before: Option<Token>) {
+        let Committed {
+            before,
+            after,
+            write: by,
+        } = committed;
+        let was_missing = before.document == Document::Missing;
+        let was = match &after.document {
+            Document::Missing => Was::Missing,
+            Document::Foreign => Was::Foreign,
+            Document::Lease(lease) => Was::Token(lease.token),
+        };
+        if self.own.was.last().map(|(_, was)| *was) != Some(was) {
+            self.own.was.push((self.now, was));
+        }
+        self.check_neighbours(committed);
+        self.found(bounds::check_change(bounds::Change {
+            by_a_person: *by == Writer::Operator,
+            was_foreign: before.document == Document::Foreign,
+            was_missing,
+            is_free_lease: after.lease().is_some_and(|l| l.holder.is_none()),
+        }));
+        self.found(bounds::check(bounds::Sizes {
+            history: after.history,
+            history_max: HISTORY_MAX,
+            ..bounds::Sizes::default()
+        }));
+        let process = match *by {
+            Writer::Process(process) => process,
+            Writer::Operator => return self.excuse_the_ignorant(committed, token_before),
+        };
+        let Some(lease) = after.lease() else {
+            return;
+        };
+        if was_missing {
+            let knowledge = self.processes[process].facts.knowledge_at_create;
+            self.excuse(knowledge, lease.token);
+        }
+        let claim = |l: &crate::election::Lease| l.holder.as_ref().map(|h| h.claim);
+        let before_token = before.lease().map_or(Token::ZERO, |l| l.token);
+        if claim(lease).is_some() && claim(lease) != before.lease().and_then(claim) {
+            self.found(acquisitions_begin_clean::check(lease));
+            let held = claim(lease).expect("held");
+            let facts = self.processes[process].facts.claim(held);
+            let known = facts.map_or(Token::ZERO, |c| c.known);
+            let knowledge = facts.map(|c| c.knowledge).unwrap_or_default();
+            let excused_until = self.excuse(knowledge, lease.token);
+            if excused_until > 0 {
+                self.coverage.hit(Hit::Path(Path::IgnorantExcused));
+            }
+            if let Some(facts) = self.processes[process].facts.claim_mut(held) {
+                facts.excused_until = excused_until;
+            }
+            let highest = self
+                .own
+                .damages
+                .is_empty()
+                .then_some(self.own.token_highest);
+            self.found(tokens_grow::check(tokens_grow::Acquired {
+                token: lease.token,
+                before: before_token,
+                known,
+                highest,
+            }));
+            self.own.token_highest = self.own.token_highest.max(lease.token);
+        }
+    }
+
+    /// Checks after every step that each surface that says "leader" has the right to do so.
+    pub(super) fn check(&mut self) {
+        let mut leading = Vec::new();
+        let mut found = None;
+        // `twin_may`: the authority comes from a write that was sent before the machine was forked.
+        let forks = std::mem::take(&mut self.own.forks);
+        let twin_may = |claim: Claim, until: BootTime| {
+            let claims = forks.iter().flat_map(|f| &f.claims);
+            let mut of_both = claims.filter(|(c, _)| *c == claim);
+            of_both.any(|(_, sent_before)| until <= *sent_before)
+        };
+        for process in self.live.iter().copied() {
+            let now = self.clock(process);
+            let p = &mut self.processes[process];
+            let http = p.published.authority.filter(|a| a.valid_until > now);
+            let token = http.map(|a| a.token);
+            let published = p.published.authority.map(|a| a.token);
+            for facts in p
+                .facts
+                .claims
+                .iter_mut()
+                .filter(|c| c.until.is_some())
+                .rev()
+                .take(3)
+            {
+                let leads = token == Some(facts.token);
+                found = found.or(claims_lead_once::check(claims_lead_once::Use {
+                    ended: facts.ended,
+                    leads,
+                    renews: false,
+                }));
+                // A process that was frozen between an acknowledgement and its publication shows
+                // less than it has; the claim continues.
+                let unpublished =
+                    published == Some(facts.token) && facts.until.is_some_and(|until| until > now);
+                facts.ended |= facts.led && !leads && !unpublished;
+                facts.led |= leads;
+            }
+            let Some(authority) = http else {
+                if planted!(GaugeStored) && p.gauge {
+                    let (name, earned) = ("gauge", None);
+                    found = found.or(surfaces::check(Surface { name, now, earned }));
+                }
+                continue;
+            };
+            let facts = p.facts.of_token(authority.token);
+            let earned = facts.and_then(|f| f.until);
+            let says = authority.valid_until;
+            found = found.or(earned::check(Authority { says, earned }));
+            found = found.or(surfaces::check(Surface {
+                name: "http",
+                now,
+                earned,
+            }));
+            if let Some(facts) = facts {
+                leading.push(Leading {
+                    process,
+                    surface: "http",
+                    claim: facts.claim,
+                    token: facts.token,
+                    excused: facts.excused_until > self.now
+                        || twin_may(facts.claim, authority.valid_until),
+                });
+            }
+        }
+        for directory in &self.own.directories {
+            for says in directory.files.iter().flatten() {
+                let writer = &self.processes[says.process];
+                let leads = writer.leads_now && writer.alive;
+                let now = self.machine_clock(directory.machine, leads);
+                if says.until <= now || says.boot != self.machines[directory.machine].boot {
+                    continue;
+                }
+                let facts = writer.facts.claim(says.claim);
+                let earned = facts.and_then(|f| f.until);
+                found = found.or(surfaces::check(Surface {
+                    name: "file",
+                    now,
+                    earned,
+                }));
+                leading.push(Leading {
+                    process: says.process,
+                    surface: "file",
+                    claim: says.claim,
+                    token: says.token,
+                    excused: facts.is_some_and(|f| f.excused_until > self.now)
+                        || twin_may(says.claim, says.until),
+                });
+            }
+        }
+        found = found.or(one_leader::check(&leading));
+        let first = leading.first().map(|l| (l.process, l.claim));
+        let beside = leading.iter().any(|l| Some((l.process, l.claim)) != first);
+        let of_both = |c: Claim| {
+            forks
+                .iter()
+                .any(|f| f.claims.iter().any(|(it, _)| *it == c))
+        };
+        let twins = beside && leading.iter().any(|l| l.excused && of_both(l.claim));
+        self.own.forks = forks;
+        if twins {
+            self.coverage.hit(Hit::Path(Path::TwinExcused));
+        }
+        self.found(found);
+    }
+
+    /// Returns the tokens of the current leaders.
+    pub(super) fn leaders(&self) -> Vec<Token> {
+        let leads = |p: &usize| self.processes[*p].published.at(self.clock(*p)).authority;
+        let all = self.live.iter().filter_map(leads);
+        all.map(|authority| authority.token).collect()
+    }
+}

@@ -1,0 +1,102 @@
+//! The life of a child, and of the processes that it leaves behind: it ends soon after its signal,
+//! late or never, ends on its own, or is outlived by a process that it started.
+
+use super::cluster::World;
+use super::coverage::Hit;
+use super::faults::Fault;
+use crate::sim::MS;
+
+/// A process that was started as the workload, and its descendants.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Life {
+    /// Time at which the leader ends; `u64::MAX` while it neither crashes nor was asked to end.
+    pub(super) leader: u64,
+    pub(super) leader_ended: bool,
+    /// Time at which the remaining descendants end.
+    pub(super) rest: u64,
+    /// Time from the signal to the end; `None` if the child ignores the signal.
+    pub(super) obeys: Option<u64>,
+    /// Time for which a descendant outlives the leader.
+    pub(super) leaves: u64,
+    /// Time for which the leader outlives a killed guard: the kernel ends the leader after the
+    /// guard's lock is free, and not at all if it changed its user.
+    pub(super) outlives_guard: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Child {
+    Unborn,
+    Runs(Life),
+    Gone,
+}
+
+impl World {
+    /// Draws the life of a child that is not killed. All random values are drawn regardless of the
+    /// enabled faults.
+    pub(super) fn drawn_life(&mut self) -> Life {
+        let dice = &mut self.own.guard_dice;
+        let (stubborn, crashes, forks) = (dice.one_in(3), dice.one_in(3), dice.one_in(3));
+        let obeys = dice.between(1, 4_000) * MS;
+        let leaves = dice.between(1, 1_500) * MS;
+        let lives = match dice.one_in(2) {
+            true => dice.between(1, 2_000) * MS,
+            false => dice.between(1, 120_000) * MS,
+        };
+        let untied = dice.one_in(3);
+        let outlives_guard = match dice.one_in(2) {
+            true => dice.below(5 * MS),
+            false => dice.below(1_000 * MS),
+        };
+        let untied_for = dice.between(1, 60_000) * MS;
+        let untied = untied && self.troubles(Fault::ChildUntied);
+        let crashes = crashes && self.troubles(Fault::ChildCrashes);
+        let stubborn = stubborn && self.troubles(Fault::ChildStubborn);
+        let forks = forks && self.troubles(Fault::ChildForks);
+        for (hit, fault) in [
+            (crashes, Fault::ChildCrashes),
+            (stubborn, Fault::ChildStubborn),
+            (forks, Fault::ChildForks),
+            (untied, Fault::ChildUntied),
+        ] {
+            if hit {
+                self.coverage.hit(Hit::Fault(fault));
+            }
+        }
+        Life {
+            leader: if crashes { self.now + lives } else { u64::MAX },
+            leader_ended: false,
+            rest: u64::MAX,
+            obeys: (!stubborn).then_some(obeys),
+            leaves: if forks { leaves } else { 0 },
+            outlives_guard: if untied { untied_for } else { outlives_guard },
+        }
+    }
+
+    /// Lets a child on a machine that is awake end on its own when it is due.
+    pub(super) fn child_lives(&mut self, g: usize) {
+        let now = self.now;
+        let guard = &mut self.own.guards[g];
+        if self.machines[guard.machine].asleep_until > now {
+            return;
+        }
+        let Child::Runs(life) = &mut guard.child else {
+            return;
+        };
+        let mut ended = false;
+        if !life.leader_ended && now >= life.leader {
+            life.leader_ended = true;
+            life.rest = now + life.leaves;
+            ended = true;
+        }
+        let gone = life.leader_ended && now >= life.rest;
+        if gone {
+            guard.child = Child::Gone;
+        }
+        if ended {
+            self.note(|| format!("g{g}'s child ends"));
+            if self.own.guards[g].alive && !gone {
+                self.report(g, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Passes the observer's knowledge of children to the invariants.
+
+use std::time::Duration;
+
+use super::cluster::World;
+use super::coverage::{Hit, Path};
+use super::guards::{GUARD_LATE_MAX, Phase, WAKE_MAX};
+use super::invariants::children_end_in_time::{self as in_time, Running};
+use super::invariants::children_have_their_time::{self as their_time, End};
+use super::invariants::one_child::{self, Child};
+use super::invariants::orphaned_children_are_stopped::{self as orphans, Orphan};
+use crate::election::{BootTime, Claim};
+
+const WAKE: Duration = Duration::from_nanos(WAKE_MAX);
+/// Time after which a record has arrived, and daemon and guard have acted on it.
+const KNOWN_MAX: Duration = Duration::from_millis(100);
+
+impl World {
+    /// Returns the time since `thawed`; `None` if that instant is in the future.
+    fn running_since(&self, thawed: u64) -> Option<Duration> {
+        (thawed <= self.now).then(|| Duration::from_nanos(self.now - thawed))
+    }
+
+    /// Checks that the guard's newest decision to end a child has a cause.
+    pub(super) fn check_end_of_child(&mut self, g: usize, now: BootTime) {
+        let guard = &self.own.guards[g];
+        let (told, killed) = (guard.judge.told_to_end(), guard.judge.killed());
+        if (told, killed) == guard.ends {
+            return;
+        }
+        let stop = guard.read.stop;
+        let end = End {
+            killed,
+            orphaned: !self.processes[guard.daemon].alive,
+            stopped: stop.is_some(),
+            stop_over: stop.is_some_and(|stop| now >= stop.kill_at),
+            left_behind: guard.leader_ended(),
+            expired: guard.passed.is_some_and(|passed| !killed || passed <= now),
+            renewed_for: guard.renewed_for,
+            latency_max: KNOWN_MAX,
+        };
+        self.own.guards[g].ends = (told, killed);
+        self.found(their_time::check(end));
+    }
+
+    /// Returns the time for which a guard, whose known deadline has passed, and its daemon could
+    /// have known of a renewal that extends it.
+    pub(super) fn renewed_for(&self, g: usize, now: BootTime) -> Option<Duration> {
+        let guard = &self.own.guards[g];
+        let daemon = &self.processes[guard.daemon];
+        let lost = matches!(guard.phase, Phase::Lost { .. });
+        let facts = daemon.facts.claim(guard.claim)?;
+        let renewed = daemon.alive && !lost && facts.until.is_some_and(|until| until > now);
+        let awake = self.running_since(self.thaws_at(guard.daemon).max(guard.held_until))?;
+        renewed.then(|| now.since(facts.until_at).min(awake))
+    }
+
+    /// Checks after every step that each running child has the right to run.
+    pub(super) fn check_children(&mut self) {
+        if self.own.guarding.is_empty() {
+            return;
+        }
+        let mut children = Vec::new();
+        let mut found = None;
+        let mut slept = false;
+        for g in self.own.guarding.iter().copied() {
+            let guard = &self.own.guards[g];
+            let asleep = self.machines[guard.machine].asleep_until > self.now;
+            if !guard.child_runs() || asleep {
+                continue;
+            }
+            let now = self.machine_clock(guard.machine, true);
+            let daemon = &self.processes[guard.daemon];
+            let facts = daemon.facts.claim(guard.claim);
+            let thaws = self.guard_thaws_at(g);
+            let guarded = self.running_since(thaws).filter(|_| guard.alive);
+            let kept = self.running_since(self.thaws_at(guard.daemon));
+            let earned = facts.and_then(|f| Some(f.until? + f.timings.loss_grace()));
+            let told = guard.read.stop.map(|stop| stop.kill_at);
+            let running = Running {
+                now,
+                due: earned.map(|earned| told.map_or(earned, |told| told.min(earned))),
+                passed: guard.passed,
+                guarded,
+                kept: kept.filter(|_| daemon.alive),
+                wake_max: WAKE,
+                // The end of a killed guard is noticed a moment later.
+                guard_late_max: GUARD_LATE_MAX + WAKE,
+            };
+            found = found.or(in_time::check(running));
+            if let (Some(since), Some(guarded)) = (guard.orphaned_at, guarded) {
+                found = found.or(orphans::check(Orphan {
+                    asked: guard.judge.told_to_end() || guard.leader_ended(),
+                    alone: guarded.min(Duration::from_nanos(self.now - since)),
+                    wake_max: WAKE,
+                }));
+            }
+            let late = in_time::is_late(running);
+            slept |= late;
+            let left = !guard.alive && !daemon.alive;
+            let until = facts.and_then(|f| f.until).unwrap_or_default();
+            let excused = facts.is_some_and(|f| f.excused_until > self.now);
+            children.push(Child {
+                process: guard.daemon,
+                claim: guard.claim,
+                excused: late || left || excused || self.is_of_twins(guard.claim, until),
+            });
+        }
+        let rates = self.machines.iter().map(|m| m.clock.rate);
+        let rates = rates.clone().min().zip(rates.max()).unwrap_or((1, 1));
+        self.found(found.or(one_child::check(&children, rates)));
+        if slept {
+            self.coverage.hit(Hit::Path(Path::ChildLate));
+        }
+    }
+
+    /// Returns true if the authority rests on a write sent before the machine was forked.
+    fn is_of_twins(&self, claim: Claim, until: BootTime) -> bool {
+        let claims = self.own.forks.iter().flat_map(|f| &f.claims);
+        let mut of_both = claims.filter(|(c, _)| *c == claim);
+        of_both.any(|(_, sent_before)| until <= *sent_before)
+    }
+
+    /// Returns true if a child of an earlier claim of this process runs. Meanwhile that claim is
+    /// not released, and no other one leads.
+    pub(super) fn child_runs(&self, process: usize) -> bool {
+        let runs =
+            |g: &usize| self.own.guards[*g].daemon == process && self.own.guards[*g].child_runs();
+        self.own.guarding.iter().any(runs)
+    }
+
+    /// Returns true if a child runs under a claim whose daemon has exited, with or without its
+    /// guard. There is then no proof of death.
+    pub(super) fn orphan_runs(&self, directory: usize, claim: Claim) -> bool {
+        let runs = |g: &usize| {
+            let guard = &self.own.guards[*g];
+            let same = guard.directory == directory && guard.claim == claim;
+            same && guard.child_runs()
+        };
+        self.own.guarding.iter().any(runs)
+    }
+
+    /// Returns true if the record of a directory names a running child. A child whose end was seen
+    /// by a guard or a daemon is no longer in the record.
+    pub(super) fn recorded_child_runs(&self, directory: usize) -> bool {
+        let named = self.own.directories[directory].child;
+        named.is_some_and(|g| self.own.guards[g].child_runs())
+    }
+
+    /// Removes a child from the record after a guard, or a daemon whose guard was killed, has seen
+    /// its end.
+    pub(super) fn record_end_of_child(&mut self, g: usize) {
+        let recorded = &mut self.own.directories[self.own.guards[g].directory].child;
+        *recorded = recorded.filter(|named| *named != g);
+    }
+
+    /// Returns true if the process, by its own knowledge, still waits for the end of a workload.
+    pub(super) fn awaits_child(&self, process: usize) -> bool {
+        let awaits =
+            |g: &usize| self.own.guards[*g].daemon == process && !self.own.guards[*g].heard;
+        self.own.guarding.iter().any(awaits)
+    }
+
+    /// For the end of a run: returns a process that leads and supervises, but has no running child.
+    pub(super) fn leads_without_child(&self) -> Option<usize> {
+        self.live.iter().copied().find(|process| {
+            let p = &self.processes[*process];
+            let leads = p.published.at(self.clock(*process)).authority.is_some();
+            leads && p.supervises && !self.child_runs(*process)
+        })
+    }
+
+    /// Returns the maximum time for which a workload may still be ending when the faults end.
+    pub(super) fn longest_end(&self) -> Duration {
+        let supervised = self.machines.iter().filter(|m| m.supervises);
+        supervised.map(|m| m.stop_grace).max().unwrap_or_default()
+    }
+}

@@ -1,0 +1,467 @@
+//! The effect of each planned fault when it is due, also on events in flight.
+
+use super::cluster::{Forked, World};
+use super::coverage::{Hit, Path};
+use super::document::{Document, Stored, Writer};
+use super::faults::{Fault, is_of_guard};
+use super::files::Health;
+use super::process::{Class, Cut, TIMINGS_SHORT, timings};
+use crate::election::mutation::planted;
+use crate::election::{
+    Declared, Input, Outcome, Request, RequestKind, Reservation, Revision, Token, Tunables,
+};
+use crate::sim::MS;
+use crate::sim::dice::Dice;
+use crate::sim::faults::{Kind as _, Planned};
+use crate::sim::world::AtPeace;
+
+impl World {
+    pub(super) fn disturb(&mut self, planned: Planned<Fault>) {
+        let mut dice = Dice::new(planned.chance, 6);
+        if self.live.is_empty() {
+            return;
+        }
+        // Half of all faults are aimed at the leader.
+        let leader = self
+            .live
+            .iter()
+            .copied()
+            .find(|p| self.processes[*p].leads_now);
+        let process = match leader.filter(|_| dice.one_in(2)) {
+            Some(leader) => leader,
+            None => self.live[dice.index(self.live.len())],
+        };
+        self.note(|| {
+            format!(
+                "-- {:?} (p{process}): {}",
+                planned.fault,
+                planned.fault.words()
+            )
+        });
+        if is_of_guard(planned.fault) {
+            return self.disturb_guard(planned.fault, &mut dice);
+        }
+        self.coverage.hit(Hit::Fault(planned.fault));
+        let machine = self.processes[process].machine;
+        match planned.fault {
+            Fault::Freeze => self.freeze(process, self.now + dice.between(100, 60_000) * MS),
+            Fault::Stall => {
+                let cut = if dice.one_in(2) {
+                    Cut::BeforePublish
+                } else {
+                    Cut::BeforeEffects
+                };
+                let length = dice.between(100, 45_000) * MS;
+                self.processes[process].stall_next = Some((cut, length));
+            }
+            Fault::Suspend => {
+                let length = dice.between(1_000, 60_000) * MS;
+                let m = &mut self.machines[machine];
+                m.asleep_until = m.asleep_until.max(self.now + length);
+                m.slept += length;
+            }
+            Fault::WallJump => {
+                if self.own.skewed {
+                    let jump = i64::try_from(dice.below(7_200_000 * MS)).expect("short");
+                    self.machines[machine].wall_skew = jump - 3_600_000_000_000;
+                }
+            }
+            Fault::Failover | Fault::Deposed => self.fail_over(planned.fault, &mut dice),
+            Fault::MajorityLost => {
+                self.set.no_majority_until = self.now + dice.between(500, 30_000) * MS;
+            }
+            Fault::Partition => {
+                self.machines[machine].cut_until = self.now + dice.between(500, 45_000) * MS;
+                for other in self.live.clone() {
+                    if self.processes[other].machine == machine {
+                        self.stream_falls_silent(other);
+                    }
+                }
+            }
+            Fault::StreamSilent => self.stream_falls_silent(process),
+            Fault::StreamDeaf => {
+                // In most cases all streams become stale, because their cursors are on one member.
+                let all = !dice.one_in(4);
+                for other in self.live.clone() {
+                    let stream = &mut self.processes[other].stream;
+                    stream.stale |= stream.open && (all || other == process);
+                }
+            }
+            Fault::StreamLost => self.stream_ends(process),
+            Fault::PrimaryChanged => self.input(process, Class::News, Input::PrimaryChanged),
+            Fault::Restart
+            | Fault::RestartWiped
+            | Fault::RestartCopied
+            | Fault::CopiedAlive
+            | Fault::Reboot
+            | Fault::Replaced
+            | Fault::Fork
+            | Fault::Shutdown => self.disturb_process(planned.fault, process, &mut dice),
+            Fault::Delete
+            | Fault::Restore
+            | Fault::Foreign
+            | Fault::EditDuration
+            | Fault::EditRevision => self.disturb_document(planned.fault, &mut dice),
+            Fault::Pause | Fault::StepDownRequest | Fault::Transfer | Fault::StaleRequest => {
+                self.operate(planned.fault, &mut dice);
+            }
+            Fault::Signal => self.input(process, Class::Machine, Input::StepDown),
+            Fault::Unhealthy => {
+                self.input(process, Class::Machine, Input::Health { healthy: false });
+                let until = self.now + dice.between(100, 40_000) * MS;
+                self.input_at(until, process, Input::Health { healthy: true });
+            }
+            Fault::Reconfigure => {
+                let tunables = Tunables {
+                    timings: timings(dice.roll()),
+                    ..self.machines[machine].tunables
+                };
+                self.reconfigure(machine, tunables);
+                self.input(process, Class::Machine, Input::Reconfigure(tunables));
+            }
+            Fault::DiskSlow | Fault::DiskFull | Fault::DiskReadOnly | Fault::DiskHangs => {
+                let directory = self.processes[process].directory;
+                self.own.directories[directory].health = match planned.fault {
+                    Fault::DiskSlow => Health::Slow,
+                    Fault::DiskFull => Health::Full,
+                    Fault::DiskReadOnly => Health::ReadOnly,
+                    _ => Health::Hangs,
+                };
+                let until = self.now + dice.between(500, 40_000) * MS;
+                self.at(until, move |world| {
+                    world.own.directories[directory].health = Health::Good;
+                });
+            }
+            Fault::TokenRaised => self.operate(planned.fault, &mut dice),
+            Fault::KilledInTurn => {
+                self.processes[process].dies_after = Some(dice.below(6));
+            }
+            Fault::Slow
+            | Fault::LostBefore
+            | Fault::LostAfter
+            | Fault::Duplicate
+            | Fault::Late
+            | Fault::Drift
+            | Fault::StreamStale
+            | Fault::NoStreams
+            | Fault::Meddling
+            | Fault::WorkloadSilent
+            | Fault::Supervised
+            | Fault::GuardFrozen
+            | Fault::BothFrozen
+            | Fault::GuardKilled
+            | Fault::BothKilled
+            | Fault::RecordsLate
+            | Fault::ChildCrashes
+            | Fault::ChildStubborn
+            | Fault::ChildForks
+            | Fault::WorkloadPolls
+            | Fault::ChildUntied => {}
+        }
+    }
+
+    fn fail_over(&mut self, fault: Fault, dice: &mut Dice) {
+        let open = self.set.open_writes();
+        if open > 0 {
+            self.coverage.hit(Hit::Path(Path::FailoverOpen));
+        }
+        let kept = dice.index(open + 1);
+        if kept < open {
+            self.coverage.hit(Hit::Path(Path::FailoverLost));
+        }
+        let deposed = fault == Fault::Deposed;
+        let gap = if deposed {
+            dice.between(1, 2_000)
+        } else {
+            dice.between(500, 12_000)
+        };
+        self.set.no_primary_until = self.now + gap * MS;
+        self.set.no_majority_until = 0;
+        let hour = 3_600_000_000_000;
+        let skew = [0, hour, -hour][dice.index(3)];
+        if self.own.skewed {
+            self.own.clock_skew = skew;
+        }
+        self.at(self.set.no_primary_until, Self::primary_elected);
+        self.replace_primary(kept, deposed, |_| dice.between(1, 5_000) * MS);
+        if deposed {
+            for machine in &mut self.machines {
+                machine.stale = dice.one_in(2);
+            }
+            let learns = self.now + dice.between(2_000, 20_000) * MS;
+            self.at(learns, Self::deposed_learns);
+        }
+        for process in self.live.clone() {
+            if self.machines[self.processes[process].machine].stale {
+                self.processes[process].stream.stale = true;
+            } else {
+                self.stream_ends(process);
+            }
+        }
+    }
+
+    fn disturb_process(&mut self, fault: Fault, process: usize, dice: &mut Dice) {
+        let (machine, old) = (
+            self.processes[process].machine,
+            self.processes[process].directory,
+        );
+        let later = self.now + dice.between(5, 8_000) * MS;
+        match fault {
+            Fault::Restart => {
+                self.kill(process);
+                self.at(later, move |world| world.start(machine, old));
+            }
+            Fault::RestartWiped => {
+                self.kill(process);
+                self.own.directories[old].files = [None; 2];
+                let directory = self.add_directory(machine);
+                self.at(later, move |world| world.start(machine, directory));
+            }
+            Fault::RestartCopied => {
+                self.kill(process);
+                let directory = self.add_directory(machine);
+                self.own.directories[directory].record = self.own.directories[old].record;
+                self.own.directories[old].files = [None; 2];
+                self.at(later, move |world| world.start(machine, directory));
+            }
+            Fault::CopiedAlive => {
+                let other = dice.index(self.machines.len());
+                let copy = self.add_directory(other);
+                let record = self.own.directories[old].record;
+                self.own.directories[copy].record = record;
+                if self.machines[other].boot != self.machines[machine].boot {
+                    // A cloned disk: the copy has the same inode.
+                    self.own.directories[copy].inode = self.own.directories[old].inode;
+                }
+                let (machine, directory) = (other, copy);
+                self.at(later, move |world| world.start(machine, directory));
+                let end = later + dice.between(20_000, 90_000) * MS;
+                self.kill_at(end, process);
+            }
+            Fault::Reboot => {
+                self.machines[machine].boot += 1_000;
+                self.lose_guards(machine);
+                for other in self.live.clone() {
+                    if self.processes[other].machine == machine {
+                        self.kill(other);
+                    }
+                }
+                self.at(later, move |world| world.start(machine, old));
+            }
+            Fault::Replaced => {
+                // A container is replaced while its process hangs, or a second one is started next
+                // to it.
+                self.freeze(process, self.now + dice.between(5_000, 60_000) * MS);
+                let directory = if dice.one_in(2) {
+                    self.add_directory(machine)
+                } else {
+                    old
+                };
+                self.at(later, move |world| world.start(machine, directory));
+                let end = later + dice.between(20_000, 90_000) * MS;
+                self.kill_at(end, process);
+            }
+            Fault::Fork => self.fork(process, dice),
+            _ => {
+                self.input(process, Class::Machine, Input::Shutdown);
+                let back = self.now + dice.between(1_000, 20_000) * MS;
+                self.at(back, move |world| world.start(machine, old));
+            }
+        }
+    }
+
+    /// Clones a running machine: same claims, same clock, same boot, a directory with the same
+    /// inode. The connections of the clone are broken.
+    fn fork(&mut self, process: usize, dice: &mut Dice) {
+        let machine = self.clone_machine(self.processes[process].machine);
+        let mut directory = self.own.directories[self.processes[process].directory].clone();
+        let mut twin = self.processes[process].clone();
+        let id = self.processes.len();
+        directory.machine = machine;
+        directory.locked_by = Some(id);
+        twin.machine = machine;
+        twin.directory = self.own.directories.len();
+        twin.random = Dice::new(dice.roll(), 7);
+        twin.stream.open = false;
+        let streams = twin.streams;
+        let opening = twin.stream.opening;
+        // Each twin may lead through writes sent before the fork, until their deadline.
+        let now = self.clock(process);
+        let claims = twin.facts.claims.iter();
+        let claims = claims.map(|c| (c.claim, now + c.timings.renew_deadline()));
+        self.own.forks.push(Forked {
+            claims: claims.collect(),
+        });
+        let calls = twin.driver.calls();
+        self.own.directories.push(directory);
+        self.processes.push(twin);
+        self.live.push(id);
+        self.fork_guards(process, id);
+        for call in calls {
+            let at = self.now + dice.between(10, 3_000) * MS;
+            self.answer_at(at, (id, call, Outcome::Unknown));
+            self.time_out_at(at, id, call);
+        }
+        if streams {
+            self.opens_at(self.now + MS, id, opening);
+        }
+        if dice.one_in(2) {
+            let end = self.now + dice.between(1_000, 120_000) * MS;
+            self.kill_at(end, id);
+        }
+    }
+
+    fn disturb_document(&mut self, fault: Fault, dice: &mut Dice) {
+        let backup = match self.own.archive.backups.len() {
+            0 => None,
+            n => Some(self.own.archive.backups[dice.index(n)].clone()),
+        };
+        let revision = Revision::random(dice);
+        let before = self.set.primary().document.clone();
+        self.edit(|stored| match fault {
+            Fault::Delete => stored.document = Document::Missing,
+            Fault::Restore => {
+                if let Some(backup) = backup {
+                    *stored = backup;
+                }
+            }
+            Fault::Foreign => stored.document = Document::Foreign,
+            Fault::EditDuration => {
+                if let Some(holder) = stored.lease_mut().and_then(|l| l.holder.as_mut()) {
+                    let millis = [0, -1, 20, i64::MAX][dice.index(4)];
+                    holder.lease_duration = Declared { millis };
+                }
+            }
+            _ => {
+                if let Some(lease) = stored.lease_mut() {
+                    lease.revision = revision;
+                }
+            }
+        });
+        match fault {
+            Fault::EditRevision => self.own.edited = true,
+            Fault::Foreign if before != Document::Foreign => {
+                let at = self.now + dice.between(1_000, 30_000) * MS;
+                self.at_or(AtPeace::HappenNow, at, |world| {
+                    world.take_foreign_away(before);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Changes the document as an operator does.
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut Stored)) {
+        if let Some(seq) = self.set.edit(Writer::Operator, change) {
+            self.commit_at(self.now + 2 * MS, seq);
+        }
+    }
+
+    /// Lets an operator pause or request something just when an acquisition of unknown outcome is
+    /// being adopted. In half of the cases the durations also become the shortest ones, and the
+    /// process freezes for longer than they allow.
+    pub(super) fn meddle(&mut self, process: usize, chance: u64) {
+        let mut dice = Dice::new(chance, 8);
+        if dice.one_in(2) {
+            return;
+        }
+        self.coverage.hit(Hit::Fault(Fault::Meddling));
+        let faults = [Fault::Pause, Fault::StepDownRequest, Fault::Transfer];
+        let (fault, chance) = (faults[dice.index(3)], dice.roll());
+        let at = self.now + dice.below(10) * MS;
+        self.at(at, move |world| {
+            world.operate(fault, &mut Dice::new(chance, 9))
+        });
+        if dice.one_in(2) {
+            let machine = self.processes[process].machine;
+            let tunables = Tunables {
+                timings: timings(TIMINGS_SHORT),
+                ..self.machines[machine].tunables
+            };
+            self.reconfigure(machine, tunables);
+            self.input_at(self.now + 1, process, Input::Reconfigure(tunables));
+            let until = self.now + dice.between(11_000, 20_000) * MS;
+            self.at(self.now + 2, move |world| world.freeze(process, until));
+        }
+    }
+
+    fn reconfigure(&mut self, machine: usize, tunables: Tunables) {
+        let before = std::mem::replace(&mut self.machines[machine].tunables, tunables);
+        let longest = before.timings.lease_duration();
+        self.own.replaced.push((self.now, longest));
+    }
+
+    fn operate(&mut self, fault: Fault, dice: &mut Dice) {
+        let names: Vec<_> = self.machines.iter().map(|m| m.identity.clone()).collect();
+        let to = names[dice.index(names.len())].clone();
+        let revision = Revision::random(dice);
+        self.edit(|stored| {
+            let Some(lease) = stored.lease_mut() else {
+                return;
+            };
+            let token = lease.token;
+            match fault {
+                Fault::Pause => {
+                    lease.paused = true;
+                    return;
+                }
+                Fault::TokenRaised => {
+                    lease.token = token.next().unwrap_or(token);
+                    return;
+                }
+                Fault::StepDownRequest => {
+                    let kind = RequestKind::StepDown;
+                    lease.request = Some(Request { kind, token });
+                }
+                Fault::Transfer => {
+                    let duration = std::time::Duration::from_secs(5);
+                    let kind = RequestKind::Transfer(Reservation {
+                        identity: to,
+                        duration,
+                    });
+                    lease.request = Some(Request { kind, token });
+                }
+                _ => {
+                    let token = Token::new((token.get() - 1).max(0)).unwrap_or(token);
+                    let kind = RequestKind::StepDown;
+                    lease.request = Some(Request { kind, token });
+                }
+            }
+            if planted!(RequestChangesRevision) {
+                lease.revision = revision;
+            }
+        });
+        if fault == Fault::Pause {
+            let until = self.now + dice.between(1_000, 40_000) * MS;
+            self.at(until, Self::unpause);
+        }
+    }
+
+    fn unpause(&mut self) {
+        self.edit(|stored| {
+            if let Some(lease) = stored.lease_mut() {
+                lease.paused = false;
+            }
+        });
+    }
+
+    /// Restores what an unrecognized document replaced, unless it was replaced itself.
+    fn take_foreign_away(&mut self, before: Document) {
+        self.edit(|stored| {
+            if stored.document == Document::Foreign {
+                stored.document = before;
+            }
+        });
+    }
+
+    fn kill_at(&mut self, time: u64, process: usize) {
+        self.at_or(AtPeace::Drop, time, move |world| world.kill(process));
+    }
+
+    /// Schedules an input from the machine of a process.
+    pub(super) fn input_at(&mut self, time: u64, process: usize, input: Input) {
+        self.at_or(AtPeace::Drop, time, move |world| {
+            world.input(process, Class::Machine, input);
+        });
+    }
+}

@@ -1,0 +1,242 @@
+//! A status directory and its writing thread, as in `publish/file.rs` and `publish/directory.rs`:
+//! newest status first, one write at a time, and a flush is answered by a round that began after it
+//! was requested.
+
+use std::time::Duration;
+
+use crate::election::mutation::planted;
+use crate::election::{BootTime, Claim, Role, Status, Token};
+
+/// The effect of the disk on a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Health {
+    Good,
+    Slow,
+    /// Nothing can be written, but files can be removed.
+    Full,
+    /// Files can be neither written nor removed.
+    ReadOnly,
+    /// A write does not return while this lasts.
+    Hangs,
+}
+
+/// A file that says "leader", as its readers see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Says {
+    pub(super) process: usize,
+    pub(super) claim: Claim,
+    pub(super) token: Token,
+    pub(super) until: BootTime,
+    pub(super) boot: u64,
+}
+
+/// The record that survives a kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) memory: Memory,
+    pub(super) boot: u64,
+    pub(super) inode: u64,
+}
+
+/// The part of the record that a new process takes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Memory {
+    pub(super) claim: Option<Claim>,
+    pub(super) token: Token,
+    pub(super) lease_longest: Option<Duration>,
+    /// For the observer: the token up to which `lease_longest` is complete.
+    pub(super) informed: Token,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Directory {
+    pub(super) machine: usize,
+    pub(super) inode: u64,
+    pub(super) record: Option<Record>,
+    /// `status.json` and `status.env`.
+    pub(super) files: [Option<Says>; 2],
+    pub(super) health: Health,
+    /// The guard whose child the record shows as running; `None` if none was started, or if its end
+    /// was seen.
+    pub(super) child: Option<usize>,
+    /// Time since which a new process waits for the end of that child.
+    pub(super) child_awaited_since: Option<u64>,
+    /// The process that holds the lock.
+    pub(super) locked_by: Option<usize>,
+}
+
+impl Directory {
+    pub(super) fn new(machine: usize, inode: u64) -> Self {
+        Self {
+            machine,
+            inode,
+            record: None,
+            files: [None; 2],
+            health: Health::Good,
+            child: None,
+            child_awaited_since: None,
+            locked_by: None,
+        }
+    }
+
+    /// Writes the record, in this boot.
+    pub(super) fn record(&mut self, memory: Memory, boot: u64) {
+        self.record = Some(Record {
+            memory,
+            boot,
+            inode: self.inode,
+        });
+    }
+
+    /// Returns the part of the record that a new process takes over.
+    pub(super) fn memory(&self, boot: u64) -> Memory {
+        let Some(record) = self.record else {
+            return Memory::default();
+        };
+        let proven = (record.boot == boot || planted!(RecordOfAnotherBoot))
+            && (record.inode == self.inode || planted!(RecordOfAnotherFile));
+        Memory {
+            claim: record.memory.claim.filter(|_| proven),
+            ..record.memory
+        }
+    }
+}
+
+/// The file thread of one process.
+#[derive(Debug, Clone)]
+pub(super) struct FileThread {
+    /// The write in progress, if any.
+    writing: Option<Writing>,
+    /// True if the thread was called since the last round.
+    called: bool,
+    /// Flushes that wait for the next round.
+    flushes: usize,
+    shown: Option<Status>,
+    says_leader: bool,
+    pub(super) rewrite_at: BootTime,
+    pub(super) remember: Option<Memory>,
+}
+
+#[derive(Debug, Clone)]
+struct Writing {
+    truth: Status,
+    says: Option<Says>,
+    flushes: usize,
+}
+
+/// The result of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Nothing to do.
+    Idle,
+    /// A write begins.
+    Writes,
+    /// The files showed the status already; this number of flushes is answered.
+    Shown(usize),
+}
+
+impl FileThread {
+    pub(super) fn new() -> Self {
+        Self {
+            writing: None,
+            called: true,
+            flushes: 0,
+            shown: None,
+            says_leader: true,
+            rewrite_at: BootTime::default(),
+            remember: None,
+        }
+    }
+
+    pub(super) fn wake(&mut self) {
+        self.called = true;
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.called = true;
+        self.flushes += 1;
+    }
+
+    /// Returns the time of the next round without a call; `None` during a write.
+    pub(super) fn next_look(&self) -> Option<BootTime> {
+        self.writing.is_none().then(|| self.look_at())
+    }
+
+    fn look_at(&self) -> BootTime {
+        match self.shown.as_ref().and_then(|s| s.authority) {
+            Some(authority) => self.rewrite_at.min(authority.valid_until),
+            None => self.rewrite_at,
+        }
+    }
+
+    /// Begins a round with the newest status.
+    pub(super) fn look(
+        &mut self,
+        status: &Status,
+        now: BootTime,
+        refresh: Duration,
+        says: impl FnOnce(&Status) -> Option<Says>,
+    ) -> Round {
+        if self.writing.is_some() || !(self.called || now >= self.look_at()) {
+            return Round::Idle;
+        }
+        self.called = false;
+        let truth = status.at(now);
+        let flushes = std::mem::take(&mut self.flushes);
+        if self.shown.as_ref() == Some(&truth) && now < self.rewrite_at {
+            return Round::Shown(flushes);
+        }
+        self.rewrite_at = now + refresh;
+        let says = says(&truth).filter(|s| s.until > now && truth.role == Role::Leader);
+        self.says_leader |= says.is_some();
+        self.writing = Some(Writing {
+            truth,
+            says,
+            flushes,
+        });
+        Round::Writes
+    }
+
+    /// Completes the write; returns the number of flushes answered, and the answer. `second_chance`
+    /// decides if a write has room after a removal.
+    pub(super) fn written(
+        &mut self,
+        directory: &mut Directory,
+        half: bool,
+        second_chance: bool,
+    ) -> (usize, bool) {
+        let Some(Writing {
+            truth,
+            says,
+            flushes,
+        }) = self.writing.take()
+        else {
+            return (0, false);
+        };
+        let failed = matches!(directory.health, Health::Full | Health::ReadOnly);
+        if failed {
+            self.shown = None;
+            if half {
+                directory.files[0] = says;
+            }
+            if says.is_some() {
+                return (flushes, false);
+            }
+            if !self.says_leader {
+                return (flushes, true);
+            }
+            if directory.health == Health::ReadOnly {
+                return (flushes, false);
+            }
+            directory.files = [None; 2];
+            self.says_leader = false;
+            if !second_chance {
+                return (flushes, true);
+            }
+        }
+        directory.files = [says; 2];
+        self.says_leader = says.is_some();
+        self.shown = Some(truth);
+        (flushes, true)
+    }
+}

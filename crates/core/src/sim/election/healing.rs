@@ -1,0 +1,166 @@
+//! The end of all faults, for the healing period, and events that belong to no other file.
+
+use std::time::Duration;
+
+use super::cluster::World;
+use super::coverage::{Hit, Path};
+use super::document::Document;
+use super::files::Health;
+use super::process::{Class, LEASE_MAX};
+use crate::election::{Declared, Input};
+use crate::sim::{MS, SECOND};
+
+impl World {
+    pub(super) fn primary_elected(&mut self) {
+        for process in self.live.clone() {
+            self.input(process, Class::News, Input::PrimaryChanged);
+        }
+    }
+
+    /// Lets the deposed primary, and the drivers that still use it, notice the new one.
+    pub(super) fn deposed_learns(&mut self) {
+        self.set.deposed_learns();
+        for machine in &mut self.machines {
+            machine.stale = false;
+        }
+        for process in self.live.clone() {
+            // A cursor survives the step-down of its member. A cursor that breaks is opened again
+            // on the new primary.
+            if self.own.stream_dice.one_in(2) || !self.processes[process].stream.open {
+                self.stream_ends(process);
+            }
+            self.input(process, Class::News, Input::PrimaryChanged);
+        }
+    }
+
+    /// Completes a write of the file thread.
+    pub(super) fn written(&mut self, process: usize) {
+        let directory = self.processes[process].directory;
+        if !self.processes[process].alive {
+            return;
+        }
+        if self.is_frozen(process) {
+            let at = self.thaws_at(process);
+            return self.at(at, move |world| world.written(process));
+        }
+        if self.own.directories[directory].health == Health::Hangs {
+            return self.at(self.now + 300 * MS, move |world| world.written(process));
+        }
+        let (half, second) = (self.chance.one_in(2), self.chance.one_in(2));
+        let p = &mut self.processes[process];
+        let (flushes, shown) = p
+            .files
+            .written(&mut self.own.directories[directory], half, second);
+        if flushes > 0 {
+            self.coverage.hit(Hit::Path(match shown {
+                true => Path::FilesShown,
+                false => Path::FilesStuck,
+            }));
+        }
+        self.flushed(process, flushes, shown);
+        self.pump(process);
+    }
+
+    /// Ends a process that exits on its own. Its file thread first writes that it does not lead, if
+    /// the disk allows it.
+    pub(super) fn exited(&mut self, process: usize) {
+        if self.is_frozen(process) {
+            let at = self.thaws_at(process);
+            return self.at(at, move |world| world.exited(process));
+        }
+        let directory = &mut self.own.directories[self.processes[process].directory];
+        if matches!(directory.health, Health::Good | Health::Full) {
+            directory.files = [None; 2];
+        }
+        self.kill(process);
+    }
+
+    /// Returns the maximum time that a candidate may have to wait for the lease now: the duration
+    /// that the holder declared, or the cooldown of a candidate that stepped down. After damage to
+    /// the document, the longest duration of all.
+    pub(super) fn longest_wait(&self) -> Duration {
+        if !self.own.damages.is_empty() {
+            return LEASE_MAX;
+        }
+        let holder = self.set.primary().lease().and_then(|l| l.holder.as_ref());
+        let declared = holder.and_then(|h| h.lease_duration.valid());
+        let recent = self.now.saturating_sub(LEASE_MAX.as_nanos() as u64 * 2);
+        let replaced = self.own.replaced.iter().filter(|(at, _)| *at >= recent);
+        let own = self
+            .machines
+            .iter()
+            .map(|m| m.tunables.timings.lease_duration());
+        let all = own
+            .chain(declared)
+            .chain(replaced.map(|(_, longest)| *longest));
+        all.max().unwrap_or(LEASE_MAX)
+    }
+
+    /// Ends all faults, for the healing period.
+    pub(super) fn heal(&mut self) {
+        self.calm = true;
+        self.note(|| "== peace".to_owned());
+        self.forget_the_late();
+        self.set.no_majority_until = self.set.no_majority_until.min(self.now);
+        if self.set.no_primary_until > self.now {
+            self.set.no_primary_until = self.now;
+            self.primary_elected();
+        }
+        for directory in &mut self.own.directories {
+            directory.health = Health::Good;
+        }
+        for machine in &mut self.machines {
+            machine.asleep_until = self.now.min(machine.asleep_until);
+            machine.cut_until = self.now.min(machine.cut_until);
+        }
+        self.set.deposed_learns();
+        for machine in &mut self.machines {
+            machine.stale = false;
+        }
+        for process in self.live.clone() {
+            // A stale stream stays stale, and no event reports it.
+            if !self.processes[process].stream.stale {
+                self.stream_ends(process);
+                self.input(process, Class::News, Input::PrimaryChanged);
+            }
+        }
+        // No holder here declares a longer one. A repair with a shorter duration than declared
+        // would let others take over while the holder leads.
+        let default = Declared { millis: 40_000 };
+        self.edit(|stored| {
+            if stored.document == Document::Foreign {
+                stored.document = Document::Missing;
+            }
+            if let Some(lease) = stored.lease_mut() {
+                lease.paused = false;
+                lease.request = None;
+                if let Some(holder) = &mut lease.holder
+                    && holder.lease_duration.valid().is_none()
+                {
+                    holder.lease_duration = default;
+                }
+            }
+        });
+        self.heal_guards();
+        for process in self.live.clone() {
+            let p = &mut self.processes[process];
+            p.frozen_until = p.frozen_until.min(self.now);
+            p.stall_next = None;
+            self.pump(process);
+            self.input(process, Class::Machine, Input::Health { healthy: true });
+        }
+        let started = SECOND;
+        for machine in 0..self.machines.len() {
+            if !self
+                .live
+                .iter()
+                .any(|p| self.processes[*p].machine == machine)
+            {
+                let directory = self.add_directory(machine);
+                self.at(self.now + started, move |world| {
+                    world.start(machine, directory)
+                });
+            }
+        }
+    }
+}

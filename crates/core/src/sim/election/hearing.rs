@@ -1,0 +1,178 @@
+//! The order in which a process received events and replies, and the calls that they require,
+//! recorded by the observer from inputs and calls.
+
+use super::cluster::World;
+use super::invariants::streams_are_checked::{self as streams, Asked, Late};
+use crate::election::{
+    BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Revision, Watch,
+};
+
+/// The record of one process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hearing {
+    /// True if the process was last notified that its stream is open, and has not requested another
+    /// one.
+    open: bool,
+    reopening_owed: bool,
+    /// True if the adapter was shown a whole document since the stream was opened.
+    pub(super) document_seen: bool,
+    /// A takeover of an expired holder that is waited for.
+    taking_over: Option<CallId>,
+    /// Times of the last event and of the last reply.
+    event_at: BootTime,
+    reply_at: BootTime,
+    /// True if the document has a holder, as last shown.
+    held: bool,
+    /// The read that is waited for. `None` also for a linearizable read, which shows what is stored
+    /// after it was sent, whatever the events show.
+    reading: Option<CallId>,
+    /// The read that is waited for, of either kind. A reply to it is trusted.
+    asking: Option<CallId>,
+    writing: Option<CallId>,
+    /// The newest state that an event showed since the read was sent, by its place in the order of
+    /// commits.
+    order: u64,
+    /// Set if the input of this turn is a reply that is older than an event before it.
+    late: Option<Late>,
+}
+
+impl Hearing {
+    pub(super) fn new(now: BootTime) -> Self {
+        Self {
+            event_at: now,
+            reply_at: now,
+            ..Self::default()
+        }
+    }
+
+    /// Records a call that is handed to the driver.
+    pub(super) fn calls(&mut self, call: CallId, operation: &Operation) {
+        match operation {
+            Operation::Read { confirm } => {
+                self.asking = Some(call);
+                (self.reading, self.order) = ((!confirm).then_some(call), 0);
+            }
+            Operation::TakeOver { ended, .. } if ended.reason == Reason::TookOver => {
+                (self.writing, self.taking_over) = (Some(call), Some(call));
+            }
+            _ => self.writing = Some(call),
+        }
+    }
+
+    /// Records a request for another stream.
+    pub(super) fn reopens(&mut self) {
+        (self.open, self.reopening_owed) = (false, false);
+    }
+
+    fn shows(&mut self, lease: &Lease) {
+        self.held = lease.holder.is_some();
+    }
+}
+
+impl World {
+    /// Checks for omissions of the last turn, and records this turn's input.
+    pub(super) fn hear_before(&mut self, process: usize, now: BootTime, input: &Input) {
+        let order_of = |lease: &Lease| {
+            self.own
+                .archive
+                .durable
+                .get(&lease.revision)
+                .map(|(_, n)| *n)
+        };
+        let p = &mut self.processes[process];
+        let hearing = &mut p.hearing;
+        let owed = std::mem::take(&mut hearing.reopening_owed) && !p.facts.shutdown;
+        hearing.late = None;
+        match input {
+            Input::Watch(watch) => {
+                hearing.event_at = now;
+                match watch {
+                    Watch::Opened => hearing.open = true,
+                    Watch::Lost => hearing.open = false,
+                    Watch::Alive | Watch::Unclear => {}
+                    Watch::Changed(lease) => {
+                        hearing.order = hearing.order.max(order_of(lease).unwrap_or(0));
+                        hearing.shows(lease);
+                    }
+                }
+            }
+            Input::PrimaryChanged => hearing.reopening_owed = hearing.open,
+            Input::Reply { call, outcome } => {
+                hearing.reply_at = now;
+                if hearing.taking_over.take_if(|id| id == call).is_some() {
+                    hearing.reopening_owed = hearing.open && *outcome == Outcome::Rejected;
+                }
+                if let Outcome::Applied(Found::Lease(lease)) = outcome
+                    && hearing.writing == Some(*call)
+                {
+                    hearing.shows(lease);
+                }
+                // A late answer to a read that was given up is ignored.
+                let asked = hearing.asking.take_if(|id| id == call).is_some();
+                let read = hearing.reading.take_if(|id| id == call).is_some();
+                if let Outcome::Applied(found) = outcome
+                    && asked
+                {
+                    if let Found::Lease(lease) = found {
+                        hearing.shows(lease);
+                    } else {
+                        hearing.held = false;
+                    }
+                    let older = match found {
+                        Found::Lease(lease) if read => {
+                            order_of(lease).filter(|n| *n < hearing.order)
+                        }
+                        Found::Lease(_) => None,
+                        Found::Missing | Found::Foreign(_) => None,
+                    };
+                    hearing.late = older.map(|_| Late {
+                        before: p.election.revision_seen(),
+                        reply: revision(found),
+                        after: None,
+                    });
+                }
+            }
+            _ => {}
+        }
+        self.found(streams::check_reopening(owed));
+    }
+
+    /// Checks that the process reads often enough, and the effect of a late reply.
+    pub(super) fn hear_after(&mut self, process: usize, now: BootTime) {
+        if !self.processes[process].alive {
+            return;
+        }
+        let p = &self.processes[process];
+        let late = p.hearing.late.filter(|_| !p.facts.holds).map(|late| Late {
+            after: p.election.revision_seen(),
+            ..late
+        });
+        let idle =
+            !p.facts.holds && !p.facts.shutdown && !p.driver.is_awaited() && p.inbox.is_empty();
+        let hearing = &p.hearing;
+        let asked = idle.then(|| Asked {
+            silent: now.since(hearing.reply_at),
+            silent_max: p.tunables.timings.lease_duration(),
+            unheard: now.since(hearing.reply_at.max(hearing.event_at)),
+            unheard_max: p.tunables.timings.renew_interval() * 2,
+            held: hearing.held && !p.facts.foreign,
+        });
+        self.found(late.and_then(streams::check_late));
+        self.found(asked.and_then(streams::check_asked));
+    }
+
+    /// Returns a follower whose stream is stale long after the last fault.
+    pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
+        self.live.iter().copied().find(|process| {
+            let p = &self.processes[*process];
+            p.stream.open && p.stream.stale && !p.facts.holds
+        })
+    }
+}
+
+fn revision(found: &Found) -> Option<Revision> {
+    match found {
+        Found::Lease(lease) => Some(lease.revision),
+        Found::Missing | Found::Foreign(_) => None,
+    }
+}

@@ -1,0 +1,79 @@
+//! A child is asked to end, or killed, only with a cause. A deadline that a renewal has extended is
+//! not a cause.
+
+use std::time::Duration;
+
+use super::{Violation, require, with};
+
+/// A child that its guard asks to end, or kills.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct End {
+    /// True if the child is killed, false if it is asked to end.
+    pub(crate) killed: bool,
+    /// True if the daemon is gone.
+    pub(crate) orphaned: bool,
+    /// True if the newest record that was read asks for the end of the child.
+    pub(crate) stopped: bool,
+    /// True if the time that this record gives is over.
+    pub(crate) stop_over: bool,
+    /// True if the leader has exited, and only its descendants remain.
+    pub(crate) left_behind: bool,
+    /// True if the deadline of the newest record has passed; for a kill, including the grace.
+    pub(crate) expired: bool,
+    /// Time for which daemon and guard could have known of an acknowledged renewal that extends
+    /// that deadline, if the claim is not lost.
+    pub(crate) renewed_for: Option<Duration>,
+    /// Upper bound of the latency of a record.
+    pub(crate) latency_max: Duration,
+}
+
+pub(crate) fn check(end: End) -> Option<Violation> {
+    let renewed = end.renewed_for.is_some_and(|known| known > end.latency_max);
+    let by_deadline = end.expired && !renewed;
+    let caused = match end.killed {
+        true => end.stop_over || end.left_behind || by_deadline,
+        false => end.orphaned || end.stopped || end.left_behind || by_deadline,
+    };
+    require(caused, "children have their time", &end)
+}
+
+const QUIET: End = End {
+    killed: false,
+    orphaned: false,
+    stopped: false,
+    stop_over: false,
+    left_behind: false,
+    expired: false,
+    renewed_for: None,
+    latency_max: Duration::from_millis(20),
+};
+
+#[test]
+fn each_cause_is_one() {
+    let expired = with(QUIET, |it| it.expired = true);
+    for end in [
+        expired,
+        with(QUIET, |it| it.orphaned = true),
+        with(QUIET, |it| it.stopped = true),
+        with(QUIET, |it| (it.killed, it.stop_over) = (true, true)),
+        with(expired, |it| it.killed = true),
+        with(expired, |it| it.renewed_for = Some(QUIET.latency_max)),
+    ] {
+        assert_eq!(check(end), None, "{end:?}");
+    }
+}
+
+#[test]
+fn without_one_it_goes_on() {
+    let killed = with(QUIET, |it| it.killed = true);
+    for end in [
+        QUIET,
+        killed,
+        with(killed, |it| (it.stopped, it.orphaned) = (true, true)),
+        with(QUIET, |it| {
+            (it.expired, it.renewed_for) = (true, Some(Duration::from_millis(21)))
+        }),
+    ] {
+        assert!(check(end).is_some(), "{end:?}");
+    }
+}

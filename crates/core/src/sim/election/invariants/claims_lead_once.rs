@@ -1,0 +1,33 @@
+//! A claim leads at most once: after its deadline, after a step-down, or from the sending of its
+//! release, it does not regain authority and is not renewed.
+
+use super::{Violation, require};
+
+/// The use of a claim by its process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Use {
+    pub(crate) ended: bool,
+    pub(crate) leads: bool,
+    pub(crate) renews: bool,
+}
+
+pub(crate) fn check(it: Use) -> Option<Violation> {
+    require(
+        !(it.ended && (it.leads || it.renews)),
+        "claims lead once",
+        &it,
+    )
+}
+
+#[test]
+fn only_a_claim_that_has_not_ended_may_lead_and_renew() {
+    let it = |ended, leads, renews| Use {
+        ended,
+        leads,
+        renews,
+    };
+    assert_eq!(check(it(false, true, true)), None);
+    assert_eq!(check(it(true, false, false)), None);
+    assert!(check(it(true, true, false)).is_some());
+    assert!(check(it(true, false, true)).is_some());
+}

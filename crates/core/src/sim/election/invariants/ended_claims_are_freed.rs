@@ -1,0 +1,24 @@
+//! A process that finds its own ended claim in the store releases it, or takes over from it. A
+//! release is repeated until it is resolved (*The holder* and *Losing leadership* in
+//! `docs/protocol.md`).
+
+use super::{Violation, violation};
+
+/// Maximum number of idle reads. News that arrives during a read makes the read inconclusive, but
+/// not this often in a row.
+const IDLE_READS_MAX: u32 = 4;
+
+/// Checks the number of consecutive reads that showed the claim without a write between them.
+pub(crate) fn check(idle_reads: u32) -> Option<Violation> {
+    if idle_reads <= IDLE_READS_MAX {
+        None
+    } else {
+        violation("ended claims are freed", format!("{idle_reads} reads"))
+    }
+}
+
+#[test]
+fn a_claim_that_is_left_in_the_store_is_found() {
+    assert_eq!(check(IDLE_READS_MAX), None);
+    assert!(check(IDLE_READS_MAX + 1).is_some());
+}

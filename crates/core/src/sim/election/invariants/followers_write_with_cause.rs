@@ -1,0 +1,143 @@
+//! I8: a follower writes only when the lease is free, expired as it observed it, its own ended
+//! claim's, or a proven dead process's. No write is permitted while the lease is paused or reserved
+//! for another, during the candidate's cooldown, while its workload is unhealthy, or if the
+//! document is foreign.
+
+use std::time::Duration;
+
+use super::{Violation, violation, with};
+use crate::election::{
+    BootTime, Claim, Declared, Holder, Identity, Lease, RESERVATION_MAX, Reservation, Revision,
+    Session, Token, WallMillis,
+};
+
+/// An acquire or a takeover that is sent, and what its sender was shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write<'a> {
+    pub(crate) now: BootTime,
+    pub(crate) me: &'a Identity,
+    /// The document as last shown with the revision that the write expects, and the time at which
+    /// that revision was first shown.
+    pub(crate) shown: Option<(&'a Lease, BootTime)>,
+    /// True if the holder's claim was made by this process and does not lead.
+    pub(crate) own: bool,
+    /// True if the holder's claim is that of a process that is proven dead.
+    pub(crate) dead: bool,
+    pub(crate) foreign: bool,
+    /// True if the sender was asked to step down, and its cooldown is not over.
+    pub(crate) stays_out: bool,
+    /// True if the sender was notified that its workload cannot work.
+    pub(crate) unhealthy: bool,
+}
+
+pub(crate) fn check(write: Write<'_>) -> Option<Violation> {
+    let because = |why: &str| violation("I8", format!("{why}: {write:?}"));
+    let Some((lease, first)) = write.shown else {
+        return because("expects a revision that it was never shown");
+    };
+    if lease.paused {
+        return because("the lease is paused");
+    }
+    if write.foreign {
+        return because("the document is foreign");
+    }
+    if write.stays_out {
+        return because("it was asked to step down");
+    }
+    if write.unhealthy {
+        return because("its workload is unhealthy");
+    }
+    let waited = write.now.since(first);
+    match &lease.holder {
+        None => {
+            let reserved = lease
+                .reserved_for
+                .as_ref()
+                .filter(|r| r.identity != *write.me);
+            match reserved {
+                Some(r) if waited < r.duration.min(RESERVATION_MAX) => {
+                    because("it is reserved for another")
+                }
+                Some(_) | None => None,
+            }
+        }
+        Some(holder) => {
+            let expired = waited >= holder.lease_duration.duration();
+            if expired || write.own || write.dead {
+                None
+            } else {
+                because("the holder has not expired")
+            }
+        }
+    }
+}
+
+fn lease(held: bool) -> Lease {
+    let holder = Holder {
+        identity: Identity::new("a").expect("legal"),
+        session: Session::from_bytes([1; 16]),
+        claim: Claim::from_bytes([1; 16]),
+        acquired_at: WallMillis(0),
+        lease_duration: Declared { millis: 24_000 },
+    };
+    Lease {
+        token: Token::ZERO,
+        revision: Revision::from_bytes([1; 16]),
+        holder: held.then_some(holder),
+        paused: false,
+        request: None,
+        reserved_for: None,
+    }
+}
+
+fn write<'a>(lease: &'a Lease, me: &'a Identity, seconds: u64) -> Write<'a> {
+    Write {
+        now: BootTime::default() + Duration::from_secs(seconds),
+        me,
+        shown: Some((lease, BootTime::default())),
+        own: false,
+        dead: false,
+        foreign: false,
+        stays_out: false,
+        unhealthy: false,
+    }
+}
+
+#[test]
+fn a_write_with_a_cause_is_in_order() {
+    let me = Identity::new("b").expect("legal");
+    let (free, held) = (lease(false), lease(true));
+    assert_eq!(check(write(&free, &me, 0)), None);
+    assert_eq!(check(write(&held, &me, 24)), None);
+    for (own, dead) in [(true, false), (false, true)] {
+        let write = write(&held, &me, 0);
+        assert_eq!(check(Write { own, dead, ..write }), None);
+    }
+}
+
+#[test]
+fn a_write_without_one_is_found() {
+    let me = Identity::new("b").expect("legal");
+    let (free, held) = (lease(false), lease(true));
+    assert!(check(write(&held, &me, 23)).is_some());
+    let paused = with(lease(false), |it| it.paused = true);
+    assert!(check(write(&paused, &me, 0)).is_some());
+    let reserved = Lease {
+        reserved_for: Some(Reservation {
+            identity: Identity::new("c").expect("legal"),
+            duration: Duration::from_secs(5),
+        }),
+        ..lease(false)
+    };
+    assert!(check(write(&reserved, &me, 4)).is_some());
+    assert_eq!(check(write(&reserved, &me, 5)), None);
+    let write = write(&free, &me, 0);
+    for wrong in [
+        with(write, |it| it.shown = None),
+        with(write, |it| it.foreign = true),
+        with(write, |it| it.stays_out = true),
+        with(write, |it| it.unhealthy = true),
+    ] {
+        assert!(check(wrong).is_some());
+    }
+}

@@ -1,0 +1,83 @@
+//! I10: if the lease is not paused, the store is reachable and the candidates are healthy, exactly
+//! one of them leads within a bound that follows from the durations, and continues to lead.
+
+use std::time::Duration;
+
+use super::{Violation, violation};
+use crate::election::Token;
+
+/// The durations that determine the bound.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Longest {
+    pub(crate) lease_duration: Duration,
+    pub(crate) reservation: Duration,
+    pub(crate) operation_timeout: Duration,
+    pub(crate) retry_interval: Duration,
+    /// Maximum time for which a supervised workload may still be ending at the beginning.
+    pub(crate) workload_end: Duration,
+    /// Rate of the slowest clock, in per mille of true time.
+    pub(crate) rate: u32,
+}
+
+/// Returns the declared lease duration, a reservation, and 2 × (timeout + retry), on the slowest
+/// clock, plus the time that a holder waits for its workload.
+pub(crate) fn bound(longest: Longest) -> Duration {
+    let retries = 2 * (longest.operation_timeout + longest.retry_interval * 6 / 5);
+    (longest.lease_duration + longest.reservation + longest.workload_end + retries) * 1000
+        / longest.rate
+}
+
+/// Checks the leaders at the end of the bound, or later. For a later check, `before` is the leader
+/// at the end of the bound.
+pub(crate) fn check(
+    leaders: &[Token],
+    before: Option<Token>,
+    waited: Duration,
+) -> Option<Violation> {
+    let because = |what: String| violation("I10", format!("{what} after {waited:?} of peace"));
+    match leaders {
+        [leader] if before.is_none_or(|token| token == *leader) => None,
+        [leader] => because(format!("token {leader} leads instead of {before:?}")),
+        _ => because(format!("{} leaders", leaders.len())),
+    }
+}
+
+/// Checks that no process (`without`) leads and supervises without a running child.
+pub(crate) fn check_child(without: Option<usize>) -> Option<Violation> {
+    let process = without?;
+    violation(
+        "I10",
+        format!("p{process} leads, and its child does not run"),
+    )
+}
+
+#[test]
+fn exactly_one_leader_is_healthy() {
+    let [one, two] = [1, 2].map(|n| Token::new(n).expect("positive"));
+    let waited = Duration::ZERO;
+    assert_eq!(check(&[one], None, waited), None);
+    assert_eq!(check(&[one], Some(one), waited), None);
+    assert!(check(&[], None, waited).is_some());
+    assert!(check(&[one, two], None, waited).is_some());
+    assert!(check(&[two], Some(one), waited).is_some());
+}
+
+#[test]
+fn a_leader_without_its_child_is_not_healthy() {
+    assert_eq!(check_child(None), None);
+    assert!(check_child(Some(1)).is_some());
+}
+
+#[test]
+fn the_bound_is_the_one_of_the_protocol() {
+    let seconds = Duration::from_secs;
+    let bound = bound(Longest {
+        lease_duration: seconds(24),
+        reservation: seconds(5),
+        operation_timeout: seconds(3),
+        retry_interval: seconds(1),
+        workload_end: Duration::ZERO,
+        rate: 1000,
+    });
+    assert_eq!(bound, Duration::from_millis(37_400));
+}

@@ -1,0 +1,30 @@
+//! A claim that leads is renewed. The renewals continue while its workload ends, so that no other
+//! candidate takes over before the workload is gone (*The holder* and *Losing leadership* in
+//! `docs/protocol.md`). A renewal that hangs is followed by another.
+
+use std::time::Duration;
+
+use super::{Violation, require};
+
+/// A process that holds a claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    /// Time since the process last sent a renewal, or last came out of a freeze.
+    pub(crate) idle: Duration,
+    /// Upper bound: a renewal interval, timeouts and retries.
+    pub(crate) idle_max: Duration,
+}
+
+pub(crate) fn check(held: Held) -> Option<Violation> {
+    require(held.idle <= held.idle_max, "held claims are renewed", &held)
+}
+
+#[test]
+fn a_claim_that_is_left_alone_is_found() {
+    let held = |idle| Held {
+        idle: Duration::from_secs(idle),
+        idle_max: Duration::from_secs(8),
+    };
+    assert_eq!(check(held(8)), None);
+    assert!(check(held(9)).is_some());
+}

@@ -1,0 +1,68 @@
+//! A leader that must stop has no authority after that turn. The causes are a rejection of its
+//! newest renewal, a reply to it that shows a pause or a request which names its token, a document
+//! that is older than before, and an unhealthy workload (*Outcomes*, *Requests*, *The store went
+//! back* and *The workload's health* in `docs/protocol.md`).
+
+use super::{Violation, require, with};
+
+/// A turn of a leader.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    /// True if it leads with the same claim as before the turn.
+    pub(crate) leads_on: bool,
+    pub(crate) rejected: bool,
+    pub(crate) paused: bool,
+    pub(crate) requested: bool,
+    pub(crate) store_went_back: bool,
+    /// True if its workload was last reported unhealthy. No other claim leads then either.
+    pub(crate) unhealthy: bool,
+}
+
+impl Turn {
+    /// Returns a turn in which nothing makes the leader stop.
+    pub(crate) const fn quiet(leads_on: bool) -> Self {
+        Self {
+            leads_on,
+            rejected: false,
+            paused: false,
+            requested: false,
+            store_went_back: false,
+            unhealthy: false,
+        }
+    }
+}
+
+pub(crate) fn check(turn: Turn) -> Option<Violation> {
+    require(
+        !(turn.leads_on
+            && (turn.rejected
+                || turn.paused
+                || turn.requested
+                || turn.store_went_back
+                || turn.unhealthy)),
+        "leaders stop when they must",
+        &turn,
+    )
+}
+
+const QUIET: Turn = Turn::quiet(true);
+
+#[test]
+fn a_leader_that_nobody_stops_may_go_on() {
+    assert_eq!(check(QUIET), None);
+}
+
+#[test]
+fn one_that_is_stopped_may_not() {
+    for told in [
+        with(QUIET, |it| it.rejected = true),
+        with(QUIET, |it| it.paused = true),
+        with(QUIET, |it| it.requested = true),
+        with(QUIET, |it| it.store_went_back = true),
+        with(QUIET, |it| it.unhealthy = true),
+    ] {
+        assert!(check(told).is_some());
+        let gone = with(told, |it| it.leads_on = false);
+        assert_eq!(check(gone), None);
+    }
+}

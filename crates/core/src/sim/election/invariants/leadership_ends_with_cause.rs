@@ -1,0 +1,122 @@
+//! A leader steps down for a request only if that request named its token, and for any other reason
+//! only if its cause has occurred (*Requests*, *Outcomes* and *Losing leadership* in
+//! `docs/protocol.md`).
+
+use super::{Violation, require, with};
+use crate::election::{Reason, Token};
+
+/// A leadership that a turn ends, and the content of that turn's input.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ending {
+    pub(crate) token: Token,
+    pub(crate) reason: Option<Reason>,
+    /// True if a step-down was requested by a signal.
+    pub(crate) signalled: bool,
+    pub(crate) shut_down: bool,
+    /// True if the workload was reported as unable to work.
+    pub(crate) unhealthy: bool,
+    /// The token of a workload that was reported as ended.
+    pub(crate) exited: Option<Token>,
+    pub(crate) paused: bool,
+    /// The token that the request in the document names.
+    pub(crate) requested: Option<Token>,
+    /// True if the input is the answer to a linearizable read.
+    pub(crate) confirmed: bool,
+    /// True if the newest renewal did not match.
+    pub(crate) rejected: bool,
+    /// True if the authority is over.
+    pub(crate) expired: bool,
+}
+
+pub(crate) fn check(ending: Ending) -> Option<Violation> {
+    let named = ending.requested == Some(ending.token);
+    let caused = match ending.reason {
+        Some(Reason::Requested) => ending.signalled || named,
+        Some(Reason::Transferred) => named,
+        Some(Reason::Paused) => ending.paused,
+        Some(Reason::Shutdown) => ending.shut_down,
+        Some(Reason::Unhealthy) => ending.unhealthy,
+        Some(Reason::Rejected) => ending.rejected,
+        Some(Reason::Deadline) => ending.expired,
+        // `notices_are_true` checks if the answer was true.
+        Some(Reason::StoreRolledBack) => ending.confirmed,
+        Some(Reason::WorkloadExit) => ending.exited == Some(ending.token),
+        Some(Reason::Acquired | Reason::TookOver | Reason::Renewed | Reason::Duplicate) | None => {
+            false
+        }
+    };
+    require(caused, "leadership ends with cause", &ending)
+}
+
+fn ending(reason: Reason) -> Ending {
+    Ending {
+        token: Token::new(7).expect("positive"),
+        reason: Some(reason),
+        signalled: false,
+        shut_down: false,
+        unhealthy: false,
+        exited: None,
+        paused: false,
+        requested: None,
+        confirmed: false,
+        rejected: false,
+        expired: false,
+    }
+}
+
+#[test]
+fn an_end_with_its_cause_is_in_order() {
+    let named = Token::new(7);
+    let signalled = with(ending(Reason::Requested), |it| it.signalled = true);
+    assert_eq!(check(signalled), None);
+    for reason in [Reason::Requested, Reason::Transferred] {
+        let requested = with(ending(reason), |it| it.requested = named);
+        assert_eq!(check(requested), None);
+    }
+    let all = |reason| Ending {
+        shut_down: true,
+        unhealthy: true,
+        exited: named,
+        paused: true,
+        confirmed: true,
+        rejected: true,
+        expired: true,
+        ..ending(reason)
+    };
+    for reason in [
+        Reason::Shutdown,
+        Reason::Unhealthy,
+        Reason::WorkloadExit,
+        Reason::StoreRolledBack,
+        Reason::Paused,
+        Reason::Rejected,
+        Reason::Deadline,
+    ] {
+        assert_eq!(check(all(reason)), None);
+    }
+}
+
+#[test]
+fn a_request_that_names_another_token_is_no_cause() {
+    for reason in [Reason::Requested, Reason::Transferred] {
+        let stale = with(ending(reason), |it| it.requested = Token::new(6));
+        assert!(check(stale).is_some());
+    }
+}
+
+#[test]
+fn an_end_without_its_cause_is_found() {
+    for reason in [
+        Reason::Requested,
+        Reason::Transferred,
+        Reason::Paused,
+        Reason::Shutdown,
+        Reason::Unhealthy,
+        Reason::StoreRolledBack,
+        Reason::Rejected,
+        Reason::Deadline,
+        Reason::Renewed,
+    ] {
+        assert!(check(ending(reason)).is_some(), "{reason:?}");
+    }
+}

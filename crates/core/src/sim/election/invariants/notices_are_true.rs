@@ -1,0 +1,40 @@
+//! A candidate gives no false alarm: a document reported as older than before (`store_went_back`),
+//! or a reported duplicate of its claim, has a real cause.
+
+use super::{Violation, require, with};
+
+/// A notice, and what happened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Said {
+    pub(crate) store_went_back: bool,
+    pub(crate) duplicate: bool,
+    /// True if the document was deleted or restored.
+    pub(crate) damaged: bool,
+    /// True if, since the candidate sent its last read, a majority had the state that it reports.
+    pub(crate) was_so: bool,
+    /// True if a machine was forked, or the document edited or damaged.
+    pub(crate) forked_or_edited: bool,
+}
+
+pub(crate) fn check(said: Said) -> Option<Violation> {
+    let true_loss = !said.store_went_back || (said.damaged && said.was_so);
+    let true_duplicate = !said.duplicate || said.forked_or_edited || said.damaged;
+    require(true_loss && true_duplicate, "notices are true", &said)
+}
+
+#[test]
+fn a_notice_needs_its_cause() {
+    let said = |store_went_back, duplicate, damaged, forked_or_edited| Said {
+        store_went_back,
+        duplicate,
+        damaged,
+        was_so: true,
+        forked_or_edited,
+    };
+    assert_eq!(check(said(true, false, true, false)), None);
+    assert_eq!(check(said(false, true, false, true)), None);
+    let of_the_past = with(said(true, false, true, false), |it| it.was_so = false);
+    assert!(check(of_the_past).is_some());
+    assert!(check(said(true, false, false, true)).is_some());
+    assert!(check(said(false, true, false, false)).is_some());
+}

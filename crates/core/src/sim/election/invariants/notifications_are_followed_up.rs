@@ -1,0 +1,28 @@
+//! Some news requires a call in the same turn: an opened stream requires a read, because earlier
+//! changes are not reported; a new primary requires a renewal, in addition to one that hangs on the
+//! old primary (*Change streams* and *Outcomes* in `docs/protocol.md`).
+
+use super::{Violation, require};
+
+/// The calls that a process still owes when its next turn begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owed {
+    pub(crate) read: bool,
+    pub(crate) renewal: bool,
+}
+
+pub(crate) fn check(owed: Owed) -> Option<Violation> {
+    require(
+        !(owed.read || owed.renewal),
+        "notifications are followed up",
+        &owed,
+    )
+}
+
+#[test]
+fn whatever_is_owed_is_found() {
+    let owed = |read, renewal| Owed { read, renewal };
+    assert_eq!(check(owed(false, false)), None);
+    assert!(check(owed(true, false)).is_some());
+    assert!(check(owed(false, true)).is_some());
+}

@@ -1,0 +1,58 @@
+//! No two children of different claims run at the same instant of true time, as long as clock rates
+//! stay within 1.1 of each other.
+
+use super::{Violation, violation, with};
+use crate::election::Claim;
+
+/// Maximum ratio of clock rates, as a fraction.
+const RATIO: (u64, u64) = (11, 10);
+
+/// A child that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Child {
+    pub(crate) process: usize,
+    pub(crate) claim: Claim,
+    /// True if a fork or damage to the store excuses its claim, if it has only just woken after its
+    /// deadline, or if no process that could end it runs.
+    pub(crate) excused: bool,
+}
+
+/// Checks that one child runs at most. `rates` are those of the slowest and the fastest clock in
+/// use.
+pub(crate) fn check(children: &[Child], rates: (u64, u64)) -> Option<Violation> {
+    let (slowest, fastest) = rates;
+    if fastest * RATIO.1 > slowest * RATIO.0 {
+        return None;
+    }
+    let mut sure = children.iter().filter(|child| !child.excused);
+    let first = sure.next()?;
+    let other = sure.find(|c| (c.claim, c.process) != (first.claim, first.process))?;
+    violation("one child", format!("{first:?} beside {other:?}"))
+}
+
+fn child(process: usize, claim: u8) -> Child {
+    Child {
+        process,
+        claim: Claim::from_bytes([claim; 16]),
+        excused: false,
+    }
+}
+
+#[test]
+fn one_is_in_order_and_so_is_one_beside_an_excused_one() {
+    let excused = with(child(1, 2), |it| it.excused = true);
+    assert_eq!(check(&[], (1000, 1000)), None);
+    assert_eq!(check(&[child(0, 1), excused], (1000, 1000)), None);
+}
+
+#[test]
+fn two_claims_or_two_processes_are_two_children() {
+    assert!(check(&[child(0, 1), child(1, 2)], (1000, 1000)).is_some());
+    assert!(check(&[child(0, 1), child(0, 2)], (1000, 1100)).is_some());
+    assert!(check(&[child(0, 1), child(1, 1)], (1000, 1100)).is_some());
+}
+
+#[test]
+fn beyond_the_ratio_nothing_is_promised() {
+    assert_eq!(check(&[child(0, 1), child(1, 2)], (1000, 1101)), None);
+}

@@ -1,0 +1,43 @@
+//! Only one child has a given token: a claim starts its child at most once, and no two claims under
+//! which a child ran have the same token (I3).
+
+use super::{Violation, violation};
+use crate::election::{Claim, Token};
+
+/// A child that was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Started {
+    pub(crate) claim: Claim,
+    pub(crate) token: Token,
+}
+
+/// Checks a new child against `before`, the children of the whole run.
+pub(crate) fn check(before: &[Started], started: Started) -> Option<Violation> {
+    let same =
+        |earlier: &&Started| earlier.claim == started.claim || earlier.token == started.token;
+    let earlier = before.iter().find(same)?;
+    violation(
+        "one child a token",
+        format!("{started:?} after {earlier:?}"),
+    )
+}
+
+fn started(claim: u8, token: i64) -> Started {
+    Started {
+        claim: Claim::from_bytes([claim; 16]),
+        token: Token::new(token).expect("positive"),
+    }
+}
+
+#[test]
+fn each_claim_has_a_child_and_a_token_of_its_own() {
+    assert_eq!(check(&[], started(1, 1)), None);
+    assert_eq!(check(&[started(1, 1)], started(2, 2)), None);
+}
+
+#[test]
+fn a_second_child_of_a_claim_or_of_a_token_is_found() {
+    for again in [started(1, 1), started(2, 1), started(1, 2)] {
+        assert!(check(&[started(1, 1)], again).is_some());
+    }
+}

@@ -1,0 +1,58 @@
+//! I1: at most one claim has authority at any instant, on any surface.
+
+use super::{Violation, violation};
+use crate::election::{Claim, Token};
+
+/// A surface that says "leader" at this instant.
+#[allow(dead_code, reason = "what is not compared is the evidence")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leading {
+    pub(crate) process: usize,
+    pub(crate) surface: &'static str,
+    pub(crate) claim: Claim,
+    pub(crate) token: Token,
+    /// True if a fork or damage to the store excuses this claim at this instant.
+    pub(crate) excused: bool,
+}
+
+/// Checks that there is one leader at most. Two processes with the same claim, as on a forked
+/// machine, count as two leaders.
+pub(crate) fn check(leading: &[Leading]) -> Option<Violation> {
+    let mut sure = leading.iter().filter(|l| !l.excused);
+    let first = sure.next()?;
+    let other = sure.find(|l| (l.claim, l.process) != (first.claim, first.process))?;
+    violation("I1", format!("{first:?} beside {other:?}"))
+}
+
+fn leading(process: usize, claim: u8, excused: bool) -> Leading {
+    Leading {
+        process,
+        surface: "http",
+        claim: Claim::from_bytes([claim; 16]),
+        token: Token::ZERO,
+        excused,
+    }
+}
+
+#[test]
+fn one_claim_on_many_surfaces_is_one_leader() {
+    assert_eq!(check(&[]), None);
+    assert_eq!(check(&[leading(0, 1, false), leading(0, 1, false)]), None);
+}
+
+#[test]
+fn two_claims_or_two_processes_are_two_leaders() {
+    assert!(check(&[leading(0, 1, false), leading(1, 2, false)]).is_some());
+    assert!(check(&[leading(0, 1, false), leading(1, 1, false)]).is_some());
+    assert_eq!(check(&[leading(0, 1, false), leading(1, 1, true)]), None);
+}
+
+#[test]
+fn an_excused_one_does_not_hide_two_others() {
+    let three = [
+        leading(0, 1, true),
+        leading(1, 2, false),
+        leading(2, 3, false),
+    ];
+    assert!(check(&three).is_some());
+}

@@ -1,0 +1,39 @@
+//! A guard whose daemon is gone asks its child to end immediately, because there will be no more
+//! renewals.
+
+use std::time::Duration;
+
+use super::{Violation, require};
+
+/// A child that runs without a daemon.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Orphan {
+    /// True if the guard has asked the child to end, by a signal or SIGKILL, or its leader has
+    /// exited.
+    pub(crate) asked: bool,
+    /// Time for which the guard could have done so.
+    pub(crate) alone: Duration,
+    /// Time within which a process acts when it runs again.
+    pub(crate) wake_max: Duration,
+}
+
+pub(crate) fn check(orphan: Orphan) -> Option<Violation> {
+    require(
+        orphan.asked || orphan.alone <= orphan.wake_max,
+        "orphaned children are stopped",
+        &orphan,
+    )
+}
+
+#[test]
+fn it_is_told_within_a_moment() {
+    let millis = Duration::from_millis;
+    let orphan = |asked, alone| Orphan {
+        asked,
+        alone: millis(alone),
+        wake_max: millis(10),
+    };
+    assert_eq!(check(orphan(false, 10)), None);
+    assert_eq!(check(orphan(true, 9_000)), None);
+    assert!(check(orphan(false, 11)).is_some());
+}

@@ -1,0 +1,119 @@
+//! I6: a release is sent only when no surface says "leader" any longer and the workload is gone, or
+//! its time to notice has passed. A supervised workload must be gone, whatever time has passed.
+//! Meanwhile neither the same process nor a successor on the same status directory begins another
+//! claim.
+
+use super::{Violation, require, with};
+
+/// The facts when a release is sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Release {
+    /// True if the claim never led here, so nothing has to be stopped.
+    pub(crate) never_led: bool,
+    /// True if its deadline has passed, and its workload has had its time to notice.
+    pub(crate) expired: bool,
+    /// True if the claim was released before, with an unclear outcome.
+    pub(crate) repeated: bool,
+    /// True if the workload confirmed, or its time has passed.
+    pub(crate) drained: bool,
+    /// True if a child of this process runs.
+    pub(crate) child_runs: bool,
+    /// True if HTTP says "leader".
+    pub(crate) http_says_leader: bool,
+    /// True if a file says "leader" to a reader that checks the deadline.
+    pub(crate) file_says_leader: bool,
+}
+
+pub(crate) fn check(release: Release) -> Option<Violation> {
+    let gone = release.never_led || release.expired || release.repeated || release.drained;
+    require(
+        gone && !release.child_runs && !release.http_says_leader && !release.file_says_leader,
+        "I6",
+        &release,
+    )
+}
+
+/// The facts when an acquire or a takeover is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Acquisition {
+    /// True if a child of an earlier claim of this process runs.
+    pub(crate) child_runs: bool,
+    /// True if the claim of a process that is proven dead is taken over while its child runs.
+    pub(crate) orphan_runs: bool,
+}
+
+pub(crate) fn check_acquisition(acquisition: Acquisition) -> Option<Violation> {
+    require(
+        !(acquisition.child_runs || acquisition.orphan_runs),
+        "I6",
+        &acquisition,
+    )
+}
+
+/// The facts when a released lease is acquired.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Beside {
+    /// True if the releaser's workload still works under the released claim, because it has not
+    /// checked since.
+    pub(crate) works: bool,
+    /// True if the next leader is on another machine.
+    pub(crate) elsewhere: bool,
+    /// True if the document was damaged or a machine forked, or if that workload did not run when
+    /// its check was due.
+    pub(crate) excused: bool,
+}
+
+pub(crate) fn check_beside(beside: Beside) -> Option<Violation> {
+    require(
+        !(beside.works && beside.elsewhere && !beside.excused),
+        "I6",
+        &beside,
+    )
+}
+
+#[test]
+fn a_release_after_the_drain_is_in_order() {
+    let release = with(Release::default(), |it| it.drained = true);
+    assert_eq!(check(release), None);
+}
+
+#[test]
+fn a_release_before_the_drain_or_beside_a_surface_is_not() {
+    let drained = with(Release::default(), |it| it.drained = true);
+    assert!(check(Release::default()).is_some());
+    for release in [
+        with(drained, |it| it.http_says_leader = true),
+        with(drained, |it| it.file_says_leader = true),
+        with(drained, |it| it.child_runs = true),
+    ] {
+        assert!(check(release).is_some(), "{release:?}");
+    }
+}
+
+#[test]
+fn a_workload_that_has_not_looked_keeps_others_from_leading() {
+    let beside = Beside {
+        works: true,
+        elsewhere: true,
+        excused: false,
+    };
+    assert!(check_beside(beside).is_some());
+    for fine in [
+        with(beside, |it| it.works = false),
+        with(beside, |it| it.elsewhere = false),
+        with(beside, |it| it.excused = true),
+    ] {
+        assert_eq!(check_beside(fine), None);
+    }
+}
+
+#[test]
+fn nothing_is_acquired_beside_a_child_of_before() {
+    let acquisition = |child_runs, orphan_runs| Acquisition {
+        child_runs,
+        orphan_runs,
+    };
+    assert_eq!(check_acquisition(acquisition(false, false)), None);
+    assert!(check_acquisition(acquisition(true, false)).is_some());
+    assert!(check_acquisition(acquisition(false, true)).is_some());
+}

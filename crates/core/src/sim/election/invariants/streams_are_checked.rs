@@ -1,0 +1,110 @@
+//! An open stream is not trusted indefinitely: a follower also reads, reopens the stream if it may
+//! be stale, and does not treat a late reply as news (*Change streams* in `docs/protocol.md`).
+
+use std::time::Duration;
+
+use super::{Violation, require, violation, with};
+use crate::election::Revision;
+
+/// A turn of a follower after which none of its calls is in flight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    /// Time since the last reply.
+    pub(crate) silent: Duration,
+    pub(crate) silent_max: Duration,
+    /// Time since the last reply or event.
+    pub(crate) unheard: Duration,
+    pub(crate) unheard_max: Duration,
+    /// True if the document has a holder, as last shown.
+    pub(crate) held: bool,
+}
+
+pub(crate) fn check_asked(asked: Asked) -> Option<Violation> {
+    let lapsed = asked.silent >= asked.silent_max;
+    let unheard = asked.held && asked.unheard >= asked.unheard_max;
+    require(!(lapsed || unheard), "streams are checked", &asked)
+}
+
+/// The revision that the follower considers stored, before and after a reply that is older than an
+/// event before it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Late {
+    pub(crate) before: Option<Revision>,
+    pub(crate) reply: Option<Revision>,
+    pub(crate) after: Option<Revision>,
+}
+
+pub(crate) fn check_late(late: Late) -> Option<Violation> {
+    require(
+        !(late.before != late.after && late.after == late.reply),
+        "late replies",
+        &late,
+    )
+}
+
+/// Checks that the stream was reopened after a new primary or a rejected takeover.
+pub(crate) fn check_reopening(owed: bool) -> Option<Violation> {
+    owed.then(|| violation("streams are checked", "not opened anew".to_owned()))?
+}
+
+/// Checks that an event, which contains only the changes, is applied to a document that was shown
+/// since the stream was opened.
+pub(crate) fn check_told(of_a_document_before: bool) -> Option<Violation> {
+    of_a_document_before.then(|| {
+        let evidence = "an event changed a document of before the stream was opened";
+        violation("streams are checked", evidence.to_owned())
+    })?
+}
+
+/// Checks that every stale stream was detected in the healing period.
+pub(crate) fn check_peace(stale: Option<usize>) -> Option<Violation> {
+    let process = stale?;
+    violation(
+        "streams are checked",
+        format!("p{process} still follows a stale stream"),
+    )
+}
+
+#[test]
+fn who_asks_in_time_is_in_order() {
+    let asked = Asked {
+        silent: Duration::from_secs(23),
+        silent_max: Duration::from_secs(24),
+        unheard: Duration::from_secs(5),
+        unheard_max: Duration::from_secs(6),
+        held: true,
+    };
+    assert_eq!(check_asked(asked), None);
+    let silent = Duration::from_secs(24);
+    assert!(check_asked(Asked { silent, ..asked }).is_some());
+    let unheard = Duration::from_secs(6);
+    assert!(check_asked(Asked { unheard, ..asked }).is_some());
+    let held = false;
+    assert_eq!(
+        check_asked(with(asked, |it| (it.unheard, it.held) = (unheard, held))),
+        None
+    );
+}
+
+#[test]
+fn a_late_reply_that_replaces_what_is_known_is_found() {
+    let [a, b] = [1, 2].map(|n| Some(Revision::from_bytes([n; 16])));
+    let late = |before, after| Late {
+        before,
+        reply: a,
+        after,
+    };
+    assert_eq!(check_late(late(b, b)), None);
+    assert_eq!(check_late(late(a, a)), None);
+    assert!(check_late(late(b, a)).is_some());
+}
+
+#[test]
+fn what_is_owed_and_who_is_deaf_is_found() {
+    assert_eq!(check_told(false), None);
+    assert!(check_told(true).is_some());
+    assert_eq!(check_reopening(false), None);
+    assert!(check_reopening(true).is_some());
+    assert_eq!(check_peace(None), None);
+    assert!(check_peace(Some(1)).is_some());
+}

@@ -1,0 +1,42 @@
+//! I4: files (for a reader that checks the deadline), HTTP and metrics say "not leader" by the
+//! deadline, whatever happened to the process.
+
+use super::{Violation, require};
+use crate::election::BootTime;
+
+/// A surface that says "leader" at `now`.
+#[allow(dead_code, reason = "what is not compared is the evidence")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Surface {
+    pub(crate) name: &'static str,
+    pub(crate) now: BootTime,
+    /// The end of the claim's authority according to the acknowledged writes.
+    pub(crate) earned: Option<BootTime>,
+}
+
+pub(crate) fn check(surface: Surface) -> Option<Violation> {
+    require(
+        surface.earned.is_some_and(|until| surface.now < until),
+        "I4",
+        &surface,
+    )
+}
+
+fn surface(now: u64, earned: Option<u64>) -> Surface {
+    Surface {
+        name: "http",
+        now: BootTime::from_nanos(now),
+        earned: earned.map(BootTime::from_nanos),
+    }
+}
+
+#[test]
+fn a_surface_may_say_leader_before_the_deadline() {
+    assert_eq!(check(surface(4, Some(5))), None);
+}
+
+#[test]
+fn a_surface_that_says_leader_at_the_deadline_is_found() {
+    assert!(check(surface(5, Some(5))).is_some());
+    assert!(check(surface(5, None)).is_some());
+}

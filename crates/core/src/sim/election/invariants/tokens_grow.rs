@@ -1,0 +1,53 @@
+//! I3: the token grows with every acquisition and is never reused, except after a loss of data that
+//! the acquirer could not know of.
+
+use super::{Violation, require, with};
+use crate::election::Token;
+
+/// An acquisition that a majority has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Acquired {
+    pub(crate) token: Token,
+    /// The token of the document before.
+    pub(crate) before: Token,
+    /// The highest token that the acquirer was ever shown, or that its directory remembers.
+    pub(crate) known: Token,
+    /// The highest token of any acquisition; `None` once the document was damaged.
+    pub(crate) highest: Option<Token>,
+}
+
+pub(crate) fn check(acquired: Acquired) -> Option<Violation> {
+    require(
+        acquired.token > acquired.before
+            && acquired.token > acquired.known
+            && acquired
+                .highest
+                .is_none_or(|highest| acquired.token > highest),
+        "I3",
+        &acquired,
+    )
+}
+
+fn acquired(numbers: [i64; 4]) -> Acquired {
+    let [token, before, known, highest] = numbers.map(|n| Token::new(n).expect("positive"));
+    Acquired {
+        token,
+        before,
+        known,
+        highest: Some(highest),
+    }
+}
+
+#[test]
+fn a_higher_token_is_accepted() {
+    assert_eq!(check(acquired([8, 7, 7, 7])), None);
+    let damaged = with(acquired([2, 1, 1, 9]), |it| it.highest = None);
+    assert_eq!(check(damaged), None);
+}
+
+#[test]
+fn a_token_that_was_there_before_is_not() {
+    for numbers in [[7, 7, 6, 6], [7, 6, 7, 6], [7, 6, 6, 7]] {
+        assert!(check(acquired(numbers)).is_some(), "{numbers:?}");
+    }
+}

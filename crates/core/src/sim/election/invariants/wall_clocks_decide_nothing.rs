@@ -1,0 +1,21 @@
+//! I9: no wall clock decides anything. The same run takes the same decisions if every wall clock
+//! and the servers' clocks are left alone.
+
+use super::{Violation, violation};
+
+/// A digest of all decisions of a run, and their number.
+pub(crate) type Decisions = (u64, u64);
+
+pub(crate) fn check(jumping: Decisions, steady: Decisions) -> Option<Violation> {
+    if jumping == steady {
+        None
+    } else {
+        violation("I9", format!("{jumping:?} with jumps, {steady:?} without"))
+    }
+}
+
+#[test]
+fn only_equal_decisions_are_accepted() {
+    assert_eq!(check((1, 2), (1, 2)), None);
+    assert!(check((1, 2), (3, 2)).is_some());
+}

@@ -1,0 +1,167 @@
+//! What candidates' processes add to calls: their drivers, and the checks of each write.
+
+use super::cluster::{Leases, World};
+use super::coverage::{Call, Hit, Landing, Path};
+use super::document::{Committed, Stored, Writer};
+use super::faults::Fault;
+use super::process::{CALLS_MAX, Class};
+use crate::election::mutation::planted;
+use crate::election::{CallId, Found, Input, Operation, Outcome};
+use crate::sim::MS;
+use crate::sim::coverage::Answer;
+use crate::sim::network::{Calls, Fate, Link};
+use crate::sim::replica_set::{Access, Landed, Weak};
+
+impl World {
+    /// Hands a call of a process to its driver.
+    pub(super) fn send(&mut self, process: usize, call: CallId, operation: Operation) {
+        self.check_call(process, call, &operation);
+        self.note(|| {
+            format!(
+                "p{process} sends #{call} {}",
+                super::report::operation(&operation)
+            )
+        });
+        self.decide(process, operation.as_str().len() as u64);
+        let kind = Call::from(&operation);
+        let p = &mut self.processes[process];
+        if p.driver.len() >= CALLS_MAX {
+            let outcome = Outcome::Failed;
+            p.deliver(Class::Reply, Input::Reply { call, outcome });
+            self.coverage.hit(Hit::Path(Path::TooManyCalls));
+            self.coverage.hit(Hit::Call(kind, Answer::Failed));
+            return;
+        }
+        if matches!(operation, Operation::Read { confirm: true }) {
+            p.confirming = Some(call);
+        }
+        p.driver.sends(call, kind);
+        self.transmit(process, call, operation);
+    }
+}
+
+impl Calls for Leases {
+    const FATES: (u64, &[(Fate, Fault, u64)]) = (
+        480,
+        &[
+            (Fate::Slow, Fault::Slow, 40),
+            (Fate::LostBefore, Fault::LostBefore, 12),
+            (Fate::LostAfter, Fault::LostAfter, 12),
+            (Fate::Duplicate, Fault::Duplicate, 12),
+            (Fate::Late, Fault::Late, 12),
+        ],
+    );
+
+    fn interfere(world: &mut World, process: usize, operation: &Operation, _: u64, _: u64) {
+        let chance = world.net.roll();
+        let adopts = matches!(operation, Operation::Renew { .. });
+        if adopts && !world.processes[process].facts.holds && world.troubles(Fault::Meddling) {
+            world.meddle(process, chance);
+        }
+    }
+
+    fn link(world: &World, process: usize) -> Link {
+        let p = &world.processes[process];
+        let machine = &world.machines[p.machine];
+        Link {
+            cut_until: machine.cut_until,
+            timeout: machine.clock.stretched(p.operation_timeout),
+        }
+    }
+
+    fn reaches_deposed(world: &mut World, process: usize) -> bool {
+        world.machines[world.processes[process].machine].stale
+    }
+
+    fn apply(
+        world: &mut World,
+        process: usize,
+        call: CallId,
+        operation: &Operation,
+        stale: bool,
+    ) -> (Landed<Outcome>, Option<u64>) {
+        let access = match operation {
+            Operation::Read { confirm: false } => Access::Read,
+            Operation::Read { confirm: true } => Access::Confirm,
+            _ => Access::Write,
+        };
+        let weak = Weak {
+            reads: planted!(LocalReadConcern),
+            writes: planted!(WriteConcernOne),
+        };
+        let machine = &world.machines[world.processes[process].machine];
+        let wall = machine.wall_skew / 1_000_000;
+        let write = |stored: &mut Stored| match stored.write(&machine.identity, wall, operation) {
+            true => (stored.shown(), Some(Writer::Process(process))),
+            false => (Outcome::Rejected, None),
+        };
+        let done = world.set.land((access, weak), stale, Stored::shown, write);
+        let landing = match &done.0 {
+            Landed::Answered(Outcome::Applied(_)) | Landed::Waits(_, Outcome::Applied(_)) => {
+                Some(Landing::Matched)
+            }
+            Landed::Answered(_) | Landed::Waits(..) => Some(Landing::Refused),
+            Landed::Silence => None,
+        };
+        if let Some(landing) = landing
+            && world.processes[process].driver.gave_up(call)
+        {
+            world
+                .coverage
+                .hit(Hit::Landed(Call::from(operation), landing));
+        }
+        if matches!(done.0, Landed::Silence) {
+            world.coverage.hit(Hit::Path(Path::DeposedSilent));
+        }
+        done
+    }
+
+    /// Checks writes that a majority has, and reports them to the streams.
+    fn committed(world: &mut World, all: Vec<Committed>) {
+        let newest = world.set.newest();
+        let archive = &mut world.own.archive;
+        let tokens: Vec<_> = all
+            .iter()
+            .map(|c| archive.record(&c.after, newest))
+            .collect();
+        for (committed, token_before) in all.into_iter().zip(tokens) {
+            world.note(|| super::report::committed(&committed));
+            world.check_commit(&committed, token_before);
+            world.tell_streams(&committed.before, &committed.after);
+        }
+    }
+
+    /// Delivers an answer to the driver.
+    fn answered(world: &mut World, process: usize, call: CallId, outcome: Outcome) {
+        if let Some(driven) = world.processes[process].driver.returned(call) {
+            if let Outcome::Applied(found) = &outcome {
+                world.processes[process].newest = match found {
+                    Found::Lease(lease) => Some(lease.clone()),
+                    Found::Missing | Found::Foreign(_) => None,
+                };
+                world.processes[process].hearing.document_seen = true;
+            }
+            if driven.timed_out {
+                world.coverage.hit(Hit::Late(Answer::from(&outcome)));
+            } else {
+                let hit = Hit::Call(driven.kind, Answer::from(&outcome));
+                world.coverage.hit(hit);
+            }
+            world.input(process, Class::Reply, Input::Reply { call, outcome });
+        }
+    }
+
+    /// Reports an unknown outcome to the process, unless its driver was answered before.
+    fn timed_out(world: &mut World, process: usize, call: CallId) {
+        if world.is_frozen(process) && world.net.one_in(2) {
+            // After a thaw, events that arrived meanwhile may be handled first.
+            let at = world.thaws_at(process) + MS;
+            return world.at(at, move |world| Self::timed_out(world, process, call));
+        }
+        if let Some(kind) = world.processes[process].driver.timed_out(call) {
+            let outcome = Outcome::Unknown;
+            world.coverage.hit(Hit::Call(kind, Answer::Unknown));
+            world.input(process, Class::Reply, Input::Reply { call, outcome });
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One candidate's process as driven by the runner: one input at a time, the status published
+//! before the effects, and calls that are never dropped. Inputs that arrive while the process does
+//! not run wait in the order of the runner's `select!`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::coverage::Call;
+use super::files::{FileThread, Memory};
+use super::hearing::Hearing;
+use super::ledger::Ledger;
+use super::neighbours::Neighbour;
+use super::observer::Facts;
+use crate::election::{
+    BootTime, CallId, Candidate, Election, Identity, Input, Lease, Status, TimingSettings, Timings,
+    Tunables,
+};
+use crate::sim::dice::Dice;
+use crate::sim::driver::Driver;
+
+/// As in `calls.rs` of `leasehold-mongodb`.
+pub(super) const CALLS_MAX: usize = 16;
+
+/// The order in which the runner takes pending inputs. The timer precedes all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    Demoted,
+    Machine,
+    Reply,
+    News,
+}
+
+/// The change stream of one process.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stream {
+    /// Number of the current opening. Events of an earlier opening are dropped.
+    pub(super) opening: u64,
+    pub(super) open: bool,
+    pub(super) silent: bool,
+    /// True if its cursor is on a member that receives no new writes: the stream answers, and
+    /// reports no change.
+    pub(super) stale: bool,
+    /// Arrival time of the last event: events do not overtake each other.
+    pub(super) last_at: u64,
+}
+
+/// The point at which a freeze interrupts a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    BeforePublish,
+    BeforeEffects,
+}
+
+#[derive(Clone)]
+pub(super) struct Process {
+    pub(super) machine: usize,
+    pub(super) directory: usize,
+    pub(super) election: Election,
+    pub(super) random: Dice,
+    pub(super) alive: bool,
+    pub(super) frozen_until: u64,
+    /// The point at which the next turn is interrupted, and the duration.
+    pub(super) stall_next: Option<(Cut, u64)>,
+    pub(super) cut: Option<Cut>,
+    pub(super) inbox: VecDeque<(Class, Input)>,
+    /// The content of the watch channel, from which HTTP and metrics are computed.
+    pub(super) published: Status,
+    /// The value of a surface that would store a flag.
+    pub(super) gauge: bool,
+    pub(super) driver: Driver<Call>,
+    pub(super) files: FileThread,
+    pub(super) tunables: Tunables,
+    pub(super) operation_timeout: Duration,
+    pub(super) stream: Stream,
+    /// The newest document that the adapter knows, to which events are applied.
+    pub(super) newest: Option<Lease>,
+    /// The workload next to the process, if that is not supervised.
+    pub(super) neighbour: Neighbour,
+    /// Number of further effects after which the process is killed.
+    pub(super) dies_after: Option<u64>,
+    /// True if the process may open change streams.
+    pub(super) streams: bool,
+    pub(super) supervises: bool,
+    pub(super) exiting: bool,
+    /// True if the last input was a signal to step down.
+    pub(super) signalled: bool,
+    /// The linearizable read in flight, and true if this turn's input answers it.
+    pub(super) confirming: Option<CallId>,
+    pub(super) confirmed: bool,
+    pub(super) facts: Facts,
+    pub(super) ledger: Ledger,
+    pub(super) hearing: Hearing,
+    /// True if the process led after its last turn, for clocks that are broken on purpose.
+    pub(super) leads_now: bool,
+}
+
+/// The choice of [`timings`] with the shortest durations.
+pub(super) const TIMINGS_SHORT: u64 = 3;
+
+/// Returns the durations of a candidate: the defaults, those of Kubernetes, short or long ones.
+pub(super) fn timings(choice: u64) -> Timings {
+    let seconds = Duration::from_secs;
+    let millis = Duration::from_millis;
+    let settings = match choice % 5 {
+        0 | 1 => TimingSettings::default(),
+        2 => TimingSettings {
+            lease_duration: seconds(15),
+            renew_deadline: seconds(10),
+            renew_interval: seconds(2),
+            retry_interval: seconds(1),
+            operation_timeout: seconds(3),
+            loss_grace: seconds(3),
+        },
+        3 => TimingSettings {
+            lease_duration: seconds(8),
+            renew_deadline: seconds(5),
+            renew_interval: millis(700),
+            retry_interval: millis(300),
+            operation_timeout: seconds(1),
+            loss_grace: seconds(1),
+        },
+        _ => TimingSettings {
+            lease_duration: seconds(40),
+            renew_deadline: seconds(30),
+            renew_interval: seconds(5),
+            ..TimingSettings::default()
+        },
+    };
+    Timings::new(settings).expect("the durations keep the rules")
+}
+
+/// The longest lease duration of [`timings`].
+pub(super) const LEASE_MAX: Duration = Duration::from_secs(40);
+
+pub(super) fn tunables(dice: &mut Dice) -> Tunables {
+    let handoff = [0, 0, 2_000, 12_000][dice.index(4)];
+    Tunables {
+        timings: timings(dice.roll()),
+        handoff_delay: Duration::from_millis(handoff),
+        workload_ends_first: dice.one_in(4),
+    }
+}
+
+impl Process {
+    #[allow(clippy::too_many_arguments, reason = "made in one place")]
+    pub(super) fn start(
+        machine: usize,
+        directory: usize,
+        identity: Identity,
+        tunables: Tunables,
+        memory: Memory,
+        now: BootTime,
+        mut random: Dice,
+        streams: bool,
+        supervises: bool,
+    ) -> Self {
+        let candidate = Candidate {
+            identity,
+            tunables,
+            token_remembered: memory.token,
+            lease_longest_remembered: memory.lease_longest,
+            supervises,
+            predecessor_claim: memory.claim,
+        };
+        let election = Election::new(candidate, now, &mut random);
+        Self {
+            machine,
+            directory,
+            published: election.status().clone(),
+            election,
+            random,
+            alive: true,
+            frozen_until: 0,
+            stall_next: None,
+            cut: None,
+            inbox: VecDeque::new(),
+            gauge: false,
+            driver: Driver::new(),
+            files: FileThread::new(),
+            tunables,
+            operation_timeout: tunables.timings.operation_timeout(),
+            stream: Stream::default(),
+            newest: None,
+            neighbour: Neighbour::ATTENTIVE,
+            dies_after: None,
+            streams,
+            supervises,
+            exiting: false,
+            signalled: false,
+            confirming: None,
+            confirmed: false,
+            facts: Facts::new(memory),
+            ledger: Ledger::default(),
+            hearing: Hearing::new(now),
+            leads_now: false,
+        }
+    }
+
+    /// Closes the stream, and returns the number of the next opening.
+    pub(super) fn close_stream(&mut self) -> u64 {
+        self.stream = Stream {
+            opening: self.stream.opening + 1,
+            last_at: self.stream.last_at,
+            ..Stream::default()
+        };
+        self.stream.opening
+    }
+
+    /// Queues an input for the runner.
+    pub(super) fn deliver(&mut self, class: Class, input: Input) {
+        let place = self.inbox.iter().take_while(|(c, _)| *c <= class).count();
+        self.inbox.insert(place, (class, input));
+    }
+
+    /// Publishes the status; returns true if it has changed.
+    pub(super) fn publish(&mut self) -> bool {
+        let status = self.election.status();
+        let changed = self.published != *status;
+        if changed {
+            self.published.clone_from(status);
+            self.gauge = self.published.authority.is_some();
+            self.files.wake();
+        }
+        changed
+    }
+}

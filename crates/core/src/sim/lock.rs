@@ -1,0 +1,16 @@
+//! The simulation of contenders for one lock. `LockContender` is the shipped type.
+
+mod broken;
+mod coverage;
+mod entries;
+mod faults;
+mod grants;
+mod invariants;
+mod ledger;
+mod network;
+mod onlooker;
+mod process;
+mod report;
+mod run;
+mod seats;
+mod world;

@@ -1,0 +1,126 @@
+//! Store operations with a rule of the filters or updates broken on purpose. Without a planted bug,
+//! the reference applies.
+
+use super::entries::all;
+use crate::election::Claim;
+use crate::lock::mutation::planted;
+use crate::lock::reference::{self, By, Performed};
+use crate::lock::{Entry, Found, LockDocument, Mode, Operation, Outcome, Seen};
+
+pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+    let changed = if let Found::Lock(lock) = stored {
+        change(lock, by, operation)
+    } else {
+        Changed::Nothing
+    };
+    match changed {
+        Changed::Nothing => reference::apply(stored, by, operation),
+        Changed::Operation(other) => reference::apply(stored, by, &other),
+        Changed::Done => Performed {
+            outcome: Outcome::Applied(stored.clone()),
+            granted: Vec::new(),
+            ended: Vec::new(),
+        },
+    }
+}
+
+enum Changed {
+    Nothing,
+    /// Perform this operation instead.
+    Operation(Operation),
+    /// The document has been changed already.
+    Done,
+}
+
+fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed {
+    let there = |claim: Claim| all(lock).any(|entry| entry.claim == claim);
+    match operation {
+        Operation::Leave { claim, .. } if planted!(NoGrantInLeave) && there(*claim) => {
+            take_out(lock, &[*claim]);
+            Changed::Done
+        }
+        Operation::Evict { entries, .. } if planted!(NoGrantInSweep) => {
+            let unchanged = |pair: &&Seen| {
+                all(lock).any(|e| (e.claim, e.revision) == (pair.claim, pair.revision))
+            };
+            let gone: Vec<_> = entries.iter().filter(unchanged).map(|p| p.claim).collect();
+            if gone.is_empty() {
+                return Changed::Nothing;
+            }
+            take_out(lock, &gone);
+            Changed::Done
+        }
+        Operation::Evict {
+            entries,
+            me,
+            ending,
+            seen,
+        } if planted!(SweepWithoutRevision) => {
+            let stored = |pair: &Seen| {
+                let entry = all(lock).find(|entry| entry.claim == pair.claim);
+                entry.map_or(*pair, |entry| Seen {
+                    revision: entry.revision,
+                    ..*pair
+                })
+            };
+            Changed::Operation(Operation::Evict {
+                entries: entries.iter().map(stored).collect(),
+                me: *me,
+                ending: *ending,
+                seen: *seen,
+            })
+        }
+        Operation::Join { entry, .. } if planted!(SlotsChanged) => {
+            lock.slots = entry.slots;
+            Changed::Nothing
+        }
+        Operation::Join { entry, .. }
+            if planted!(SharedOvertakes)
+                && entry.mode == Mode::Shared
+                && lock.slots == 0
+                && !lock.queue.is_empty()
+                && !there(entry.claim)
+                && lock.holders.iter().all(|held| held.mode == Mode::Shared) =>
+        {
+            let waiting = std::mem::take(&mut lock.queue);
+            let mut alone = Found::Lock(lock.clone());
+            reference::apply(&mut alone, by, operation);
+            if let Found::Lock(after) = alone {
+                *lock = after;
+            }
+            lock.queue = waiting;
+            Changed::Done
+        }
+        Operation::Join { entry, .. }
+            if planted!(JoinedTwice) && there(entry.claim) && lock.slots == entry.slots =>
+        {
+            let again = all(lock).find(|e| e.claim == entry.claim).cloned();
+            lock.queue.extend(again.map(|e| Entry { token: None, ..e }));
+            Changed::Done
+        }
+        Operation::Renew {
+            claim,
+            revision,
+            mine,
+            ..
+        } if planted!(TokenNotRaised) => {
+            let token = lock.token;
+            let granted = lock.holders.iter_mut().find(|entry| {
+                entry.claim == *claim && mine.contains(&entry.revision) && entry.token.is_none()
+            });
+            match granted {
+                Some(entry) => {
+                    (entry.token, entry.revision) = (Some(token), *revision);
+                    Changed::Done
+                }
+                None => Changed::Nothing,
+            }
+        }
+        _ => Changed::Nothing,
+    }
+}
+
+fn take_out(lock: &mut LockDocument, claims: &[Claim]) {
+    lock.holders.retain(|entry| !claims.contains(&entry.claim));
+    lock.queue.retain(|entry| !claims.contains(&entry.claim));
+}

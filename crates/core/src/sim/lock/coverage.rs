@@ -1,0 +1,92 @@
+//! The cases that the runs of contenders can reach.
+
+use std::fmt;
+
+use super::faults::Fault;
+use crate::lock::{Effect, Notice, Outcome};
+use crate::sim::coverage::{Answer, Case, closed};
+use crate::sim::faults::Kind as _;
+
+/// The operations of contenders by name. Only operators break a lock.
+const OPERATIONS: &[&str] = &["create", "join", "try", "renew", "leave", "sweep", "read"];
+
+closed! {
+    /// Paths through the protocol.
+    Path {
+        Acquired => "the lock is acquired",
+        Lost => "a held lock is lost",
+        Ended => "a contender ends",
+        PlaceLost => "a place in the queue is lost",
+        Evicted => "an expired entry is evicted",
+    }
+}
+
+/// One thing that can happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Hit {
+    Fault(Fault),
+    Call(&'static str, Answer),
+    Path(Path),
+}
+
+impl From<Fault> for Hit {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<&Outcome> for Answer {
+    fn from(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Applied(_) => Self::Applied,
+            Outcome::Rejected => Self::Rejected,
+            Outcome::Failed => Self::Failed,
+            Outcome::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl Path {
+    /// Returns the path that an effect shows, if any.
+    pub(super) fn behind(effect: &Effect) -> Option<Self> {
+        match effect {
+            Effect::Acquired { .. } => Some(Self::Acquired),
+            Effect::Lost(_) => Some(Self::Lost),
+            Effect::Exit(_) => Some(Self::Ended),
+            Effect::Notice(Notice::PlaceLost) => Some(Self::PlaceLost),
+            Effect::Notice(Notice::Swept { .. }) => Some(Self::Evicted),
+            Effect::Notice(_) | Effect::Call { .. } | Effect::Watch(_) => None,
+        }
+    }
+}
+
+impl Case for Hit {
+    fn all() -> Vec<Self> {
+        let calls = OPERATIONS.iter().flat_map(|operation| {
+            let answers = Answer::ALL.iter();
+            answers.map(|answer| Self::Call(operation, *answer))
+        });
+        let faults = Fault::ALL.iter().map(|it| Self::Fault(*it));
+        let paths = Path::ALL.iter().map(|it| Self::Path(*it));
+        faults.chain(calls).chain(paths).collect()
+    }
+
+    fn excused(self) -> Option<&'static str> {
+        match self {
+            Self::Call("read", Answer::Rejected) => Some("a read has no filter"),
+            Self::Fault(_) | Self::Call(..) | Self::Path(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Hit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault(fault) => write!(f, "fault      {fault:?}"),
+            Self::Call(operation, answer) => {
+                write!(f, "operation  {operation}: {}", answer.words())
+            }
+            Self::Path(path) => write!(f, "path       {}", path.words()),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The faults of contenders, and the plan of a run.
+
+use crate::sim::dice::Dice;
+use crate::sim::faults::{Kind as _, Planned, faults, plan};
+use crate::sim::{MS, SECOND};
+
+/// Length of the part of a run with faults.
+pub(super) const RUN: u64 = 240 * SECOND;
+
+faults! {
+    /// A call takes up to 40 s.
+    Slow,
+    /// A call never reaches the store.
+    LostBefore,
+    /// A call is applied and its answer is lost.
+    LostAfter,
+    /// A call reaches the store twice, the second time late.
+    Duplicate,
+    /// A call is answered with an error although it lands, now or later.
+    Late,
+    /// The primary fails; writes that no majority has are lost, or kept at random.
+    Failover,
+    /// The primary is deposed and keeps answering some clients for a while.
+    Deposed,
+    /// Nothing is acknowledged for a while.
+    MajorityLost,
+    /// A machine cannot reach the store.
+    Partition,
+    /// A process does not run for a while, often for longer than its lease.
+    Freeze,
+    /// A process is killed; another one starts later.
+    Kill,
+    /// Clocks run at different rates, within the ratio.
+    Drift,
+    /// A change stream breaks.
+    StreamLost,
+    /// A contender is not permitted to open change streams.
+    NoStreams,
+    /// The driver reports a new primary although there is none.
+    PrimaryChanged,
+    /// Contenders give up waiting, or do not wait.
+    Impatience,
+    /// Contenders have different durations.
+    MixedTimings,
+    /// A contender gives a different number of slots.
+    WrongSlots,
+}
+
+pub(super) type Faults = crate::sim::faults::Faults<Fault>;
+
+impl Faults {
+    /// Faults that keep a call from being answered soon.
+    const NETWORK: &[Fault] = &[
+        Fault::Slow,
+        Fault::LostBefore,
+        Fault::LostAfter,
+        Fault::Duplicate,
+        Fault::Late,
+        Fault::Failover,
+        Fault::Deposed,
+        Fault::MajorityLost,
+        Fault::Partition,
+    ];
+
+    /// Draws each fault with a probability of one half. One seed in four has a network and a store
+    /// without faults, so that the checks know which entries must stay and which must be evicted.
+    pub(super) fn drawn(dice: &mut Dice) -> Self {
+        let reliable = dice.one_in(4);
+        let mut faults = Self::NONE;
+        for fault in Fault::ALL {
+            let hit = dice.one_in(2);
+            if hit && !(reliable && Self::NETWORK.contains(fault)) {
+                faults = faults.with(*fault);
+            }
+        }
+        faults
+    }
+
+    /// Returns true if every call is answered soon.
+    pub(super) fn is_reliable(self) -> bool {
+        !Self::NETWORK.iter().any(|fault| self.has(*fault))
+    }
+}
+
+/// Relative frequency of the faults that are planned for an instant.
+const WEIGHTS: &[(Fault, u64)] = &[
+    (Fault::Failover, 4),
+    (Fault::Deposed, 3),
+    (Fault::MajorityLost, 2),
+    (Fault::Partition, 4),
+    (Fault::Freeze, 5),
+    (Fault::Kill, 4),
+    (Fault::StreamLost, 3),
+    (Fault::PrimaryChanged, 2),
+];
+
+/// Draws the plan of a run.
+pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
+    plan(
+        &mut Dice::new(seed, 12),
+        faults,
+        WEIGHTS,
+        RUN,
+        |dice, at| match at {
+            0 => dice.between(1, 8) * SECOND,
+            _ => dice.between(200, 9_000) * MS,
+        },
+    )
+}

@@ -1,0 +1,44 @@
+//! I2 and I7: authority comes from an acknowledged write that left its own revision and a token,
+//! counted from before the write was sent. A claim that ended has no authority.
+
+use super::{Violation, violation};
+use crate::election::BootTime;
+
+/// Authority that a process claims, and what the ledger recorded about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claimed {
+    pub(crate) valid_until: BootTime,
+    pub(crate) backed: Option<BootTime>,
+    pub(crate) ended: bool,
+}
+
+pub(crate) fn check(claimed: Claimed) -> Option<Violation> {
+    if claimed.ended {
+        return violation("ended claims stay ended", format!("{claimed:?}"));
+    }
+    match claimed.backed {
+        Some(until) if until >= claimed.valid_until => None,
+        Some(_) | None => violation("I2", format!("{claimed:?}")),
+    }
+}
+
+fn claimed(until: u64, backed: Option<u64>, ended: bool) -> Claimed {
+    Claimed {
+        valid_until: BootTime::from_nanos(until),
+        backed: backed.map(BootTime::from_nanos),
+        ended,
+    }
+}
+
+#[test]
+fn what_was_acknowledged_may_be_used_up_to_its_end() {
+    assert_eq!(check(claimed(10, Some(10), false)), None);
+    assert_eq!(check(claimed(9, Some(10), false)), None);
+}
+
+#[test]
+fn everything_else_is_found() {
+    assert!(check(claimed(10, None, false)).is_some());
+    assert!(check(claimed(11, Some(10), false)).is_some());
+    assert!(check(claimed(9, Some(10), true)).is_some());
+}

@@ -1,0 +1,217 @@
+//! Properties of the document after every write: all possible grants are done, the order is kept,
+//! tokens grow, and the number of slots stays while the lock is in use.
+
+use super::{Violation, violation, with};
+use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
+use crate::lock::reference::grantable;
+use crate::lock::{Entry, HOLDERS_MAX, LockDocument, Mode, QUEUE_MAX};
+use crate::sim::lock::entries::all;
+
+pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
+    unique(after)
+        .or_else(|| grants(after))
+        .or_else(|| order(before, after))
+        .or_else(|| tokens(before, after))
+        .or_else(|| slots(before, after))
+        .or_else(|| bounds(after))
+}
+
+/// Checks that no further grant is possible. A lost wake-up would leave the lock free while its
+/// queue waits.
+fn grants(after: &LockDocument) -> Option<Violation> {
+    let waiting = grantable(after);
+    (waiting > 0).then_some(())?;
+    violation(
+        "grants are complete",
+        format!("{waiting} of {after:?} could hold"),
+    )
+}
+
+fn position(entries: &[Entry], claim: Claim) -> Option<usize> {
+    entries.iter().position(|entry| entry.claim == claim)
+}
+
+/// Checks that a new holder leaves no earlier entry in the queue, and that the queue keeps its
+/// order.
+fn order(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
+    let came = |entry: &&Entry| position(&before.holders, entry.claim).is_none();
+    let passed = after.holders.iter().filter(came).find_map(|entry| {
+        let place = position(&before.queue, entry.claim).unwrap_or(before.queue.len());
+        let earlier = before.queue[..place].iter();
+        let left = earlier
+            .map(|e| e.claim)
+            .find(|c| position(&after.queue, *c).is_some())?;
+        Some((entry.claim, left))
+    });
+    let kept = |entry: &&Entry| position(&before.queue, entry.claim).is_some();
+    let (old, new): (Vec<_>, Vec<_>) = after.queue.iter().partition(kept);
+    let places: Vec<_> = old
+        .iter()
+        .map(|e| position(&before.queue, e.claim))
+        .collect();
+    let sorted = places.is_sorted() && after.queue.iter().eq(old.into_iter().chain(new));
+    match passed {
+        Some((claim, left)) => violation("nobody overtakes", format!("{claim} passes {left}")),
+        None if !sorted => violation("nobody overtakes", format!("{before:?} then {after:?}")),
+        None => None,
+    }
+}
+
+/// Checks that each new token is above all earlier ones.
+fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
+    let known = |entry: &Entry| {
+        let mut all = all(before);
+        all.find(|e| e.claim == entry.claim).and_then(|e| e.token)
+    };
+    let mut new: Vec<Token> = Vec::new();
+    let mut changed = false;
+    for entry in &after.holders {
+        match (known(entry), entry.token) {
+            (None, Some(token)) => new.push(token),
+            (old, token) => changed |= old != token,
+        }
+    }
+    new.sort_unstable();
+    let grows = new.windows(2).all(|pair| pair[0] < pair[1])
+        && new.first().is_none_or(|token| *token > before.token)
+        && new.last().is_none_or(|token| *token <= after.token)
+        && after.token >= before.token;
+    if grows && !changed {
+        None
+    } else {
+        violation("I3", format!("{before:?} then {after:?}"))
+    }
+}
+
+/// Checks that the number of slots changes only while the lock is empty.
+fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
+    let occupied = before.holders.len() + before.queue.len() > 0;
+    (occupied && before.slots != after.slots).then_some(())?;
+    violation(
+        "slots stay",
+        format!("{} then {}", before.slots, after.slots),
+    )
+}
+
+/// Checks that a claim is in the document at most once.
+fn unique(after: &LockDocument) -> Option<Violation> {
+    let mut claims: Vec<_> = all(after).map(|e| e.claim).collect();
+    claims.sort_unstable();
+    let twice = claims.windows(2).find(|pair| pair[0] == pair[1])?;
+    violation("claims are unique", format!("{} is there twice", twice[0]))
+}
+
+fn bounds(after: &LockDocument) -> Option<Violation> {
+    let fits = after.holders.len() <= HOLDERS_MAX && after.queue.len() <= QUEUE_MAX;
+    (!fits).then_some(())?;
+    violation(
+        "bounds",
+        format!("{} hold, {} wait", after.holders.len(), after.queue.len()),
+    )
+}
+
+fn entry(number: u8, mode: Mode, token: Option<i64>) -> Entry {
+    Entry {
+        claim: Claim::from_bytes([number; 16]),
+        identity: Identity::new("a").expect("legal"),
+        session: Session::from_bytes([0; 16]),
+        mode,
+        revision: Revision::from_bytes([number; 16]),
+        lease_duration: Declared { millis: 24_000 },
+        token: token.and_then(Token::new),
+        acquired_at: WallMillis(0),
+        renewed_at: WallMillis(0),
+    }
+}
+
+fn lock(token: i64, holders: &[Entry], queue: &[Entry]) -> LockDocument {
+    LockDocument {
+        token: Token::new(token).expect("not negative"),
+        slots: 0,
+        holders: holders.to_vec(),
+        queue: queue.to_vec(),
+    }
+}
+
+fn broken(before: &LockDocument, after: &LockDocument) -> Option<&'static str> {
+    check(before, after).map(|violation| violation.invariant)
+}
+
+const X: Mode = Mode::Exclusive;
+
+#[test]
+fn what_the_protocol_writes_is_accepted() {
+    let (a, b, c) = (entry(1, X, Some(7)), entry(2, X, None), entry(3, X, None));
+    let before = lock(7, std::slice::from_ref(&a), &[b.clone(), c.clone()]);
+    assert_eq!(broken(&before, &before), None);
+    let left = lock(7, std::slice::from_ref(&b), std::slice::from_ref(&c));
+    assert_eq!(broken(&before, &left), None);
+    let confirmed = lock(8, &[entry(2, X, Some(8))], std::slice::from_ref(&c));
+    assert_eq!(broken(&left, &confirmed), None);
+    let swept = lock(8, &[entry(3, X, Some(8))], &[]);
+    assert_eq!(broken(&before, &swept), None);
+}
+
+#[test]
+fn a_lost_wake_up_is_found() {
+    let (a, b) = (entry(1, X, Some(7)), entry(2, X, None));
+    let before = lock(7, &[a], std::slice::from_ref(&b));
+    assert_eq!(
+        broken(&before, &lock(7, &[], &[b])),
+        Some("grants are complete")
+    );
+}
+
+#[test]
+fn whoever_passes_another_is_found() {
+    let (a, b, c) = (entry(1, X, Some(7)), entry(2, X, None), entry(3, X, None));
+    let before = lock(7, std::slice::from_ref(&a), &[b.clone(), c.clone()]);
+    let passed = lock(7, std::slice::from_ref(&c), std::slice::from_ref(&b));
+    assert_eq!(broken(&before, &passed), Some("nobody overtakes"));
+    let turned = lock(7, std::slice::from_ref(&a), &[c, b.clone()]);
+    assert_eq!(broken(&before, &turned), Some("nobody overtakes"));
+    let reader = entry(4, Mode::Shared, Some(8));
+    let held = entry(1, Mode::Shared, Some(7));
+    let before = lock(7, std::slice::from_ref(&held), std::slice::from_ref(&b));
+    let passed = lock(8, &[held, reader], &[b]);
+    assert_eq!(broken(&before, &passed), Some("nobody overtakes"));
+}
+
+#[test]
+fn a_token_that_does_not_grow_is_found() {
+    let granted = lock(7, &[entry(1, X, None)], &[]);
+    let again = lock(7, &[entry(1, X, Some(7))], &[]);
+    assert_eq!(broken(&granted, &again), Some("I3"));
+    let changed = lock(9, &[entry(1, X, Some(9))], &[]);
+    assert_eq!(broken(&again, &changed), Some("I3"));
+    assert_eq!(
+        broken(&granted, &lock(6, &[entry(1, X, None)], &[])),
+        Some("I3")
+    );
+}
+
+#[test]
+fn slots_that_change_under_a_holder_are_found() {
+    let before = lock(7, &[entry(1, X, Some(7))], &[]);
+    let after = with(before.clone(), |it| it.slots = 2);
+    assert_eq!(broken(&before, &after), Some("slots stay"));
+    let empty = lock(7, &[], &[]);
+    let taken = with(lock(8, &[entry(1, Mode::Slot, Some(8))], &[]), |it| {
+        it.slots = 2
+    });
+    assert_eq!(broken(&empty, &taken), None);
+}
+
+#[test]
+fn a_claim_that_is_there_twice_is_found() {
+    let twice = lock(7, &[entry(1, X, Some(7))], &[entry(1, X, None)]);
+    assert_eq!(broken(&twice, &twice), Some("claims are unique"));
+}
+
+#[test]
+fn too_many_are_found() {
+    let many = |n: usize| vec![entry(1, Mode::Shared, Some(1)); n];
+    assert_eq!(bounds(&lock(7, &many(256), &many(512))), None);
+    assert!(bounds(&lock(7, &many(257), &[])).is_some());
+    assert!(bounds(&lock(7, &[], &many(513))).is_some());
+}

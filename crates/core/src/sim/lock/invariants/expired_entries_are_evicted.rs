@@ -1,0 +1,76 @@
+//! An expired waiter, grantee or holder is evicted within its own lease duration, a third of the
+//! waiter's, and some operation timeouts, while a live waiter reads. With short jobs, the eviction
+//! follows soon after the start of a job that begins once the entry has expired.
+
+use std::time::Duration;
+
+use super::{Violation, violation};
+
+/// Durations that determine a bound.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) declared: Duration,
+    pub(crate) longest: Duration,
+    pub(crate) operation_timeout: Duration,
+    /// Rate of the slowest clock, per mille.
+    pub(crate) slowest: u32,
+}
+
+/// Returns how long an entry may stay unchanged while a live waiter reads, in true time.
+pub(crate) fn bound(patience: Patience) -> Duration {
+    // A failed sweep is repeated, and the eighth place waits 1.6 s longer.
+    let stagger = Duration::from_millis(1_600);
+    (patience.declared + patience.longest / 3 + 3 * patience.operation_timeout + stagger) * 1000
+        / patience.slowest
+}
+
+pub(crate) fn check(unchanged: Duration, patience: Patience) -> Option<Violation> {
+    if unchanged <= bound(patience) {
+        None
+    } else {
+        violation(
+            "expired entries are evicted",
+            format!("{unchanged:?} of {patience:?}"),
+        )
+    }
+}
+
+/// Checks the time since a job that knew the entry to be expired acquired the lock.
+pub(crate) fn under_brisk_traffic(
+    since: Duration,
+    operation_timeout: Duration,
+) -> Option<Violation> {
+    if since <= operation_timeout {
+        None
+    } else {
+        let evidence = format!("{since:?} after a job that had to evict it");
+        violation("expired entries are evicted under brisk traffic", evidence)
+    }
+}
+
+const PATIENCE: Patience = Patience {
+    declared: Duration::from_secs(24),
+    longest: Duration::from_secs(24),
+    operation_timeout: Duration::from_secs(3),
+    slowest: 1000,
+};
+
+#[test]
+fn whoever_goes_in_time_is_accepted() {
+    assert_eq!(bound(PATIENCE), Duration::from_millis(42_600));
+    assert_eq!(check(bound(PATIENCE), PATIENCE), None);
+}
+
+#[test]
+fn a_job_that_evicts_nobody_is_found() {
+    let timeout = Duration::from_secs(3);
+    assert_eq!(under_brisk_traffic(timeout, timeout), None);
+    let late = timeout + Duration::from_nanos(1);
+    assert!(under_brisk_traffic(late, timeout).is_some());
+}
+
+#[test]
+fn whoever_stays_is_found() {
+    let late = bound(PATIENCE) + Duration::from_nanos(1);
+    assert!(check(late, PATIENCE).is_some());
+}

@@ -1,0 +1,24 @@
+//! After the faults end, every contender that waits acquires, works, leaves and exits within a
+//! bound.
+
+use super::{Violation, violation};
+use crate::lock::{Found, LockDocument, Standing};
+
+/// Checks that no process is left when the bound has passed. `stored` is for the report.
+pub(crate) fn check(left: &[Standing], stored: &Found) -> Option<Violation> {
+    if !left.is_empty() {
+        return violation("liveness", format!("{left:?} of {stored:?}"));
+    }
+    None
+}
+
+#[test]
+fn a_run_ends_when_nobody_waits() {
+    assert_eq!(check(&[], &Found::Missing), None);
+}
+
+#[test]
+fn whoever_waits_for_ever_is_found() {
+    let stored = Found::Lock(LockDocument::default());
+    assert!(check(&[Standing::Joining], &stored).is_some());
+}

@@ -1,0 +1,47 @@
+//! A process that runs and reaches the store keeps its place. Its entry is not evicted, and it does
+//! not report a loss without a cause.
+
+use super::{Violation, violation, with};
+
+/// An entry that another process evicted, or that its owner reports as lost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken {
+    /// The owner has run without a pause for longer than its lease.
+    pub(crate) owner_runs: bool,
+    /// Every call is answered soon.
+    pub(crate) reliable: bool,
+    /// A majority has the entry, with a revision that its owner knows.
+    pub(crate) stored: bool,
+    /// True if the entry was evicted; false if its owner reports it as lost.
+    pub(crate) evicted: bool,
+}
+
+pub(crate) fn check(taken: Taken) -> Option<Violation> {
+    let wrong = if taken.evicted {
+        taken.owner_runs && taken.reliable
+    } else {
+        taken.stored
+    };
+    wrong.then_some(())?;
+    violation("live entries stay", format!("{taken:?}"))
+}
+
+const EVICTED: Taken = Taken {
+    owner_runs: true,
+    reliable: true,
+    stored: false,
+    evicted: true,
+};
+
+#[test]
+fn expired_entries_are_evicted_and_missing_ones_are_lost() {
+    assert_eq!(check(with(EVICTED, |it| it.owner_runs = false)), None);
+    assert_eq!(check(with(EVICTED, |it| it.reliable = false)), None);
+    assert_eq!(check(with(EVICTED, |it| it.evicted = false)), None);
+}
+
+#[test]
+fn others_are_found() {
+    assert!(check(EVICTED).is_some());
+    assert!(check(with(EVICTED, |it| (it.evicted, it.stored) = (false, true))).is_some());
+}

@@ -1,0 +1,93 @@
+//! Writes that a process may send of its own claim: none after the claim ended, none after a
+//! rejection before a read, no join while another claim's join is unresolved, and no leave while
+//! the work runs (I6).
+
+use super::{Violation, violation, with};
+
+/// A call at the time it is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write {
+    pub(crate) operation: &'static str,
+    /// The claim has been given up or has passed its deadline.
+    pub(crate) ended: bool,
+    /// A reply has shown the claim in the document.
+    pub(crate) present: bool,
+    /// The join of another claim may have been applied, and no reply has shown that claim.
+    pub(crate) other_join_open: bool,
+    /// The newest write was rejected, and no read has been answered since.
+    pub(crate) unread_rejection: bool,
+    /// The process has authority, so a renewal cannot wait.
+    pub(crate) holds: bool,
+    pub(crate) works: bool,
+}
+
+pub(crate) fn check(write: Write) -> Option<Violation> {
+    let joins = matches!(write.operation, "join" | "try");
+    let broken = match write.operation {
+        "leave" => write.works.then_some("I6"),
+        "read" => None,
+        _ if write.unread_rejection && !write.holds => Some("read after a rejection"),
+        _ if write.ended => Some("ended claims stay ended"),
+        _ if joins && write.present => Some("a claim joins once"),
+        _ if joins && write.other_join_open => Some("a claim joins until it is known"),
+        _ => None,
+    };
+    violation(broken?, format!("{write:?}"))
+}
+
+const FINE: Write = Write {
+    operation: "join",
+    ended: false,
+    present: false,
+    other_join_open: false,
+    unread_rejection: false,
+    holds: false,
+    works: false,
+};
+
+#[test]
+fn what_the_protocol_sends_is_accepted() {
+    let renewal = with(FINE, |it| (it.operation, it.present) = ("renew", true));
+    let leave = Write {
+        operation: "leave",
+        ended: true,
+        present: true,
+        unread_rejection: true,
+        ..FINE
+    };
+    let read = with(FINE, |it| {
+        (it.operation, it.unread_rejection) = ("read", true)
+    });
+    let held = with(renewal, |it| {
+        (it.holds, it.works, it.unread_rejection) = (true, true, true)
+    });
+    for write in [FINE, renewal, leave, read, held] {
+        assert_eq!(check(write), None);
+    }
+}
+
+#[test]
+fn everything_else_is_found() {
+    let renewal = with(FINE, |it| it.operation = "renew");
+    for (write, broken) in [
+        (
+            with(renewal, |it| it.ended = true),
+            "ended claims stay ended",
+        ),
+        (
+            with(renewal, |it| it.unread_rejection = true),
+            "read after a rejection",
+        ),
+        (with(FINE, |it| it.present = true), "a claim joins once"),
+        (
+            with(FINE, |it| it.other_join_open = true),
+            "a claim joins until it is known",
+        ),
+        (
+            with(FINE, |it| (it.operation, it.works) = ("leave", true)),
+            "I6",
+        ),
+    ] {
+        assert_eq!(check(write).map(|v| v.invariant), Some(broken));
+    }
+}

@@ -1,0 +1,241 @@
+//! A simulated world: the processes and machines of one protocol, the replica set, and the loop
+//! that lets events happen in the order of true time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::coverage::{Case, Coverage};
+use super::dice::Dice;
+use super::faults::{Faults, Kind, Planned};
+use super::invariants::Violation;
+use super::planted::Bug;
+use super::replica_set::ReplicaSet;
+use super::run::{Ran, Setup};
+use crate::election::CallId;
+
+/// Many times the number of steps of a run.
+const STEPS_MAX: u64 = 1_000_000;
+
+/// A protocol under simulation, with the state that only its own worlds have.
+pub(super) trait Protocol: Sized + 'static {
+    type Fault: Kind;
+    type Case: Case + From<Self::Fault>;
+    type Mutation: Bug;
+    type Machine;
+    type Process;
+    type Operation: Clone;
+    type Outcome: Clone + PartialEq;
+    /// The stored document.
+    type State: Clone;
+    /// What a committed write keeps of its call.
+    type Write;
+
+    const FAILED: Self::Outcome;
+    const UNKNOWN: Self::Outcome;
+    /// The name in the summary of many runs.
+    const NAME: &str;
+    /// The command that repeats a run.
+    const REPLAY: &str;
+    /// The number of seeds in `make test`.
+    const SEEDS: u64;
+    /// The number of trace lines that a failing test prints.
+    const LINES: usize;
+    /// Explanation of the trace lines.
+    const LEGEND: &str;
+    /// Parts of routine trace lines, which are left out of long stretches.
+    const ROUTINE: &[&str];
+    /// Builds the world of a run.
+    fn world(setup: &Setup<Self::Fault>) -> World<Self>;
+
+    /// Runs the world to its end: a part with faults, and one without.
+    fn live(world: &mut World<Self>, setup: &Setup<Self::Fault>);
+
+    /// Checks a run without a violation by another one with the same seed.
+    fn run_again(_setup: &Setup<Self::Fault>, _ran: &Ran<Self>) -> Option<Violation> {
+        None
+    }
+
+    /// Describes each machine in one line, for the header of a report.
+    fn machines(world: &World<Self>) -> Vec<String>;
+
+    /// Returns the rule of an invariant in words.
+    fn meaning(invariant: &'static str) -> &'static str;
+
+    /// Returns the next true time at which a process acts on its own.
+    fn wakes_at(world: &World<Self>) -> Option<u64>;
+
+    /// Applies a planned fault.
+    fn disturb(world: &mut World<Self>, planned: Planned<Self::Fault>);
+
+    /// Lets every process run, and checks the invariants.
+    fn advance(world: &mut World<Self>);
+}
+
+/// The effect of the end of all faults on an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AtPeace {
+    Keep,
+    /// Dropped if it is not due soon.
+    Drop,
+    HappenNow,
+}
+
+type Happening<P> = Box<dyn FnOnce(&mut World<P>)>;
+
+pub(super) struct World<P: Protocol> {
+    pub(super) now: u64,
+    pub(super) faults: Faults<P::Fault>,
+    /// True if the faults have ended.
+    pub(super) calm: bool,
+    pub(super) net: Dice,
+    pub(super) chance: Dice,
+    /// The events to come, by their time and the order in which they were scheduled.
+    events: BTreeMap<(u64, u64), (AtPeace, Happening<P>)>,
+    serial: u64,
+    steps: u64,
+    pub(super) plan: VecDeque<Planned<P::Fault>>,
+    pub(super) machines: Vec<P::Machine>,
+    pub(super) processes: Vec<P::Process>,
+    pub(super) live: Vec<usize>,
+    pub(super) set: ReplicaSet<P>,
+    /// Calls that were reported as never sent, so they must not land.
+    pub(super) never_sent: BTreeSet<(usize, CallId)>,
+    pub(super) coverage: Coverage<P::Case>,
+    pub(super) violation: Option<Violation>,
+    /// The trace lines with their true time, if requested.
+    pub(super) trace: Option<Vec<(u64, String)>>,
+    /// A digest of all decisions, and their number.
+    pub(super) decisions: (u64, u64),
+    /// The state that only this protocol's worlds have.
+    pub(super) own: P,
+}
+
+impl<P: Protocol> World<P> {
+    /// Creates a world without machines. `net` and `chance` are the purposes of its random numbers.
+    pub(super) fn new(
+        setup: &Setup<P::Fault>,
+        (net, chance): (u64, u64),
+        faults: Faults<P::Fault>,
+        mut plan: Vec<Planned<P::Fault>>,
+        (empty, own): (P::State, P),
+    ) -> Self {
+        plan.sort_by_key(|planned| planned.at);
+        if let Some(kept) = &setup.kept {
+            plan.retain(|planned| kept.contains(&planned.at));
+        }
+        Self {
+            now: 0,
+            faults,
+            calm: false,
+            net: Dice::new(setup.seed, net),
+            chance: Dice::new(setup.seed, chance),
+            events: BTreeMap::new(),
+            serial: 0,
+            steps: 0,
+            plan: plan.into(),
+            machines: Vec::new(),
+            processes: Vec::new(),
+            live: Vec::new(),
+            set: ReplicaSet::new(empty),
+            never_sent: BTreeSet::new(),
+            coverage: Coverage::default(),
+            violation: None,
+            trace: setup.traced.then(Vec::new),
+            decisions: (0xcbf2_9ce4_8422_2325, 0),
+            own,
+        }
+    }
+
+    /// Schedules an event.
+    pub(super) fn at(&mut self, time: u64, event: impl FnOnce(&mut Self) + 'static) {
+        self.at_or(AtPeace::Keep, time, event);
+    }
+
+    /// Schedules an event with its fate at the end of the faults.
+    pub(super) fn at_or(
+        &mut self,
+        at_peace: AtPeace,
+        time: u64,
+        event: impl FnOnce(&mut Self) + 'static,
+    ) {
+        self.serial += 1;
+        let event = Box::new(event);
+        self.events.insert((time, self.serial), (at_peace, event));
+    }
+
+    /// Returns true if `fault` is enabled and faults are still injected. For faults that are drawn
+    /// at each opportunity.
+    pub(super) fn troubles(&self, fault: P::Fault) -> bool {
+        !self.calm && self.faults.has(fault)
+    }
+
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push((self.now, line()));
+        }
+    }
+
+    /// Records the first violation.
+    pub(super) fn found(&mut self, violation: Option<Violation>) {
+        if let (None, Some(violation)) = (&self.violation, violation) {
+            self.note(|| format!("!! {violation:?}"));
+            self.violation = Some(violation);
+        }
+    }
+
+    /// Adds a decision to the digest of the run.
+    pub(super) fn decide(&mut self, process: usize, decision: u64) {
+        let (digest, count) = &mut self.decisions;
+        for part in [self.now, process as u64, decision] {
+            *digest = (*digest ^ part).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        *count += 1;
+    }
+
+    /// Returns the next instant at which something happens, at most `until`.
+    fn next(&self, until: u64) -> u64 {
+        let event = self.events.first_key_value().map(|((time, _), _)| *time);
+        let planned = self.plan.front().map(|planned| planned.at);
+        let all = [event, planned, P::wakes_at(self)];
+        all.into_iter().flatten().fold(until, u64::min)
+    }
+
+    /// Advances to the next instant at which something happens, at most `until`.
+    pub(super) fn step(&mut self, until: u64) {
+        self.now = self.next(until).max(self.now);
+        if let Some(planned) = self.plan.front().copied()
+            && planned.at <= self.now
+        {
+            self.plan.pop_front();
+            P::disturb(self, planned);
+        }
+        self.steps += 1;
+        assert!(self.steps < STEPS_MAX, "a run does not come to its end");
+        while let Some(entry) = self.events.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (_, event) = entry.remove();
+            event(self);
+        }
+        P::advance(self);
+    }
+
+    /// Runs until a violation is found, the time comes, or there is no more to see.
+    pub(super) fn run_until(&mut self, until: u64, over: impl Fn(&Self) -> bool) {
+        while self.now < until && self.violation.is_none() && !over(self) {
+            self.step(until);
+        }
+    }
+
+    /// Ends all pending faults: events in flight arrive soon or not at all.
+    pub(super) fn forget_the_late(&mut self) {
+        let now = |(at_peace, _): &(AtPeace, _)| *at_peace == AtPeace::HappenNow;
+        let events = self.events.extract_if(.., |_, event| now(event));
+        for (_, (_, event)) in events.collect::<Vec<_>>() {
+            event(self);
+        }
+        let soon = self.now + super::SECOND;
+        self.events
+            .retain(|(time, _), (at_peace, _)| *time <= soon || *at_peace == AtPeace::Keep);
+        self.plan.clear();
+    }
+}
