@@ -27,3 +27,9 @@ mod world;
 const MS: u64 = 1_000_000;
 /// A second.
 const SECOND: u64 = 1_000 * MS;
+
+/// Returns a changed copy of a value.
+fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut value);
+    value
+}

@@ -6,7 +6,7 @@
 use crate::election::Randomness;
 
 /// A small generator (splitmix64).
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Dice(u64);
 
 impl Dice {

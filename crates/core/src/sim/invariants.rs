@@ -29,9 +29,3 @@ pub(super) fn require(
         false => violation(invariant, format!("{facts:?}")),
     }
 }
-
-/// Returns a changed copy of a view, for the tests of invariants.
-pub(super) fn with<T>(mut view: T, change: impl FnOnce(&mut T)) -> T {
-    change(&mut view);
-    view
-}

@@ -4,6 +4,7 @@ mod broken;
 mod coverage;
 mod entries;
 mod faults;
+mod fixture;
 mod grants;
 mod invariants;
 mod ledger;

@@ -4,6 +4,7 @@ use super::invariants::Violation;
 use super::planted::Bug as _;
 use super::report;
 use super::run::{Setup, run};
+use super::with;
 use super::world::Protocol;
 
 /// Number of runs spent on minimization: a few seconds.
@@ -32,15 +33,11 @@ fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fau
         violation.is_some_and(|v| v.invariant == invariant)
     };
     let first = run::<P>(setup);
-    let mut smallest = Setup {
-        faults: Some(first.faults),
-        ..setup.clone()
-    };
+    let mut smallest = with(setup.clone(), |it| it.faults = Some(first.faults));
     for fault in first.faults.list() {
-        let fewer = Setup {
-            faults: smallest.faults.map(|faults| faults.without(fault)),
-            ..smallest.clone()
-        };
+        let fewer = with(smallest.clone(), |it| {
+            it.faults = it.faults.map(|faults| faults.without(fault));
+        });
         if fails(&fewer) {
             smallest = fewer;
         }
@@ -52,10 +49,7 @@ fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fau
         while from < kept.len() {
             let mut fewer = kept.clone();
             fewer.drain(from..kept.len().min(from + length));
-            let candidate = Setup {
-                kept: Some(fewer.clone()),
-                ..smallest.clone()
-            };
+            let candidate = with(smallest.clone(), |it| it.kept = Some(fewer.clone()));
             if fails(&candidate) {
                 kept = fewer;
                 smallest = candidate;
@@ -66,10 +60,7 @@ fn shrink<P: Protocol>(setup: &Setup<P::Fault>, invariant: &str) -> Setup<P::Fau
         length /= 2;
     }
     for machines in 1..5 {
-        let fewer = Setup {
-            machines,
-            ..smallest.clone()
-        };
+        let fewer = with(smallest.clone(), |it| it.machines = machines);
         if fails(&fewer) {
             return fewer;
         }

@@ -7,16 +7,14 @@ use super::faults::Kind as _;
 use super::invariants::Violation;
 use super::planted::Bug as _;
 use super::run::{Ran, Setup, run};
+use super::with;
 use super::world::Protocol;
 
 /// Number of consecutive routine lines that are shown.
 const ROUTINE_MAX: usize = 8;
 
 fn traced<P: Protocol>(setup: &Setup<P::Fault>) -> Ran<P> {
-    run(&Setup {
-        traced: true,
-        ..setup.clone()
-    })
+    run(&with(setup.clone(), |it| it.traced = true))
 }
 
 /// Describes a seed in which no invariant broke.

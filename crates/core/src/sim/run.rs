@@ -13,7 +13,7 @@ use super::faults::Faults;
 use super::invariants::{Violation, violation};
 use super::planted::Bug as _;
 use super::world::Protocol;
-use super::{minimal, report};
+use super::{minimal, report, with};
 
 /// The slowest clock, in per mille of the fastest. The bound that follows from the drawn durations
 /// is 3/4.
@@ -267,10 +267,7 @@ pub(super) fn survey<P: Protocol>() {
 /// Checks that the same seed gives the same run.
 pub(super) fn same_seed_same_run<P: Protocol>() {
     let traced = |seed| {
-        let ran = run::<P>(&Setup {
-            traced: true,
-            ..Setup::new(seed)
-        });
+        let ran = run::<P>(&with(Setup::new(seed), |it| it.traced = true));
         (ran.decisions, ran.trace, ran.coverage)
     };
     for seed in 0..5 {
@@ -282,11 +279,39 @@ pub(super) fn same_seed_same_run<P: Protocol>() {
 /// Checks that an invariant breaks if clock rates differ too much, so that its check works.
 pub(super) fn breaks_beyond_the_ratio<P: Protocol>(invariant: &str, seeds: u64) {
     let broken = (0..seeds).find(|seed| {
-        let ran = run::<P>(&Setup {
-            slowest: 300,
-            ..Setup::new(*seed)
-        });
+        let ran = run::<P>(&with(Setup::new(*seed), |it| it.slowest = 300));
         ran.violation.is_some_and(|v| v.invariant == invariant)
     });
     assert!(broken.is_some(), "{invariant} holds in {seeds} seeds");
 }
+
+/// Defines the tests of a simulation, which the make targets start by name.
+macro_rules! simulation {
+    ($protocol:ty) => {
+        #[test]
+        fn all_invariants_hold_whatever_happens_within_the_ratio() {
+            run::every_seed::<$protocol>();
+        }
+
+        #[test]
+        fn soak() {
+            run::soak::<$protocol>();
+        }
+
+        #[test]
+        fn replay() {
+            run::replay::<$protocol>();
+        }
+
+        #[test]
+        fn survey() {
+            run::survey::<$protocol>();
+        }
+
+        #[test]
+        fn a_run_is_decided_by_its_seed() {
+            run::same_seed_same_run::<$protocol>();
+        }
+    };
+}
+pub(super) use simulation;

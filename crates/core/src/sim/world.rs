@@ -58,7 +58,9 @@ pub(super) trait Protocol: Sized + 'static {
     fn machines(world: &World<Self>) -> Vec<String>;
 
     /// Returns the rule of an invariant in words.
-    fn meaning(invariant: &'static str) -> &'static str;
+    fn meaning(invariant: &'static str) -> &'static str {
+        invariant
+    }
 
     /// Returns the next true time at which a process acts on its own.
     fn wakes_at(world: &World<Self>) -> Option<u64>;

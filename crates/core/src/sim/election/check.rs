@@ -128,11 +128,8 @@ impl World {
         let mut found = None;
         let (mut chain_length, mut renewals) = (0, 0);
         match operation {
-            Operation::Acquire(new) => {
-                found = self.check_write(process, new.expected);
-                found = found.or(self.check_workload_before(process, new.expected));
-            }
-            Operation::TakeOver {
+            Operation::Acquire(new)
+            | Operation::TakeOver {
                 acquisition: new, ..
             } => {
                 found = self.check_write(process, new.expected);

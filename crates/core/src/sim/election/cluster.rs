@@ -19,7 +19,7 @@ use crate::sim::dice::Dice;
 use crate::sim::faults::Planned;
 use crate::sim::run::{Ran, Setup, run};
 use crate::sim::world::Protocol;
-use crate::sim::{MS, SECOND, world};
+use crate::sim::{MS, SECOND, with, world};
 
 /// A clock rate in per mille that is within 1.1 of the fastest clock.
 const ALIKE: u64 = 910;
@@ -79,6 +79,7 @@ pub(super) enum Was {
 }
 
 /// The state that only worlds with candidates have.
+#[derive(Default)]
 pub(super) struct Leases {
     pub(super) starts: Dice,
     pub(super) guard_dice: Dice,
@@ -139,20 +140,9 @@ impl Protocol for Leases {
             starts: Dice::new(seed, 5),
             guard_dice: Dice::new(seed, 12),
             stream_dice: Dice::new(seed, 13),
-            directories: Vec::new(),
-            guards: Vec::new(),
-            guarding: Vec::new(),
-            children: Vec::new(),
-            freed: None,
-            archive: Archive::default(),
-            forks: Vec::new(),
-            damages: Vec::new(),
-            edited: false,
-            replaced: Vec::new(),
             was: vec![(0, Was::Missing)],
-            token_highest: crate::election::Token::ZERO,
-            clock_skew: 0,
             skewed: !setup.steady,
+            ..Self::default()
         };
         let plan = plan_of(seed, faults);
         let mut world = World::new(setup, (3, 4), faults, plan, (Stored::EMPTY, own));
@@ -202,10 +192,7 @@ impl Protocol for Leases {
 
     /// Checks I9: runs the same seed with steady wall clocks.
     fn run_again(setup: &Setup<Fault>, ran: &Ran<Self>) -> Option<Violation> {
-        let steady = run::<Self>(&Setup {
-            steady: true,
-            ..setup.clone()
-        });
+        let steady = run::<Self>(&with(setup.clone(), |it| it.steady = true));
         wall_clocks_decide_nothing::check(ran.decisions, steady.decisions)
     }
 
@@ -284,7 +271,7 @@ impl World {
         let machine = self.machines.len() - 1;
         let directory = self.add_directory(machine);
         let at = build.below(3_000) * MS;
-        self.at(at, move |world| world.start(machine, directory));
+        self.start_at(at, machine, directory);
     }
 
     /// Adds a copy of a machine, which is independent from now on.

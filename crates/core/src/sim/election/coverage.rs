@@ -146,27 +146,26 @@ impl Asked {
 
 impl Case for Hit {
     fn all() -> Vec<Self> {
-        let pairs = |f: &dyn Fn(Call) -> Vec<Self>| -> Vec<Self> {
-            Call::ALL.iter().flat_map(|call| f(*call)).collect()
-        };
         let changes = Role::ALL.iter().flat_map(|from| {
             let others = Role::ALL.iter().filter(move |to| *to != from);
             others.map(|to| Self::Change(*from, *to))
+        });
+        let calls = Call::ALL.iter().flat_map(|call| {
+            let answers = Answer::ALL.iter();
+            answers.map(|answer| Self::Call(*call, *answer))
+        });
+        let landed = Call::ALL.iter().flat_map(|call| {
+            let landings = Landing::ALL.iter();
+            landings.map(|landing| Self::Landed(*call, *landing))
         });
         let faults = Fault::ALL.iter().map(|it| Self::Fault(*it));
         faults
             .chain(changes)
             .chain(Reason::ALL.iter().map(|it| Self::Reason(*it)))
             .chain(Asked::ALL.iter().map(|it| Self::Asked(*it)))
-            .chain(pairs(&|call| {
-                let answers = Answer::ALL.iter();
-                answers.map(|answer| Self::Call(call, *answer)).collect()
-            }))
+            .chain(calls)
             .chain(Answer::ALL.iter().map(|it| Self::Late(*it)))
-            .chain(pairs(&|call| {
-                let landings = Landing::ALL.iter();
-                landings.map(|it| Self::Landed(call, *it)).collect()
-            }))
+            .chain(landed)
             .chain(Said::ALL.iter().map(|it| Self::Said(*it)))
             .chain(Path::ALL.iter().map(|it| Self::Path(*it)))
             .collect()
@@ -183,15 +182,7 @@ impl Case for Hit {
             Self::Said(Said::TokensExhausted) => {
                 Some("takes 2^63 acquisitions, or an edit after which nobody can ever lead")
             }
-            Self::Fault(_)
-            | Self::Change(..)
-            | Self::Reason(_)
-            | Self::Asked(_)
-            | Self::Call(..)
-            | Self::Late(_)
-            | Self::Landed(..)
-            | Self::Said(_)
-            | Self::Path(_) => None,
+            _ => None,
         }
     }
 }

@@ -136,27 +136,7 @@ impl World {
             Fault::KilledInTurn => {
                 self.processes[process].dies_after = Some(dice.below(6));
             }
-            Fault::Slow
-            | Fault::LostBefore
-            | Fault::LostAfter
-            | Fault::Duplicate
-            | Fault::Late
-            | Fault::Drift
-            | Fault::StreamStale
-            | Fault::NoStreams
-            | Fault::Meddling
-            | Fault::WorkloadSilent
-            | Fault::Supervised
-            | Fault::GuardFrozen
-            | Fault::BothFrozen
-            | Fault::GuardKilled
-            | Fault::BothKilled
-            | Fault::RecordsLate
-            | Fault::ChildCrashes
-            | Fault::ChildStubborn
-            | Fault::ChildForks
-            | Fault::WorkloadPolls
-            | Fault::ChildUntied => {}
+            unplanned => unreachable!("{unplanned:?} has no instant"),
         }
     }
 
@@ -209,20 +189,20 @@ impl World {
         match fault {
             Fault::Restart => {
                 self.kill(process);
-                self.at(later, move |world| world.start(machine, old));
+                self.start_at(later, machine, old);
             }
             Fault::RestartWiped => {
                 self.kill(process);
                 self.own.directories[old].files = [None; 2];
                 let directory = self.add_directory(machine);
-                self.at(later, move |world| world.start(machine, directory));
+                self.start_at(later, machine, directory);
             }
             Fault::RestartCopied => {
                 self.kill(process);
                 let directory = self.add_directory(machine);
                 self.own.directories[directory].record = self.own.directories[old].record;
                 self.own.directories[old].files = [None; 2];
-                self.at(later, move |world| world.start(machine, directory));
+                self.start_at(later, machine, directory);
             }
             Fault::CopiedAlive => {
                 let other = dice.index(self.machines.len());
@@ -234,7 +214,7 @@ impl World {
                     self.own.directories[copy].inode = self.own.directories[old].inode;
                 }
                 let (machine, directory) = (other, copy);
-                self.at(later, move |world| world.start(machine, directory));
+                self.start_at(later, machine, directory);
                 let end = later + dice.between(20_000, 90_000) * MS;
                 self.kill_at(end, process);
             }
@@ -246,7 +226,7 @@ impl World {
                         self.kill(other);
                     }
                 }
-                self.at(later, move |world| world.start(machine, old));
+                self.start_at(later, machine, old);
             }
             Fault::Replaced => {
                 // A container is replaced while its process hangs, or a second one is started next
@@ -257,7 +237,7 @@ impl World {
                 } else {
                     old
                 };
-                self.at(later, move |world| world.start(machine, directory));
+                self.start_at(later, machine, directory);
                 let end = later + dice.between(20_000, 90_000) * MS;
                 self.kill_at(end, process);
             }
@@ -265,7 +245,7 @@ impl World {
             _ => {
                 self.input(process, Class::Machine, Input::Shutdown);
                 let back = self.now + dice.between(1_000, 20_000) * MS;
-                self.at(back, move |world| world.start(machine, old));
+                self.start_at(back, machine, old);
             }
         }
     }

@@ -8,8 +8,9 @@ use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Role, Status, Token};
 
 /// The effect of the disk on a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Health {
+    #[default]
     Good,
     Slow,
     /// Nothing can be written, but files can be removed.
@@ -48,7 +49,7 @@ pub(super) struct Memory {
     pub(super) informed: Token,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Directory {
     pub(super) machine: usize,
     pub(super) inode: u64,
@@ -70,12 +71,7 @@ impl Directory {
         Self {
             machine,
             inode,
-            record: None,
-            files: [None; 2],
-            health: Health::Good,
-            child: None,
-            child_awaited_since: None,
-            locked_by: None,
+            ..Self::default()
         }
     }
 
@@ -103,7 +99,7 @@ impl Directory {
 }
 
 /// The file thread of one process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct FileThread {
     /// The write in progress, if any.
     writing: Option<Writing>,
@@ -138,13 +134,9 @@ pub(super) enum Round {
 impl FileThread {
     pub(super) fn new() -> Self {
         Self {
-            writing: None,
             called: true,
-            flushes: 0,
-            shown: None,
             says_leader: true,
-            rewrite_at: BootTime::default(),
-            remember: None,
+            ..Self::default()
         }
     }
 

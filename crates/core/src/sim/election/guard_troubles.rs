@@ -105,7 +105,7 @@ impl World {
             self.kill(daemon);
             // The service manager restarts the daemon immediately, or a little later.
             let later = self.now + dice.between(1, 1_500) * MS;
-            return self.at(later, move |world| world.start(machine, directory));
+            return self.start_at(later, machine, directory);
         }
         if fault == Fault::RecordsLate {
             let guard = &self.own.guards[g];

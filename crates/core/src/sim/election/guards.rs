@@ -16,7 +16,7 @@ use super::faults::Fault;
 use super::invariants::children_start_with_authority as starts;
 use super::invariants::one_child_a_token;
 use super::process::Class;
-use crate::deadline_policy;
+use crate::deadline_policy::{Action, DeadlinePolicy, Input as PolicyInput, Order as Record, Stop};
 use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
 use crate::sim::MS;
@@ -46,19 +46,19 @@ pub(super) struct Guard {
     pub(super) directory: usize,
     pub(super) token: Token,
     pub(super) claim: Claim,
-    pub(super) judge: deadline_policy::DeadlinePolicy,
+    pub(super) judge: DeadlinePolicy,
     pub(super) alive: bool,
     /// Time before which the guard does not run: it is frozen, or has not started yet.
     pub(super) frozen_until: u64,
     pub(super) child: Child,
     /// Records in flight with their arrival times, in order.
-    pipe: VecDeque<(u64, deadline_policy::Order)>,
+    pipe: VecDeque<(u64, Record)>,
     /// Time before which no record arrives.
     pub(super) held_until: u64,
     /// The newest record that was read.
-    pub(super) read: deadline_policy::Order,
+    pub(super) read: Record,
     /// The newest record that was sent.
-    wanted: deadline_policy::Order,
+    wanted: Record,
     pub(super) phase: Phase,
     terms: Terms,
     /// Time at which the daemon first asked the workload to end.
@@ -148,7 +148,7 @@ impl World {
             true => self.own.guard_dice.between(1_000, 30_000) * MS,
             false => self.own.guard_dice.between(1, 20) * MS,
         };
-        let order = deadline_policy::Order {
+        let order = Record {
             terms,
             stop: None,
             kill: false,
@@ -159,7 +159,7 @@ impl World {
             directory,
             token,
             claim,
-            judge: deadline_policy::DeadlinePolicy::new(terms, SIGTERM),
+            judge: DeadlinePolicy::new(terms, SIGTERM),
             alive: true,
             frozen_until: self.now + begins,
             child: Child::Unborn,
@@ -191,14 +191,14 @@ impl World {
             Phase::Stop => {
                 let since = *guard.asked_at.get_or_insert(now);
                 guard.wanted.terms = guard.terms;
-                guard.wanted = guard.wanted.stopped(deadline_policy::Stop {
+                guard.wanted = guard.wanted.stopped(Stop {
                     signal: SIGTERM,
                     kill_at: since + grace,
                 });
             }
             Phase::Lost { kill_at } => {
                 guard.asked_at.get_or_insert(now);
-                guard.wanted = guard.wanted.stopped(deadline_policy::Stop {
+                guard.wanted = guard.wanted.stopped(Stop {
                     signal: SIGTERM,
                     kill_at,
                 });
@@ -262,7 +262,7 @@ impl World {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
         let done = !guard.alive || guard.judge.killed() || !daemon.alive;
-        let deadline_policy::Order { terms, stop, .. } = guard.wanted;
+        let Record { terms, stop, .. } = guard.wanted;
         let stop = stop.map(|stop| stop.kill_at);
         let due = stop.into_iter().fold(terms.kill_at, BootTime::min);
         (!done).then(|| due + GUARD_LATE_MAX)
@@ -312,20 +312,18 @@ impl World {
             && (at <= self.now || closed)
         {
             guard.pipe.pop_front();
-            guard
-                .judge
-                .handle(now, deadline_policy::Input::Order(record));
+            guard.judge.handle(now, PolicyInput::Order(record));
             guard.read = record;
             records += 1;
         }
         if closed {
-            guard.judge.handle(now, deadline_policy::Input::Closed);
+            guard.judge.handle(now, PolicyInput::Closed);
         }
         if guard.leader_ended() && !std::mem::replace(&mut guard.told_leader_ended, true) {
-            guard.judge.handle(now, deadline_policy::Input::LeaderEnded);
+            guard.judge.handle(now, PolicyInput::LeaderEnded);
         }
         if matches!(guard.child, Child::Gone) {
-            guard.judge.handle(now, deadline_policy::Input::Gone);
+            guard.judge.handle(now, PolicyInput::Gone);
         }
         if now >= guard.read.terms.valid_until && guard.passed.is_none() {
             guard.passed = Some(guard.read.terms.kill_at);
@@ -336,7 +334,7 @@ impl World {
         let revived = guard
             .passed
             .is_some_and(|passed| passed < guard.read.terms.kill_at);
-        guard.judge.handle(now, deadline_policy::Input::Time);
+        guard.judge.handle(now, PolicyInput::Time);
         let action = guard.judge.next_action();
         let many = records > 1;
         let late = revived && records > 0;
@@ -350,9 +348,7 @@ impl World {
             self.act(g, now, action);
         }
         if matches!(self.own.guards[g].child, Child::Gone) {
-            self.own.guards[g]
-                .judge
-                .handle(now, deadline_policy::Input::Gone);
+            self.own.guards[g].judge.handle(now, PolicyInput::Gone);
             self.record_end_of_child(g);
             self.own.guards[g].alive = false;
             self.report(g, true);
@@ -360,10 +356,10 @@ impl World {
         action.is_some()
     }
 
-    fn act(&mut self, g: usize, now: BootTime, action: deadline_policy::Action) {
+    fn act(&mut self, g: usize, now: BootTime, action: Action) {
         self.note(|| format!("g{g} {action:?}"));
         match action {
-            deadline_policy::Action::Start => {
+            Action::Start => {
                 let guard = &self.own.guards[g];
                 let facts = self.processes[guard.daemon].facts.claim(guard.claim);
                 let until = facts.and_then(|facts| facts.until);
@@ -375,11 +371,11 @@ impl World {
                 self.own.directories[self.own.guards[g].directory].child = Some(g);
                 self.own.guards[g].child = Child::Runs(life);
             }
-            deadline_policy::Action::Refuse => {
+            Action::Refuse => {
                 self.coverage.hit(Hit::Path(Path::ChildRefused));
                 self.own.guards[g].child = Child::Gone;
             }
-            deadline_policy::Action::Signal(_) => {
+            Action::Signal(_) => {
                 let at = self.now;
                 if let Child::Runs(life) = &mut self.own.guards[g].child
                     && let Some(obeys) = life.obeys
@@ -388,7 +384,7 @@ impl World {
                     life.rest = life.rest.min(at + obeys);
                 }
             }
-            deadline_policy::Action::Kill => {
+            Action::Kill => {
                 self.coverage.hit(Hit::Path(Path::ChildKilled));
                 self.own.guards[g].child = Child::Gone;
             }

@@ -17,12 +17,16 @@ impl World {
         }
     }
 
-    /// Lets the deposed primary, and the drivers that still use it, notice the new one.
-    pub(super) fn deposed_learns(&mut self) {
+    fn use_new_primary(&mut self) {
         self.set.deposed_learns();
         for machine in &mut self.machines {
             machine.stale = false;
         }
+    }
+
+    /// Lets the deposed primary, and the drivers that still use it, notice the new one.
+    pub(super) fn deposed_learns(&mut self) {
+        self.use_new_primary();
         for process in self.live.clone() {
             // A cursor survives the step-down of its member. A cursor that breaks is opened again
             // on the new primary.
@@ -113,10 +117,7 @@ impl World {
             machine.asleep_until = self.now.min(machine.asleep_until);
             machine.cut_until = self.now.min(machine.cut_until);
         }
-        self.set.deposed_learns();
-        for machine in &mut self.machines {
-            machine.stale = false;
-        }
+        self.use_new_primary();
         for process in self.live.clone() {
             // A stale stream stays stale, and no event reports it.
             if !self.processes[process].stream.stale {
@@ -157,9 +158,7 @@ impl World {
                 .any(|p| self.processes[*p].machine == machine)
             {
                 let directory = self.add_directory(machine);
-                self.at(self.now + started, move |world| {
-                    world.start(machine, directory)
-                });
+                self.start_at(self.now + started, machine, directory);
             }
         }
     }

@@ -28,4 +28,5 @@ pub(super) mod transfers_reserve;
 pub(super) mod unknown_grants_nothing;
 pub(super) mod wall_clocks_decide_nothing;
 
-pub(super) use crate::sim::invariants::{Violation, require, violation, with};
+pub(super) use crate::sim::invariants::{Violation, require, violation};
+pub(super) use crate::sim::with;

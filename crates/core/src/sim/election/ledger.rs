@@ -148,10 +148,7 @@ impl Ledger {
     }
 
     pub(super) fn resolve(&mut self, claim: Claim) {
-        if self.resolved.len() == CALLS_REMEMBERED_MAX {
-            self.resolved.pop_front();
-        }
-        self.resolved.push_back(claim);
+        remember(&mut self.resolved, claim);
     }
 
     /// Records a read. `ended` is a claim of this process that no longer leads, if the read shows
@@ -173,20 +170,15 @@ impl Ledger {
             }
             Operation::Renew { claim, .. } => {
                 self.renewal_owed = None;
-                if self.renewals.len() == CALLS_REMEMBERED_MAX {
-                    self.renewals.pop_front();
-                }
-                self.renewals.push_back(Renewal {
+                let renewal = Renewal {
                     call,
                     claim: *claim,
                     in_flight: true,
-                });
+                };
+                remember(&mut self.renewals, renewal);
             }
             Operation::Release { claim, .. } => {
-                if self.releases.len() == CALLS_REMEMBERED_MAX {
-                    self.releases.pop_front();
-                }
-                self.releases.push_back((call, *claim));
+                remember(&mut self.releases, (call, *claim));
             }
             Operation::Acquire(_) | Operation::TakeOver { .. } | Operation::Create { .. } => {}
         }
@@ -198,4 +190,12 @@ impl Ledger {
         let in_flight = |r: &&Renewal| r.in_flight && r.claim == claim;
         self.renewals.iter().filter(in_flight).count()
     }
+}
+
+/// Adds the newest one, and forgets the oldest one of many.
+fn remember<T>(all: &mut VecDeque<T>, newest: T) {
+    if all.len() == CALLS_REMEMBERED_MAX {
+        all.pop_front();
+    }
+    all.push_back(newest);
 }

@@ -65,7 +65,7 @@ pub(super) struct Drain {
 }
 
 /// Everything that is known of one process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     pub(super) claims: Vec<ClaimFacts>,
     pub(super) sights: VecDeque<Sight>,
@@ -103,28 +103,13 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) fn new(memory: Memory) -> Self {
         Self {
-            claims: Vec::new(),
-            sights: VecDeque::with_capacity(SIGHTS_MAX),
-            foreign: false,
             known: memory.token,
             knowledge: Knowledge {
                 informed: memory.informed,
                 newest: 0,
             },
-            knowledge_at_create: Knowledge::default(),
             dead: memory.claim,
-            drain: None,
-            confirmed: None,
-            shutdown: false,
-            unhealthy: false,
-            stay_out: None,
-            exit_until: None,
-            back_off: Duration::ZERO,
-            leads_since: BootTime::default(),
-            last_read: None,
-            last_read_at: 0,
-            holds: false,
-            decided: BootTime::default(),
+            ..Self::default()
         }
     }
 

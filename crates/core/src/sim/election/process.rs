@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::cluster::Machine;
 use super::coverage::Call;
 use super::files::{FileThread, Memory};
 use super::hearing::Hearing;
@@ -12,8 +13,7 @@ use super::ledger::Ledger;
 use super::neighbours::Neighbour;
 use super::observer::Facts;
 use crate::election::{
-    BootTime, CallId, Candidate, Election, Identity, Input, Lease, Status, TimingSettings, Timings,
-    Tunables,
+    BootTime, CallId, Candidate, Election, Input, Lease, Status, TimingSettings, Timings, Tunables,
 };
 use crate::sim::dice::Dice;
 use crate::sim::driver::Driver;
@@ -142,29 +142,26 @@ pub(super) fn tunables(dice: &mut Dice) -> Tunables {
 }
 
 impl Process {
-    #[allow(clippy::too_many_arguments, reason = "made in one place")]
+    /// Starts on a machine, of which `place` is the number, and a status directory.
     pub(super) fn start(
-        machine: usize,
+        (place, machine): (usize, &Machine),
         directory: usize,
-        identity: Identity,
-        tunables: Tunables,
         memory: Memory,
         now: BootTime,
         mut random: Dice,
-        streams: bool,
-        supervises: bool,
     ) -> Self {
+        let tunables = machine.tunables;
         let candidate = Candidate {
-            identity,
+            identity: machine.identity.clone(),
             tunables,
             token_remembered: memory.token,
             lease_longest_remembered: memory.lease_longest,
-            supervises,
+            supervises: machine.supervises,
             predecessor_claim: memory.claim,
         };
         let election = Election::new(candidate, now, &mut random);
         Self {
-            machine,
+            machine: place,
             directory,
             published: election.status().clone(),
             election,
@@ -183,8 +180,8 @@ impl Process {
             newest: None,
             neighbour: Neighbour::ATTENTIVE,
             dies_after: None,
-            streams,
-            supervises,
+            streams: machine.streams,
+            supervises: machine.supervises,
             exiting: false,
             signalled: false,
             confirming: None,

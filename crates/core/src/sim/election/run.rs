@@ -4,33 +4,10 @@ use super::cluster::Leases;
 use crate::election::mutation::Mutation;
 use crate::sim::minimal;
 use crate::sim::planted::each_is_caught;
-use crate::sim::run::{self, Setup};
+use crate::sim::run::{self, Setup, simulation};
 use crate::sim::world::Protocol as _;
 
-#[test]
-fn all_invariants_hold_whatever_happens_within_the_ratio() {
-    run::every_seed::<Leases>();
-}
-
-#[test]
-fn soak() {
-    run::soak::<Leases>();
-}
-
-#[test]
-fn replay() {
-    run::replay::<Leases>();
-}
-
-#[test]
-fn survey() {
-    run::survey::<Leases>();
-}
-
-#[test]
-fn a_run_is_decided_by_its_seed() {
-    run::same_seed_same_run::<Leases>();
-}
+simulation!(Leases);
 
 #[test]
 fn i1_breaks_when_clock_rates_differ_too_much_so_the_check_works() {

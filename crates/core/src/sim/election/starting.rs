@@ -32,31 +32,31 @@ impl World {
         }
     }
 
+    pub(super) fn start_at(&mut self, time: u64, machine: usize, directory: usize) {
+        self.at(time, move |world| world.start(machine, directory));
+    }
+
     /// Starts a process, unless another one holds the directory's lock.
-    pub(super) fn start(&mut self, machine: usize, directory: usize) {
+    fn start(&mut self, machine: usize, directory: usize) {
         let boot = self.machines[machine].boot;
-        if self.own.directories[directory].locked_by.is_some() && !planted!(LockIgnored) {
-            self.coverage.hit(Hit::Path(Path::DirectoryLocked));
-            let again = self.now + 5 * SECOND;
-            self.at(again, move |world| world.start(machine, directory));
-            return;
-        }
-        // A new daemon waits for the guard of an exited one, which holds the lock of the claim
-        // until its child is gone.
-        if self.is_guarded(directory) {
-            self.coverage.hit(Hit::Path(Path::GuardAwaited));
-            let again = self.now + 50 * MS;
-            self.at(again, move |world| world.start(machine, directory));
-            return;
-        }
         // Without the guard's lock, it is unknown if its record is final.
         let unread = planted!(ProofWithoutChild) || planted!(GuardWithoutLock);
         let child_runs = self.recorded_child_runs(directory) && !unread;
-        if child_runs && self.may_yet_end(directory) {
-            self.coverage.hit(Hit::Path(Path::ChildAwaited));
-            let again = self.now + 5 * MS;
-            self.at(again, move |world| world.start(machine, directory));
-            return;
+        let locked = self.own.directories[directory].locked_by.is_some();
+        let awaited = if locked && !planted!(LockIgnored) {
+            Some((Path::DirectoryLocked, 5 * SECOND))
+        } else if self.is_guarded(directory) {
+            // A new daemon waits for the guard of an exited one, which holds the lock of the claim
+            // until its child is gone.
+            Some((Path::GuardAwaited, 50 * MS))
+        } else if child_runs && self.may_yet_end(directory) {
+            Some((Path::ChildAwaited, 5 * MS))
+        } else {
+            None
+        };
+        if let Some((path, wait)) = awaited {
+            self.coverage.hit(Hit::Path(path));
+            return self.start_at(self.now + wait, machine, directory);
         }
         let random = Dice::new(self.own.starts.roll(), self.processes.len() as u64);
         let mut memory = self.own.directories[directory].memory(boot);
@@ -83,17 +83,8 @@ impl World {
                 ..memory
             },
         };
-        self.processes.push(Process::start(
-            machine,
-            directory,
-            m.identity.clone(),
-            m.tunables,
-            told,
-            now,
-            random,
-            m.streams,
-            m.supervises,
-        ));
+        self.processes
+            .push(Process::start((machine, m), directory, told, now, random));
         self.processes[process].facts.known = memory.token;
         self.start_neighbour(process);
         if let (true, Some(before)) = (planted!(SeenKeptAcrossRestart), predecessor) {

@@ -177,7 +177,7 @@ impl World {
             self.own.directories[old].files = [None; 2];
         }
         let later = self.now + self.chance.between(5, 3_000) * MS;
-        self.at(later, move |world| world.start(machine, directory));
+        self.start_at(later, machine, directory);
         true
     }
 

@@ -65,10 +65,7 @@ pub(super) fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
             claim, revision, ..
         } => Some((*claim, *revision)),
         Operation::Evict { me, .. } => me.map(|me| (me.claim, me.revision)),
-        Operation::Create { .. }
-        | Operation::Leave { .. }
-        | Operation::Break { .. }
-        | Operation::Read { .. } => None,
+        _ => None,
     }
 }
 
@@ -130,10 +127,7 @@ impl Ledger {
                 let reads = match &operation {
                     Operation::Join { entry, .. } => !self.present.contains(&entry.claim),
                     Operation::Renew { .. } | Operation::Evict { .. } => true,
-                    Operation::Create { .. }
-                    | Operation::Leave { .. }
-                    | Operation::Break { .. }
-                    | Operation::Read { .. } => false,
+                    _ => false,
                 };
                 let mine = revision_of(&operation).is_some_and(|(of, _)| of == claim);
                 if reads && mine && call.0 == self.newest_write {
@@ -235,11 +229,7 @@ impl Ledger {
                 self.open_joins.insert(call.0, entry.claim);
                 self.left = None;
             }
-            Operation::Create { .. }
-            | Operation::Renew { .. }
-            | Operation::Evict { .. }
-            | Operation::Break { .. }
-            | Operation::Read { .. } => {}
+            _ => {}
         }
         if !matches!(operation, Operation::Read { .. }) {
             self.newest_write = call.0;
@@ -272,10 +262,7 @@ impl Ledger {
         let claim = match operation {
             Operation::Join { entry, .. } => Some(entry.claim),
             Operation::Renew { claim, .. } | Operation::Leave { claim, .. } => Some(*claim),
-            Operation::Create { .. }
-            | Operation::Evict { .. }
-            | Operation::Break { .. }
-            | Operation::Read { .. } => None,
+            _ => None,
         };
         let open = |other: &Claim| Some(*other) != claim && !self.seen.contains(other);
         own_writes::check(own_writes::Write {

@@ -210,20 +210,8 @@ impl World {
             (Fault::Kill, Some(process)) => self.kill(process),
             (Fault::StreamLost, Some(process)) => self.stream_ends(process),
             (Fault::PrimaryChanged, Some(process)) => self.input(process, Input::PrimaryChanged),
-            (_, None)
-            | (
-                Fault::Slow
-                | Fault::LostBefore
-                | Fault::LostAfter
-                | Fault::Duplicate
-                | Fault::Late
-                | Fault::Drift
-                | Fault::NoStreams
-                | Fault::Impatience
-                | Fault::MixedTimings
-                | Fault::WrongSlots,
-                _,
-            ) => {}
+            (_, None) => {}
+            (unplanned, _) => unreachable!("{unplanned:?} has no instant"),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::sim::invariants::{Violation, violation};
 /// Interval between checks for expired entries.
 const LOOK: u64 = 500 * MS;
 
+#[derive(Default)]
 pub(super) struct Onlooker {
     /// Rate of the slowest clock, per mille.
     slowest: u64,
@@ -34,11 +35,7 @@ impl Onlooker {
     pub(super) fn new(slowest: u64) -> Self {
         Self {
             slowest,
-            tokens: BTreeMap::new(),
-            revisions: BTreeSet::new(),
-            entries: BTreeMap::new(),
-            looks_at: 0,
-            healed_at: 0,
+            ..Self::default()
         }
     }
 

@@ -4,32 +4,9 @@ use super::world::Locks;
 use crate::lock::mutation::Mutation;
 use crate::sim::minimal;
 use crate::sim::planted::each_is_caught;
-use crate::sim::run::{self, Setup};
+use crate::sim::run::{self, Setup, simulation};
 
-#[test]
-fn all_invariants_hold_whatever_happens_within_the_ratio() {
-    run::every_seed::<Locks>();
-}
-
-#[test]
-fn soak() {
-    run::soak::<Locks>();
-}
-
-#[test]
-fn replay() {
-    run::replay::<Locks>();
-}
-
-#[test]
-fn survey() {
-    run::survey::<Locks>();
-}
-
-#[test]
-fn a_run_is_decided_by_its_seed() {
-    run::same_seed_same_run::<Locks>();
-}
+simulation!(Locks);
 
 #[test]
 fn exclusion_breaks_when_clock_rates_differ_too_much_so_the_check_works() {

@@ -100,10 +100,6 @@ impl Protocol for Locks {
         world.machines.iter().map(report::seat).collect()
     }
 
-    fn meaning(invariant: &'static str) -> &'static str {
-        invariant
-    }
-
     fn wakes_at(world: &World) -> Option<u64> {
         let wakes = world.live.iter().filter_map(|id| {
             let p = &world.processes[*id];

@@ -37,27 +37,22 @@ pub(crate) fn check(end: End) -> Option<Violation> {
     require(caused, "children have their time", &end)
 }
 
-const QUIET: End = End {
-    killed: false,
-    orphaned: false,
-    stopped: false,
-    stop_over: false,
-    left_behind: false,
-    expired: false,
-    renewed_for: None,
-    latency_max: Duration::from_millis(20),
-};
+const LATENCY_MAX: Duration = Duration::from_millis(20);
+
+fn quiet() -> End {
+    with(End::default(), |it| it.latency_max = LATENCY_MAX)
+}
 
 #[test]
 fn each_cause_is_one() {
-    let expired = with(QUIET, |it| it.expired = true);
+    let expired = with(quiet(), |it| it.expired = true);
     for end in [
         expired,
-        with(QUIET, |it| it.orphaned = true),
-        with(QUIET, |it| it.stopped = true),
-        with(QUIET, |it| (it.killed, it.stop_over) = (true, true)),
+        with(quiet(), |it| it.orphaned = true),
+        with(quiet(), |it| it.stopped = true),
+        with(quiet(), |it| (it.killed, it.stop_over) = (true, true)),
         with(expired, |it| it.killed = true),
-        with(expired, |it| it.renewed_for = Some(QUIET.latency_max)),
+        with(expired, |it| it.renewed_for = Some(LATENCY_MAX)),
     ] {
         assert_eq!(check(end), None, "{end:?}");
     }
@@ -65,12 +60,12 @@ fn each_cause_is_one() {
 
 #[test]
 fn without_one_it_goes_on() {
-    let killed = with(QUIET, |it| it.killed = true);
+    let killed = with(quiet(), |it| it.killed = true);
     for end in [
-        QUIET,
+        quiet(),
         killed,
         with(killed, |it| (it.stopped, it.orphaned) = (true, true)),
-        with(QUIET, |it| {
+        with(quiet(), |it| {
             (it.expired, it.renewed_for) = (true, Some(Duration::from_millis(21)))
         }),
     ] {

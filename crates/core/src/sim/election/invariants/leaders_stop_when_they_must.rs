@@ -6,7 +6,7 @@
 use super::{Violation, require, with};
 
 /// A turn of a leader.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turn {
     /// True if it leads with the same claim as before the turn.
     pub(crate) leads_on: bool,
@@ -20,14 +20,10 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// Returns a turn in which nothing makes the leader stop.
-    pub(crate) const fn quiet(leads_on: bool) -> Self {
+    pub(crate) fn quiet(leads_on: bool) -> Self {
         Self {
             leads_on,
-            rejected: false,
-            paused: false,
-            requested: false,
-            store_went_back: false,
-            unhealthy: false,
+            ..Self::default()
         }
     }
 }
@@ -45,21 +41,19 @@ pub(crate) fn check(turn: Turn) -> Option<Violation> {
     )
 }
 
-const QUIET: Turn = Turn::quiet(true);
-
 #[test]
 fn a_leader_that_nobody_stops_may_go_on() {
-    assert_eq!(check(QUIET), None);
+    assert_eq!(check(Turn::quiet(true)), None);
 }
 
 #[test]
 fn one_that_is_stopped_may_not() {
     for told in [
-        with(QUIET, |it| it.rejected = true),
-        with(QUIET, |it| it.paused = true),
-        with(QUIET, |it| it.requested = true),
-        with(QUIET, |it| it.store_went_back = true),
-        with(QUIET, |it| it.unhealthy = true),
+        with(Turn::quiet(true), |it| it.rejected = true),
+        with(Turn::quiet(true), |it| it.paused = true),
+        with(Turn::quiet(true), |it| it.requested = true),
+        with(Turn::quiet(true), |it| it.store_went_back = true),
+        with(Turn::quiet(true), |it| it.unhealthy = true),
     ] {
         assert!(check(told).is_some());
         let gone = with(told, |it| it.leads_on = false);

@@ -6,7 +6,7 @@ use super::{Violation, require, with};
 use crate::election::{Reason, Token};
 
 /// A leadership that a turn ends, and the content of that turn's input.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ending {
     pub(crate) token: Token,
     pub(crate) reason: Option<Reason>,
@@ -52,15 +52,7 @@ fn ending(reason: Reason) -> Ending {
     Ending {
         token: Token::new(7).expect("positive"),
         reason: Some(reason),
-        signalled: false,
-        shut_down: false,
-        unhealthy: false,
-        exited: None,
-        paused: false,
-        requested: None,
-        confirmed: false,
-        rejected: false,
-        expired: false,
+        ..Ending::default()
     }
 }
 

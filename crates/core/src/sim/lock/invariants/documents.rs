@@ -2,10 +2,11 @@
 //! tokens grow, and the number of slots stays while the lock is in use.
 
 use super::{Violation, violation, with};
-use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
+use crate::election::{Claim, Token};
 use crate::lock::reference::grantable;
 use crate::lock::{Entry, HOLDERS_MAX, LockDocument, Mode, QUEUE_MAX};
 use crate::sim::lock::entries::all;
+use crate::sim::lock::fixture::{entry, held};
 
 pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     unique(after)
@@ -110,20 +111,6 @@ fn bounds(after: &LockDocument) -> Option<Violation> {
     )
 }
 
-fn entry(number: u8, mode: Mode, token: Option<i64>) -> Entry {
-    Entry {
-        claim: Claim::from_bytes([number; 16]),
-        identity: Identity::new("a").expect("legal"),
-        session: Session::from_bytes([0; 16]),
-        mode,
-        revision: Revision::from_bytes([number; 16]),
-        lease_duration: Declared { millis: 24_000 },
-        token: token.and_then(Token::new),
-        acquired_at: WallMillis(0),
-        renewed_at: WallMillis(0),
-    }
-}
-
 fn lock(token: i64, holders: &[Entry], queue: &[Entry]) -> LockDocument {
     LockDocument {
         token: Token::new(token).expect("not negative"),
@@ -141,20 +128,20 @@ const X: Mode = Mode::Exclusive;
 
 #[test]
 fn what_the_protocol_writes_is_accepted() {
-    let (a, b, c) = (entry(1, X, Some(7)), entry(2, X, None), entry(3, X, None));
+    let (a, b, c) = (held(1, X, 7), entry(2, X), entry(3, X));
     let before = lock(7, std::slice::from_ref(&a), &[b.clone(), c.clone()]);
     assert_eq!(broken(&before, &before), None);
     let left = lock(7, std::slice::from_ref(&b), std::slice::from_ref(&c));
     assert_eq!(broken(&before, &left), None);
-    let confirmed = lock(8, &[entry(2, X, Some(8))], std::slice::from_ref(&c));
+    let confirmed = lock(8, &[held(2, X, 8)], std::slice::from_ref(&c));
     assert_eq!(broken(&left, &confirmed), None);
-    let swept = lock(8, &[entry(3, X, Some(8))], &[]);
+    let swept = lock(8, &[held(3, X, 8)], &[]);
     assert_eq!(broken(&before, &swept), None);
 }
 
 #[test]
 fn a_lost_wake_up_is_found() {
-    let (a, b) = (entry(1, X, Some(7)), entry(2, X, None));
+    let (a, b) = (held(1, X, 7), entry(2, X));
     let before = lock(7, &[a], std::slice::from_ref(&b));
     assert_eq!(
         broken(&before, &lock(7, &[], &[b])),
@@ -164,14 +151,14 @@ fn a_lost_wake_up_is_found() {
 
 #[test]
 fn whoever_passes_another_is_found() {
-    let (a, b, c) = (entry(1, X, Some(7)), entry(2, X, None), entry(3, X, None));
+    let (a, b, c) = (held(1, X, 7), entry(2, X), entry(3, X));
     let before = lock(7, std::slice::from_ref(&a), &[b.clone(), c.clone()]);
     let passed = lock(7, std::slice::from_ref(&c), std::slice::from_ref(&b));
     assert_eq!(broken(&before, &passed), Some("nobody overtakes"));
     let turned = lock(7, std::slice::from_ref(&a), &[c, b.clone()]);
     assert_eq!(broken(&before, &turned), Some("nobody overtakes"));
-    let reader = entry(4, Mode::Shared, Some(8));
-    let held = entry(1, Mode::Shared, Some(7));
+    let reader = held(4, Mode::Shared, 8);
+    let held = held(1, Mode::Shared, 7);
     let before = lock(7, std::slice::from_ref(&held), std::slice::from_ref(&b));
     let passed = lock(8, &[held, reader], &[b]);
     assert_eq!(broken(&before, &passed), Some("nobody overtakes"));
@@ -179,38 +166,33 @@ fn whoever_passes_another_is_found() {
 
 #[test]
 fn a_token_that_does_not_grow_is_found() {
-    let granted = lock(7, &[entry(1, X, None)], &[]);
-    let again = lock(7, &[entry(1, X, Some(7))], &[]);
+    let granted = lock(7, &[entry(1, X)], &[]);
+    let again = lock(7, &[held(1, X, 7)], &[]);
     assert_eq!(broken(&granted, &again), Some("I3"));
-    let changed = lock(9, &[entry(1, X, Some(9))], &[]);
+    let changed = lock(9, &[held(1, X, 9)], &[]);
     assert_eq!(broken(&again, &changed), Some("I3"));
-    assert_eq!(
-        broken(&granted, &lock(6, &[entry(1, X, None)], &[])),
-        Some("I3")
-    );
+    assert_eq!(broken(&granted, &lock(6, &[entry(1, X)], &[])), Some("I3"));
 }
 
 #[test]
 fn slots_that_change_under_a_holder_are_found() {
-    let before = lock(7, &[entry(1, X, Some(7))], &[]);
+    let before = lock(7, &[held(1, X, 7)], &[]);
     let after = with(before.clone(), |it| it.slots = 2);
     assert_eq!(broken(&before, &after), Some("slots stay"));
     let empty = lock(7, &[], &[]);
-    let taken = with(lock(8, &[entry(1, Mode::Slot, Some(8))], &[]), |it| {
-        it.slots = 2
-    });
+    let taken = with(lock(8, &[held(1, Mode::Slot, 8)], &[]), |it| it.slots = 2);
     assert_eq!(broken(&empty, &taken), None);
 }
 
 #[test]
 fn a_claim_that_is_there_twice_is_found() {
-    let twice = lock(7, &[entry(1, X, Some(7))], &[entry(1, X, None)]);
+    let twice = lock(7, &[held(1, X, 7)], &[entry(1, X)]);
     assert_eq!(broken(&twice, &twice), Some("claims are unique"));
 }
 
 #[test]
 fn too_many_are_found() {
-    let many = |n: usize| vec![entry(1, Mode::Shared, Some(1)); n];
+    let many = |n: usize| vec![held(1, Mode::Shared, 1); n];
     assert_eq!(bounds(&lock(7, &many(256), &many(512))), None);
     assert!(bounds(&lock(7, &many(257), &[])).is_some());
     assert!(bounds(&lock(7, &[], &many(513))).is_some());

@@ -1,0 +1,38 @@
+//! Entries and identifiers by number, for tests.
+
+use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
+use crate::lock::{Entry, Mode};
+
+pub(super) fn claim(number: u8) -> Claim {
+    Claim::from_bytes([number; 16])
+}
+
+pub(super) fn revision(number: u8) -> Revision {
+    Revision::from_bytes([number; 16])
+}
+
+pub(super) fn token(number: i64) -> Token {
+    Token::new(number).expect("not negative")
+}
+
+/// Returns an entry without a token, whose revision has the same number as its claim.
+pub(super) fn entry(number: u8, mode: Mode) -> Entry {
+    Entry {
+        claim: claim(number),
+        identity: Identity::new("a").expect("legal"),
+        session: Session::from_bytes([0; 16]),
+        mode,
+        revision: revision(number),
+        lease_duration: Declared { millis: 24_000 },
+        token: None,
+        acquired_at: WallMillis(0),
+        renewed_at: WallMillis(0),
+    }
+}
+
+pub(super) fn held(number: u8, mode: Mode, with: i64) -> Entry {
+    Entry {
+        token: Some(token(with)),
+        ..entry(number, mode)
+    }
+}
