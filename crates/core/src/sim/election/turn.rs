@@ -5,8 +5,19 @@ use super::coverage::{Hit, Path};
 use super::files::{Health, Memory, Round, Says};
 use super::process::{Class, Cut};
 use crate::election::mutation::planted;
-use crate::election::{Authority, Effect, Input, Notice, Outcome, Status};
+use crate::election::{Authority, CallId, Effect, Input, Notice, Outcome, Status};
 use crate::sim::MS;
+
+/// Returns the call that an input acknowledges, if any.
+fn acknowledged(input: &Input) -> Option<CallId> {
+    match input {
+        Input::Reply {
+            call,
+            outcome: Outcome::Applied(_),
+        } => Some(*call),
+        _ => None,
+    }
+}
 
 impl World {
     /// Lets a process handle all pending inputs.
@@ -26,7 +37,10 @@ impl World {
                 return;
             }
             // The timer precedes all pending inputs.
-            let late = planted!(AcknowledgedAfterDeadline) && !p.inbox.is_empty();
+            let next = p.inbox.front();
+            let late = planted!(AcknowledgedAfterDeadline)
+                && p.leads_now
+                && next.is_some_and(|(_, input)| acknowledged(input).is_some());
             let input = if p.election.next_wakeup().is_some_and(|at| at <= now) && !late {
                 Input::Tick
             } else if let Some((_, input)) = p.inbox.pop_front() {
@@ -49,13 +63,7 @@ impl World {
         let p = &mut self.processes[process];
         let valid_until = |status: &Status| status.authority.map(|a: Authority| a.valid_until);
         let before = valid_until(p.election.status());
-        let acknowledged = match &input {
-            Input::Reply {
-                call,
-                outcome: Outcome::Applied(_),
-            } => Some(*call),
-            _ => None,
-        };
+        let acknowledged = acknowledged(&input);
         p.signalled = input == Input::StepDown;
         p.confirmed = acknowledged.is_some() && p.confirming == acknowledged;
         if let Input::Reconfigure(tunables) = &input {
