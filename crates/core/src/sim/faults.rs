@@ -7,10 +7,14 @@ use std::hash::Hash;
 use std::marker::PhantomData;
 
 use super::dice::Dice;
+use super::network::Fate;
 
 /// The faults of a simulation.
 pub(super) trait Kind: Copy + Debug + Eq + Hash + 'static {
     const ALL: &'static [Self];
+
+    /// Returns the fault that gives calls this fate.
+    fn of_calls(fate: Fate) -> Self;
 
     /// Returns the position in [`Kind::ALL`].
     fn index(self) -> u32;
@@ -19,8 +23,23 @@ pub(super) trait Kind: Copy + Debug + Eq + Hash + 'static {
     fn words(self) -> &'static str;
 }
 
-/// Declares the faults of a simulation.
+/// Declares the faults of a simulation: those of calls, and its own.
 macro_rules! faults {
+    (of calls, $($own:tt)*) => {
+        faults! {
+            /// A call takes up to 40 s.
+            Slow,
+            /// A call never reaches the store.
+            LostBefore,
+            /// A call is applied and its answer is lost.
+            LostAfter,
+            /// A call reaches the store twice, the second time late.
+            Duplicate,
+            /// A call is answered by an error although it lands, now or later.
+            Late,
+            $($own)*
+        }
+    };
     ($($(#[doc = $words:literal])* $name:ident,)*) => {
         /// One kind of fault.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +49,18 @@ macro_rules! faults {
 
         impl $crate::sim::faults::Kind for Fault {
             const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            fn of_calls(fate: $crate::sim::network::Fate) -> Self {
+                use $crate::sim::network::Fate;
+
+                match fate {
+                    Fate::Slow => Self::Slow,
+                    Fate::LostBefore => Self::LostBefore,
+                    Fate::LostAfter => Self::LostAfter,
+                    Fate::Duplicate => Self::Duplicate,
+                    Fate::Late => Self::Late,
+                }
+            }
 
             fn index(self) -> u32 {
                 self as u32

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::MS;
 use super::SECOND;
+use super::faults::Kind as _;
 use super::replica_set::{Committed, Landed};
 use super::world::{AtPeace, Protocol, World};
 use crate::election::CallId;
@@ -18,10 +19,16 @@ pub(super) enum Fate {
     Late,
 }
 
+/// The number of rolls, and how many of them make a call slow or give it each other fate.
+pub(super) struct Odds {
+    pub(super) rolls: u64,
+    pub(super) slow: u64,
+    pub(super) other: u64,
+}
+
 /// The part of a protocol in its calls.
 pub(super) trait Calls: Protocol {
-    /// The faults of calls: of so many rolls, how many give a call this fate.
-    const FATES: (u64, &[(Fate, Self::Fault, u64)]);
+    const ODDS: Odds;
 
     /// Interferes with a call that is sent. `roll` decides the fate of the call.
     fn interfere(
@@ -80,8 +87,7 @@ impl<P: Calls> World<P> {
         let timeout = P::link(self, process).timeout;
         self.time_out_at(self.now + timeout, process, call);
         // All random numbers are drawn, regardless of the enabled faults.
-        let (rolls, _) = P::FATES;
-        let roll = self.net.below(rolls);
+        let roll = self.net.below(P::ODDS.rolls);
         let (quick, slow) = (self.net.between(1, 20) * MS, self.net.below(40_000) * MS);
         P::interfere(self, process, &operation, roll, quick);
         let (soon, later) = (self.now + quick, self.now + quick + slow);
@@ -122,12 +128,17 @@ impl<P: Calls> World<P> {
     }
 
     fn fate(&mut self, roll: u64) -> Option<Fate> {
-        let (_, fates) = P::FATES;
-        let mut below = 0;
-        let (fate, fault, _) = *fates.iter().find(|(_, _, rolls)| {
-            below += rolls;
-            roll < below
-        })?;
+        const OTHERS: [Fate; 4] = [
+            Fate::LostBefore,
+            Fate::LostAfter,
+            Fate::Duplicate,
+            Fate::Late,
+        ];
+        let fate = match roll.checked_sub(P::ODDS.slow) {
+            None => Fate::Slow,
+            Some(rest) => *OTHERS.get(usize::try_from(rest / P::ODDS.other).ok()?)?,
+        };
+        let fault = P::Fault::of_calls(fate);
         let hit = self.troubles(fault);
         if hit {
             self.coverage.hit(fault.into());

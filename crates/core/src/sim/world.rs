@@ -43,6 +43,7 @@ pub(super) trait Protocol: Sized + 'static {
     const LEGEND: &str;
     /// Parts of routine trace lines, which are left out of long stretches.
     const ROUTINE: &[&str];
+
     /// Builds the world of a run.
     fn world(setup: &Setup<Self::Fault>) -> World<Self>;
 

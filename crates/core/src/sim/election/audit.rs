@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::cluster::World;
-use super::invariants::{
-    ended_claims_are_freed, held_claims_are_renewed, leaders_stop_when_they_must,
-    leadership_ends_with_cause, notifications_are_followed_up,
-};
+use super::invariants::ended_claims_are_freed;
+use super::invariants::held_claims_are_renewed::{self, Held};
+use super::invariants::leaders_stop_when_they_must::{self, Turn};
+use super::invariants::leadership_ends_with_cause::{self, Ending};
+use super::invariants::notifications_are_followed_up::{self, Owed};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
 /// As in `election/lead.rs`: two losses by deadline within this time make a candidate wait.
@@ -22,13 +23,13 @@ impl World {
         let facts = led.or(stopping).and_then(|token| p.facts.of_token(token));
         let held = facts.map(|c| (c.claim, c.token));
         let until = facts.and_then(|c| c.until);
-        let owed = notifications_are_followed_up::Owed {
+        let owed = Owed {
             read: p.ledger.read_owed && !p.facts.shutdown,
             renewal: held.is_some_and(|(_, token)| p.ledger.renewal_owed == Some(token)),
         };
         let renewed = facts.map(|claim| {
             let awake = Duration::from_nanos(self.now.saturating_sub(self.thaws_at(process)));
-            held_claims_are_renewed::Held {
+            Held {
                 idle: now.since(claim.renewal_sent).min(awake),
                 idle_max: claim.timings.renew_interval()
                     + p.operation_timeout * 2
@@ -95,17 +96,17 @@ impl World {
             let claim = of(token)?;
             let renewed = heard.renewed == Some(claim);
             let to_another = |to: Option<&Reservation>| to.map(|r| &r.identity) != Some(me);
-            leaders_stop_when_they_must::check(leaders_stop_when_they_must::Turn {
+            leaders_stop_when_they_must::check(Turn {
                 rejected: heard.rejected == Some(claim),
                 paused: renewed && asks.is_some_and(|asks| asks.paused),
                 requested: renewed
                     && request.is_some_and(|(t, to)| *t == token && to_another(to.as_ref())),
-                ..leaders_stop_when_they_must::Turn::quiet(led == Some(token))
+                ..Turn::quiet(led == Some(token))
             })
         });
-        let able = leaders_stop_when_they_must::check(leaders_stop_when_they_must::Turn {
+        let able = leaders_stop_when_they_must::check(Turn {
             unhealthy: p.facts.unhealthy,
-            ..leaders_stop_when_they_must::Turn::quiet(led.is_some())
+            ..Turn::quiet(led.is_some())
         });
         let begins = stopping.filter(|token| ledger.stopping != Some(*token));
         let lost = ledger.led.or(ledger.stopping).filter(|_| {
@@ -116,7 +117,7 @@ impl World {
             led.is_none() && stopping.is_none() && by_loss
         });
         let caused = begins.or(lost).and_then(|token| {
-            leadership_ends_with_cause::check(leadership_ends_with_cause::Ending {
+            leadership_ends_with_cause::check(Ending {
                 token,
                 reason: status.reason,
                 signalled: heard.signalled,

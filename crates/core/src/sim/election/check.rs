@@ -20,7 +20,7 @@ use crate::election::{
 
 /// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
 const CHAIN_MAX: usize = 257;
-const RENEWALS_IN_FLIGHT_MAX: usize = 2;
+const RENEWALS_MAX: usize = 2;
 
 impl World {
     pub(super) fn before_turn(&mut self, process: usize, now: BootTime, input: &Input) {
@@ -35,14 +35,11 @@ impl World {
             self.found(earned::check_durable(durable));
         }
         let shown = match input {
-            Input::Watch(Watch::Changed(lease)) => Some(lease),
-            Input::Reply { outcome, .. } => match outcome {
-                Outcome::Applied(Found::Lease(lease)) => Some(lease),
-                Outcome::Applied(Found::Missing | Found::Foreign(_))
-                | Outcome::Rejected
-                | Outcome::Failed
-                | Outcome::Unknown => None,
-            },
+            Input::Watch(Watch::Changed(lease))
+            | Input::Reply {
+                outcome: Outcome::Applied(Found::Lease(lease)),
+                ..
+            } => Some(lease),
             _ => None,
         };
         // A mixture of two events shows a state that never existed.
@@ -169,15 +166,10 @@ impl World {
             Operation::Create { .. } | Operation::Read { .. } => {}
         }
         self.found(found);
-        self.found(bounds::check(bounds::Sizes {
-            calls: self.processes[process].driver.len(),
-            calls_max: CALLS_MAX,
-            chain: chain_length,
-            chain_max: CHAIN_MAX,
-            renewals,
-            renewals_max: RENEWALS_IN_FLIGHT_MAX,
-            ..bounds::Sizes::default()
-        }));
+        let calls = self.processes[process].driver.len();
+        self.found(bounds::check("calls", calls, CALLS_MAX));
+        self.found(bounds::check("chain", chain_length, CHAIN_MAX));
+        self.found(bounds::check("renewals in flight", renewals, RENEWALS_MAX));
         self.processes[process].ledger.calls(call, operation);
         self.processes[process].hearing.calls(call, operation);
         self.excuse_a_restarted_twin(process, operation);
@@ -308,11 +300,7 @@ impl World {
             was_missing,
             is_free_lease: after.lease().is_some_and(|l| l.holder.is_none()),
         }));
-        self.found(bounds::check(bounds::Sizes {
-            history: after.history,
-            history_max: HISTORY_MAX,
-            ..bounds::Sizes::default()
-        }));
+        self.found(bounds::check("history", after.history, HISTORY_MAX));
         let process = match *by {
             Writer::Process(process) => process,
             Writer::Operator => return self.excuse_the_ignorant(committed, token_before),

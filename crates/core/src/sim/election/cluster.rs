@@ -266,7 +266,7 @@ impl World {
             tunables: tunables(build),
             supervises: false,
             stop_grace: Duration::ZERO,
-            neighbour: Neighbour::ATTENTIVE,
+            neighbour: Neighbour::default(),
         });
         let machine = self.machines.len() - 1;
         let directory = self.add_directory(machine);

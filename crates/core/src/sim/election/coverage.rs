@@ -132,14 +132,7 @@ impl Asked {
             Reason::Paused => Some(Self::Pause),
             Reason::Shutdown => Some(Self::Shutdown),
             Reason::Unhealthy => Some(Self::Health),
-            Reason::Acquired
-            | Reason::TookOver
-            | Reason::Renewed
-            | Reason::Deadline
-            | Reason::Rejected
-            | Reason::WorkloadExit
-            | Reason::StoreRolledBack
-            | Reason::Duplicate => None,
+            _ => None,
         }
     }
 }

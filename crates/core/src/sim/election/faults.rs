@@ -8,16 +8,7 @@ use crate::sim::{MS, SECOND};
 pub(super) const RUN: u64 = 600 * SECOND;
 
 faults! {
-    /// A call takes up to 40 s.
-    Slow,
-    /// A call never reaches the store.
-    LostBefore,
-    /// A call is applied and its answer is lost.
-    LostAfter,
-    /// A call reaches the store twice, the second time late.
-    Duplicate,
-    /// A call is answered by an error although it lands, now or later.
-    Late,
+    of calls,
     /// A process does not run for a while, often for longer than its lease.
     Freeze,
     /// A process stops between a decision and its effects.

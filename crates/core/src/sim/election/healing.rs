@@ -1,84 +1,15 @@
-//! The end of all faults, for the healing period, and events that belong to no other file.
+//! The end of all faults, for the healing period.
 
 use std::time::Duration;
 
 use super::cluster::World;
-use super::coverage::{Hit, Path};
 use super::document::Document;
 use super::files::Health;
 use super::process::{Class, LEASE_MAX};
 use crate::election::{Declared, Input};
-use crate::sim::{MS, SECOND};
+use crate::sim::SECOND;
 
 impl World {
-    pub(super) fn primary_elected(&mut self) {
-        for process in self.live.clone() {
-            self.input(process, Class::News, Input::PrimaryChanged);
-        }
-    }
-
-    fn use_new_primary(&mut self) {
-        self.set.deposed_learns();
-        for machine in &mut self.machines {
-            machine.stale = false;
-        }
-    }
-
-    /// Lets the deposed primary, and the drivers that still use it, notice the new one.
-    pub(super) fn deposed_learns(&mut self) {
-        self.use_new_primary();
-        for process in self.live.clone() {
-            // A cursor survives the step-down of its member. A cursor that breaks is opened again
-            // on the new primary.
-            if self.own.stream_dice.one_in(2) || !self.processes[process].stream.open {
-                self.stream_ends(process);
-            }
-            self.input(process, Class::News, Input::PrimaryChanged);
-        }
-    }
-
-    /// Completes a write of the file thread.
-    pub(super) fn written(&mut self, process: usize) {
-        let directory = self.processes[process].directory;
-        if !self.processes[process].alive {
-            return;
-        }
-        if self.is_frozen(process) {
-            let at = self.thaws_at(process);
-            return self.at(at, move |world| world.written(process));
-        }
-        if self.own.directories[directory].health == Health::Hangs {
-            return self.at(self.now + 300 * MS, move |world| world.written(process));
-        }
-        let (half, second) = (self.chance.one_in(2), self.chance.one_in(2));
-        let p = &mut self.processes[process];
-        let (flushes, shown) = p
-            .files
-            .written(&mut self.own.directories[directory], half, second);
-        if flushes > 0 {
-            self.coverage.hit(Hit::Path(match shown {
-                true => Path::FilesShown,
-                false => Path::FilesStuck,
-            }));
-        }
-        self.flushed(process, flushes, shown);
-        self.pump(process);
-    }
-
-    /// Ends a process that exits on its own. Its file thread first writes that it does not lead, if
-    /// the disk allows it.
-    pub(super) fn exited(&mut self, process: usize) {
-        if self.is_frozen(process) {
-            let at = self.thaws_at(process);
-            return self.at(at, move |world| world.exited(process));
-        }
-        let directory = &mut self.own.directories[self.processes[process].directory];
-        if matches!(directory.health, Health::Good | Health::Full) {
-            directory.files = [None; 2];
-        }
-        self.kill(process);
-    }
-
     /// Returns the maximum time that a candidate may have to wait for the lease now: the duration
     /// that the holder declared, or the cooldown of a candidate that stepped down. After damage to
     /// the document, the longest duration of all.

@@ -12,8 +12,8 @@ use super::invariants::release_after_the_workload::{self as release, Beside};
 use crate::election::{Claim, Token};
 use crate::sim::dice::Dice;
 
-/// The workload next to one process.
-#[derive(Debug, Clone)]
+/// The workload next to one process. By default it checks before each effect.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Neighbour {
     /// Interval between checks, on the clock of its machine; `None` if it checks before each
     /// effect.
@@ -25,17 +25,6 @@ pub(super) struct Neighbour {
     /// The token that the workload confirmed last; it does not start again under that token.
     confirmed: Option<Token>,
     looked_at: u64,
-}
-
-impl Neighbour {
-    /// A workload that checks before each effect.
-    pub(super) const ATTENTIVE: Self = Self {
-        looks_every: None,
-        reads_file: false,
-        works: None,
-        confirmed: None,
-        looked_at: 0,
-    };
 }
 
 impl World {
@@ -52,7 +41,7 @@ impl World {
         machine.neighbour = Neighbour {
             looks_every: Some(every).filter(|_| polls && !longest.is_zero()),
             reads_file,
-            ..Neighbour::ATTENTIVE
+            ..Neighbour::default()
         };
     }
 

@@ -1,4 +1,4 @@
-//! What candidates' processes add to calls: their drivers, and the checks of each write.
+//! Calls of candidates: their drivers, the checks of each write, and the news of another primary.
 
 use super::cluster::{Leases, World};
 use super::coverage::{Call, Hit, Landing, Path};
@@ -9,7 +9,7 @@ use crate::election::mutation::planted;
 use crate::election::{CallId, Found, Input, Operation, Outcome};
 use crate::sim::MS;
 use crate::sim::coverage::Answer;
-use crate::sim::network::{Calls, Fate, Link};
+use crate::sim::network::{Calls, Link, Odds};
 use crate::sim::replica_set::{Access, Landed, Weak};
 
 impl World {
@@ -38,19 +38,40 @@ impl World {
         p.driver.sends(call, kind);
         self.transmit(process, call, operation);
     }
+
+    pub(super) fn primary_elected(&mut self) {
+        for process in self.live.clone() {
+            self.input(process, Class::News, Input::PrimaryChanged);
+        }
+    }
+
+    pub(super) fn use_new_primary(&mut self) {
+        self.set.deposed_learns();
+        for machine in &mut self.machines {
+            machine.stale = false;
+        }
+    }
+
+    /// Lets the deposed primary, and the drivers that still use it, notice the new one.
+    pub(super) fn deposed_learns(&mut self) {
+        self.use_new_primary();
+        for process in self.live.clone() {
+            // A cursor survives the step-down of its member. A cursor that breaks is opened again
+            // on the new primary.
+            if self.own.stream_dice.one_in(2) || !self.processes[process].stream.open {
+                self.stream_ends(process);
+            }
+            self.input(process, Class::News, Input::PrimaryChanged);
+        }
+    }
 }
 
 impl Calls for Leases {
-    const FATES: (u64, &[(Fate, Fault, u64)]) = (
-        480,
-        &[
-            (Fate::Slow, Fault::Slow, 40),
-            (Fate::LostBefore, Fault::LostBefore, 12),
-            (Fate::LostAfter, Fault::LostAfter, 12),
-            (Fate::Duplicate, Fault::Duplicate, 12),
-            (Fate::Late, Fault::Late, 12),
-        ],
-    );
+    const ODDS: Odds = Odds {
+        rolls: 480,
+        slow: 40,
+        other: 12,
+    };
 
     fn interfere(world: &mut World, process: usize, operation: &Operation, _: u64, _: u64) {
         let chance = world.net.roll();

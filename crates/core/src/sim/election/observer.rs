@@ -187,15 +187,9 @@ impl Facts {
                 }
             }
             Input::Health { healthy } => self.unhealthy = !healthy,
-            Input::Tick
-            | Input::Watch(_)
-            | Input::PrimaryChanged
-            | Input::Demoted { .. }
-            | Input::WorkloadEnded { .. }
-            | Input::WorkloadGone { .. }
-            | Input::StepDown => {}
             // The cooldown may be shorter now.
             Input::Reconfigure(_) => self.stay_out = None,
+            _ => {}
         }
         None
     }

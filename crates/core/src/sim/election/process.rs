@@ -178,7 +178,7 @@ impl Process {
             operation_timeout: tunables.timings.operation_timeout(),
             stream: Stream::default(),
             newest: None,
-            neighbour: Neighbour::ATTENTIVE,
+            neighbour: Neighbour::default(),
             dies_after: None,
             streams: machine.streams,
             supervises: machine.supervises,

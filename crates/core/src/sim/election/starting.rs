@@ -118,6 +118,20 @@ impl World {
         now < *since.get_or_insert(now) + CHILD_AWAITED_MAX
     }
 
+    /// Ends a process that exits on its own. Its file thread first writes that it does not lead, if
+    /// the disk allows it.
+    pub(super) fn exited(&mut self, process: usize) {
+        if self.is_frozen(process) {
+            let at = self.thaws_at(process);
+            return self.at(at, move |world| world.exited(process));
+        }
+        let directory = &mut self.own.directories[self.processes[process].directory];
+        if matches!(directory.health, Health::Good | Health::Full) {
+            directory.files = [None; 2];
+        }
+        self.kill(process);
+    }
+
     pub(super) fn kill(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if std::mem::replace(&mut p.alive, false) {

@@ -237,7 +237,35 @@ impl World {
         }
     }
 
-    pub(super) fn flushed(&mut self, process: usize, flushes: usize, shown: bool) {
+    /// Completes a write of the file thread.
+    fn written(&mut self, process: usize) {
+        let directory = self.processes[process].directory;
+        if !self.processes[process].alive {
+            return;
+        }
+        if self.is_frozen(process) {
+            let at = self.thaws_at(process);
+            return self.at(at, move |world| world.written(process));
+        }
+        if self.own.directories[directory].health == Health::Hangs {
+            return self.at(self.now + 300 * MS, move |world| world.written(process));
+        }
+        let (half, second) = (self.chance.one_in(2), self.chance.one_in(2));
+        let p = &mut self.processes[process];
+        let (flushes, shown) = p
+            .files
+            .written(&mut self.own.directories[directory], half, second);
+        if flushes > 0 {
+            self.coverage.hit(Hit::Path(match shown {
+                true => Path::FilesShown,
+                false => Path::FilesStuck,
+            }));
+        }
+        self.flushed(process, flushes, shown);
+        self.pump(process);
+    }
+
+    fn flushed(&mut self, process: usize, flushes: usize, shown: bool) {
         for _ in 0..flushes {
             let input = Input::Demoted { shown };
             self.processes[process].deliver(Class::Demoted, input);

@@ -8,16 +8,7 @@ use crate::sim::{MS, SECOND};
 pub(super) const RUN: u64 = 240 * SECOND;
 
 faults! {
-    /// A call takes up to 40 s.
-    Slow,
-    /// A call never reaches the store.
-    LostBefore,
-    /// A call is applied and its answer is lost.
-    LostAfter,
-    /// A call reaches the store twice, the second time late.
-    Duplicate,
-    /// A call is answered with an error although it lands, now or later.
-    Late,
+    of calls,
     /// The primary fails; writes that no majority has are lost, or kept at random.
     Failover,
     /// The primary is deposed and keeps answering some clients for a while.

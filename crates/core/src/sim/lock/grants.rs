@@ -227,8 +227,8 @@ fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
 }
 
 #[test]
-fn a_sweep_takes_what_is_unchanged_and_confirms_its_writer() {
-    let sweep = |pairs: &[(u8, u8)], me: Option<u8>| Operation::Evict {
+fn an_eviction_removes_what_is_unchanged_and_confirms_its_writer() {
+    let evict = |pairs: &[(u8, u8)], me: Option<u8>| Operation::Evict {
         entries: pairs
             .iter()
             .map(|(c, r)| Seen {
@@ -249,18 +249,18 @@ fn a_sweep_takes_what_is_unchanged_and_confirms_its_writer() {
         vec![entry(3, X), entry(4, X)],
     );
     let mut stored = before.clone();
-    let performed = perform(&mut stored, &sweep(&[(1, 5), (3, 5)], Some(4)));
+    let performed = perform(&mut stored, &evict(&[(1, 5), (3, 5)], Some(4)));
     assert_eq!(
         (performed.outcome, stored == before),
         (Outcome::Rejected, true)
     );
 
-    perform(&mut stored, &sweep(&[(1, 1), (2, 2), (3, 5)], Some(3)));
+    perform(&mut stored, &evict(&[(1, 1), (2, 2), (3, 5)], Some(3)));
     assert_eq!(places(&stored), (vec![(3, Some(8))], vec![4]));
     assert_eq!(document(&stored).holders[0].revision, revision(99));
 
     let mut stored = before;
-    let performed = perform(&mut stored, &sweep(&[(1, 1), (2, 2), (3, 3), (9, 9)], None));
+    let performed = perform(&mut stored, &evict(&[(1, 1), (2, 2), (3, 3), (9, 9)], None));
     assert_eq!(places(&stored), (vec![(4, None)], vec![]));
     assert_eq!(performed.ended.len(), 2);
 }

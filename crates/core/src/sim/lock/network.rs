@@ -9,7 +9,7 @@ use crate::lock::reference::{self, By};
 use crate::lock::{Found, Hint, Input, Operation, Outcome};
 use crate::sim::coverage::Answer;
 use crate::sim::faults::{Kind as _, Planned};
-use crate::sim::network::{Calls, Fate, Link};
+use crate::sim::network::{Calls, Link, Odds};
 use crate::sim::replica_set::{self, Access, Landed, Weak};
 use crate::sim::{MS, SECOND};
 
@@ -35,16 +35,11 @@ impl World {
 }
 
 impl Calls for Locks {
-    const FATES: (u64, &[(Fate, Fault, u64)]) = (
-        240,
-        &[
-            (Fate::Slow, Fault::Slow, 16),
-            (Fate::LostBefore, Fault::LostBefore, 8),
-            (Fate::LostAfter, Fault::LostAfter, 8),
-            (Fate::Duplicate, Fault::Duplicate, 8),
-            (Fate::Late, Fault::Late, 8),
-        ],
-    );
+    const ODDS: Odds = Odds {
+        rolls: 240,
+        slow: 16,
+        other: 8,
+    };
 
     fn interfere(world: &mut World, process: usize, operation: &Operation, roll: u64, quick: u64) {
         let renews = matches!(operation, Operation::Renew { .. });

@@ -246,7 +246,7 @@ impl World {
                 let shown = seat.done.iter().find(|job| job.from >= known)?;
                 let due = shown.from + wait;
                 let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
-                // The first such job may have seen the entry in a reply concurrent with a sweep, so
+                // The first such job may have seen the entry in a reply concurrent with an eviction, so
                 // only the second one must evict.
                 let evicts = after.nth(1)?;
                 expired_entries_are_evicted::under_brisk_traffic(

@@ -4,6 +4,7 @@ use super::network::Committed;
 use super::seats::Seat;
 use crate::election::{CallId, Claim};
 use crate::lock::{Entry, Found, Input, Operation, Outcome};
+use crate::sim::coverage::Answer;
 
 /// The explanation of the trace lines.
 pub(super) const LEGEND: &str = "each line: true time, who (p1 is the second process that was \
@@ -40,9 +41,7 @@ pub(super) fn input(process: usize, input: &Input) -> String {
         Input::Reply { call, outcome } => {
             let outcome = match outcome {
                 Outcome::Applied(shown) => found(shown),
-                Outcome::Rejected => "rejected".to_owned(),
-                Outcome::Failed => "failed".to_owned(),
-                Outcome::Unknown => "unknown".to_owned(),
+                other => Answer::from(other).words().to_owned(),
             };
             format!("p{process} <- #{} {outcome}", call.0)
         }

@@ -31,45 +31,31 @@ pub(crate) struct Write<'a> {
 }
 
 pub(crate) fn check(write: Write<'_>) -> Option<Violation> {
-    let because = |why: &str| violation("I8", format!("{why}: {write:?}"));
+    let obstacle = obstacle(&write)?;
+    violation("I8", format!("{obstacle}: {write:?}"))
+}
+
+/// Returns the reason why the write is not permitted, if any.
+fn obstacle(write: &Write<'_>) -> Option<&'static str> {
     let Some((lease, first)) = write.shown else {
-        return because("expects a revision that it was never shown");
+        return Some("expects a revision that it was never shown");
     };
-    if lease.paused {
-        return because("the lease is paused");
-    }
-    if write.foreign {
-        return because("the document is foreign");
-    }
-    if write.stays_out {
-        return because("it was asked to step down");
-    }
-    if write.unhealthy {
-        return because("its workload is unhealthy");
-    }
     let waited = write.now.since(first);
-    match &lease.holder {
-        None => {
-            let reserved = lease
-                .reserved_for
-                .as_ref()
-                .filter(|r| r.identity != *write.me);
-            match reserved {
-                Some(r) if waited < r.duration.min(RESERVATION_MAX) => {
-                    because("it is reserved for another")
-                }
-                Some(_) | None => None,
-            }
-        }
-        Some(holder) => {
-            let expired = waited >= holder.lease_duration.duration();
-            if expired || write.own || write.dead {
-                None
-            } else {
-                because("the holder has not expired")
-            }
-        }
-    }
+    let reserved =
+        |to: &Reservation| to.identity != *write.me && waited < to.duration.min(RESERVATION_MAX);
+    let reserved = lease.holder.is_none() && lease.reserved_for.as_ref().is_some_and(reserved);
+    let unexpired = |holder: &Holder| waited < holder.lease_duration.duration();
+    let held = lease.holder.as_ref().is_some_and(unexpired) && !write.own && !write.dead;
+    let all = [
+        (lease.paused, "the lease is paused"),
+        (write.foreign, "the document is foreign"),
+        (write.stays_out, "it was asked to step down"),
+        (write.unhealthy, "its workload is unhealthy"),
+        (reserved, "it is reserved for another"),
+        (held, "the holder has not expired"),
+    ];
+    all.into_iter()
+        .find_map(|(holds, why)| holds.then_some(why))
 }
 
 fn lease(held: bool) -> Lease {

@@ -135,8 +135,8 @@ fn what_the_protocol_writes_is_accepted() {
     assert_eq!(broken(&before, &left), None);
     let confirmed = lock(8, &[held(2, X, 8)], std::slice::from_ref(&c));
     assert_eq!(broken(&left, &confirmed), None);
-    let swept = lock(8, &[held(3, X, 8)], &[]);
-    assert_eq!(broken(&before, &swept), None);
+    let evicted = lock(8, &[held(3, X, 8)], &[]);
+    assert_eq!(broken(&before, &evicted), None);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn eviction(holds: bool, confirmed: bool, after: u64) -> Eviction {
 }
 
 #[test]
-fn whoever_was_silent_for_long_enough_is_eviction() {
+fn an_entry_that_was_unchanged_for_long_enough_is_evicted() {
     for due in [
         eviction(true, true, 24),
         eviction(false, false, 24),

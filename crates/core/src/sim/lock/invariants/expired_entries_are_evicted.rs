@@ -18,7 +18,7 @@ pub(crate) struct Patience {
 
 /// Returns how long an entry may stay unchanged while a live waiter reads, in true time.
 pub(crate) fn bound(patience: Patience) -> Duration {
-    // A failed sweep is repeated, and the eighth place waits 1.6 s longer.
+    // A failed eviction is repeated, and the eighth place waits 1.6 s longer.
     let stagger = Duration::from_millis(1_600);
     (patience.declared + patience.longest / 3 + 3 * patience.operation_timeout + stagger) * 1000
         / patience.slowest
@@ -56,7 +56,7 @@ const PATIENCE: Patience = Patience {
 };
 
 #[test]
-fn whoever_goes_in_time_is_accepted() {
+fn an_entry_that_is_evicted_in_time_is_accepted() {
     assert_eq!(bound(PATIENCE), Duration::from_millis(42_600));
     assert_eq!(check(bound(PATIENCE), PATIENCE), None);
 }
@@ -70,7 +70,7 @@ fn a_job_that_evicts_nobody_is_found() {
 }
 
 #[test]
-fn whoever_stays_is_found() {
+fn an_entry_that_stays_is_found() {
     let late = bound(PATIENCE) + Duration::from_nanos(1);
     assert!(check(late, PATIENCE).is_some());
 }
