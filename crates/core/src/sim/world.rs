@@ -26,7 +26,7 @@ pub(super) trait Protocol: Sized + 'static {
     type Outcome: Clone + PartialEq;
     /// The stored document.
     type State: Clone;
-    /// What a committed write keeps of its call.
+    /// The origin of a write, for the checks when it is committed.
     type Write;
 
     const FAILED: Self::Outcome;

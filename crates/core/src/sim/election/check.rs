@@ -2,7 +2,7 @@
 
 use super::cluster::{Was, World};
 use super::coverage::{Hit, Path, Said};
-use super::document::{Committed, Document, HISTORY_MAX, Writer};
+use super::document::{Committed, Document, HISTORY_MAX, Writer, claim_of};
 use super::invariants::authority_from_acknowledged_writes::{self as earned, Authority};
 use super::invariants::followers_write_with_cause as followers;
 use super::invariants::one_leader::{self, Leading};
@@ -185,7 +185,7 @@ impl World {
         let p = &self.processes[process];
         let (facts, now) = (&p.facts, p.facts.decided);
         let sight = facts.sight(expected);
-        let holder = sight.and_then(|s| s.lease.holder.as_ref()).map(|h| h.claim);
+        let holder = sight.and_then(|s| claim_of(&s.lease));
         let stays_out = facts.stay_out.is_some_and(|(until, _)| now < until)
             || facts.exit_until.is_some_and(|until| now < until);
         let own = holder.is_some_and(|h| facts.claim(h).is_some_and(|c| c.ended || !c.led));
@@ -215,7 +215,7 @@ impl World {
     fn check_workload_before(&self, process: usize, expected: Revision) -> Option<Violation> {
         let p = &self.processes[process];
         let sight = p.facts.sight(expected);
-        let holder = sight.and_then(|s| s.lease.holder.as_ref()).map(|h| h.claim);
+        let holder = sight.and_then(|s| claim_of(&s.lease));
         let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
         release_after_the_workload::check_acquisition(release_after_the_workload::Acquisition {
             child_runs: self.child_runs(process),
@@ -226,11 +226,7 @@ impl World {
     /// Returns true if a process that made this claim is alive, even if frozen. Claims of a forked
     /// machine do not count, because neither twin can know of the other.
     fn lives(&self, claim: Claim) -> bool {
-        let forked = self
-            .own
-            .forks
-            .iter()
-            .any(|f| f.claims.iter().any(|(c, _)| *c == claim));
+        let forked = self.own.forks.iter().any(|fork| fork.has(claim));
         let makes = |p: &usize| self.processes[*p].facts.claim(claim).is_some();
         !forked && self.live.iter().any(makes)
     }
@@ -312,11 +308,11 @@ impl World {
             let knowledge = self.processes[process].facts.knowledge_at_create;
             self.excuse(knowledge, lease.token);
         }
-        let claim = |l: &crate::election::Lease| l.holder.as_ref().map(|h| h.claim);
         let before_token = before.lease().map_or(Token::ZERO, |l| l.token);
-        if claim(lease).is_some() && claim(lease) != before.lease().and_then(claim) {
+        if let Some(held) = claim_of(lease)
+            && Some(held) != before.lease().and_then(claim_of)
+        {
             self.found(acquisitions_begin_clean::check(lease));
-            let held = claim(lease).expect("held");
             let facts = self.processes[process].facts.claim(held);
             let known = facts.map_or(Token::ZERO, |c| c.known);
             let knowledge = facts.map(|c| c.knowledge).unwrap_or_default();
@@ -346,13 +342,8 @@ impl World {
     pub(super) fn check(&mut self) {
         let mut leading = Vec::new();
         let mut found = None;
-        // `twin_may`: the authority comes from a write that was sent before the machine was forked.
-        let forks = std::mem::take(&mut self.own.forks);
-        let twin_may = |claim: Claim, until: BootTime| {
-            let claims = forks.iter().flat_map(|f| &f.claims);
-            let mut of_both = claims.filter(|(c, _)| *c == claim);
-            of_both.any(|(_, sent_before)| until <= *sent_before)
-        };
+        let forks = &self.own.forks;
+        let twin_may = |claim, until| forks.iter().any(|fork| fork.excuses(claim, until));
         for process in self.live.iter().copied() {
             let now = self.clock(process);
             let p = &mut self.processes[process];
@@ -435,13 +426,8 @@ impl World {
         found = found.or(one_leader::check(&leading));
         let first = leading.first().map(|l| (l.process, l.claim));
         let beside = leading.iter().any(|l| Some((l.process, l.claim)) != first);
-        let of_both = |c: Claim| {
-            forks
-                .iter()
-                .any(|f| f.claims.iter().any(|(it, _)| *it == c))
-        };
+        let of_both = |claim| forks.iter().any(|fork| fork.has(claim));
         let twins = beside && leading.iter().any(|l| l.excused && of_both(l.claim));
-        self.own.forks = forks;
         if twins {
             self.coverage.hit(Hit::Path(Path::TwinExcused));
         }

@@ -100,10 +100,12 @@ impl World {
             let left = !guard.alive && !daemon.alive;
             let until = facts.and_then(|f| f.until).unwrap_or_default();
             let excused = facts.is_some_and(|f| f.excused_until > self.now);
+            let mut forks = self.own.forks.iter();
+            let of_twins = forks.any(|fork| fork.excuses(guard.claim, until));
             children.push(Child {
                 process: guard.daemon,
                 claim: guard.claim,
-                excused: late || left || excused || self.is_of_twins(guard.claim, until),
+                excused: late || left || excused || of_twins,
             });
         }
         let rates = self.machines.iter().map(|m| m.clock.rate);
@@ -112,13 +114,6 @@ impl World {
         if slept {
             self.coverage.hit(Hit::Path(Path::ChildLate));
         }
-    }
-
-    /// Returns true if the authority rests on a write sent before the machine was forked.
-    fn is_of_twins(&self, claim: Claim, until: BootTime) -> bool {
-        let claims = self.own.forks.iter().flat_map(|f| &f.claims);
-        let mut of_both = claims.filter(|(c, _)| *c == claim);
-        of_both.any(|(_, sent_before)| until <= *sent_before)
     }
 
     /// Returns true if a child of an earlier claim of this process runs. Meanwhile that claim is

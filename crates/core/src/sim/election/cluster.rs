@@ -56,7 +56,20 @@ pub(super) struct Machine {
 /// before the fork, until these instants on their common clock.
 #[derive(Debug, Clone)]
 pub(super) struct Forked {
-    pub(super) claims: Vec<(crate::election::Claim, BootTime)>,
+    pub(super) claims: Vec<(Claim, BootTime)>,
+}
+
+impl Forked {
+    pub(super) fn has(&self, claim: Claim) -> bool {
+        self.claims.iter().any(|(of_both, _)| *of_both == claim)
+    }
+
+    /// Returns true if authority until then rests on a write that was sent before the fork.
+    pub(super) fn excuses(&self, claim: Claim, until: BootTime) -> bool {
+        let excused =
+            |(of_both, sent_before): &(Claim, BootTime)| *of_both == claim && until <= *sent_before;
+        self.claims.iter().any(excused)
+    }
 }
 
 /// A damaged document. Processes that know less than this may lead until the given time.

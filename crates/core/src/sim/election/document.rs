@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::election::mutation::planted;
 use crate::election::{
-    Found, Identity, Lease, Operation, Outcome, Revision, Token, WallMillis, reference,
+    Claim, Found, Identity, Lease, Operation, Outcome, Revision, Token, WallMillis, reference,
 };
 use crate::sim::replica_set;
 
@@ -101,6 +101,11 @@ impl Stored {
         }
         matched
     }
+}
+
+/// Returns the claim of the holder.
+pub(super) fn claim_of(lease: &Lease) -> Option<Claim> {
+    lease.holder.as_ref().map(|holder| holder.claim)
 }
 
 /// The states that a majority had.

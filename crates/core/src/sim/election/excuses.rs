@@ -3,10 +3,10 @@
 
 use super::cluster::{Damage, Forked, Was, World};
 use super::coverage::{Hit, Path};
-use super::document::{Committed, Document};
+use super::document::{Committed, Document, claim_of};
 use super::observer::Knowledge;
 use super::process::LEASE_MAX;
-use crate::election::{Lease, Operation, Token};
+use crate::election::{Operation, Token};
 
 impl World {
     /// Returns true if a majority had this state at any instant since the process sent its last
@@ -42,7 +42,6 @@ impl World {
         };
         // If tokens restarted after an earlier loss, they no longer show which state is newer. This
         // damage may then look like progress to every process.
-        let claim_of = |l: &Lease| l.holder.as_ref().map(|h| h.claim);
         let began_anew = before
             .lease()
             .is_some_and(|l| l.token < self.own.token_highest);
@@ -88,20 +87,18 @@ impl World {
         let Operation::TakeOver { acquisition, .. } = operation else {
             return;
         };
-        let holder = p
-            .facts
-            .sight(acquisition.expected)
-            .and_then(|s| s.lease.holder.as_ref());
-        let dead = holder.map(|h| h.claim).filter(|c| p.facts.dead == Some(*c));
+        let sight = p.facts.sight(acquisition.expected);
+        let dead = sight
+            .and_then(|s| claim_of(&s.lease))
+            .filter(|c| p.facts.dead == Some(*c));
         let Some(claim) = dead else { return };
         self.coverage.hit(Hit::Path(Path::ProvenDead));
         // A process that noticed another owner of its claim has forgotten the record.
-        let known = |f: &Forked| f.claims.iter().any(|(c, _)| *c == claim);
         let twins = self.processes.iter();
         let timings = twins
             .filter_map(|p| p.facts.claim(claim))
             .map(|c| c.timings);
-        if self.own.forks.iter().any(known)
+        if self.own.forks.iter().any(|fork| fork.has(claim))
             && let Some(deadline) = timings.map(|t| t.renew_deadline()).max()
         {
             let claims = vec![(claim, self.clock(process) + deadline)];

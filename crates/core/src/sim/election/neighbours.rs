@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::cluster::World;
 use super::coverage::Hit;
-use super::document::{Committed, Writer};
+use super::document::{Committed, Stored, Writer, claim_of};
 use super::faults::Fault;
 use super::invariants::release_after_the_workload::{self as release, Beside};
 use crate::election::{Claim, Token};
@@ -102,10 +102,7 @@ impl World {
 
     /// Handles a commit that releases a claim, or that acquires the lease which a release freed.
     pub(super) fn check_neighbours(&mut self, committed: &Committed) {
-        let holder = |stored: &super::document::Stored| {
-            let lease = stored.lease()?;
-            Some(lease.holder.as_ref()?.claim)
-        };
+        let holder = |stored: &Stored| stored.lease().and_then(claim_of);
         let (before, after) = (holder(&committed.before), holder(&committed.after));
         match (before, after, committed.write) {
             (Some(claim), None, Writer::Process(process)) => {

@@ -2,7 +2,7 @@
 
 use super::cluster::World;
 use super::coverage::Hit;
-use super::document::Stored;
+use super::document::{Stored, claim_of};
 use super::faults::Fault;
 use super::invariants::streams_are_checked as streams;
 use super::process::Class;
@@ -194,8 +194,7 @@ fn changed(newest: Option<Lease>, before: &Stored, after: &Stored) -> Option<Lea
         return Some(after.clone());
     };
     let mut newest = newest?;
-    let claim = |lease: &Lease| lease.holder.as_ref().map(|h| h.claim);
-    if claim(before) != claim(after) {
+    if claim_of(before) != claim_of(after) {
         newest.holder.clone_from(&after.holder);
     } else if let Some(holder) = &after.holder
         && (before.revision != after.revision || before.holder != after.holder)

@@ -1,4 +1,4 @@
-//! What contenders' processes add to calls, their change streams, and planned faults.
+//! Calls of contenders: their drivers, the checks of each write, change streams, and planned faults.
 
 use super::coverage::Hit;
 use super::faults::Fault;
@@ -13,7 +13,7 @@ use crate::sim::network::{Calls, Link, Odds};
 use crate::sim::replica_set::{self, Access, Landed, Weak};
 use crate::sim::{MS, SECOND};
 
-/// What a committed write keeps of its call.
+/// The call that made a write.
 pub(super) struct Write {
     pub(super) by: usize,
     pub(super) operation: Operation,
