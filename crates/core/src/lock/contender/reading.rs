@@ -260,11 +260,15 @@ impl LockContender {
             (Place::Holder(_), Some(Some(token))) if sent + timings.renew_deadline() > turn.now => {
                 self.stake.seen_present(self.calls);
                 self.stake.open(call);
-                if self.view.is_news(call) {
+                let is_news = self.view.is_news(call);
+                if is_news {
                     self.take(call, lock, turn);
                 }
                 self.acquired(token, (call, sent), turn.now);
-                self.sweep_as_holder(turn);
+                // A late reply may show later revisions than the ones observed.
+                if is_news {
+                    self.sweep_as_holder(turn);
+                }
             }
             (Place::Holder(_), Some(None)) => {
                 self.stake.seen_present(self.calls);

@@ -1,6 +1,6 @@
 //! Evicting entries whose owners no longer renew.
 
-use super::harness::{Scene, seconds, slots};
+use super::harness::{Scene, options, seconds, slots};
 use crate::lock::{EntryState, Input, Notice, Operation, Outcome, Want};
 
 #[test]
@@ -97,4 +97,30 @@ fn an_eviction_is_reported_after_the_work_has_ended() {
     scene.input(a, Input::Release);
     scene.reply(a, call, applied);
     assert_eq!(reported(&scene, a), 1);
+}
+
+#[test]
+fn a_late_reply_that_shows_later_revisions_evicts_nothing() {
+    let mut scene = Scene::empty();
+    scene.streams = false;
+    let [first, second, b] = ["first", "second", "b"].map(|name| scene.come(name, slots(2)));
+    let a = scene.enter(options("a", slots(2)));
+    let (call, join) = scene.take(a);
+    scene.reply(a, call, Outcome::Unknown);
+    scene.input(first, Input::Release);
+    scene.settle_one(first);
+    // A read shows that b is granted, but not yet that b confirms.
+    scene.now = scene.ones[a].contender.next_wakeup().expect("it reads");
+    scene.input(a, Input::Tick);
+    assert_eq!(scene.perform(a), "read");
+    scene.pass_for(seconds(2), &[b]);
+    assert!(scene.token(b).is_some());
+    scene.input(second, Input::Release);
+    scene.settle_one(second);
+    let joined = scene.land(a, &join);
+    scene.now = scene.now + seconds(4);
+    scene.reply(a, call, joined);
+    assert!(scene.token(a).is_some());
+    scene.settle_one(a);
+    assert!(!scene.ones[a].sent.contains(&"sweep"));
 }
