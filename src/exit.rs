@@ -22,5 +22,7 @@ pub const CANNOT_EXECUTE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 /// Base of the exit code after a signal: the signal number is added (shell convention).
 pub const SIGNALLED: u8 = 128;
+/// The command was killed (SIGKILL).
+pub const KILLED: u8 = SIGNALLED + 9;
 /// The configuration is invalid (EX_CONFIG).
 pub const CONFIGURATION: u8 = 78;

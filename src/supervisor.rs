@@ -4,6 +4,7 @@
 //! enforces the deadlines ([`crate::workload`]). The supervisor connects the two: it applies the
 //! newest order, and notifies the election when nothing of the workload runs any longer.
 
+pub(crate) mod command;
 mod health;
 mod hook;
 mod program;
@@ -17,20 +18,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
+pub use command::Stopping;
 pub use health::{Check, Health, HealthOptions};
 pub use program::Program;
 
+use self::command::{Directive, Director, Finished, Kept, Standby};
 use self::program::Unkillable;
 
 use crate::cause::not_executable;
 use crate::clock;
-use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
+use crate::election::{BootTime, Input, LeaseName, Order, OrderKind, Terms, Token};
 use crate::exit;
 use crate::workload::claim_share::{ClaimShare, Place};
-use crate::workload::{Command, End, Ended, Progress, StandbyGuard, Workload};
-
-/// Signal number reported for a command that was killed because its guard was lost.
-const SIGKILL: u8 = 9;
+use crate::workload::{End, Progress};
 
 /// Pause between the end of a command and the preparation of the next one, and between failed
 /// attempts to prepare it. After the end of a command, the daemon releases the lease first and may
@@ -43,10 +43,8 @@ pub struct SupervisorOptions {
     pub program: Program,
     /// The command; empty if there are only hooks.
     pub command: Vec<OsString>,
-    /// Signal that requests the command to stop.
-    pub stop_signal: i32,
-    /// Time that the command has to stop on a voluntary step-down.
-    pub stop_grace: Duration,
+    /// How the command is asked to stop on a voluntary step-down.
+    pub stopping: Stopping,
     /// Hook that runs concurrently with the start of the command; empty if there is none.
     pub on_lead: Vec<OsString>,
     /// Hook that runs after the command is gone; empty if there is none.
@@ -130,9 +128,8 @@ pub struct Supervisor<W> {
     inputs: mpsc::Sender<Input>,
     runs: watch::Sender<Option<Token>>,
     watched: W,
-    /// The next command, which lacks only authority. `None` if there is no command, or if its
-    /// preparation failed; it is then prepared again when it is needed.
-    next: Option<StandbyGuard>,
+    /// The command; `None` if there are only hooks.
+    command: Option<Standby>,
     /// Hooks that could not be killed. A hook is not started while an earlier run of it is left.
     left: [Unkillable; 2],
 }
@@ -145,14 +142,15 @@ impl<W: Watched> Supervisor<W> {
         inputs: mpsc::Sender<Input>,
         watched: W,
     ) -> Self {
-        let (runs, _) = watch::channel(None);
+        let command = options.program.command(&options.command, None);
+        let command = command.map(|command| Standby::new(command, options.stopping));
         Self {
             options,
             orders,
             inputs,
-            runs,
+            runs: watch::channel(None).0,
             watched,
-            next: None,
+            command,
             left: Default::default(),
         }
     }
@@ -169,17 +167,20 @@ impl<W: Watched> Supervisor<W> {
         loop {
             let unserved =
                 |ordered: &Option<Ordered>| ordered.is_some_and(|o| Some(o.token) != served);
-            let lacks_next = self.next.is_none() && !self.options.command.is_empty();
+            let unprepared = self
+                .command
+                .as_mut()
+                .filter(|command| !command.is_prepared());
             let ordered = tokio::select! {
                 biased;
                 ordered = self.orders.wait_for(unserved) => {
                     Some(ordered.map(|ordered| ordered.map(|o| o.token)))
                 }
-                () = tokio::time::sleep(pause), if lacks_next => None,
+                () = tokio::time::sleep(pause), if unprepared.is_some() => None,
             };
             pause = PREPARE_PAUSE;
             let Some(ordered) = ordered else {
-                self.next = self.prepared().ok().flatten();
+                unprepared.into_iter().for_each(Standby::prepare);
                 continue;
             };
             let Ok(token) = ordered else { break };
@@ -189,19 +190,20 @@ impl<W: Watched> Supervisor<W> {
                 self.tell(Input::WorkloadGone { token }).await;
             }
         }
-        if let Some(next) = self.next.take() {
-            // PID 1 of a container may not reap orphans, so wait for it here.
-            next.dismiss().await;
+        if let Some(command) = self.command.take() {
+            command.dismiss().await;
         }
     }
 
     /// Runs the workload of one claim, from its start until nothing of it is left.
     async fn serve(&mut self, token: Token) {
         let lead = self.start_lead(token);
-        if self.options.command.is_empty() {
-            self.told_to_end().await;
-        } else {
-            self.command(token).await;
+        match self.command.take() {
+            None => self.told_to_end().await,
+            Some(mut command) => {
+                self.run_command(&mut command, token).await;
+                self.command = Some(command);
+            }
         }
         if let Some(lead) = lead {
             // The task that monitors a hook does not panic, and is never aborted.
@@ -270,13 +272,20 @@ impl<W: Watched> Supervisor<W> {
     }
 
     /// Runs the command until it is gone.
-    async fn command(&mut self, token: Token) {
+    async fn run_command(&mut self, command: &mut Standby, token: Token) {
         let Some(ordered) = self.ordered(token).filter(|o| o.phase == Phase::Run) else {
             return;
         };
-        let mut workload = match self.start(token, ordered.terms) {
-            Ok(Some(workload)) => workload,
-            Ok(None) => return,
+        let claim = self.options.lock.try_clone();
+        let started = claim.and_then(|lock| {
+            let kept = Kept {
+                claim: Some(ClaimShare::new(lock, Place::Command)),
+                descriptor: None,
+            };
+            command.start(Program::of_token(Some(token)), ordered.terms, kept)
+        });
+        let workload = match started {
+            Ok(workload) => workload,
             Err(error) => {
                 error!(
                     lease = %self.options.program.lease, token = token.get(), kind = %error.kind(),
@@ -286,100 +295,31 @@ impl<W: Watched> Supervisor<W> {
             }
         };
         self.up(Some(token));
-        let mut asked_at = None;
-        let ended = loop {
-            tokio::select! {
-                // Orders take precedence over events of the workload.
-                biased;
-                changed = self.orders.changed() => {
-                    // A closed channel means that the daemon exits, and the workload must not
-                    // outlive it.
-                    let ordered = changed.ok().and_then(|()| self.ordered(token));
-                    self.obey(&workload, ordered, &mut asked_at);
-                }
-                progress = workload.changed() => match progress {
-                    Progress::Starting => {}
-                    Progress::Running { pid } => info!(
-                        lease = %self.options.program.lease, token = token.get(), pid,
-                        "workload started"
-                    ),
-                    // Leftover processes may take a while to exit; other candidates need not wait
-                    // for them.
-                    Progress::Ending { by_us, .. } => if asked_at.is_none() && !by_us {
-                        self.tell(Input::WorkloadEnded { token }).await;
-                    },
-                    Progress::Gone(ended) => break ended,
-                },
-            }
-        };
+        let finished = workload.run(&mut self.claim(token)).await;
         self.up(None);
-        self.report(token, ended, asked_at);
-        let valid_until = self.ordered(token).map(|o| o.terms.valid_until);
-        let expired = valid_until.is_none_or(|at| at <= clock::boot_now());
-        if asked_at.is_none() && ended_by_itself(ended, expired) {
+        self.report(token, &finished);
+        if finished.by_itself() {
             // There is no exit code if the guard was lost.
-            let code = ended.end.exit_code().unwrap_or(exit::SIGNALLED + SIGKILL);
+            let ended = finished.ended;
+            let code = ended.end.exit_code().unwrap_or(exit::KILLED);
             self.ended(token, code, ended.interrupted).await;
         }
     }
 
-    /// Starts everything that does not need authority. `None` without a command.
-    fn prepared(&self) -> io::Result<Option<StandbyGuard>> {
-        let SupervisorOptions {
-            program,
-            command,
-            stop_signal,
-            ..
-        } = &self.options;
-        let command = program.command(command, None);
-        let command = command.map(|command| command.stop_signal(*stop_signal));
-        command.map(Command::prepare).transpose()
-    }
-
-    fn start(&mut self, token: Token, given: Terms) -> io::Result<Option<Workload>> {
-        let prepared = match self.next.take() {
-            Some(prepared) => Some(prepared),
-            None => self.prepared()?,
-        };
-        let claim = ClaimShare::new(self.options.lock.try_clone()?, Place::Command);
-        let start = |prepared: StandbyGuard| {
-            let environment = Program::of_token(Some(token));
-            prepared.start(environment, given, Some(claim))
-        };
-        prepared.map(start).transpose()
+    fn claim(&mut self, token: Token) -> Claim<'_> {
+        Claim {
+            token,
+            orders: &mut self.orders,
+            closed: false,
+            inputs: &self.inputs,
+            lease: &self.options.program.lease,
+        }
     }
 
     /// Reports that the command ended by itself.
     async fn ended(&mut self, token: Token, code: u8, interrupted: bool) {
         self.tell(Input::WorkloadEnded { token }).await;
         self.watched.ended(code, interrupted);
-    }
-
-    fn obey(
-        &mut self,
-        workload: &Workload,
-        ordered: Option<Ordered>,
-        asked_at: &mut Option<BootTime>,
-    ) {
-        let Some(ordered) = ordered else {
-            workload.kill();
-            return;
-        };
-        let now = clock::boot_now();
-        let signal = self.options.stop_signal;
-        match ordered.phase {
-            Phase::Run => workload.extend(ordered.terms),
-            // The grace counts from the first order; renewals extend the deadline.
-            Phase::Stop => {
-                let since = *asked_at.get_or_insert(now);
-                workload.extend(ordered.terms);
-                workload.stop(signal, since + self.options.stop_grace);
-            }
-            Phase::Lost { kill_at } => {
-                asked_at.get_or_insert(now);
-                workload.stop(signal, kill_at);
-            }
-        }
     }
 
     /// Waits until leadership is given up or lost.
@@ -400,14 +340,14 @@ impl<W: Watched> Supervisor<W> {
         self.watched.up(token.is_some());
     }
 
-    fn report(&mut self, token: Token, ended: Ended, asked_at: Option<BootTime>) {
+    fn report(&mut self, token: Token, finished: &Finished) {
         let lease = &self.options.program.lease;
+        let ended = finished.ended;
         let (token, code) = (token.get(), ended.end.exit_code());
         if ended.guard_lost {
             error!(%lease, token, "lost the guard of the workload; killed the workload");
         }
-        if let Some(at) = asked_at {
-            let took = clock::boot_now().since(at);
+        if let Some(took) = finished.stopped_after {
             let elapsed_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
             info!(%lease, token, code, elapsed_ms, "workload stopped");
             self.watched.stopped(took);
@@ -435,33 +375,93 @@ impl<W: Watched> Supervisor<W> {
     }
 }
 
-/// Returns true if the daemon did not end the command: it exited by itself, or only its guard was
-/// lost. A daemon that was frozen may receive the end of the command before it notices its own
-/// deadline. Such an end is a loss, not an exit of the command that the daemon would follow.
-fn ended_by_itself(ended: Ended, expired: bool) -> bool {
-    !ended.by_us || (ended.guard_lost && !expired)
+/// The orders for the command of one claim, and the progress that the election needs.
+struct Claim<'a> {
+    token: Token,
+    orders: &'a mut watch::Receiver<Option<Ordered>>,
+    /// True once the sender of orders is gone.
+    closed: bool,
+    inputs: &'a mpsc::Sender<Input>,
+    lease: &'a LeaseName,
+}
+
+impl Director for Claim<'_> {
+    async fn next(&mut self) -> Directive {
+        if self.closed {
+            std::future::pending::<()>().await;
+        }
+        // A closed channel means that the daemon exits, and the workload must not outlive it.
+        self.closed = self.orders.changed().await.is_err();
+        let ordered = self.orders.borrow_and_update();
+        match ordered.filter(|ordered| ordered.token == self.token && !self.closed) {
+            None => Directive::Kill,
+            Some(Ordered { terms, phase, .. }) => match phase {
+                Phase::Run => Directive::Run(terms),
+                Phase::Stop => Directive::Stop(terms),
+                Phase::Lost { kill_at } => Directive::Lost { kill_at },
+            },
+        }
+    }
+
+    async fn progressed(&mut self, progress: Progress, asked: bool) {
+        match progress {
+            Progress::Running { pid } => {
+                let (lease, token) = (self.lease, self.token.get());
+                info!(%lease, token, pid, "workload started");
+            }
+            // Leftover processes may take a while to exit; other candidates need not wait for them.
+            Progress::Ending { by_us: false, .. } if !asked => {
+                let token = self.token;
+                // If the runner is gone, the daemon is exiting too.
+                let _ = self.inputs.send(Input::WorkloadEnded { token }).await;
+            }
+            Progress::Starting | Progress::Ending { .. } | Progress::Gone(_) => {}
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::command::Supervised;
     use super::*;
+    use crate::workload::{Ended, Workload};
 
-    #[test]
-    fn what_the_guard_ended_at_the_deadline_did_not_end_by_itself() {
-        let ended = |by_us, guard_lost| Ended {
-            end: End::Signalled(15),
-            by_us,
-            interrupted: false,
-            guard_lost,
+    #[tokio::test]
+    async fn a_daemon_that_exits_kills_the_command_and_awaits_its_end() {
+        let far = BootTime::from_nanos(u64::MAX);
+        let terms = Terms {
+            valid_until: far,
+            kill_at: far,
         };
-        for expired in [false, true] {
-            assert!(ended_by_itself(ended(false, false), expired));
-            assert!(!ended_by_itself(ended(true, false), expired));
-        }
-        assert!(
-            ended_by_itself(ended(true, true), false),
-            "only its guard died"
-        );
-        assert!(!ended_by_itself(ended(true, true), true), "both were late");
+        let stopping = Stopping {
+            signal: 15,
+            grace: Duration::ZERO,
+        };
+        let (workload, progress) = Workload::stand_in();
+        let (orders, mut ordered) = Orders::channel();
+        let (inputs, _inputs) = mpsc::channel(1);
+        let mut claim = Claim {
+            token: Token::ZERO,
+            orders: &mut ordered,
+            closed: false,
+            inputs: &inputs,
+            lease: &LeaseName::new("orders").expect("legal"),
+        };
+        drop(orders);
+        let ends = async {
+            tokio::task::yield_now().await;
+            progress.send_replace(Progress::Gone(Ended {
+                end: End::Signalled(9),
+                by_us: true,
+                interrupted: false,
+                guard_lost: false,
+            }));
+        };
+        let runs = Supervised::new(workload, stopping, terms).run(&mut claim);
+        let both = async { tokio::join!(runs, ends) };
+        let (finished, ()) = tokio::time::timeout(Duration::from_secs(10), both)
+            .await
+            .expect("its end is noticed");
+        assert!(finished.killed && !finished.by_itself());
     }
 }

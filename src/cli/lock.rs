@@ -25,7 +25,7 @@ use self::remembered::Remembered;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
 use super::privacy::hide_from_the_user;
-use super::store_options;
+use super::store_options::{self, stopping};
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
 use crate::exit;
@@ -33,7 +33,8 @@ use crate::lock::{Mode, Want, scaled};
 use crate::locker::{Locker, LockerOptions};
 use crate::log;
 use crate::signals::{Relays, Stops};
-use crate::workload::StandbyGuard;
+use crate::supervisor::command::Standby;
+use crate::workload::Command;
 
 /// Arguments of `leasehold lock`.
 #[derive(Debug, Clone)]
@@ -184,7 +185,7 @@ async fn contend(
 ) -> Result<u8, LockCommandError> {
     let stops = Stops::register().map_err(system("register the signal handlers"))?;
     let relays = Relays::register().map_err(system("register the signal handlers"))?;
-    let mut prepared = None;
+    let mut command = command(args, config);
     let job = Job {
         args,
         config,
@@ -192,11 +193,18 @@ async fn contend(
         store,
         voice,
     };
-    let code = job.attempt(&mut prepared, (stops, relays)).await;
-    if let Some(prepared) = prepared {
-        prepared.dismiss().await;
+    let code = job.attempt(command.as_mut(), (stops, relays)).await;
+    if let Some(command) = command {
+        command.dismiss().await;
     }
     code
+}
+
+/// Returns the command to run under the lock; `None` if the lock is only held.
+fn command(args: &LockArgs, config: &LockConfig) -> Option<Standby> {
+    let (program, arguments) = args.command.split_first()?;
+    let command = Command::new(program).arguments(arguments);
+    Some(Standby::new(command, stopping(&config.workload)))
 }
 
 /// Warns that the number of slots differs from the previous use. A free lock accepts any number of
@@ -228,7 +236,7 @@ impl Job<'_> {
     /// Runs the attempts one after the other, and the work under the lock.
     async fn attempt(
         self,
-        prepared: &mut Option<StandbyGuard>,
+        mut command: Option<&mut Standby>,
         (mut stops, relays): (Stops, Relays),
     ) -> Result<u8, LockCommandError> {
         let Self { args, config, .. } = self;
@@ -243,11 +251,10 @@ impl Job<'_> {
             let remembered = Remembered::of(&args.name, self.store);
             let options = self.options(&remembered);
             let mut locker = Locker::start(options, watcher.surfaces(remembered));
-            if waits && prepared.is_none() {
-                // Prepared while the store connects. A failed preparation is repeated under the
-                // lock.
+            if waits && let Some(command) = &mut command {
+                // Prepared while the store connects.
                 tokio::task::yield_now().await;
-                *prepared = held::command(args, config).and_then(|command| command.prepare().ok());
+                command.prepare();
             }
             match watcher.wait(&mut locker, &patience, &mut stops).await {
                 Waited::Held(authority) => {
@@ -257,12 +264,12 @@ impl Job<'_> {
                     let work = Work {
                         job: self,
                         token: authority.token,
-                        prepared,
                     };
-                    return work
-                        .run(locker, stops, relays)
-                        .await
-                        .map_err(system("hold the lock"));
+                    let worked = match command {
+                        Some(command) => work.run(command, locker, (stops, relays)).await,
+                        None => Ok(work.hold(locker, stops).await),
+                    };
+                    return worked.map_err(system("hold the lock"));
                 }
                 Waited::NotAcquired if tries > 0 => {
                     tries -= 1;

@@ -1,10 +1,11 @@
-//! The options of the library, from the configuration of a command.
+//! The options of the library and of a supervised command, from the configuration.
 
 use std::sync::Arc;
 
-use crate::config::{LockConfig, MongoConfig, UriSource};
+use crate::config::{LockConfig, MongoConfig, UriSource, WorkloadConfig};
 use crate::election::{Identity, Timings};
 use crate::store::mongo::{StoreOptions, UriProvider};
+use crate::supervisor::Stopping;
 
 /// The collection that is configured.
 pub(super) fn store_options(
@@ -27,6 +28,14 @@ pub(super) fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
     let source = config.mongodb.uri.clone();
     let uri = Arc::new(move || read(&source));
     store_options(&config.mongodb, uri, config.identity.clone(), timings)
+}
+
+/// The way in which a command is asked to stop.
+pub(super) fn stopping(workload: &WorkloadConfig) -> Stopping {
+    Stopping {
+        signal: workload.stop_signal.number(),
+        grace: workload.stop_grace,
+    }
 }
 
 /// Reads the connection string for the library; an error has no part of it.

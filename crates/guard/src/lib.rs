@@ -407,6 +407,12 @@ impl Workload {
         (workload, publish)
     }
 
+    /// Returns the newest order to the guard. For tests of code that gives orders.
+    #[cfg(any(test, feature = "stand-in"))]
+    pub fn order(&self) -> Order {
+        self.orders.borrow().order
+    }
+
     /// Returns the process id of the guard.
     pub fn guard(&self) -> u32 {
         self.guard

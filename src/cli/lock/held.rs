@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command as Process, ExitCode};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tracing::{error, warn};
 
 use super::deadline::Deadline;
@@ -14,16 +15,13 @@ use super::voice::Voice;
 use super::{Job, LockArgs};
 use crate::cli::answer;
 use crate::clock;
-use crate::config::LockConfig;
 use crate::election::{Authority, BootTime, LeaseName, Token};
 use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
 use crate::signals::{Relays, Stop, StopRequest, StopRequests, Stops};
-use crate::workload::{Command, Ended, Orphans, StandbyGuard, Terms, without_ours};
-
-/// Number of SIGKILL.
-const KILL: u8 = 9;
+use crate::supervisor::command::{Directive, Director, Finished, Kept, Standby, Supervised};
+use crate::workload::{Orphans, Terms, without_ours};
 
 /// Maximum time that the exit waits for the release. The next waiter is granted the lock within
 /// milliseconds; if MongoDB does not respond, the entry expires.
@@ -33,180 +31,180 @@ pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 /// Work to do under a lock.
+#[derive(Clone, Copy)]
 pub(super) struct Work<'a> {
     pub(super) job: Job<'a>,
     pub(super) token: Token,
-    /// The command, prepared in advance except for the lock, if that succeeded.
-    pub(super) prepared: &'a mut Option<StandbyGuard>,
 }
 
-/// Returns the command to run under the lock; `None` if the lock is only held.
-pub(super) fn command(args: &LockArgs, config: &LockConfig) -> Option<Command> {
-    let (program, arguments) = args.command.split_first()?;
-    let command = Command::new(program).arguments(arguments);
-    Some(command.stop_signal(config.workload.stop_signal.number()))
+/// The lock while the command runs, and the signals to this process.
+struct Holding<'a> {
+    work: Work<'a>,
+    status: watch::Receiver<Status>,
+    /// Newest deadlines.
+    terms: Terms,
+    /// The deadline for inner commands.
+    deadline: Deadline,
+    lost: bool,
+    stops: Stops,
+    requests: StopRequests,
+    /// The first stop signal.
+    stopped: Option<Stop>,
+    relays: Relays,
+    orphans: Orphans,
+    fault: Option<io::Error>,
 }
 
-impl Work<'_> {
-    /// Runs the work, releases the lock, and returns the exit code.
+impl Director for Holding<'_> {
+    async fn next(&mut self) -> Directive {
+        loop {
+            tokio::select! {
+                biased;
+                authority = renewed(&mut self.status), if !self.lost => return self.judge(authority),
+                stop = self.stops.next() => match self.requests.arrived() {
+                    StopRequest::First => {
+                        self.stopped = Some(stop);
+                        return Directive::Stop(self.terms);
+                    }
+                    StopRequest::Repeated => {}
+                    StopRequest::Second => return Directive::Kill,
+                },
+                number = self.relays.next() => return Directive::Relay(number),
+                reaped = self.orphans.reap(), if self.fault.is_none() => {
+                    let Err(error) = reaped;
+                    self.fault = Some(error);
+                    return Directive::Kill;
+                }
+            }
+        }
+    }
+}
+
+impl Holding<'_> {
+    /// Extends the deadlines of the command and of inner commands while the lock is held.
+    fn judge(&mut self, authority: Option<Authority>) -> Directive {
+        let Job { args, timings, .. } = self.work.job;
+        let Some(authority) = authority else {
+            let _ = self.deadline.set(BootTime::default());
+            self.lost = true;
+            warn!(lock = %args.name, token = self.work.token.get(), "lock lost, stopping the command");
+            let kill_at = self.terms.kill_at_after_loss(clock::boot_now(), &timings);
+            return Directive::Lost { kill_at };
+        };
+        self.terms = Terms::new(authority.valid_until, &timings);
+        // If this fails, inner commands keep the previous deadline.
+        let _ = self.deadline.set(self.terms.valid_until);
+        Directive::Run(self.terms)
+    }
+}
+
+/// Waits for the next status. Returns `None` if the lock is no longer held, or if the contender
+/// failed, which then renews no longer.
+async fn renewed(status: &mut watch::Receiver<Status>) -> Option<Authority> {
+    status.changed().await.ok()?;
+    match status.borrow_and_update().standing {
+        Standing::Held(authority) => Some(authority),
+        Standing::Joining
+        | Standing::Waiting { .. }
+        | Standing::Lost(_)
+        | Standing::Leaving
+        | Standing::Ended(_) => None,
+    }
+}
+
+impl<'a> Work<'a> {
+    /// Runs the command until it is gone, releases the lock, and returns the exit code.
     ///
     /// # Errors
     /// If a system call fails.
-    pub(super) async fn run(self, locker: Locker, stops: Stops, relays: Relays) -> io::Result<u8> {
-        match command(self.job.args, self.job.config) {
-            None => Ok(self.hold(locker, stops).await),
-            Some(command) => self.command(command, locker, stops, relays).await,
-        }
-    }
-
-    /// Runs the command until it is gone.
-    async fn command(
+    pub(super) async fn run(
         self,
-        command: Command,
+        command: &mut Standby,
         mut locker: Locker,
-        mut stops: Stops,
-        mut relays: Relays,
+        signals: (Stops, Relays),
     ) -> io::Result<u8> {
-        let mut status = locker.status();
-        let Some(authority) = status.borrow_and_update().authority_at(clock::boot_now()) else {
-            release(&mut locker, RELEASE_MAX).await;
-            return Ok(exit::LOCK_LOST);
-        };
-        let kept = Deadline::new().and_then(|deadline| {
-            deadline.set(authority.valid_until)?;
-            Ok((deadline, Orphans::adopt()?))
-        });
-        let (deadline, mut orphans) = match kept {
-            Ok(kept) => kept,
-            Err(error) => {
+        let (supervised, mut holding) = match self.start(command, &locker, signals) {
+            Ok(started) => started,
+            Err(not_started) => {
                 release(&mut locker, RELEASE_MAX).await;
-                return Err(error);
+                return not_started;
             }
         };
-        let environment = self.environment();
-        let prepared = self.prepared.take().map_or_else(|| command.prepare(), Ok);
-        let prepared = prepared.and_then(|prepared| Ok(prepared.keeping(deadline.share()?)));
-        let mut terms = self.terms(authority);
-        let started = prepared.and_then(|prepared| prepared.start(environment, terms, None));
-        let mut workload = match started {
-            Ok(workload) => workload,
-            Err(error) => {
-                error!(lock = %self.job.args.name, kind = %error.kind(), "failed to spawn the command");
-                release(&mut locker, RELEASE_MAX).await;
-                return Ok(exit::CANNOT_EXECUTE);
-            }
-        };
-        let mut was_lost = false;
-        let mut requests = StopRequests::default();
-        let mut stopped: Option<Stop> = None;
-        let mut killed = false;
-        let mut fault = None;
-        let ended = loop {
-            tokio::select! {
-                biased;
-                Ok(()) = status.changed(), if !was_lost => {
-                    let now = status.borrow_and_update().clone();
-                    match self.judge(&now) {
-                        Some(new) => {
-                            terms = new;
-                            // If this fails, inner commands keep the previous deadline.
-                            let _ = deadline.set(terms.valid_until);
-                            workload.extend(terms);
-                        }
-                        None => {
-                            let _ = deadline.set(BootTime::default());
-                            was_lost = true;
-                            warn!(lock = %self.job.args.name, token = self.token.get(), "lock lost, stopping the command");
-                            let kill_at = terms.kill_at_after_loss(clock::boot_now(), &self.job.timings);
-                            workload.stop(self.stop_signal(), kill_at);
-                        }
-                    }
-                }
-                stop = stops.next() => match requests.arrived() {
-                    StopRequest::First => {
-                        stopped = Some(stop);
-                        let kill_at = clock::boot_now() + self.job.config.workload.stop_grace;
-                        workload.stop(self.stop_signal(), kill_at);
-                    }
-                    StopRequest::Repeated => {}
-                    StopRequest::Second => {
-                        // A lock that was lost before is reported as lost.
-                        killed = !was_lost;
-                        workload.kill();
-                    }
-                },
-                number = relays.next() => workload.signal(number),
-                ended = workload.ended() => break ended,
-                reaped = orphans.reap(), if fault.is_none() => {
-                    let Err(error) = reaped;
-                    workload.kill();
-                    fault = Some(error);
-                }
-            }
-        };
-        // If no stop was requested and the command did not end by itself, its guard ended it at the
-        // deadline. A process that was frozen past the deadline may see this end before it sees the
-        // loss.
-        let was_lost = was_lost || (stopped.is_none() && ended.by_us);
-        let patience = if was_lost {
-            LOST_RELEASE_MAX
-        } else {
-            RELEASE_MAX
-        };
+        let finished = supervised.run(&mut holding).await;
         // Nothing of the command is left, so others may hold the lock from here on (I6).
+        let patience = match finished.lost {
+            true => LOST_RELEASE_MAX,
+            false => RELEASE_MAX,
+        };
         release(&mut locker, patience).await;
-        match fault {
+        match holding.fault {
             Some(error) => Err(error),
-            None => Ok(self.exit_code(ended, was_lost, stopped, killed)),
+            None => Ok(self.exit_code(&finished, holding.stopped)),
         }
     }
 
-    /// Returns the deadlines while the authority lasts; `None` once it is over.
-    fn judge(&self, status: &Status) -> Option<Terms> {
-        match status.standing {
-            Standing::Held(authority) => Some(self.terms(authority)),
-            Standing::Joining
-            | Standing::Waiting { .. }
-            | Standing::Lost(_)
-            | Standing::Leaving
-            | Standing::Ended(_) => None,
-        }
-    }
-
-    fn terms(&self, authority: Authority) -> Terms {
-        Terms::new(authority.valid_until, &self.job.timings)
-    }
-
-    fn stop_signal(&self) -> i32 {
-        self.job.config.workload.stop_signal.number()
+    /// Starts the command; an error is the exit code, or the system call that failed.
+    fn start(
+        self,
+        command: &mut Standby,
+        locker: &Locker,
+        (stops, relays): (Stops, Relays),
+    ) -> Result<(Supervised, Holding<'a>), io::Result<u8>> {
+        let mut status = locker.status();
+        let authority = status.borrow_and_update().authority_at(clock::boot_now());
+        let valid_until = authority.ok_or(Ok(exit::LOCK_LOST))?.valid_until;
+        let deadline = Deadline::new().map_err(Err)?;
+        deadline.set(valid_until).map_err(Err)?;
+        let orphans = Orphans::adopt().map_err(Err)?;
+        let terms = Terms::new(valid_until, &self.job.timings);
+        let started = deadline.share().and_then(|deadline| {
+            let kept = Kept {
+                claim: None,
+                descriptor: Some(deadline),
+            };
+            command.start(self.environment(), terms, kept)
+        });
+        let supervised = started.map_err(|error| {
+            error!(lock = %self.job.args.name, kind = %error.kind(), "failed to spawn the command");
+            Ok(exit::CANNOT_EXECUTE)
+        })?;
+        let holding = Holding {
+            work: self,
+            status,
+            terms,
+            deadline,
+            lost: false,
+            stops,
+            requests: StopRequests::default(),
+            stopped: None,
+            relays,
+            orphans,
+            fault: None,
+        };
+        Ok((supervised, holding))
     }
 
     /// Returns the environment variables that describe the lock.
     fn environment(&self) -> Vec<(OsString, OsString)> {
-        let variable = |name: &str, value: &str| (name.into(), value.into());
-        let mut environment = vec![
-            variable("LEASEHOLD_LOCK", self.job.args.name.as_str()),
-            variable("LEASEHOLD_TOKEN", &self.token.to_string()),
-            variable("LEASEHOLD_LOCK_TOKEN", &self.token.to_string()),
-            variable("LEASEHOLD_IDENTITY", self.job.config.identity.as_str()),
-        ];
-        let held = Held::by_this_process(
-            &self.job.args.name,
-            self.job.store,
-            self.job.args.want,
-            self.token,
-        );
+        let LockArgs { name, want, .. } = self.job.args;
+        let mut environment = Vec::from(variables(name, self.token.get()));
+        environment.push(("LEASEHOLD_IDENTITY", self.job.config.identity.to_string()));
         // Without /proc the entry could not be verified. Inner commands then wait like any other
         // contender.
-        let held = held.map(|held| variable(VARIABLE, &Inherited::of_process().with(held)));
+        let held = Held::by_this_process(name, self.job.store, *want, self.token);
+        let held = held.map(|held| (VARIABLE, Inherited::of_process().with(held)));
         environment.extend(held);
+        let environment = environment.into_iter();
         environment
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
     }
 
-    fn exit_code(&self, ended: Ended, was_lost: bool, stopped: Option<Stop>, killed: bool) -> u8 {
+    fn exit_code(&self, finished: &Finished, stopped: Option<Stop>) -> u8 {
+        let ended = finished.ended;
         // Whichever process was first to send the signal: on busy cores the guard may be late.
-        if killed && ended.by_us {
-            return exit::SIGNALLED + KILL;
+        if finished.killed && ended.by_us {
+            return exit::KILLED;
         }
         if ended.guard_lost {
             self.job
@@ -215,7 +213,7 @@ impl Work<'_> {
             return exit::LOCK_LOST;
         }
         // A command that ended by itself in time has completed its work.
-        if was_lost && ended.by_us {
+        if finished.lost && ended.by_us {
             return exit::LOCK_LOST;
         }
         if let Some(error) = ended.end.not_executed() {
@@ -227,6 +225,15 @@ impl Work<'_> {
         let not_run = stopped.map_or(exit::LOCK_LOST, Stop::exit_code);
         ended.end.exit_code().unwrap_or(not_run)
     }
+}
+
+/// Returns the variables of the innermost lock.
+fn variables(lock: &LeaseName, token: i64) -> [(&'static str, String); 3] {
+    [
+        ("LEASEHOLD_LOCK", lock.to_string()),
+        ("LEASEHOLD_TOKEN", token.to_string()),
+        ("LEASEHOLD_LOCK_TOKEN", token.to_string()),
+    ]
 }
 
 /// Runs `command` under a lock that an outer command holds. Without a command, prints the lock and
@@ -251,9 +258,7 @@ pub(super) fn run_within(
     without_ours(&mut process);
     let error = process
         .args(arguments)
-        .env("LEASEHOLD_LOCK", lock.as_str())
-        .env("LEASEHOLD_TOKEN", held.token.to_string())
-        .env("LEASEHOLD_LOCK_TOKEN", held.token.to_string())
+        .envs(variables(lock, held.token))
         .exec();
     voice.cannot_execute(command, &error);
     ExitCode::from(match error.kind() {
@@ -269,4 +274,31 @@ pub(super) async fn release(locker: &mut Locker, patience: Duration) {
         locker.wait().await
     };
     let _ = tokio::time::timeout(patience, released).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::{Claim, Session};
+
+    #[tokio::test]
+    async fn the_lock_is_lost_with_its_contender() {
+        let authority = Authority {
+            token: Token::ZERO,
+            valid_until: clock::boot_now() + Duration::from_secs(3600),
+        };
+        let held = Status {
+            standing: Standing::Held(authority),
+            since: BootTime::default(),
+            claim: Claim::from_bytes([0; 16]),
+            session: Session::from_bytes([0; 16]),
+            token_highest: Token::ZERO,
+            store_reached: true,
+        };
+        let (sender, mut status) = watch::channel(held.clone());
+        sender.send_replace(held);
+        assert_eq!(renewed(&mut status).await, Some(authority));
+        drop(sender);
+        assert_eq!(renewed(&mut status).await, None);
+    }
 }

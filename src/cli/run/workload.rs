@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use crate::cli::store_options::stopping;
 use crate::config::{Config, HealthCheck};
 use crate::election::Input;
 use crate::publish::file::status_file;
@@ -112,8 +113,7 @@ impl Workload {
             let options = SupervisorOptions {
                 program: program.clone(),
                 command: plan.command.clone(),
-                stop_signal: config.workload.stop_signal.number(),
-                stop_grace: config.workload.stop_grace,
+                stopping: stopping(&config.workload),
                 on_lead: config.hooks.on_lead.clone(),
                 on_step_down: config.hooks.on_step_down.clone(),
                 hook_timeout: config.hooks.timeout,
