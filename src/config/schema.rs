@@ -235,226 +235,130 @@ const FAILURES_MAX: u32 = 1000;
 /// Minimum that the driver accepts.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
 
-const fn key(section: &'static str, name: &'static str, kind: Kind) -> Key {
-    Key {
-        section,
-        name,
-        kind,
-        secret: false,
-        reload: Reload::Restart,
-        help: "",
-    }
-}
-
 const fn between(min: Duration, max: Duration) -> Kind {
     Kind::Duration { min, max }
 }
 
+/// Builds the table. Each key has its kind, the effect of a reload, and below them its line for
+/// `--help`. Connection strings are secret.
+macro_rules! keys {
+    ($($section:literal { $($name:literal, $kind:expr, $reload:ident, $help:literal;)+ })+) => {
+        &[$($(Key {
+            section: $section,
+            name: $name,
+            kind: $kind,
+            secret: matches!($kind, Kind::Uri),
+            reload: Reload::$reload,
+            help: $help,
+        },)+)+]
+    };
+}
+
 /// All keys, in the order of `config/default.toml`.
-pub static KEYS: &[Key] = &[
-    Key {
-        help: "The lease to contend for (required by run)",
-        ..key("lease", "name", Kind::LeaseName)
-    },
-    Key {
-        reload: Reload::NextClaim,
-        help: "Time without a renewal after which others may take over",
-        ..key(
-            "lease",
-            "lease_duration",
-            between(LEASE_DURATION_MIN, LEASE_DURATION_MAX),
-        )
-    },
-    Key {
-        reload: Reload::NextClaim,
-        help: "Validity of leadership, measured from the send of the last acknowledged renewal",
-        ..key("lease", "renew_deadline", between(INTERVAL_MIN, LONGEST))
-    },
-    Key {
-        reload: Reload::NextClaim,
-        help: "Interval between renewals, measured from send to send",
-        ..key("lease", "renew_interval", between(INTERVAL_MIN, LONGEST))
-    },
-    Key {
-        reload: Reload::NextClaim,
-        help: "Interval between retries, and between polls without a change stream",
-        ..key("lease", "retry_interval", between(INTERVAL_MIN, LONGEST))
-    },
-    Key {
-        reload: Reload::Now,
-        help: "Time given to the workload at a graceful step-down; 0s: no wait",
-        ..key("lease", "handoff_delay", between(Duration::ZERO, LONGEST))
-    },
-    Key {
-        help: "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>",
-        ..key("identity", "name", Kind::Identity)
-    },
-    Key {
-        help: "Address of this candidate, published in the lease document (informational)",
-        ..key("identity", "address", Kind::Line)
-    },
-    Key {
-        secret: true,
-        reload: Reload::Now,
-        help: "Connection string; prefer --mongodb-uri-file, since other users can see flags",
-        ..key("mongodb", "uri", Kind::Uri)
-    },
-    Key {
-        reload: Reload::Now,
-        help: "File with the connection string, read again at each reconnect",
-        ..key("mongodb", "uri_file", Kind::Path)
-    },
-    Key {
-        help: "Database of the lease collection",
-        ..key("mongodb", "database", Kind::Database)
-    },
-    Key {
-        help: "Collection with one document per lease or lock",
-        ..key("mongodb", "collection", Kind::Collection)
-    },
-    Key {
-        help: "Timeout of a MongoDB call, after which its outcome is unknown",
-        ..key(
-            "mongodb",
-            "operation_timeout",
-            between(INTERVAL_MIN, LONGEST),
-        )
-    },
-    Key {
-        help: "Heartbeat interval of the MongoDB driver",
-        ..key("mongodb", "heartbeat", between(HEARTBEAT_MIN, LONGEST))
-    },
-    Key {
-        help: "Status directory; if unset: /run/leasehold/<lease>, else below $XDG_RUNTIME_DIR",
-        ..key("status", "directory", Kind::Path)
-    },
-    Key {
-        help: "Listen address of the HTTP endpoints and metrics; empty: disabled",
-        ..key("http", "listen", Kind::Listen)
-    },
-    Key {
-        reload: Reload::Now,
-        help: "Readiness condition of /readyz: connected or leader",
-        ..key("http", "ready_when", Kind::OneOf(ReadyWhen::WORDS))
-    },
-    Key {
-        help: "Publish a label and Events on the pod: auto, on or off",
-        ..key(
-            "kubernetes",
-            "enabled",
-            Kind::OneOf(KubernetesEnabled::WORDS),
-        )
-    },
-    Key {
-        help: "Name of this pod; if unset: POD_NAME",
-        ..key("kubernetes", "pod_name", Kind::Line)
-    },
-    Key {
-        help: "Namespace of this pod; if unset: POD_NAMESPACE, else that of the credentials",
-        ..key("kubernetes", "pod_namespace", Kind::Line)
-    },
-    Key {
-        help: "UID of this pod; if unset: POD_UID",
-        ..key("kubernetes", "pod_uid", Kind::Line)
-    },
-    Key {
-        help: "Directory with token and ca.crt of the service account",
-        ..key("kubernetes", "credentials", Kind::Path)
-    },
-    Key {
-        help: "Prefix of the pod label <label_prefix>/<lease>",
-        ..key("kubernetes", "label_prefix", Kind::LabelPrefix)
-    },
-    Key {
-        help: "Maximum time that a step-down waits for the label update; 0s: no wait",
-        ..key(
-            "kubernetes",
-            "label_wait",
-            between(Duration::ZERO, LABEL_WAIT_MAX),
-        )
-    },
-    Key {
-        help: "Remove stale leader labels from other pods on takeover (requires permission to list pods)",
-        ..key("kubernetes", "demote_others", Kind::Flag)
-    },
-    Key {
-        help: "Report Events on the pod",
-        ..key("kubernetes", "events", Kind::Flag)
-    },
-    Key {
-        help: "Stop signal of a supervised workload",
-        ..key("workload", "stop_signal", Kind::OneOf(StopSignal::WORDS))
-    },
-    Key {
-        help: "Time given to a supervised workload to stop at a graceful step-down",
-        ..key(
-            "workload",
-            "stop_grace",
-            between(Duration::ZERO, STOP_GRACE_MAX),
-        )
-    },
-    Key {
-        reload: Reload::NextClaim,
-        help: "Time from the loss of leadership to the SIGKILL of a supervised workload",
-        ..key("workload", "loss_grace", between(INTERVAL_MIN, LONGEST))
-    },
-    Key {
-        help: "Action when a supervised workload exits by itself: exit or release",
-        ..key("workload", "on_exit", Kind::OneOf(OnExit::WORDS))
-    },
-    Key {
-        help: "The workload stops before leasehold gets SIGTERM; shortens handoff_delay to 1s",
-        ..key("workload", "ends_first", Kind::Flag)
-    },
-    Key {
-        help: "Health check URL; healthy if it returns 2xx",
-        ..key("workload.health", "url", Kind::HealthUrl)
-    },
-    Key {
-        help: "Health check command; healthy if it exits 0",
-        ..key("workload.health", "command", Kind::Command)
-    },
-    Key {
-        help: "Interval between health checks",
-        ..key("workload.health", "period", between(INTERVAL_MIN, LONGEST))
-    },
-    Key {
-        help: "Timeout of a single health check",
-        ..key("workload.health", "timeout", between(INTERVAL_MIN, LONGEST))
-    },
-    Key {
-        help: "Consecutive failed checks before the workload is considered unhealthy",
-        ..key(
-            "workload.health",
-            "failures",
-            Kind::Count {
-                min: 1,
-                max: FAILURES_MAX,
-            },
-        )
-    },
-    Key {
-        help: "Command to run when this replica becomes the leader",
-        ..key("hooks", "on_lead", Kind::Command)
-    },
-    Key {
-        help: "Command to run when this replica has stopped leading",
-        ..key("hooks", "on_step_down", Kind::Command)
-    },
-    Key {
-        help: "Timeout of a hook, after which it is killed",
-        ..key("hooks", "timeout", between(INTERVAL_MIN, LONGEST))
-    },
-    Key {
-        reload: Reload::Now,
-        help: "Minimum log level: error, warn, info, debug or trace",
-        ..key("log", "level", Kind::OneOf(LogLevel::WORDS))
-    },
-    Key {
-        help: "Log format: text, json, or auto (text on a terminal, JSON otherwise)",
-        ..key("log", "format", Kind::OneOf(LogFormat::WORDS))
-    },
-];
+pub static KEYS: &[Key] = keys! {
+    "lease" {
+        "name", Kind::LeaseName, Restart,
+            "The lease to contend for (required by run)";
+        "lease_duration", between(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
+            "Time without a renewal after which others may take over";
+        "renew_deadline", between(INTERVAL_MIN, LONGEST), NextClaim,
+            "Validity of leadership, measured from the send of the last acknowledged renewal";
+        "renew_interval", between(INTERVAL_MIN, LONGEST), NextClaim,
+            "Interval between renewals, measured from send to send";
+        "retry_interval", between(INTERVAL_MIN, LONGEST), NextClaim,
+            "Interval between retries, and between polls without a change stream";
+        "handoff_delay", between(Duration::ZERO, LONGEST), Now,
+            "Time given to the workload at a graceful step-down; 0s: no wait";
+    }
+    "identity" {
+        "name", Kind::Identity, Restart,
+            "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>";
+        "address", Kind::Line, Restart,
+            "Address of this candidate, published in the lease document (informational)";
+    }
+    "mongodb" {
+        "uri", Kind::Uri, Now,
+            "Connection string; prefer --mongodb-uri-file, since other users can see flags";
+        "uri_file", Kind::Path, Now,
+            "File with the connection string, read again at each reconnect";
+        "database", Kind::Database, Restart,
+            "Database of the lease collection";
+        "collection", Kind::Collection, Restart,
+            "Collection with one document per lease or lock";
+        "operation_timeout", between(INTERVAL_MIN, LONGEST), Restart,
+            "Timeout of a MongoDB call, after which its outcome is unknown";
+        "heartbeat", between(HEARTBEAT_MIN, LONGEST), Restart,
+            "Heartbeat interval of the MongoDB driver";
+    }
+    "status" {
+        "directory", Kind::Path, Restart,
+            "Status directory; if unset: /run/leasehold/<lease>, else below $XDG_RUNTIME_DIR";
+    }
+    "http" {
+        "listen", Kind::Listen, Restart,
+            "Listen address of the HTTP endpoints and metrics; empty: disabled";
+        "ready_when", Kind::OneOf(ReadyWhen::WORDS), Now,
+            "Readiness condition of /readyz: connected or leader";
+    }
+    "kubernetes" {
+        "enabled", Kind::OneOf(KubernetesEnabled::WORDS), Restart,
+            "Publish a label and Events on the pod: auto, on or off";
+        "pod_name", Kind::Line, Restart,
+            "Name of this pod; if unset: POD_NAME";
+        "pod_namespace", Kind::Line, Restart,
+            "Namespace of this pod; if unset: POD_NAMESPACE, else that of the credentials";
+        "pod_uid", Kind::Line, Restart,
+            "UID of this pod; if unset: POD_UID";
+        "credentials", Kind::Path, Restart,
+            "Directory with token and ca.crt of the service account";
+        "label_prefix", Kind::LabelPrefix, Restart,
+            "Prefix of the pod label <label_prefix>/<lease>";
+        "label_wait", between(Duration::ZERO, LABEL_WAIT_MAX), Restart,
+            "Maximum time that a step-down waits for the label update; 0s: no wait";
+        "demote_others", Kind::Flag, Restart,
+            "Remove stale leader labels from other pods on takeover (requires permission to list pods)";
+        "events", Kind::Flag, Restart,
+            "Report Events on the pod";
+    }
+    "workload" {
+        "stop_signal", Kind::OneOf(StopSignal::WORDS), Restart,
+            "Stop signal of a supervised workload";
+        "stop_grace", between(Duration::ZERO, STOP_GRACE_MAX), Restart,
+            "Time given to a supervised workload to stop at a graceful step-down";
+        "loss_grace", between(INTERVAL_MIN, LONGEST), NextClaim,
+            "Time from the loss of leadership to the SIGKILL of a supervised workload";
+        "on_exit", Kind::OneOf(OnExit::WORDS), Restart,
+            "Action when a supervised workload exits by itself: exit or release";
+        "ends_first", Kind::Flag, Restart,
+            "The workload stops before leasehold gets SIGTERM; shortens handoff_delay to 1s";
+    }
+    "workload.health" {
+        "url", Kind::HealthUrl, Restart,
+            "Health check URL; healthy if it returns 2xx";
+        "command", Kind::Command, Restart,
+            "Health check command; healthy if it exits 0";
+        "period", between(INTERVAL_MIN, LONGEST), Restart,
+            "Interval between health checks";
+        "timeout", between(INTERVAL_MIN, LONGEST), Restart,
+            "Timeout of a single health check";
+        "failures", Kind::Count { min: 1, max: FAILURES_MAX }, Restart,
+            "Consecutive failed checks before the workload is considered unhealthy";
+    }
+    "hooks" {
+        "on_lead", Kind::Command, Restart,
+            "Command to run when this replica becomes the leader";
+        "on_step_down", Kind::Command, Restart,
+            "Command to run when this replica has stopped leading";
+        "timeout", between(INTERVAL_MIN, LONGEST), Restart,
+            "Timeout of a hook, after which it is killed";
+    }
+    "log" {
+        "level", Kind::OneOf(LogLevel::WORDS), Now,
+            "Minimum log level: error, warn, info, debug or trace";
+        "format", Kind::OneOf(LogFormat::WORDS), Restart,
+            "Log format: text, json, or auto (text on a terminal, JSON otherwise)";
+    }
+};
 
 #[cfg(test)]
 mod tests {

@@ -47,26 +47,47 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 const WORDS: usize = 8;
 const LENGTH: usize = WORDS * 8;
 
-/// A record that can be converted to and from words.
+/// The words of a record, put or taken one after the other.
+#[derive(Default)]
+pub(super) struct Words {
+    words: [u64; WORDS],
+    next: usize,
+}
+
+impl Words {
+    fn put(&mut self, word: u64) {
+        self.words[self.next] = word;
+        self.next += 1;
+    }
+
+    fn take(&mut self) -> u64 {
+        self.next += 1;
+        self.words[self.next - 1]
+    }
+}
+
+/// A record, or a field of one, that can be converted to and from words.
 pub(super) trait Record: Sized {
-    fn words(&self) -> [u64; WORDS];
-    fn of(words: [u64; WORDS]) -> Self;
+    fn put(&self, words: &mut Words);
+    fn take(words: &mut Words) -> Self;
 }
 
 fn encode(record: &impl Record) -> [u8; LENGTH] {
+    let mut words = Words::default();
+    record.put(&mut words);
     let mut bytes = [0; LENGTH];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(record.words()) {
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words.words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
     bytes
 }
 
 fn decode<R: Record>(bytes: [u8; LENGTH]) -> R {
-    let mut words = [0; WORDS];
-    for (word, place) in words.iter_mut().zip(bytes.as_chunks().0) {
+    let mut words = Words::default();
+    for (word, place) in words.words.iter_mut().zip(bytes.as_chunks().0) {
         *word = u64::from_le_bytes(*place);
     }
-    R::of(words)
+    R::take(&mut words)
 }
 
 /// Sends a record. Returns `false` if there is no room at present.

@@ -2,7 +2,7 @@
 
 use rustix::process::WaitIdStatus;
 
-use super::{Record, WORDS};
+use super::{Record, Words};
 use crate::claim_share::Place;
 use leasehold_core::deadline_policy::{Order, Stop, Terms};
 use leasehold_core::election::BootTime;
@@ -102,209 +102,133 @@ pub(crate) struct Report {
     pub(crate) stopped: i32,
 }
 
-/// Encodes a signed number in the low half of a word.
-fn low(value: i32) -> u64 {
-    u64::from(value.cast_unsigned())
+/// Converts records field by field, in this order.
+macro_rules! records {
+    ($($name:ident { $($field:ident),+ })+) => {$(
+        impl Record for $name {
+            fn put(&self, words: &mut Words) {
+                $(self.$field.put(words);)+
+            }
+
+            fn take(words: &mut Words) -> Self {
+                Self { $($field: Record::take(words)),+ }
+            }
+        }
+    )+};
 }
 
-fn signed(word: u64) -> i32 {
-    u32::try_from(word).unwrap_or_default().cast_signed()
+records! {
+    Terms { valid_until, kill_at }
+    Order { terms, stop, kill }
+    ToGuard { order, relay, relays }
+    GuardBegin { on_terminal }
+    GuardStart { terms, stop_signal, foreground, place, claims }
+    ShimStart { guard, valid_until, foreground }
+    ShimFailed { errno }
+    Report { stage, leader, end, by_us, expired, killed, stopped }
 }
 
-impl Record for ToGuard {
-    fn words(&self) -> [u64; WORDS] {
-        let Self {
-            order: Order { terms, stop, kill },
-            relay,
-            relays,
-        } = *self;
-        [
-            terms.valid_until.as_nanos(),
-            terms.kill_at.as_nanos(),
-            low(stop.map_or(0, |stop| stop.signal)),
-            stop.map_or(0, |stop| stop.kill_at.as_nanos()),
-            u64::from(kill),
-            low(relay),
-            u64::from(relays),
-            0,
-        ]
+impl Record for bool {
+    fn put(&self, words: &mut Words) {
+        words.put(u64::from(*self));
     }
 
-    fn of(words: [u64; WORDS]) -> Self {
-        let [
-            valid_until,
-            kill_at,
-            signal,
-            stop_at,
-            kill,
-            relay,
-            relays,
-            _,
-        ] = words;
-        let stop = Stop {
-            signal: signed(signal),
-            kill_at: BootTime::from_nanos(stop_at),
+    fn take(words: &mut Words) -> Self {
+        words.take() != 0
+    }
+}
+
+impl Record for u32 {
+    fn put(&self, words: &mut Words) {
+        words.put(u64::from(*self));
+    }
+
+    fn take(words: &mut Words) -> Self {
+        Self::try_from(words.take()).unwrap_or_default()
+    }
+}
+
+impl Record for i32 {
+    fn put(&self, words: &mut Words) {
+        self.cast_unsigned().put(words);
+    }
+
+    fn take(words: &mut Words) -> Self {
+        u32::take(words).cast_signed()
+    }
+}
+
+impl Record for BootTime {
+    fn put(&self, words: &mut Words) {
+        words.put(self.as_nanos());
+    }
+
+    fn take(words: &mut Words) -> Self {
+        Self::from_nanos(words.take())
+    }
+}
+
+impl Record for Option<Stop> {
+    fn put(&self, words: &mut Words) {
+        self.map_or(0, |stop| stop.signal).put(words);
+        self.map_or_else(BootTime::default, |stop| stop.kill_at)
+            .put(words);
+    }
+
+    fn take(words: &mut Words) -> Self {
+        let (signal, kill_at) = (i32::take(words), BootTime::take(words));
+        (signal != 0).then_some(Stop { signal, kill_at })
+    }
+}
+
+impl Record for Place {
+    fn put(&self, words: &mut Words) {
+        words.put(self.index() as u64);
+    }
+
+    fn take(words: &mut Words) -> Self {
+        Self::of(words.take()).unwrap_or(Self::Command)
+    }
+}
+
+impl Record for Stage {
+    fn put(&self, words: &mut Words) {
+        words.put(*self as u64);
+    }
+
+    fn take(words: &mut Words) -> Self {
+        match words.take() {
+            0 => Self::Starting,
+            1 => Self::Running,
+            2 => Self::LeaderEnded,
+            _ => Self::Gone,
+        }
+    }
+}
+
+impl Record for LeaderEnd {
+    fn put(&self, words: &mut Words) {
+        let (kind, value) = match *self {
+            Self::Unknown => (0, 0),
+            Self::Exited(code) => (1, code),
+            Self::Signalled(signal) => (2, signal),
+            Self::NotExecuted(errno) => (3, errno),
+            Self::NotSpawned(errno) => (4, errno),
+            Self::Refused => (5, 0),
         };
-        Self {
-            order: Order {
-                terms: Terms {
-                    valid_until: BootTime::from_nanos(valid_until),
-                    kill_at: BootTime::from_nanos(kill_at),
-                },
-                stop: (stop.signal != 0).then_some(stop),
-                kill: kill != 0,
-            },
-            relay: signed(relay),
-            relays: signed(relays).cast_unsigned(),
-        }
-    }
-}
-
-impl Record for GuardBegin {
-    fn words(&self) -> [u64; WORDS] {
-        [u64::from(self.on_terminal), 0, 0, 0, 0, 0, 0, 0]
+        words.put(kind);
+        value.put(words);
     }
 
-    fn of(words: [u64; WORDS]) -> Self {
-        Self {
-            on_terminal: words[0] != 0,
-        }
-    }
-}
-
-impl Record for GuardStart {
-    fn words(&self) -> [u64; WORDS] {
-        let Self {
-            terms,
-            stop_signal,
-            foreground,
-            place,
-            claims,
-        } = *self;
-        let (valid_until, kill_at) = (terms.valid_until.as_nanos(), terms.kill_at.as_nanos());
-        let (stop_signal, foreground) = (low(stop_signal), low(foreground));
-        let place = place.index() as u64;
-        [
-            valid_until,
-            kill_at,
-            stop_signal,
-            foreground,
-            place,
-            u64::from(claims),
-            0,
-            0,
-        ]
-    }
-
-    fn of(words: [u64; WORDS]) -> Self {
-        let [
-            valid_until,
-            kill_at,
-            stop_signal,
-            foreground,
-            place,
-            claims,
-            ..,
-        ] = words;
-        Self {
-            terms: Terms {
-                valid_until: BootTime::from_nanos(valid_until),
-                kill_at: BootTime::from_nanos(kill_at),
-            },
-            stop_signal: signed(stop_signal),
-            foreground: signed(foreground),
-            place: Place::of(place).unwrap_or(Place::Command),
-            claims: claims != 0,
-        }
-    }
-}
-
-impl Record for ShimStart {
-    fn words(&self) -> [u64; WORDS] {
-        let Self {
-            guard,
-            valid_until,
-            foreground,
-        } = *self;
-        let (guard, foreground) = (low(guard), low(foreground));
-        [guard, valid_until.as_nanos(), foreground, 0, 0, 0, 0, 0]
-    }
-
-    fn of(words: [u64; WORDS]) -> Self {
-        let [guard, valid_until, foreground, ..] = words;
-        Self {
-            guard: signed(guard),
-            valid_until: BootTime::from_nanos(valid_until),
-            foreground: signed(foreground),
-        }
-    }
-}
-
-impl Record for ShimFailed {
-    fn words(&self) -> [u64; WORDS] {
-        [low(self.errno), 0, 0, 0, 0, 0, 0, 0]
-    }
-
-    fn of(words: [u64; WORDS]) -> Self {
-        Self {
-            errno: signed(words[0]),
-        }
-    }
-}
-
-impl Record for Report {
-    fn words(&self) -> [u64; WORDS] {
-        let Self {
-            stage,
-            leader,
-            end,
-            by_us,
-            expired,
-            killed,
-            stopped,
-        } = *self;
-        let stage = match stage {
-            Stage::Starting => 0,
-            Stage::Running => 1,
-            Stage::LeaderEnded => 2,
-            Stage::Gone => 3,
-        };
-        let (kind, value) = match end {
-            LeaderEnd::Unknown => (0, 0),
-            LeaderEnd::Exited(code) => (1, code),
-            LeaderEnd::Signalled(signal) => (2, signal),
-            LeaderEnd::NotExecuted(errno) => (3, errno),
-            LeaderEnd::NotSpawned(errno) => (4, errno),
-            LeaderEnd::Refused => (5, 0),
-        };
-        let flags = u64::from(by_us) | u64::from(expired) << 1 | u64::from(killed) << 2;
-        let (leader, stopped) = (low(leader), low(stopped));
-        [stage, leader, kind, low(value), flags, stopped, 0, 0]
-    }
-
-    fn of(words: [u64; WORDS]) -> Self {
-        let [stage, leader, kind, value, flags, stopped, ..] = words;
-        let value = signed(value);
-        Self {
-            stage: match stage {
-                0 => Stage::Starting,
-                1 => Stage::Running,
-                2 => Stage::LeaderEnded,
-                _ => Stage::Gone,
-            },
-            leader: signed(leader),
-            end: match kind {
-                1 => LeaderEnd::Exited(value),
-                2 => LeaderEnd::Signalled(value),
-                3 => LeaderEnd::NotExecuted(value),
-                4 => LeaderEnd::NotSpawned(value),
-                5 => LeaderEnd::Refused,
-                _ => LeaderEnd::Unknown,
-            },
-            by_us: flags & 1 != 0,
-            expired: flags & 2 != 0,
-            killed: flags & 4 != 0,
-            stopped: signed(stopped),
+    fn take(words: &mut Words) -> Self {
+        let (kind, value) = (words.take(), i32::take(words));
+        match kind {
+            1 => Self::Exited(value),
+            2 => Self::Signalled(value),
+            3 => Self::NotExecuted(value),
+            4 => Self::NotSpawned(value),
+            5 => Self::Refused,
+            _ => Self::Unknown,
         }
     }
 }
