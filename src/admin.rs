@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
 use self::places::{Activity, Places};
-use crate::election::{Identity, LeaseName, Status, Token};
+use crate::election::{Status, Token};
 use crate::publish::metrics::Metrics;
 use crate::publish::occupant::{self, named};
 use crate::publish::render::Identification;
@@ -67,12 +67,8 @@ pub enum ReadyWhen {
 /// The state that the endpoints report.
 #[derive(Debug, Clone)]
 pub struct AdminState {
-    /// The lease this candidate contends for.
-    pub lease: LeaseName,
-    /// This candidate's name.
-    pub identity: Identity,
-    /// The id of the current boot.
-    pub boot_id: Option<String>,
+    /// The candidate.
+    pub who: Identification,
     /// The newest status.
     pub status: watch::Receiver<Status>,
     /// The store, once it has been reached.
@@ -85,16 +81,6 @@ pub struct AdminState {
     pub ready_when: watch::Receiver<ReadyWhen>,
     /// Receives the tokens of workloads that have confirmed their step-down.
     pub stepped_down: mpsc::Sender<Token>,
-}
-
-impl AdminState {
-    pub(crate) fn who(&self) -> Identification {
-        Identification {
-            lease: self.lease.clone(),
-            identity: self.identity.clone(),
-            boot_id: self.boot_id.clone(),
-        }
-    }
 }
 
 /// An address that cannot be listened on, which is a configuration error (exit 78).

@@ -6,6 +6,8 @@
 
 pub mod directory;
 pub mod file;
+#[cfg(test)]
+pub(crate) mod fixture;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod metrics;

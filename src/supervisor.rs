@@ -22,15 +22,15 @@ pub use command::Stopping;
 pub use health::{Check, Health, HealthOptions};
 pub use program::Program;
 
-use self::command::{Directive, Director, Finished, Kept, Standby};
+use self::command::{Event, Finished, Standby, Supervised};
 use self::program::Unkillable;
 
 use crate::cause::not_executable;
 use crate::clock;
-use crate::election::{BootTime, Input, LeaseName, Order, OrderKind, Terms, Token};
+use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
 use crate::exit;
+use crate::workload::End;
 use crate::workload::claim_share::{ClaimShare, Place};
-use crate::workload::{End, Progress};
 
 /// Pause between the end of a command and the preparation of the next one, and between failed
 /// attempts to prepare it. After the end of a command, the daemon releases the lease first and may
@@ -276,16 +276,13 @@ impl<W: Watched> Supervisor<W> {
         let Some(ordered) = self.ordered(token).filter(|o| o.phase == Phase::Run) else {
             return;
         };
-        let claim = self.options.lock.try_clone();
-        let started = claim.and_then(|lock| {
-            let kept = Kept {
-                claim: Some(ClaimShare::new(lock, Place::Command)),
-                descriptor: None,
-            };
-            command.start(Program::of_token(Some(token)), ordered.terms, kept)
+        let started = self.options.lock.try_clone().and_then(|lock| {
+            let claim = ClaimShare::new(lock, Place::Command);
+            let environment = Program::of_token(Some(token));
+            command.start(environment, ordered.terms, Some(claim), None)
         });
-        let workload = match started {
-            Ok(workload) => workload,
+        let mut command = match started {
+            Ok(command) => command,
             Err(error) => {
                 error!(
                     lease = %self.options.program.lease, token = token.get(), kind = %error.kind(),
@@ -295,7 +292,29 @@ impl<W: Watched> Supervisor<W> {
             }
         };
         self.up(Some(token));
-        let finished = workload.run(&mut self.claim(token)).await;
+        let mut closed = false;
+        let finished = loop {
+            tokio::select! {
+                // Orders take precedence over events of the command.
+                biased;
+                changed = self.orders.changed(), if !closed => {
+                    closed = changed.is_err();
+                    // A closed channel means that the daemon exits, and the workload must not
+                    // outlive it.
+                    let ordered = self.ordered(token).filter(|_| !closed);
+                    obey(ordered, &mut command);
+                }
+                event = command.next() => match event {
+                    Event::Started { pid } => info!(
+                        lease = %self.options.program.lease, token = token.get(), pid,
+                        "workload started"
+                    ),
+                    // Other candidates need not wait for leftover processes.
+                    Event::Exited => self.tell(Input::WorkloadEnded { token }).await,
+                    Event::Gone(finished) => break finished,
+                },
+            }
+        };
         self.up(None);
         self.report(token, &finished);
         if finished.by_itself() {
@@ -303,16 +322,6 @@ impl<W: Watched> Supervisor<W> {
             let ended = finished.ended;
             let code = ended.end.exit_code().unwrap_or(exit::KILLED);
             self.ended(token, code, ended.interrupted).await;
-        }
-    }
-
-    fn claim(&mut self, token: Token) -> Claim<'_> {
-        Claim {
-            token,
-            orders: &mut self.orders,
-            closed: false,
-            inputs: &self.inputs,
-            lease: &self.options.program.lease,
         }
     }
 
@@ -375,93 +384,16 @@ impl<W: Watched> Supervisor<W> {
     }
 }
 
-/// The orders for the command of one claim, and the progress that the election needs.
-struct Claim<'a> {
-    token: Token,
-    orders: &'a mut watch::Receiver<Option<Ordered>>,
-    /// True once the sender of orders is gone.
-    closed: bool,
-    inputs: &'a mpsc::Sender<Input>,
-    lease: &'a LeaseName,
-}
-
-impl Director for Claim<'_> {
-    async fn next(&mut self) -> Directive {
-        if self.closed {
-            std::future::pending::<()>().await;
-        }
-        // A closed channel means that the daemon exits, and the workload must not outlive it.
-        self.closed = self.orders.changed().await.is_err();
-        let ordered = self.orders.borrow_and_update();
-        match ordered.filter(|ordered| ordered.token == self.token && !self.closed) {
-            None => Directive::Kill,
-            Some(Ordered { terms, phase, .. }) => match phase {
-                Phase::Run => Directive::Run(terms),
-                Phase::Stop => Directive::Stop(terms),
-                Phase::Lost { kill_at } => Directive::Lost { kill_at },
-            },
-        }
+/// Applies the newest order; without one, the command is killed.
+fn obey(ordered: Option<Ordered>, command: &mut Supervised) {
+    let Some(Ordered { terms, phase, .. }) = ordered else {
+        return command.kill();
+    };
+    if let Phase::Lost { kill_at } = phase {
+        return command.lose(kill_at);
     }
-
-    async fn progressed(&mut self, progress: Progress, asked: bool) {
-        match progress {
-            Progress::Running { pid } => {
-                let (lease, token) = (self.lease, self.token.get());
-                info!(%lease, token, pid, "workload started");
-            }
-            // Leftover processes may take a while to exit; other candidates need not wait for them.
-            Progress::Ending { by_us: false, .. } if !asked => {
-                let token = self.token;
-                // If the runner is gone, the daemon is exiting too.
-                let _ = self.inputs.send(Input::WorkloadEnded { token }).await;
-            }
-            Progress::Starting | Progress::Ending { .. } | Progress::Gone(_) => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::command::Supervised;
-    use super::*;
-    use crate::workload::{Ended, Workload};
-
-    #[tokio::test]
-    async fn a_daemon_that_exits_kills_the_command_and_awaits_its_end() {
-        let far = BootTime::from_nanos(u64::MAX);
-        let terms = Terms {
-            valid_until: far,
-            kill_at: far,
-        };
-        let stopping = Stopping {
-            signal: 15,
-            grace: Duration::ZERO,
-        };
-        let (workload, progress) = Workload::stand_in();
-        let (orders, mut ordered) = Orders::channel();
-        let (inputs, _inputs) = mpsc::channel(1);
-        let mut claim = Claim {
-            token: Token::ZERO,
-            orders: &mut ordered,
-            closed: false,
-            inputs: &inputs,
-            lease: &LeaseName::new("orders").expect("legal"),
-        };
-        drop(orders);
-        let ends = async {
-            tokio::task::yield_now().await;
-            progress.send_replace(Progress::Gone(Ended {
-                end: End::Signalled(9),
-                by_us: true,
-                interrupted: false,
-                guard_lost: false,
-            }));
-        };
-        let runs = Supervised::new(workload, stopping, terms).run(&mut claim);
-        let both = async { tokio::join!(runs, ends) };
-        let (finished, ()) = tokio::time::timeout(Duration::from_secs(10), both)
-            .await
-            .expect("its end is noticed");
-        assert!(finished.killed && !finished.by_itself());
+    command.extend(terms);
+    if phase == Phase::Stop {
+        command.stop();
     }
 }

@@ -92,9 +92,7 @@ fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served
     let metrics = Metrics::new(&who, status.clone(), store.clone()).unwrap();
     let (confirm, stepped_down) = mpsc::channel(1);
     let state = AdminState {
-        lease: who.lease,
-        identity: who.identity,
-        boot_id: who.boot_id,
+        who,
         status,
         store,
         store_error: watch::channel(None).1,

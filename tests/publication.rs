@@ -101,20 +101,18 @@ fn publish(path: &Path, first: Status) -> Published {
     let (directory, _) = StatusDirectory::open(path).unwrap();
     let (sender, status) = watch::channel(first);
     let (_, store) = watch::channel(None);
-    let options = FileOptions {
+    let who = Identification {
         lease: LeaseName::new("orders").unwrap(),
         identity: Identity::new("me").unwrap(),
         boot_id: boot_id(),
+    };
+    let metrics = Metrics::new(&who, status.clone(), store).unwrap();
+    let options = FileOptions {
+        who,
         refresh: REFRESH,
         store_error: watch::channel(None).1,
         deployment: watch::channel(None).1,
     };
-    let who = Identification {
-        lease: options.lease.clone(),
-        identity: options.identity.clone(),
-        boot_id: options.boot_id.clone(),
-    };
-    let metrics = Metrics::new(&who, status.clone(), store).unwrap();
     let handle = StatusFile::spawn(directory, status, options, metrics.clone()).unwrap();
     Published {
         status: sender,

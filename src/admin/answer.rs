@@ -140,7 +140,7 @@ fn leader(status: &Status) -> Answer {
 
 fn full_status(status: &Status, state: &AdminState) -> Answer {
     let (store, now) = (state.store.borrow().clone(), Moment::now());
-    let document = Document::new(status, &state.who(), now);
+    let document = Document::new(status, &state.who, now);
     let body = StatusAndStore {
         document: document.with_store_error(state.store_error.borrow().as_ref(), now),
         store: store.map(|s| StoreDocument {
@@ -175,7 +175,7 @@ fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer 
             state.store_error.borrow().clone(),
         );
         let store = (store.as_ref(), error.as_ref());
-        let body = page::page(status, &state.who(), store, Moment::now());
+        let body = page::page(status, &state.who, store, Moment::now());
         let mut answer = respond(StatusCode::OK, HTML, body);
         // The page loads nothing, and no text in it can run as code.
         answer.headers_mut().insert(
@@ -184,7 +184,7 @@ fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer 
         );
         answer
     } else {
-        let name = leader_name_at(status, &state.identity, clock::boot_now());
+        let name = leader_name_at(status, &state.who.identity, clock::boot_now());
         let name = name.unwrap_or_default();
         json(StatusCode::OK, &LeaderName { name })
     };

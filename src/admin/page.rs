@@ -169,7 +169,16 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::election::{BootTime, HolderView, Identity, LeaseName, Session, Token};
+    use crate::election::{HolderView, Identity};
+    use crate::publish::fixture::{self, token, who};
+
+    fn at(seconds: u64) -> Moment {
+        Moment {
+            boot: fixture::at(seconds),
+            wall: UNIX_EPOCH,
+            time_namespace: None,
+        }
+    }
 
     #[test]
     fn browsers_get_the_page_and_programs_get_json() {
@@ -198,52 +207,31 @@ mod tests {
 
     #[test]
     fn the_page_escapes_names_and_never_names_an_expired_holder() {
-        let at = |s: u64| Moment {
-            boot: BootTime::from_nanos(s * 1_000_000_000),
-            wall: UNIX_EPOCH,
-            time_namespace: None,
-        };
-        let who = Identification {
-            lease: LeaseName::new("orders").unwrap(),
-            identity: Identity::new("me").unwrap(),
-            boot_id: None,
-        };
         let status = Status {
-            role: Role::Follower,
             holder: Some(HolderView {
                 identity: Identity::new("<b>&\"x'").unwrap(),
-                token: Token::new(8).unwrap(),
+                token: token(8),
                 until: at(5).boot,
             }),
-            ..Status::initial(Session::from_bytes([1; 16]), at(0).boot)
+            ..fixture::status(Role::Follower)
         };
-        let text = page(&status, &who, (None, None), at(1));
+        let text = page(&status, &who("me"), (None, None), at(1));
         let row = "<dt>Holder</dt><dd>&lt;b&gt;&amp;&quot;x&#39;</dd>";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("<p class=\"role\">Follower</p>"), "{text}");
         assert!(!text.contains("http://") && !text.contains("https://"));
-        let text = page(&status, &who, (None, None), at(5));
+        let text = page(&status, &who("me"), (None, None), at(5));
         assert!(text.contains("<dt>Holder</dt><dd>nobody</dd>"), "{text}");
     }
 
     #[test]
     fn a_store_that_is_not_read_tells_of_no_free_lease() {
-        let at = |s: u64| Moment {
-            boot: BootTime::from_nanos(s * 1_000_000_000),
-            wall: UNIX_EPOCH,
-            time_namespace: None,
-        };
-        let who = Identification {
-            lease: LeaseName::new("orders").unwrap(),
-            identity: Identity::new("me").unwrap(),
-            boot_id: None,
-        };
-        let status = Status::initial(Session::from_bytes([1; 16]), at(0).boot);
+        let status = fixture::status(Role::Unknown);
         let error = StoreError {
             message: "no primary: <x>".to_owned(),
             since: at(3).boot,
         };
-        let text = page(&status, &who, (None, Some(&error)), at(5));
+        let text = page(&status, &who("me"), (None, Some(&error)), at(5));
         assert!(text.contains("<dt>Holder</dt><dd>not known</dd>"), "{text}");
         let row = "<dt>Store error</dt><dd>no primary: &lt;x&gt; (for 2s)</dd>";
         assert!(text.contains(row), "{text}");

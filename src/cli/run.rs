@@ -41,7 +41,7 @@ use super::store_options::{read, store_options};
 use crate::admin::{Admin, AdminState, BindError, Bound};
 use crate::clock;
 use crate::config::{Config, ConfigError, OnExit, Sources, UriSource};
-use crate::election::{Input, Status, Tunables};
+use crate::election::{Input, Status, Token, Tunables};
 use crate::elector::{Elector, ElectorBuilder, ElectorOptions};
 use crate::exit;
 use crate::log::{self, LogHandle};
@@ -146,7 +146,7 @@ pub fn run(
         cluster,
         http,
     };
-    let ended = runtime.block_on(Daemon::begin(begun));
+    let ended = runtime.block_on(begun.serve());
     // A driver call that hangs must not delay the exit.
     runtime.shutdown_background();
     ended
@@ -180,18 +180,16 @@ struct Daemon {
     who: Identification,
 }
 
-impl Daemon {
-    async fn begin(begun: Begun) -> Result<ExitCode, RunError> {
-        let Begun {
+impl Begun {
+    /// Starts the daemon, and runs it to its end.
+    async fn serve(self) -> Result<ExitCode, RunError> {
+        let Self {
             config,
-            sources,
             plan,
-            log,
             directory,
             memory,
-            cluster,
-            http,
-        } = begun;
+            ..
+        } = self;
         let signals = Signals::register().map_err(system("register the signal handlers"))?;
         let orphans = Orphans::adopt().map_err(system("adopt orphaned processes"))?;
         let systemd = Systemd::from_environment();
@@ -212,7 +210,7 @@ impl Daemon {
         let (status, inputs) = (prepared.status(), prepared.inputs());
         let metrics = Metrics::new(&who, status.clone(), prepared.store_info())
             .map_err(system("register the metrics"))?;
-        log.on_loss({
+        self.log.on_loss({
             let metrics = metrics.clone();
             move |lines| metrics.log_lines_lost(lines)
         });
@@ -222,13 +220,11 @@ impl Daemon {
             &config,
             directory.path(),
             &memory,
-            http.as_ref().map(Bound::address),
+            self.http.as_ref().map(Bound::address),
         );
         let (store_errors, store_error) = StoreErrors::channel();
         let file_options = FileOptions {
-            lease: who.lease.clone(),
-            identity: who.identity.clone(),
-            boot_id: who.boot_id.clone(),
+            who: who.clone(),
             refresh: config.lease.timings.renew_interval(),
             store_error: store_error.clone(),
             deployment: prepared.deployment(),
@@ -255,44 +251,46 @@ impl Daemon {
         tokio::spawn(files::watch(lease, path, files.progress(), refresh));
 
         let (ready_when, ready_receiver) = watch::channel(config.http.ready_when.into());
-        let serving = serve(http, {
-            let (who, status, metrics) = (who.clone(), status.clone(), metrics.clone());
-            let store = prepared.store_info();
-            let stepped_down = confirmations(inputs.clone());
-            move || AdminState {
-                lease: who.lease,
-                identity: who.identity,
-                boot_id: who.boot_id,
-                status,
-                store,
-                store_error,
-                metrics,
-                ready_when: ready_receiver,
-                stepped_down,
-            }
-        });
-        let kubernetes = cluster
+        let state = AdminState {
+            who: who.clone(),
+            status: status.clone(),
+            store: prepared.store_info(),
+            store_error,
+            metrics: metrics.clone(),
+            ready_when: ready_receiver,
+            stepped_down: confirmations(inputs.clone()),
+        };
+        let serving = serve(self.http, state);
+        let kubernetes = self
+            .cluster
             .map(|cluster| cluster.spawn(&who, &status, &metrics))
             .transpose()
             .map_err(system("publish on the pod"))?;
-        let told = kubernetes
-            .as_ref()
-            .map(|(kubernetes, _)| kubernetes.clone());
-        let surfaces = DaemonSurfaces::new(
-            Arc::clone(&files),
-            told,
+        let surfaces = DaemonSurfaces {
+            files: Arc::clone(&files),
+            kubernetes: kubernetes
+                .as_ref()
+                .map(|(kubernetes, _)| kubernetes.clone()),
             orders,
             metrics,
             store_errors,
             reporter,
-        );
+            leader_token: Token::ZERO,
+        };
         let elector = prepared.start(surfaces);
-        let reloader = Reloader::new(config, sources, drains, log, ready_when, uri);
-        let daemon = Self {
+        let reloader = Reloader {
+            current: config,
+            sources: self.sources,
+            drains,
+            log: self.log,
+            ready_when,
+            uri,
+        };
+        let daemon = Daemon {
             elector,
             signals,
             systemd,
-            files,
+            files: Arc::clone(&files),
             kubernetes,
             workload,
             orphans,
@@ -302,14 +300,15 @@ impl Daemon {
             reloader,
             who,
         };
-        let files = Arc::clone(&daemon.files);
         let ended = daemon.attend(serving).await;
         // Also after a failure, because the exit of the process ends the thread that has to write
         // that this daemon has stopped.
         let _ = tokio::time::timeout(LAST_FLUSH_MAX, files.close()).await;
         ended
     }
+}
 
+impl Daemon {
     /// Handles events until the end of the candidate.
     async fn attend(
         mut self,
@@ -489,15 +488,15 @@ fn tunables(config: &Config, drains: bool) -> Tunables {
 }
 
 /// Serves HTTP if it is enabled; otherwise waits indefinitely.
-async fn serve(http: Option<Bound>, state: impl FnOnce() -> AdminState) -> io::Result<Infallible> {
+async fn serve(http: Option<Bound>, state: AdminState) -> io::Result<Infallible> {
     match http {
-        Some(bound) => bound.serve(state()).await,
+        Some(bound) => bound.serve(state).await,
         None => std::future::pending().await,
     }
 }
 
 /// Forwards the workload's confirmations to the election.
-fn confirmations(inputs: mpsc::Sender<Input>) -> mpsc::Sender<crate::election::Token> {
+fn confirmations(inputs: mpsc::Sender<Input>) -> mpsc::Sender<Token> {
     let (sender, mut tokens) = mpsc::channel(CONFIRMATIONS_MAX);
     tokio::spawn(async move {
         while let Some(token) = tokens.recv().await {

@@ -45,3 +45,32 @@ pub(super) fn read(source: &UriSource) -> Result<String, String> {
         Err(error) => Err(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::{duration, find};
+    use crate::election::LeaseName;
+    use crate::elector::ElectorOptions;
+
+    #[test]
+    fn the_library_has_the_defaults_of_the_configuration() {
+        let identity = Identity::new("a").expect("legal");
+        let store = StoreOptions::new("mongodb://localhost", identity);
+        let options = ElectorOptions::new(store, LeaseName::new("orders").expect("legal"));
+        let default = |key| find(key).expect("it is in the table").default();
+        let time = |key| duration(default(key), Duration::ZERO, Duration::MAX);
+        let ElectorOptions {
+            store,
+            handoff_delay,
+            ..
+        } = options;
+        assert_eq!(store.database, default("mongodb.database"));
+        assert_eq!(store.collection, default("mongodb.collection"));
+        assert_eq!(Ok(store.heartbeat), time("mongodb.heartbeat"));
+        assert_eq!(Ok(handoff_delay), time("lease.handoff_delay"));
+        assert_eq!(store.timings, Timings::default());
+    }
+}

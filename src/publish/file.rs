@@ -26,7 +26,7 @@ use super::metrics::Metrics;
 use super::render::{Document, Identification, Moment, authority_at, same_words};
 use super::{StoreError, Surface, directory::CLAIM_FILE};
 use crate::clock::boot_now;
-use crate::election::{BootTime, Claim, Identity, LeaseName, Role, Status, Token};
+use crate::election::{BootTime, Claim, Role, Status, Token};
 use crate::store::DeploymentId;
 
 /// Name of the status file for programs.
@@ -50,12 +50,8 @@ const QUEUE_LENGTH_MAX: usize = 16;
 /// The candidate that the files describe, and the interval between rewrites.
 #[derive(Debug, Clone)]
 pub struct FileOptions {
-    /// The lease contended for.
-    pub lease: LeaseName,
-    /// This candidate's name.
-    pub identity: Identity,
-    /// The id of the current boot.
-    pub boot_id: Option<String>,
+    /// The candidate.
+    pub who: Identification,
     /// Maximum time between two rewrites by a follower, equal to renew_interval. A leader's files
     /// are rewritten at its renewals, and without renewals after 1.5 times this interval.
     pub refresh: Duration,
@@ -118,9 +114,7 @@ impl StatusFile {
         let (record, remembered) = watch::channel(None);
         let progress = Progress::default();
         let FileOptions {
-            lease,
-            identity,
-            boot_id,
+            who,
             refresh,
             store_error,
             deployment,
@@ -131,11 +125,7 @@ impl StatusFile {
             status,
             remembered,
             recorded: None,
-            who: Identification {
-                lease,
-                identity,
-                boot_id,
-            },
+            who,
             refresh,
             metrics,
             store_error,

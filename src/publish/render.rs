@@ -286,44 +286,36 @@ fn shell_quoted(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::{HolderView, Reason, Session, Token};
-
-    const SECOND: u64 = 1_000_000_000;
+    use crate::election::{HolderView, Reason, Session};
+    use crate::publish::fixture::{self, at};
 
     fn who() -> Identification {
         Identification {
-            lease: LeaseName::new("orders").unwrap(),
-            identity: Identity::new("o'hara").unwrap(),
             boot_id: Some("b007".to_owned()),
+            ..fixture::who("o'hara")
         }
     }
 
     fn leader() -> Status {
-        let token = Token::new(7).unwrap();
-        let until = BootTime::from_nanos(118 * SECOND);
+        let until = at(118);
         Status {
-            role: Role::Leader,
-            authority: Some(Authority {
-                token,
-                valid_until: until,
-            }),
             holder: Some(HolderView {
                 identity: who().identity,
-                token,
+                token: fixture::token(7),
                 until,
             }),
             transitions: 3,
-            since: BootTime::from_nanos(90 * SECOND),
+            since: at(90),
             reason: Some(Reason::Renewed),
-            token_highest: token,
             store_reached: true,
-            ..Status::initial(Session::from_bytes([0xab; 16]), BootTime::default())
+            session: Session::from_bytes([0xab; 16]),
+            ..fixture::leader(7, until)
         }
     }
 
     fn moment(seconds: u64) -> Moment {
         Moment {
-            boot: BootTime::from_nanos(seconds * SECOND),
+            boot: at(seconds),
             wall: UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds),
             time_namespace: None,
         }
@@ -396,7 +388,7 @@ mod tests {
     fn the_error_of_the_store_stands_with_its_beginning() {
         let error = StoreError {
             message: "no primary".to_owned(),
-            since: BootTime::from_nanos(90 * SECOND),
+            since: at(90),
         };
         let document = Document::new(&leader(), &who(), moment(100));
         let document = document.with_store_error(Some(&error), moment(100));
@@ -414,12 +406,8 @@ mod tests {
 
     #[test]
     fn a_start_has_nulls() {
-        let status = Status::initial(Session::from_bytes([0; 16]), BootTime::default());
-        let who = Identification {
-            boot_id: None,
-            ..who()
-        };
-        let document = Document::new(&status, &who, moment(0));
+        let status = fixture::status(Role::Unknown);
+        let document = Document::new(&status, &fixture::who("me"), moment(0));
         assert_eq!(
             (document.role.as_str(), document.leader),
             ("unknown", false)
@@ -455,24 +443,17 @@ mod tests {
 
     #[test]
     fn dates_outside_the_calendar_do_not_panic() {
-        let early = Moment {
-            boot: BootTime::from_nanos(50 * SECOND),
-            wall: UNIX_EPOCH + Duration::from_secs(2),
+        let clocks = |boot, wall| Moment {
+            boot,
+            wall,
             time_namespace: None,
         };
+        let early = clocks(at(50), UNIX_EPOCH + Duration::from_secs(2));
         assert_eq!(early.date(BootTime::default()), "1970-01-01T00:00:00.000Z");
-        let late = Moment {
-            boot: BootTime::default(),
-            wall: UNIX_EPOCH + DATE_LAST,
-            time_namespace: None,
-        };
+        let late = clocks(at(0), UNIX_EPOCH + DATE_LAST);
         let end = BootTime::from_nanos(u64::MAX);
         assert_eq!(late.date(end), "9999-12-31T23:59:59.000Z");
-        let before = Moment {
-            boot: BootTime::default(),
-            wall: UNIX_EPOCH - Duration::from_secs(5),
-            time_namespace: None,
-        };
+        let before = clocks(at(0), UNIX_EPOCH - Duration::from_secs(5));
         assert_eq!(before.date(before.boot), "1970-01-01T00:00:00.000Z");
     }
 }

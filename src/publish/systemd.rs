@@ -147,13 +147,12 @@ fn describe(status: &Status, lease: &LeaseName, me: &Identity, now: BootTime) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::{Authority, HolderView, Session, Token};
+    use crate::election::HolderView;
+    use crate::publish::fixture::{at, leader, status, token, who};
 
     fn names() -> (LeaseName, Identity) {
-        (
-            LeaseName::new("orders").unwrap(),
-            Identity::new("me").unwrap(),
-        )
+        let who = who("me");
+        (who.lease, who.identity)
     }
 
     fn receive(socket: &UnixDatagram) -> String {
@@ -163,22 +162,6 @@ mod tests {
             .unwrap();
         let length = socket.recv(&mut buffer).unwrap();
         String::from_utf8(buffer[..length].to_vec()).unwrap()
-    }
-
-    fn at(seconds: u64) -> BootTime {
-        BootTime::from_nanos(seconds * 1_000_000_000)
-    }
-
-    fn leader() -> Status {
-        let token = Token::new(7).unwrap();
-        Status {
-            role: Role::Leader,
-            authority: Some(Authority {
-                token,
-                valid_until: at(10),
-            }),
-            ..Status::initial(Session::from_bytes([1; 16]), at(0))
-        }
     }
 
     #[test]
@@ -192,12 +175,12 @@ mod tests {
 
         systemd.ready();
         assert_eq!(receive(&manager), "READY=1\n");
-        systemd.show(&leader(), &lease, &me, at(1));
-        systemd.show(&leader(), &lease, &me, at(2));
+        systemd.show(&leader(7, at(10)), &lease, &me, at(1));
+        systemd.show(&leader(7, at(10)), &lease, &me, at(2));
         systemd.ping();
         assert_eq!(receive(&manager), "STATUS=leader of orders, token 7\n");
         assert_eq!(receive(&manager), "WATCHDOG=1\n", "no second STATUS");
-        systemd.show(&leader(), &lease, &me, at(10));
+        systemd.show(&leader(7, at(10)), &lease, &me, at(10));
         let line = receive(&manager);
         assert_eq!(line, "STATUS=follower of orders, no leader\n");
         systemd.stopping();
@@ -253,10 +236,6 @@ mod tests {
     #[test]
     fn every_role_has_a_line() {
         let (lease, me) = names();
-        let status = |role| Status {
-            role,
-            ..Status::initial(Session::from_bytes([1; 16]), at(0))
-        };
         let line = |role| describe(&status(role), &lease, &me, at(1));
         assert_eq!(line(Role::Paused), "orders is paused, no leader");
         assert_eq!(line(Role::Stopping), "stepping down from orders");
@@ -264,7 +243,7 @@ mod tests {
         let follower = Status {
             holder: Some(HolderView {
                 identity: Identity::new("other").unwrap(),
-                token: Token::new(8).unwrap(),
+                token: token(8),
                 until: at(5),
             }),
             ..status(Role::Follower)

@@ -5,13 +5,12 @@
 //! 1. [`Standby::prepare`] starts the guard. It needs no authority.
 //! 2. [`Standby::start`] arms the guard with the deadlines of the authority. The command exists only
 //!    after that, and only if the deadline has not passed at its exec.
-//! 3. [`Supervised::run`] moves the deadline with each acknowledged renewal, but never after a loss.
-//!    It ends the command as its [`Director`] decides: the stop signal, then SIGKILL by the guard.
-//! 4. [`Supervised::run`] returns when the command and all its descendants are gone. Only then may
-//!    the caller release the authority.
+//! 3. [`Supervised::extend`] moves the deadline with each acknowledged renewal, but never after
+//!    [`Supervised::lose`]. The guard sends SIGKILL at the deadline, or at the end of the grace.
+//! 4. The caller releases the authority only after [`Event::Gone`]: the command and all its
+//!    descendants are gone.
 
 use std::ffi::OsString;
-use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -37,15 +36,6 @@ pub struct Stopping {
     pub grace: Duration,
 }
 
-/// Resources that a guard keeps while its command runs.
-#[derive(Debug, Default)]
-pub(crate) struct Kept {
-    /// The lock of the claim; without it, no next daemon has to wait for the command.
-    pub(crate) claim: Option<ClaimShare>,
-    /// A descriptor for descendants of the command, which read it through /proc.
-    pub(crate) descriptor: Option<OwnedFd>,
-}
-
 impl Standby {
     pub(crate) fn new(command: Command, stopping: Stopping) -> Self {
         Self {
@@ -69,7 +59,7 @@ impl Standby {
     }
 
     /// Starts the command under an authority, with the environment variables that are known only
-    /// now.
+    /// now. The guard holds the lock of `claim`, and keeps `descriptor` open for descendants.
     ///
     /// # Errors
     /// If nothing runs: see [`StandbyGuard::start`].
@@ -77,16 +67,17 @@ impl Standby {
         &mut self,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         terms: Terms,
-        kept: Kept,
+        claim: Option<ClaimShare>,
+        descriptor: Option<OwnedFd>,
     ) -> io::Result<Supervised> {
         let mut guard = match self.guard.take() {
             Some(guard) => guard,
             None => self.command.clone().prepare()?,
         };
-        if let Some(descriptor) = kept.descriptor {
+        if let Some(descriptor) = descriptor {
             guard = guard.keeping(descriptor);
         }
-        let workload = guard.start(environment, terms, kept.claim)?;
+        let workload = guard.start(environment, terms, claim)?;
         Ok(Supervised::new(workload, self.stopping, terms))
     }
 
@@ -99,44 +90,28 @@ impl Standby {
     }
 }
 
-/// A decision about a running command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Directive {
-    /// The authority lasts, with these deadlines.
-    Run(Terms),
-    /// Stop within the grace, which counts from the first of these. The authority lasts meanwhile,
-    /// with these deadlines.
-    Stop(Terms),
-    /// The authority is lost: stop, and be gone at `kill_at` at the latest.
-    Lost { kill_at: BootTime },
-    /// Kill immediately.
-    Kill,
-    /// Relay a signal.
-    Relay(i32),
-}
-
-/// Decides about a running command.
-pub(crate) trait Director: Send {
-    /// Waits for the next decision. Must be cancel safe.
-    fn next(&mut self) -> impl Future<Output = Directive> + Send;
-
-    /// Learns that the command runs or is ending. `asked` is true once it was told to end.
-    fn progressed(&mut self, _: Progress, _asked: bool) -> impl Future<Output = ()> + Send {
-        std::future::ready(())
-    }
-}
-
 /// A running command.
 pub(crate) struct Supervised {
     workload: Workload,
     stopping: Stopping,
     terms: Terms,
     /// Time at which the command was first told to end.
-    asked_at: Option<BootTime>,
+    told_at: Option<BootTime>,
     /// End of the grace, once a stop was requested.
     grace_ends: Option<BootTime>,
     lost: bool,
     killed: bool,
+}
+
+/// An event of a running command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The command was executed as this process.
+    Started { pid: u32 },
+    /// The command exited by itself. Descendants may take a while to end.
+    Exited,
+    /// The command and all its descendants are gone.
+    Gone(Finished),
 }
 
 /// How and why a command ended.
@@ -161,73 +136,94 @@ impl Finished {
 }
 
 impl Supervised {
-    pub(super) fn new(workload: Workload, stopping: Stopping, terms: Terms) -> Self {
+    fn new(workload: Workload, stopping: Stopping, terms: Terms) -> Self {
         Self {
             workload,
             stopping,
             terms,
-            asked_at: None,
+            told_at: None,
             grace_ends: None,
             lost: false,
             killed: false,
         }
     }
 
-    /// Supervises the command until it and all its descendants are gone.
-    pub(crate) async fn run(mut self, director: &mut impl Director) -> Finished {
-        loop {
-            tokio::select! {
-                // Decisions take precedence over events of the command.
-                biased;
-                directive = director.next() => self.apply(directive, clock::boot_now()),
-                progress = self.workload.changed() => match progress {
-                    Progress::Gone(ended) => return self.finished(ended, clock::boot_now()),
-                    Progress::Starting | Progress::Running { .. } | Progress::Ending { .. } => {
-                        director.progressed(progress, self.asked_at.is_some()).await;
-                    }
-                },
-            }
-        }
+    /// Returns the newest deadlines.
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
     }
 
-    fn apply(&mut self, directive: Directive, now: BootTime) {
-        let Stopping { signal, grace } = self.stopping;
-        match directive {
-            Directive::Run(terms) => return self.extend(terms),
-            Directive::Relay(signal) => return self.workload.signal(signal),
-            Directive::Stop(terms) => {
-                let kill_at = *self.grace_ends.get_or_insert(now + grace);
-                self.extend(terms);
-                self.workload.stop(signal, kill_at);
-            }
-            Directive::Lost { kill_at } => {
-                self.lost = true;
-                self.workload.stop(signal, kill_at);
-            }
-            Directive::Kill => {
-                self.killed |= !self.lost;
-                self.workload.kill();
-            }
-        }
-        self.asked_at.get_or_insert(now);
+    /// Returns true after [`Supervised::lose`].
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// Moves the deadline after a renewal. A lost authority does not return.
-    fn extend(&mut self, terms: Terms) {
+    pub(crate) fn extend(&mut self, terms: Terms) {
         if !self.lost {
             self.terms = terms;
             self.workload.extend(terms);
         }
     }
 
-    fn finished(&self, ended: Ended, now: BootTime) -> Finished {
+    /// Asks the command to stop within the grace, which counts from the first request. Meanwhile
+    /// the authority lasts.
+    pub(crate) fn stop(&mut self) {
+        let now = self.told();
+        let kill_at = *self.grace_ends.get_or_insert(now + self.stopping.grace);
+        self.workload.stop(self.stopping.signal, kill_at);
+    }
+
+    /// Asks the command to stop because the authority is lost. It is gone at `kill_at` at the
+    /// latest.
+    pub(crate) fn lose(&mut self, kill_at: BootTime) {
+        self.told();
+        self.lost = true;
+        self.workload.stop(self.stopping.signal, kill_at);
+    }
+
+    /// Kills the command.
+    pub(crate) fn kill(&mut self) {
+        self.told();
+        self.killed |= !self.lost;
+        self.workload.kill();
+    }
+
+    /// Relays a signal.
+    pub(crate) fn signal(&self, signal: i32) {
+        self.workload.signal(signal);
+    }
+
+    /// Waits for the next event; never returns after [`Event::Gone`]. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Event {
+        loop {
+            match self.workload.changed().await {
+                Progress::Running { pid } => return Event::Started { pid },
+                Progress::Ending { by_us: false, .. } if self.told_at.is_none() => {
+                    return Event::Exited;
+                }
+                Progress::Gone(ended) => return Event::Gone(self.finished(ended)),
+                Progress::Starting | Progress::Ending { .. } => {}
+            }
+        }
+    }
+
+    /// Records that the command is told to end now.
+    fn told(&mut self) -> BootTime {
+        let now = clock::boot_now();
+        self.told_at.get_or_insert(now);
+        now
+    }
+
+    fn finished(&self, ended: Ended) -> Finished {
+        let now = clock::boot_now();
         // A process that was frozen past the deadline may receive the end of the command before it
         // notices the loss. If only the guard was lost, the authority may last.
         let expired = self.terms.valid_until <= now;
-        let unnoticed = self.asked_at.is_none() && ended.by_us && (expired || !ended.guard_lost);
+        let unnoticed = self.told_at.is_none() && ended.by_us && (expired || !ended.guard_lost);
         Finished {
             ended,
-            stopped_after: self.asked_at.map(|at| now.since(at)),
+            stopped_after: self.told_at.map(|at| now.since(at)),
             lost: self.lost || unnoticed,
             killed: self.killed,
         }

@@ -20,9 +20,6 @@ use leasehold_core::election::{
 /// fewer in one turn of the event loop.
 const INPUTS_MAX: usize = 16;
 
-/// Default time that a workload has to notice the end of leadership.
-pub const HANDOFF_DELAY: Duration = Duration::from_secs(2);
-
 /// Options of a candidate: [`ElectorOptions::new`] and assignments to the fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -33,7 +30,7 @@ pub struct ElectorOptions {
     pub lease: LeaseName,
     /// Time from the end of leadership to the release of the lease, for a
     /// workload that does not confirm that it has stopped
-    /// ([`Elector::workload_done`]); [`HANDOFF_DELAY`] by default.
+    /// ([`Elector::workload_done`]); 2 s by default.
     pub handoff_delay: Duration,
     /// True if the workload has stopped before [`Elector::stop`] is called; the stop then takes at
     /// most one second of `handoff_delay`.
@@ -52,7 +49,7 @@ impl ElectorOptions {
         Self {
             store,
             lease,
-            handoff_delay: HANDOFF_DELAY,
+            handoff_delay: Duration::from_secs(2),
             workload_ends_first: false,
             token_remembered: Token::ZERO,
             lease_longest_remembered: None,

@@ -59,6 +59,42 @@ pub(crate) trait Machine {
     fn status(&self) -> Cow<'_, Self::Status>;
 }
 
+/// Makes a machine of the core a [`Machine`]: both have the same methods.
+macro_rules! state_machine {
+    ($machine:ty, abandoned: $abandoned:ident, status: $cow:path) => {
+        impl $crate::event_loop::Machine for $machine {
+            type Input = Input;
+            type Effect = Effect;
+            type Status = Status;
+            type Outcome = Outcome;
+
+            const TICK: Input = Input::Tick;
+            const ABANDONED: Input = Input::$abandoned;
+
+            fn reply(call: CallId, outcome: Outcome) -> Input {
+                Input::Reply { call, outcome }
+            }
+
+            fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
+                self.handle(now, input, random);
+            }
+
+            fn next_effect(&mut self) -> Option<Effect> {
+                self.next_effect()
+            }
+
+            fn next_wakeup(&self) -> Option<BootTime> {
+                self.next_wakeup()
+            }
+
+            fn status(&self) -> Cow<'_, Status> {
+                $cow(self.status())
+            }
+        }
+    };
+}
+pub(crate) use state_machine;
+
 /// The IO of a machine.
 pub(crate) trait Host {
     /// The machine.

@@ -62,18 +62,19 @@ impl LockerOptions {
     }
 }
 
-/// Callbacks for the events of a contender that its status does not contain.
+/// Callbacks for the events of a contender that its status does not contain. Each does nothing by
+/// default.
 pub trait LockSurfaces: Send {
-    /// The lock was acquired.
-    fn acquired(&mut self, token: Token, valid_until: BootTime, waited: std::time::Duration);
+    /// The lock was acquired with this token, until this deadline, after this wait.
+    fn acquired(&mut self, _: Token, _: BootTime, _: std::time::Duration) {}
     /// The lock is no longer held; the work under it must end.
-    fn lost(&mut self, loss: Loss);
+    fn lost(&mut self, _: Loss) {}
     /// An event worth reporting to humans.
-    fn notice(&mut self, notice: &Notice);
+    fn notice(&mut self, _: &Notice) {}
     /// A store call was answered.
-    fn answered(&mut self, answered: &Answered);
+    fn answered(&mut self, _: &Answered) {}
     /// The change stream opened (`None`) or failed.
-    fn watching(&mut self, failure: Option<&Failure>);
+    fn watching(&mut self, _: Option<&Failure>) {}
     /// The contender has finished.
     fn finished(&mut self, _: &Finished) {}
 }
@@ -82,13 +83,7 @@ pub trait LockSurfaces: Send {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLockSurfaces;
 
-impl LockSurfaces for NoLockSurfaces {
-    fn acquired(&mut self, _: Token, _: BootTime, _: std::time::Duration) {}
-    fn lost(&mut self, _: Loss) {}
-    fn notice(&mut self, _: &Notice) {}
-    fn answered(&mut self, _: &Answered) {}
-    fn watching(&mut self, _: Option<&Failure>) {}
-}
+impl LockSurfaces for NoLockSurfaces {}
 
 /// The end of a contender, and the state to remember for the next one on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

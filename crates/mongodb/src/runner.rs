@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use crate::calls::Answered;
 pub use crate::event_loop::KernelRandomness;
 
-use crate::event_loop::{Host, InFlight, Machine};
+use crate::event_loop::{Host, InFlight, state_machine};
 use crate::store::{Failure, Store, StoreEvent};
 use leasehold_core::election::{
     BootTime, CallId, Claim, Effect, Election, Input, Notice, Order, Outcome, Randomness, Status,
@@ -19,90 +19,51 @@ use leasehold_core::election::{
 /// Capacity of the queue of store events.
 const NEWS_QUEUE_MAX: usize = 64;
 
-/// Callbacks by which a candidate's runner reports to the rest of the program.
+/// Callbacks by which a candidate's runner reports to the rest of the program. Each does nothing by
+/// default.
 pub trait Surfaces: Send {
     /// A new status was published; files may be rewritten.
-    fn published(&mut self, status: &Status);
+    fn published(&mut self, _: &Status) {}
     /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
     /// file that names a deadline can be neither rewritten nor removed.
-    fn flush(&mut self) -> oneshot::Receiver<bool>;
-    /// Sets the desired state of the supervised workload; never called for a candidate that
-    /// supervises none.
-    fn workload(&mut self, order: Order);
-    /// Stores the values for the next process on this machine.
-    fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration);
-    /// The role changed.
-    fn transition(&mut self, transition: &Transition);
-    /// An event worth reporting to humans.
-    fn notice(&mut self, notice: &Notice);
-    /// A store call was answered.
-    fn answered(&mut self, answered: &Answered);
-    /// The change stream opened (`None`) or failed.
-    fn watching(&mut self, failure: Option<&Failure>);
-    /// The request in the document is not valid, for the given reason.
-    fn request_ignored(&mut self, why: &str);
-    /// The server is this product, which only implements MongoDB's protocol.
-    fn lookalike(&mut self, product: &str);
-}
-
-/// Ignores all events; for programs that embed an elector and query its handle.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoSurfaces;
-
-impl Surfaces for NoSurfaces {
-    fn published(&mut self, _: &Status) {}
-
     fn flush(&mut self) -> oneshot::Receiver<bool> {
         let (answer, receiver) = oneshot::channel();
         // This function owns the receiver, so the send cannot fail.
         let _ = answer.send(true);
         receiver
     }
-
+    /// Sets the desired state of the supervised workload; never called for a candidate that
+    /// supervises none.
     fn workload(&mut self, _: Order) {}
+    /// Stores the values for the next process on this machine: its own claim, the highest token
+    /// and the longest lease duration.
     fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
+    /// The role changed.
     fn transition(&mut self, _: &Transition) {}
+    /// An event worth reporting to humans.
     fn notice(&mut self, _: &Notice) {}
+    /// A store call was answered.
     fn answered(&mut self, _: &Answered) {}
+    /// The change stream opened (`None`) or failed.
     fn watching(&mut self, _: Option<&Failure>) {}
+    /// The request in the document is not valid, for the given reason.
     fn request_ignored(&mut self, _: &str) {}
+    /// The server is this product, which only implements MongoDB's protocol.
     fn lookalike(&mut self, _: &str) {}
 }
+
+/// Ignores all events; for programs that embed an elector and query its handle.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSurfaces;
+
+impl Surfaces for NoSurfaces {}
 
 /// Creates the queue for [`StoreEvent`], with the capacity that an election needs.
 pub fn news_channel() -> (mpsc::Sender<StoreEvent>, mpsc::Receiver<StoreEvent>) {
     mpsc::channel(NEWS_QUEUE_MAX)
 }
 
-impl Machine for Election {
-    type Input = Input;
-    type Effect = Effect;
-    type Status = Status;
-    type Outcome = Outcome;
-
-    const TICK: Input = Input::Tick;
-    const ABANDONED: Input = Input::Shutdown;
-
-    fn reply(call: CallId, outcome: Outcome) -> Input {
-        Input::Reply { call, outcome }
-    }
-
-    fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        self.handle(now, input, random);
-    }
-
-    fn next_effect(&mut self) -> Option<Effect> {
-        self.next_effect()
-    }
-
-    fn next_wakeup(&self) -> Option<BootTime> {
-        self.next_wakeup()
-    }
-
-    fn status(&self) -> Cow<'_, Status> {
-        Cow::Borrowed(self.status())
-    }
-}
+state_machine!(Election, abandoned: Shutdown, status: Cow::Borrowed);
 
 /// The store and the surfaces of an election.
 pub(crate) struct ElectionHost<S, F> {

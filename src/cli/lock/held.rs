@@ -20,7 +20,7 @@ use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
 use crate::signals::{Relays, Stop, StopRequest, StopRequests, Stops};
-use crate::supervisor::command::{Directive, Director, Finished, Kept, Standby, Supervised};
+use crate::supervisor::command::{Event, Finished, Standby, Supervised};
 use crate::workload::{Orphans, Terms, without_ours};
 
 /// Maximum time that the exit waits for the release. The next waiter is granted the lock within
@@ -31,88 +31,12 @@ pub(super) const RELEASE_MAX: Duration = Duration::from_secs(5);
 pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 
 /// Work to do under a lock.
-#[derive(Clone, Copy)]
 pub(super) struct Work<'a> {
     pub(super) job: Job<'a>,
     pub(super) token: Token,
 }
 
-/// The lock while the command runs, and the signals to this process.
-struct Holding<'a> {
-    work: Work<'a>,
-    status: watch::Receiver<Status>,
-    /// Newest deadlines.
-    terms: Terms,
-    /// The deadline for inner commands.
-    deadline: Deadline,
-    lost: bool,
-    stops: Stops,
-    requests: StopRequests,
-    /// The first stop signal.
-    stopped: Option<Stop>,
-    relays: Relays,
-    orphans: Orphans,
-    fault: Option<io::Error>,
-}
-
-impl Director for Holding<'_> {
-    async fn next(&mut self) -> Directive {
-        loop {
-            tokio::select! {
-                biased;
-                authority = renewed(&mut self.status), if !self.lost => return self.judge(authority),
-                stop = self.stops.next() => match self.requests.arrived() {
-                    StopRequest::First => {
-                        self.stopped = Some(stop);
-                        return Directive::Stop(self.terms);
-                    }
-                    StopRequest::Repeated => {}
-                    StopRequest::Second => return Directive::Kill,
-                },
-                number = self.relays.next() => return Directive::Relay(number),
-                reaped = self.orphans.reap(), if self.fault.is_none() => {
-                    let Err(error) = reaped;
-                    self.fault = Some(error);
-                    return Directive::Kill;
-                }
-            }
-        }
-    }
-}
-
-impl Holding<'_> {
-    /// Extends the deadlines of the command and of inner commands while the lock is held.
-    fn judge(&mut self, authority: Option<Authority>) -> Directive {
-        let Job { args, timings, .. } = self.work.job;
-        let Some(authority) = authority else {
-            let _ = self.deadline.set(BootTime::default());
-            self.lost = true;
-            warn!(lock = %args.name, token = self.work.token.get(), "lock lost, stopping the command");
-            let kill_at = self.terms.kill_at_after_loss(clock::boot_now(), &timings);
-            return Directive::Lost { kill_at };
-        };
-        self.terms = Terms::new(authority.valid_until, &timings);
-        // If this fails, inner commands keep the previous deadline.
-        let _ = self.deadline.set(self.terms.valid_until);
-        Directive::Run(self.terms)
-    }
-}
-
-/// Waits for the next status. Returns `None` if the lock is no longer held, or if the contender
-/// failed, which then renews no longer.
-async fn renewed(status: &mut watch::Receiver<Status>) -> Option<Authority> {
-    status.changed().await.ok()?;
-    match status.borrow_and_update().standing {
-        Standing::Held(authority) => Some(authority),
-        Standing::Joining
-        | Standing::Waiting { .. }
-        | Standing::Lost(_)
-        | Standing::Leaving
-        | Standing::Ended(_) => None,
-    }
-}
-
-impl<'a> Work<'a> {
+impl Work<'_> {
     /// Runs the command until it is gone, releases the lock, and returns the exit code.
     ///
     /// # Errors
@@ -121,67 +45,85 @@ impl<'a> Work<'a> {
         self,
         command: &mut Standby,
         mut locker: Locker,
-        signals: (Stops, Relays),
+        (mut stops, mut relays): (Stops, Relays),
     ) -> io::Result<u8> {
-        let (supervised, mut holding) = match self.start(command, &locker, signals) {
+        let mut status = locker.status();
+        let authority = status.borrow_and_update().authority_at(clock::boot_now());
+        let (mut command, deadline, mut orphans) = match self.start(command, authority) {
             Ok(started) => started,
             Err(not_started) => {
                 release(&mut locker, RELEASE_MAX).await;
                 return not_started;
             }
         };
-        let finished = supervised.run(&mut holding).await;
-        // Nothing of the command is left, so others may hold the lock from here on (I6).
+        let timings = &self.job.timings;
+        let mut requests = StopRequests::default();
+        let mut stopped = None;
+        let mut fault = None;
+        let finished = loop {
+            tokio::select! {
+                biased;
+                authority = renewed(&mut status), if !command.is_lost() => match authority {
+                    Some(authority) => {
+                        // If this fails, inner commands keep the previous deadline.
+                        let _ = deadline.set(authority.valid_until);
+                        command.extend(Terms::new(authority.valid_until, timings));
+                    }
+                    None => {
+                        let _ = deadline.set(BootTime::default());
+                        warn!(lock = %self.job.args.name, token = self.token.get(), "lock lost, stopping the command");
+                        command.lose(command.terms().kill_at_after_loss(clock::boot_now(), timings));
+                    }
+                },
+                stop = stops.next() => match requests.arrived() {
+                    StopRequest::First => {
+                        stopped = Some(stop);
+                        command.stop();
+                    }
+                    StopRequest::Repeated => {}
+                    StopRequest::Second => command.kill(),
+                },
+                number = relays.next() => command.signal(number),
+                event = command.next() => if let Event::Gone(finished) = event {
+                    break finished;
+                },
+                Err(error) = orphans.reap(), if fault.is_none() => {
+                    command.kill();
+                    fault = Some(error);
+                }
+            }
+        };
         let patience = match finished.lost {
             true => LOST_RELEASE_MAX,
             false => RELEASE_MAX,
         };
+        // Nothing of the command is left, so others may hold the lock from here on (I6).
         release(&mut locker, patience).await;
-        match holding.fault {
+        match fault {
             Some(error) => Err(error),
-            None => Ok(self.exit_code(&finished, holding.stopped)),
+            None => Ok(self.exit_code(&finished, stopped)),
         }
     }
 
     /// Starts the command; an error is the exit code, or the system call that failed.
     fn start(
-        self,
+        &self,
         command: &mut Standby,
-        locker: &Locker,
-        (stops, relays): (Stops, Relays),
-    ) -> Result<(Supervised, Holding<'a>), io::Result<u8>> {
-        let mut status = locker.status();
-        let authority = status.borrow_and_update().authority_at(clock::boot_now());
+        authority: Option<Authority>,
+    ) -> Result<(Supervised, Deadline, Orphans), io::Result<u8>> {
         let valid_until = authority.ok_or(Ok(exit::LOCK_LOST))?.valid_until;
         let deadline = Deadline::new().map_err(Err)?;
         deadline.set(valid_until).map_err(Err)?;
         let orphans = Orphans::adopt().map_err(Err)?;
         let terms = Terms::new(valid_until, &self.job.timings);
-        let started = deadline.share().and_then(|deadline| {
-            let kept = Kept {
-                claim: None,
-                descriptor: Some(deadline),
-            };
-            command.start(self.environment(), terms, kept)
-        });
-        let supervised = started.map_err(|error| {
+        let started = deadline
+            .share()
+            .and_then(|shared| command.start(self.environment(), terms, None, Some(shared)));
+        let command = started.map_err(|error| {
             error!(lock = %self.job.args.name, kind = %error.kind(), "failed to spawn the command");
             Ok(exit::CANNOT_EXECUTE)
         })?;
-        let holding = Holding {
-            work: self,
-            status,
-            terms,
-            deadline,
-            lost: false,
-            stops,
-            requests: StopRequests::default(),
-            stopped: None,
-            relays,
-            orphans,
-            fault: None,
-        };
-        Ok((supervised, holding))
+        Ok((command, deadline, orphans))
     }
 
     /// Returns the environment variables that describe the lock.
@@ -234,6 +176,20 @@ fn variables(lock: &LeaseName, token: i64) -> [(&'static str, String); 3] {
         ("LEASEHOLD_TOKEN", token.to_string()),
         ("LEASEHOLD_LOCK_TOKEN", token.to_string()),
     ]
+}
+
+/// Waits for the next status. Returns `None` if the lock is no longer held, or if the contender
+/// failed, which then renews no longer.
+pub(super) async fn renewed(status: &mut watch::Receiver<Status>) -> Option<Authority> {
+    status.changed().await.ok()?;
+    match status.borrow_and_update().standing {
+        Standing::Held(authority) => Some(authority),
+        Standing::Joining
+        | Standing::Waiting { .. }
+        | Standing::Lost(_)
+        | Standing::Leaving
+        | Standing::Ended(_) => None,
+    }
 }
 
 /// Runs `command` under a lock that an outer command holds. Without a command, prints the lock and

@@ -8,13 +8,12 @@
 use std::io::{self, IsTerminal, Read};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, release};
+use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, release, renewed};
 use crate::cli::answer;
 use crate::exit;
-use crate::lock::{Standing, Status};
 use crate::locker::Locker;
 use crate::signals::{Stop, StopRequest, StopRequests, Stops};
 
@@ -77,7 +76,9 @@ impl Work<'_> {
         loop {
             tokio::select! {
                 biased;
-                () = lost(&mut status) => return (Over::Lost, stopped),
+                authority = renewed(&mut status) => if authority.is_none() {
+                    return (Over::Lost, stopped);
+                },
                 // The thread that reads standard input ends only with this process.
                 _ = &mut *closed => return (Over::Closed, stopped),
                 stop = stops.next() => match requests.arrived() {
@@ -108,13 +109,6 @@ impl Work<'_> {
             }
         }
     }
-}
-
-/// Waits until the lock is no longer held.
-async fn lost(status: &mut watch::Receiver<Status>) {
-    let held = |status: &Status| matches!(status.standing, Standing::Held(_));
-    // A contender that failed holds nothing after its deadline.
-    let _ = status.wait_for(|status| !held(status)).await;
 }
 
 /// Returns a receiver that completes at the end of standard input. A thread reads it, since a file

@@ -13,33 +13,15 @@ use crate::log::LogHandle;
 
 /// Reloads the configuration.
 pub(super) struct Reloader {
-    current: Config,
-    sources: Sources,
-    drains: bool,
-    log: LogHandle,
-    ready_when: watch::Sender<ReadyWhen>,
-    uri: watch::Sender<UriSource>,
+    pub(super) current: Config,
+    pub(super) sources: Sources,
+    pub(super) drains: bool,
+    pub(super) log: LogHandle,
+    pub(super) ready_when: watch::Sender<ReadyWhen>,
+    pub(super) uri: watch::Sender<UriSource>,
 }
 
 impl Reloader {
-    pub(super) fn new(
-        current: Config,
-        sources: Sources,
-        drains: bool,
-        log: LogHandle,
-        ready_when: watch::Sender<ReadyWhen>,
-        uri: watch::Sender<UriSource>,
-    ) -> Self {
-        Self {
-            current,
-            sources,
-            drains,
-            log,
-            ready_when,
-            uri,
-        }
-    }
-
     /// Returns the new settings for the election; `None` if nothing changed or the reload was
     /// rejected.
     pub(super) fn reload(&mut self) -> Option<Tunables> {

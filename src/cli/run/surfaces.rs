@@ -18,36 +18,17 @@ use crate::supervisor::Orders;
 
 /// Surfaces that the runner notifies. HTTP and metrics read the status themselves.
 pub(super) struct DaemonSurfaces {
-    files: Arc<StatusFileHandle>,
-    kubernetes: Option<Kubernetes>,
-    orders: Option<Orders>,
-    metrics: Metrics,
-    store_errors: StoreErrors,
-    reporter: Reporter,
+    pub(super) files: Arc<StatusFileHandle>,
+    pub(super) kubernetes: Option<Kubernetes>,
+    pub(super) orders: Option<Orders>,
+    pub(super) metrics: Metrics,
+    pub(super) store_errors: StoreErrors,
+    pub(super) reporter: Reporter,
     /// Highest token of a leader that was seen.
-    leader_token: Token,
+    pub(super) leader_token: Token,
 }
 
 impl DaemonSurfaces {
-    pub(super) fn new(
-        files: Arc<StatusFileHandle>,
-        kubernetes: Option<Kubernetes>,
-        orders: Option<Orders>,
-        metrics: Metrics,
-        store_errors: StoreErrors,
-        reporter: Reporter,
-    ) -> Self {
-        Self {
-            files,
-            kubernetes,
-            orders,
-            metrics,
-            store_errors,
-            reporter,
-            leader_token: Token::ZERO,
-        }
-    }
-
     fn report(&self, event: impl FnOnce() -> Option<Event>) {
         if let Some(kubernetes) = &self.kubernetes
             && let Some(event) = event()

@@ -5,8 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::judge::{Verdict, judge};
 use crate::election::{
-    Authority, BootTime, HolderView, Identity, LeaseName, Reason, Role, Session, Status, Token,
+    Authority, BootTime, HolderView, Identity, Reason, Role, Session, Status, Token,
 };
+use crate::publish::fixture;
 use crate::publish::render::{Identification, Moment, render};
 use proptest::prelude::*;
 
@@ -43,9 +44,8 @@ fn status() -> impl Strategy<Value = Status> {
 
 fn who() -> Identification {
     Identification {
-        lease: LeaseName::new("orders").expect("legal"),
-        identity: Identity::new("o'hara \"x\"").expect("legal"),
         boot_id: Some("b".to_owned()),
+        ..fixture::who("o'hara \"x\"")
     }
 }
 

@@ -3,31 +3,19 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::*;
-use crate::clock;
-use crate::election::{Authority, HolderView, Session};
+use crate::election::{HolderView, Identity};
 use crate::publish::directory::RecoveredState;
+use crate::publish::fixture::{self, leader, token};
 use crate::publish::render::Document;
 
 const REFRESH: Duration = Duration::from_millis(100);
 
 fn status(token: i64, left: Duration) -> Status {
-    let token = Token::new(token).unwrap();
-    Status {
-        role: Role::Leader,
-        authority: Some(Authority {
-            token,
-            valid_until: boot_now() + left,
-        }),
-        token_highest: token,
-        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
-    }
+    leader(token, boot_now() + left)
 }
 
 fn follower() -> Status {
-    Status {
-        role: Role::Follower,
-        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
-    }
+    fixture::status(Role::Follower)
 }
 
 struct Place {
@@ -45,21 +33,13 @@ fn start_with(first: Status, refresh: Duration) -> Place {
     let directory = tempfile::tempdir().unwrap();
     let (locked, _) = StatusDirectory::open(directory.path()).unwrap();
     let (sender, status) = watch::channel(first);
-    let (_, store) = watch::channel(None);
     let options = FileOptions {
-        lease: LeaseName::new("orders").unwrap(),
-        identity: Identity::new("me").unwrap(),
-        boot_id: clock::boot_id(),
+        who: fixture::who("me"),
         refresh,
         store_error: watch::channel(None).1,
         deployment: watch::channel(None).1,
     };
-    let who = Identification {
-        lease: options.lease.clone(),
-        identity: options.identity.clone(),
-        boot_id: None,
-    };
-    let metrics = Metrics::new(&who, status.clone(), store).unwrap();
+    let metrics = fixture::metrics(status.clone());
     let handle = StatusFile::spawn(locked, status, options, metrics.clone()).unwrap();
     Place {
         directory,
@@ -112,7 +92,7 @@ fn files_that_would_read_the_same_are_not_rewritten_before_the_refresh() {
     let seen = |seconds| Status {
         holder: Some(HolderView {
             identity: Identity::new("other").unwrap(),
-            token: Token::new(4).unwrap(),
+            token: token(4),
             until: boot_now() + Duration::from_secs(seconds),
         }),
         ..follower()
@@ -176,9 +156,7 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
     let place = start(status(3, Duration::from_secs(60)));
     let claim = Claim::from_bytes([9; 16]);
     let longest = Some(Duration::from_secs(40));
-    place
-        .handle
-        .record(Some(claim), Token::new(3).unwrap(), longest);
+    place.handle.record(Some(claim), token(3), longest);
     let ended = place.handle.close().blocking_recv();
     assert_eq!(ended, Ok(Flushed::Shown));
     let last = read(place.directory.path());
@@ -194,7 +172,7 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
     let (_, memory) = opened.unwrap();
     let expected = RecoveredState {
         claim: Some(claim),
-        token: Token::new(3).unwrap(),
+        token: token(3),
         lease_longest: longest,
         damaged: false,
         unproven: None,

@@ -10,8 +10,8 @@ use tower::BoxError;
 use tower::util::service_fn;
 
 use super::*;
-use crate::election::{BootTime, Identity, LeaseName, Role, Session, Token};
-use crate::publish::Surface;
+use crate::election::{Role, Token};
+use crate::publish::{Surface, fixture};
 
 /// A timeout for operations that complete immediately.
 const LONG: Duration = Duration::from_secs(60);
@@ -41,18 +41,8 @@ where
         });
         Ok(Client::new(service, "shop"))
     });
-    let who = Identification {
-        lease: LeaseName::new("orders").unwrap(),
-        identity: Identity::new("a").unwrap(),
-        boot_id: None,
-    };
-    let follower = Status {
-        role: Role::Follower,
-        ..Status::initial(Session::from_bytes([1; 16]), BootTime::default())
-    };
-    let (status, receiver) = watch::channel(follower);
-    let (_, store) = watch::channel(None);
-    let metrics = Metrics::new(&who, receiver.clone(), store).unwrap();
+    let (status, receiver) = watch::channel(fixture::status(Role::Follower));
+    let (who, metrics) = (fixture::who("me"), fixture::metrics(receiver.clone()));
     let options = KubernetesOptions {
         pod: Pod::new("a", "shop", "1").unwrap(),
         label_prefix: "leasehold.dev".to_owned(),

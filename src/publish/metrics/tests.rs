@@ -1,14 +1,7 @@
 use super::*;
 use crate::clock::boot_now;
-use crate::election::{Authority, HolderView, Identity, LeaseName, Session, Token};
-
-fn who() -> Identification {
-    Identification {
-        lease: LeaseName::new("orders").unwrap(),
-        identity: Identity::new("me").unwrap(),
-        boot_id: None,
-    }
-}
+use crate::election::HolderView;
+use crate::publish::fixture::{self, who};
 
 fn value(text: &str, series: &str) -> Option<f64> {
     let line = text
@@ -18,31 +11,22 @@ fn value(text: &str, series: &str) -> Option<f64> {
 }
 
 fn leader(left: Duration) -> Status {
-    let token = Token::new(7).unwrap();
     let until = boot_now() + left;
     Status {
-        role: Role::Leader,
-        authority: Some(Authority {
-            token,
-            valid_until: until,
-        }),
         holder: Some(HolderView {
-            identity: who().identity,
-            token,
+            identity: who("me").identity,
+            token: fixture::token(7),
             until,
         }),
-        token_highest: token,
         renewed_at: Some(boot_now()),
-        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
+        ..fixture::leader(7, until)
     }
 }
 
 #[test]
 fn all_series_of_closed_lists_are_there_from_the_first_scrape() {
-    let status = Status::initial(Session::from_bytes([1; 16]), boot_now());
-    let (_status, rx) = watch::channel(status);
-    let (_store, store) = watch::channel(None);
-    let text = Metrics::new(&who(), rx, store).unwrap().text().unwrap();
+    let (_status, rx) = watch::channel(fixture::status(Role::Unknown));
+    let text = fixture::metrics(rx).text().unwrap();
     for zero in [
         r#"leasehold_leader{lease="orders"}"#,
         r#"leader_election_master_status{name="orders"}"#,
@@ -83,7 +67,7 @@ fn i4_the_leader_gauge_falls_at_the_deadline_without_any_event() {
         collection: "leases".to_owned(),
     };
     let (_store, store) = watch::channel(Some(store));
-    let metrics = Metrics::new(&who(), rx, store).unwrap();
+    let metrics = Metrics::new(&who("me"), rx, store).unwrap();
     let text = metrics.text().unwrap();
     assert_eq!(
         value(&text, r#"leasehold_leader{lease="orders"}"#),
@@ -114,8 +98,7 @@ fn i4_the_leader_gauge_falls_at_the_deadline_without_any_event() {
 #[test]
 fn calls_and_failures_are_counted() {
     let (_status, rx) = watch::channel(leader(Duration::ZERO));
-    let (_store, store) = watch::channel(None);
-    let metrics = Metrics::new(&who(), rx, store).unwrap();
+    let metrics = fixture::metrics(rx);
     metrics.store_operation("renew", "unknown", Duration::from_millis(3));
     metrics.transition(Role::Leader, Some(Reason::TookOver));
     metrics.publish_failed(Surface::File);

@@ -11,12 +11,10 @@ use mongodb::options::UpdateModifications;
 use tokio::sync::watch;
 
 use super::{Finished, LockSurfaces, Locker, LockerOptions};
-use crate::calls::Answered;
 use crate::fenced::{self, FencedError};
-use crate::store::Failure;
 use crate::store::mongo::StoreOptions;
-use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
-use leasehold_core::lock::{Ahead, End, Loss, Notice, Observations, Slots, Standing, Status, Want};
+use leasehold_core::election::{Authority, LeaseName, Token};
+use leasehold_core::lock::{Ahead, End, Loss, Observations, Slots, Standing, Status, Want};
 
 /// A lock, exclusive by default, that this program can acquire.
 ///
@@ -67,12 +65,6 @@ struct Remembered {
 struct Remembering(Arc<Mutex<Remembered>>);
 
 impl LockSurfaces for Remembering {
-    fn acquired(&mut self, _: Token, _: BootTime, _: Duration) {}
-    fn lost(&mut self, _: Loss) {}
-    fn notice(&mut self, _: &Notice) {}
-    fn answered(&mut self, _: &Answered) {}
-    fn watching(&mut self, _: Option<&Failure>) {}
-
     fn finished(&mut self, finished: &Finished) {
         // A poisoned value is consistent, because it is only replaced as a whole.
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);

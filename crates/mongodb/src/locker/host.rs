@@ -6,41 +6,13 @@ use tokio::task::JoinHandle;
 
 use super::LockSurfaces;
 use crate::calls::Answered;
-use crate::event_loop::{Host, InFlight, Machine};
+use crate::event_loop::{Host, InFlight, state_machine};
 use crate::store::mongo::lock::{ClaimHint, MongoLockStore};
 use crate::store::{Store, StoreEvent};
 use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
 use leasehold_core::lock::{Effect, End, Hint, Input, LockContender, Outcome, Status};
 
-impl Machine for LockContender {
-    type Input = Input;
-    type Effect = Effect;
-    type Status = Status;
-    type Outcome = Outcome;
-
-    const TICK: Input = Input::Tick;
-    const ABANDONED: Input = Input::GiveUp;
-
-    fn reply(call: CallId, outcome: Outcome) -> Input {
-        Input::Reply { call, outcome }
-    }
-
-    fn handle(&mut self, now: BootTime, input: Input, random: &mut dyn Randomness) {
-        self.handle(now, input, random);
-    }
-
-    fn next_effect(&mut self) -> Option<Effect> {
-        self.next_effect()
-    }
-
-    fn next_wakeup(&self) -> Option<BootTime> {
-        self.next_wakeup()
-    }
-
-    fn status(&self) -> Cow<'_, Status> {
-        Cow::Owned(self.status())
-    }
-}
+state_machine!(LockContender, abandoned: GiveUp, status: Cow::Owned);
 
 /// The store and the surfaces of a contender.
 pub(super) struct LockHost<F> {

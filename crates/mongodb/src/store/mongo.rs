@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mongodb::bson::{DateTime, Document};
 use tokio::sync::{Notify, mpsc, watch};
 
-pub use self::options::{COLLECTION, DATABASE, HEARTBEAT, StoreOptions, UriProvider};
+pub use self::options::{StoreOptions, UriProvider};
 
 use self::connection::{Deployment, SendError};
 use self::follow::{StreamEvent, StreamHandler};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::*;
-use crate::election::{BootTime, Identity, LeaseName, Session, Status};
-use crate::publish::render::Identification;
+use crate::election::{BootTime, Role};
+use crate::publish::fixture;
 
 /// A log that keeps its lines in memory.
 #[derive(Debug, Default, Clone)]
@@ -31,18 +31,6 @@ impl io::Write for Page {
     }
 }
 
-fn metrics() -> Metrics {
-    let who = Identification {
-        lease: LeaseName::new("orders").unwrap(),
-        identity: Identity::new("a").unwrap(),
-        boot_id: None,
-    };
-    let status = Status::initial(Session::from_bytes([1; 16]), BootTime::default());
-    let (_, status) = watch::channel(status);
-    let (_, store) = watch::channel(None);
-    Metrics::new(&who, status, store).unwrap()
-}
-
 #[test]
 fn a_trouble_that_lasts_is_counted_each_time_and_logged_more_and_more_seldom() {
     let unreachable = ApiError {
@@ -51,7 +39,8 @@ fn a_trouble_that_lasts_is_counted_each_time_and_logged_more_and_more_seldom() {
         may_land: false,
         retry: RetryPolicy::Again,
     };
-    let metrics = metrics();
+    let (_, status) = watch::channel(fixture::status(Role::Unknown));
+    let metrics = fixture::metrics(status);
     let subject = "label x of pod y".to_owned();
     let mut errors = ErrorLog::new(
         Surface::Label,

@@ -12,32 +12,20 @@ use tower::BoxError;
 use tower::util::service_fn;
 
 use super::*;
-use crate::election::{Authority, Identity, LeaseName, Role, Session};
+use crate::election::Role;
+use crate::publish::fixture;
 use crate::publish::kubernetes::api::RetryPolicy;
 use crate::publish::kubernetes::request::Pod;
 use crate::publish::kubernetes::retry::BACKOFF_MIN;
-use crate::publish::render::Identification;
 
 type Answers = dyn FnMut(&Method) -> (u16, serde_json::Value) + Send;
 
 fn token() -> Token {
-    Token::new(7).unwrap()
-}
-
-fn follower() -> Status {
-    Status::initial(Session::from_bytes([1; 16]), BootTime::default())
+    fixture::token(7)
 }
 
 fn leader() -> Status {
-    let valid_until = boot_now() + Duration::from_secs(3600);
-    Status {
-        role: Role::Leader,
-        authority: Some(Authority {
-            token: token(),
-            valid_until,
-        }),
-        ..follower()
-    }
+    fixture::leader(7, boot_now() + Duration::from_secs(3600))
 }
 
 fn pods(names: &[&str]) -> serde_json::Value {
@@ -69,13 +57,7 @@ fn others(
         });
         Ok(Client::new(server, "shop"))
     });
-    let who = Identification {
-        lease: LeaseName::new("orders").unwrap(),
-        identity: Identity::new("me").unwrap(),
-        boot_id: None,
-    };
-    let (_, store) = watch::channel(None);
-    let metrics = Metrics::new(&who, status.clone(), store).unwrap();
+    let (who, metrics) = (fixture::who("me"), fixture::metrics(status.clone()));
     let pod = Pod::new("me", "shop", "me").unwrap();
     let requests = Arc::new(Requests::new(pod, "leasehold.dev", &who));
     let others = Others::new(Arc::new(api), requests, status, metrics).unwrap();
@@ -118,7 +100,7 @@ async fn who_lost_the_lease_meanwhile_patches_nobody_any_more() {
     let answers = move |method: &Method| match *method {
         Method::GET => (200, pods(&["a", "b", "c"])),
         _ => {
-            status.send_replace(follower());
+            status.send_replace(fixture::status(Role::Follower));
             (200, json!({}))
         }
     };

@@ -1,11 +1,11 @@
 use super::*;
-use crate::election::{Identity, LeaseName};
+use crate::election::LeaseName;
+use crate::publish::fixture::who;
 
 fn requests() -> Requests {
     let who = Identification {
         lease: LeaseName::new("shop.orders").unwrap(),
-        identity: Identity::new("orders-0").unwrap(),
-        boot_id: None,
+        ..who("orders-0")
     };
     let pod = Pod::new("orders-0", "shop", "0d5f-1").unwrap();
     Requests::new(pod, "leasehold.dev", &who)
@@ -94,14 +94,9 @@ fn a_name_that_would_make_another_url_is_refused() {
 
 #[test]
 fn names_of_events_are_names() {
-    let who = Identification {
-        lease: LeaseName::new("orders").unwrap(),
-        identity: Identity::new("a").unwrap(),
-        boot_id: None,
-    };
     let name = |pod: &str| {
         let pod = Pod::new(pod, "shop", "1").unwrap();
-        let metadata = Requests::new(pod, "leasehold.dev", &who).event_metadata(u64::MAX);
+        let metadata = Requests::new(pod, "leasehold.dev", &who("a")).event_metadata(u64::MAX);
         metadata["name"].as_str().unwrap().to_owned()
     };
     let random = "f".repeat(16);

@@ -11,13 +11,6 @@ use leasehold_core::election::{Identity, Timings};
 /// rotated secret takes effect. An error is a message without secrets.
 pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// Default name of the database.
-pub const DATABASE: &str = "leasehold";
-/// Default name of the collection.
-pub const COLLECTION: &str = "leases";
-/// Default interval between the driver's checks of each server.
-pub const HEARTBEAT: Duration = Duration::from_secs(10);
-
 /// Options of a collection of leases and locks: connection, identity and timings.
 ///
 /// [`StoreOptions::new`] sets the defaults; assign to the fields to change them.
@@ -26,9 +19,9 @@ pub const HEARTBEAT: Duration = Duration::from_secs(10);
 pub struct StoreOptions {
     /// The source of the connection string.
     pub uri: UriProvider,
-    /// The database; [`DATABASE`] by default.
+    /// The database; `leasehold` by default.
     pub database: String,
-    /// The collection; [`COLLECTION`] by default.
+    /// The collection; `leases` by default.
     pub collection: String,
     /// Name of this process: in the documents, where it is informational, and in
     /// the server's logs, unless the URI sets an appName.
@@ -37,8 +30,8 @@ pub struct StoreOptions {
     pub address: Option<String>,
     /// The timings of the election or the lock, and of the calls that they make.
     pub timings: Timings,
-    /// Interval between the driver's checks of each server; [`HEARTBEAT`] by
-    /// default. The driver learns of an election immediately, whatever this is;
+    /// Interval between the driver's checks of each server; 10 s by default. The
+    /// driver learns of an election immediately, whatever this is;
     /// a frozen primary is detected by it.
     pub heartbeat: Duration,
     /// Record of the deployment that outlives this process: with it, a restart
@@ -57,12 +50,12 @@ impl StoreOptions {
     pub fn with_uri_provider(uri: UriProvider, identity: Identity) -> Self {
         Self {
             uri,
-            database: DATABASE.to_owned(),
-            collection: COLLECTION.to_owned(),
+            database: "leasehold".to_owned(),
+            collection: "leases".to_owned(),
             identity,
             address: None,
             timings: Timings::default(),
-            heartbeat: HEARTBEAT,
+            heartbeat: Duration::from_secs(10),
             home: None,
         }
     }
