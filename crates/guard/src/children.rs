@@ -6,7 +6,7 @@
 //! reaped it, so no unrelated process can be signalled.
 
 use std::ffi::CStr;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::mem::MaybeUninit;
 
 use rustix::fd::OwnedFd;
@@ -15,6 +15,8 @@ use rustix::io::{Errno, read, retry_on_intr};
 use rustix::process::{Pid, getpid};
 
 use super::groups;
+use super::stack_text::StackText;
+use super::survivors::Stat;
 
 /// The longest path is `/proc/self/task/<tid>/children`, with an id of seven digits.
 const PATH_MAX: usize = 64;
@@ -32,7 +34,7 @@ pub(super) struct Children {
 
 impl Children {
     pub(super) fn new() -> Self {
-        let own = Path::of(format_args!("/proc/self/task/{}/children", own_id()));
+        let own = path(format_args!("/proc/self/task/{}/children", own_id()));
         Self {
             listed: open(&own, OFlags::empty()).is_ok(),
             names: [MaybeUninit::uninit(); BUFFER],
@@ -55,18 +57,15 @@ impl Children {
     /// Reads the list of every thread: each thread has the children that it started, and the main
     /// thread usually has the adopted ones.
     fn each_listed(&mut self, visit: &mut impl FnMut(Pid)) -> Result<(), Errno> {
-        let tasks = open(
-            &Path::of(format_args!("/proc/self/task")),
-            OFlags::DIRECTORY,
-        )?;
+        let tasks = open(&path(format_args!("/proc/self/task")), OFlags::DIRECTORY)?;
         let mut names = RawDir::new(&tasks, &mut self.names);
         while let Some(entry) = names.next() {
             let Some(task) = number(entry?.file_name()) else {
                 continue;
             };
-            let path = Path::of(format_args!("/proc/self/task/{task}/children"));
+            let name = path(format_args!("/proc/self/task/{task}/children"));
             // The thread may have ended; its children then belong to another thread.
-            let Ok(file) = open(&path, OFlags::empty()) else {
+            let Ok(file) = open(&name, OFlags::empty()) else {
                 continue;
             };
             let mut child = 0;
@@ -90,20 +89,21 @@ impl Children {
 
     fn each_found(&mut self, visit: &mut impl FnMut(Pid)) -> Result<(), Errno> {
         let own = own_id();
-        let processes = open(&Path::of(format_args!("/proc")), OFlags::DIRECTORY)?;
+        let processes = open(&path(format_args!("/proc")), OFlags::DIRECTORY)?;
         let mut names = RawDir::new(&processes, &mut self.names);
         while let Some(entry) = names.next() {
             let Some(process) = number(entry?.file_name()) else {
                 continue;
             };
-            let path = Path::of(format_args!("/proc/{process}/stat"));
-            let Ok(file) = open(&path, OFlags::empty()) else {
+            let name = path(format_args!("/proc/{process}/stat"));
+            let Ok(file) = open(&name, OFlags::empty()) else {
                 continue;
             };
             let Ok(length) = retry_on_intr(|| read(&file, &mut self.text)) else {
                 continue;
             };
-            if parent(&self.text[..length]) == Some(own) {
+            let stat = Stat::parse(&self.text[..length]);
+            if stat.is_some_and(|stat| stat.parent == own) {
                 Pid::from_raw(process).into_iter().for_each(&mut *visit);
             }
         }
@@ -115,54 +115,17 @@ fn own_id() -> i32 {
     groups::number(getpid())
 }
 
-/// Returns the parent in the text of `/proc/<pid>/stat`. The process name before it may contain any
-/// character, including parentheses and spaces; the fields after it do not.
-fn parent(stat: &[u8]) -> Option<i32> {
-    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
-    let mut fields = stat.get(name_end + 2..)?.split(|byte| *byte == b' ');
-    std::str::from_utf8(fields.nth(1)?).ok()?.parse().ok()
-}
-
 fn number(name: &CStr) -> Option<i32> {
     name.to_str().ok()?.parse().ok()
 }
 
-fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn path(text: fmt::Arguments<'_>) -> StackText<PATH_MAX> {
+    StackText::new(0, text)
+}
+
+fn open(path: &StackText<PATH_MAX>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
     openat(CWD, path.as_c_str(), flags, Mode::empty())
-}
-
-/// A path on the stack.
-struct Path {
-    text: [u8; PATH_MAX],
-    length: usize,
-}
-
-impl Path {
-    fn of(text: fmt::Arguments<'_>) -> Self {
-        let mut path = Self {
-            text: [0; PATH_MAX],
-            length: 0,
-        };
-        // A path that does not fit is cut off and names no file; no path here is that long.
-        let _ = path.write_fmt(text);
-        path
-    }
-
-    fn as_c_str(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.text).unwrap_or_default()
-    }
-}
-
-impl fmt::Write for Path {
-    fn write_str(&mut self, part: &str) -> fmt::Result {
-        // The last byte stays 0 as the terminator.
-        let end = self.length + part.len();
-        let place = self.text[..PATH_MAX - 1].get_mut(self.length..end);
-        place.ok_or(fmt::Error)?.copy_from_slice(part.as_bytes());
-        self.length = end;
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@
 //! Each guard has its own place in the file, after the daemon's record. A record is written in
 //! place with one write of fixed length and without an allocation.
 
-use std::fmt::{self, Write as _};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::{pread, pwrite};
 
+use super::stack_text::StackText;
 use super::survivors::ProcessId;
 
 /// Offset of the first place, after the record of the daemon.
@@ -140,28 +140,22 @@ pub fn no_children() -> [u8; FILE_LENGTH - PLACES_BEGIN] {
 }
 
 fn text(child: Child) -> [u8; PLACE_LENGTH] {
-    let mut line = Line {
-        bytes: [b' '; PLACE_LENGTH],
-        length: 0,
-    };
-    line.bytes[PLACE_LENGTH - 1] = b'\n';
-    let written = match child {
-        Child::None => line.write_str("none"),
-        Child::Gone => line.write_str("gone"),
-        Child::Unreadable => line.write_str("unknown"),
+    let padded = |text| StackText::<PLACE_LENGTH>::new(b' ', text).bytes();
+    let mut bytes = match child {
+        Child::None => padded(format_args!("none")),
+        Child::Gone => padded(format_args!("gone")),
+        Child::Unreadable => padded(format_args!("unknown")),
         Child::Running(ProcessId {
             pid,
             started,
             pid_namespace,
             time_namespace,
-        }) => write!(
-            line,
+        }) => padded(format_args!(
             "running {pid} {started} {pid_namespace} {time_namespace}"
-        ),
+        )),
     };
-    // The longest text fits, so nothing is cut off.
-    debug_assert!(written.is_ok());
-    line.bytes
+    bytes[PLACE_LENGTH - 1] = b'\n';
+    bytes
 }
 
 fn read(bytes: &[u8]) -> Child {
@@ -183,23 +177,6 @@ fn read(bytes: &[u8]) -> Child {
             process().map_or(Child::Unreadable, Child::Running)
         }
         _ => Child::Unreadable,
-    }
-}
-
-/// A text on the stack.
-struct Line {
-    bytes: [u8; PLACE_LENGTH],
-    length: usize,
-}
-
-impl fmt::Write for Line {
-    fn write_str(&mut self, part: &str) -> fmt::Result {
-        // The last byte is the newline.
-        let end = self.length + part.len();
-        let place = self.bytes[..PLACE_LENGTH - 1].get_mut(self.length..end);
-        place.ok_or(fmt::Error)?.copy_from_slice(part.as_bytes());
-        self.length = end;
-        Ok(())
     }
 }
 

@@ -64,6 +64,7 @@ mod guard;
 mod orphans;
 mod progress;
 mod shim;
+mod stack_text;
 pub mod survivors;
 mod terminal;
 mod wire;
@@ -314,16 +315,7 @@ impl StandbyGuard {
             .chain(claim.as_ref().map(AsFd::as_fd))
             .chain(kept.as_ref().map(AsFd::as_fd))
             .collect();
-        let order = Order {
-            terms,
-            stop: None,
-            kill: false,
-        };
-        let (orders, newest) = watch::channel(ToGuard {
-            order,
-            relay: 0,
-            relays: 0,
-        });
+        let (orders, newest) = watch::channel(ToGuard::new(terms));
         let (publish, progress) = watch::channel(Progress::Starting);
         // Everything that can fail comes before the message to the guard, because CMD runs from
         // then on and needs a client.
@@ -388,19 +380,9 @@ impl Workload {
             valid_until: never,
             kill_at: never,
         };
-        let order = Order {
-            terms,
-            stop: None,
-            kill: false,
-        };
-        let (orders, _) = watch::channel(ToGuard {
-            order,
-            relay: 0,
-            relays: 0,
-        });
         let (publish, progress) = watch::channel(Progress::Running { pid: 0 });
         let workload = Self {
-            orders,
+            orders: watch::channel(ToGuard::new(terms)).0,
             progress,
             guard: 0,
         };

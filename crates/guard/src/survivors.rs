@@ -96,16 +96,23 @@ fn is_marked(pid: i32, mark: &str) -> bool {
 }
 
 /// Fields of /proc/PID/stat.
-struct Stat {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// The process id of the parent.
+    pub parent: i32,
+    /// Start time, in clock ticks since boot.
+    pub started: u64,
     runs: bool,
     group: i32,
     session: i32,
-    started: u64,
 }
 
 impl Stat {
-    /// Returns `None` if there is no such process.
-    fn of(pid: i32) -> io::Result<Option<Self>> {
+    /// Reads the fields of a process; returns `None` if there is no such process.
+    ///
+    /// # Errors
+    /// If the process may exist, but cannot be examined.
+    pub fn of(pid: i32) -> io::Result<Option<Self>> {
         match fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => Self::parse(&text)
                 .map(Some)
@@ -117,19 +124,21 @@ impl Stat {
         }
     }
 
-    fn parse(text: &[u8]) -> Option<Self> {
+    /// Parses the text of a file, without allocating.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
         // The process name before these fields may contain any character; the fields do not.
         let name_end = text.iter().rposition(|byte| *byte == b')')?;
         let fields = std::str::from_utf8(text.get(name_end + 1..)?).ok()?;
-        let fields: Vec<_> = fields.split_ascii_whitespace().collect();
-        let threads: u32 = fields.get(17)?.parse().ok()?;
+        let field = |index| fields.split_ascii_whitespace().nth(index);
+        let threads: u32 = field(17)?.parse().ok()?;
         // A main thread that ended while other threads run is shown as a zombie too.
-        let ended = matches!(*fields.first()?, "Z" | "X" | "x") && threads <= 1;
+        let ended = matches!(field(0)?, "Z" | "X" | "x") && threads <= 1;
         Some(Self {
+            parent: field(1)?.parse().ok()?,
+            started: field(19)?.parse().ok()?,
             runs: !ended,
-            group: fields.get(2)?.parse().ok()?,
-            session: fields.get(3)?.parse().ok()?,
-            started: fields.get(19)?.parse().ok()?,
+            group: field(2)?.parse().ok()?,
+            session: field(3)?.parse().ok()?,
         })
     }
 }

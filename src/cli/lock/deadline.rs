@@ -55,7 +55,7 @@ impl Deadline {
 
 /// Returns true if the deadline that the process `pid` keeps is in the future; `None` if it keeps
 /// none that can be read.
-pub(super) fn lies_ahead(pid: u32) -> Option<bool> {
+pub(super) fn lies_ahead(pid: i32) -> Option<bool> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let is_deadline = |path: &PathBuf| {
         let target = fs::read_link(path).unwrap_or_default();
@@ -81,7 +81,7 @@ pub(super) mod tests {
     fn a_deadline_is_read_as_it_is_now() {
         let _alone = ALONE.lock();
         let deadline = Deadline::new().expect("a memfd");
-        let ahead = || lies_ahead(std::process::id());
+        let ahead = || lies_ahead(std::process::id().cast_signed());
         assert_eq!(ahead(), Some(false));
         let later = clock::boot_now() + Duration::from_secs(3600);
         deadline.set(later).expect("set");

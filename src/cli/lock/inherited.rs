@@ -5,14 +5,13 @@
 //! remote shell) would pass it on too, and a job would then run without the lock that it requested.
 //! The guard of an ancestor, in contrast, ends this process together with its own authority.
 
-use std::fs;
-
 use serde::{Deserialize, Serialize};
 
 use super::deadline;
 use crate::config::{MongoConfig, UriSource};
 use crate::election::{LeaseName, Token};
 use crate::lock::{Mode, Want};
+use crate::workload::survivors::Stat;
 
 /// Name of the variable, whose value is a JSON list of [`Held`].
 pub(super) const VARIABLE: &str = "LEASEHOLD_LOCKS";
@@ -33,7 +32,7 @@ pub(super) struct Held {
     pub(super) slots: u32,
     pub(super) token: i64,
     /// Process that holds the lock.
-    pid: u32,
+    pid: i32,
     /// Start of that process in ticks since boot, because process ids are reused.
     started: u64,
 }
@@ -49,8 +48,7 @@ impl Held {
         want: Want,
         token: Token,
     ) -> Option<Self> {
-        let pid = std::process::id();
-        let (_, started) = parent_and_start(pid)?;
+        let pid = own_id();
         Some(Self {
             lock: lock.to_string(),
             store: store.to_owned(),
@@ -58,7 +56,7 @@ impl Held {
             slots: want.slots(),
             token: token.get(),
             pid,
-            started,
+            started: stat(pid)?.started,
         })
     }
 
@@ -69,13 +67,12 @@ impl Held {
     }
 
     /// Returns the guard of the holder's command: the ancestor whose parent is the holder.
-    fn guard(&self) -> Option<u32> {
-        let mut pid = std::process::id();
+    fn guard(&self) -> Option<i32> {
+        let mut pid = own_id();
         for _ in 0..ANCESTORS_MAX {
-            let (parent, _) = parent_and_start(pid)?;
+            let parent = stat(pid)?.parent;
             if parent == self.pid {
-                let (_, started) = parent_and_start(parent)?;
-                return (started == self.started).then_some(pid);
+                return (stat(parent)?.started == self.started).then_some(pid);
             }
             pid = parent;
         }
@@ -139,15 +136,12 @@ pub(super) fn store(config: &MongoConfig) -> String {
     format!("{hosts}/{}.{}", config.database, config.collection)
 }
 
-/// Returns fields 4 and 22 of /proc/PID/stat. The second field is a name in parentheses that may
-/// contain any character.
-fn parent_and_start(pid: u32) -> Option<(u32, u64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<_> = fields.split_whitespace().collect();
-    let parent = fields.get(1)?.parse().ok()?;
-    let started = fields.get(19)?.parse().ok()?;
-    Some((parent, started))
+fn own_id() -> i32 {
+    std::process::id().cast_signed()
+}
+
+fn stat(pid: i32) -> Option<Stat> {
+    Stat::of(pid).ok().flatten()
 }
 
 #[cfg(test)]
@@ -160,8 +154,8 @@ mod tests {
     /// A lock of the parent of this process, as if this process were the guard.
     fn held() -> Held {
         let name = LeaseName::new("jobs").expect("legal");
-        let (parent, _) = parent_and_start(std::process::id()).expect("it is in /proc");
-        let (_, started) = parent_and_start(parent).expect("it is in /proc");
+        let parent = stat(own_id()).expect("it is in /proc").parent;
+        let started = stat(parent).expect("it is in /proc").started;
         let held = Held::by_this_process(&name, "h/d.c", Want::Exclusive, Token::ZERO);
         Held {
             pid: parent,
@@ -172,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_parent_counts_and_its_id_used_again_does_not() {
-        assert_eq!(held().guard(), Some(std::process::id()));
+        assert_eq!(held().guard(), Some(own_id()));
         let another = Held {
             started: 1,
             ..held()

@@ -87,8 +87,13 @@ fn more_children_than_fit_into_a_buffer_are_all_seen() {
 
 #[test]
 fn the_parent_is_found_whatever_a_process_calls_itself() {
+    let rest = " 0".repeat(20);
+    let parent = |begin: &[u8]| {
+        let stat = Stat::parse(&[begin, rest.as_bytes()].concat());
+        stat.map(|stat| stat.parent)
+    };
     assert_eq!(parent(b"12 (a) b) S 7 8 9"), Some(7));
     assert_eq!(parent(b"12 (\xff ( 4 5) S 71 8 9"), Some(71));
     assert_eq!(parent(b"12 (cut"), None);
-    assert_eq!(parent(b""), None);
+    assert_eq!(Stat::parse(b""), None);
 }

@@ -16,6 +16,22 @@ pub(crate) struct ToGuard {
     pub(crate) relays: u32,
 }
 
+impl ToGuard {
+    /// Returns the state of a new CMD under these deadlines.
+    pub(crate) fn new(terms: Terms) -> Self {
+        let order = Order {
+            terms,
+            stop: None,
+            kill: false,
+        };
+        Self {
+            order,
+            relay: 0,
+            relays: 0,
+        }
+    }
+}
+
 /// The first record to a guard; sent with standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GuardBegin {

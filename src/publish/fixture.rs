@@ -1,0 +1,48 @@
+//! Names and statuses for unit tests.
+
+use tokio::sync::watch;
+
+use super::metrics::Metrics;
+use super::render::Identification;
+use crate::election::{Authority, BootTime, Identity, LeaseName, Role, Session, Status, Token};
+
+/// Returns the candidate `identity` for the lease `orders`.
+pub(crate) fn who(identity: &str) -> Identification {
+    Identification {
+        lease: LeaseName::new("orders").expect("legal"),
+        identity: Identity::new(identity).expect("legal"),
+        boot_id: None,
+    }
+}
+
+pub(crate) fn token(number: i64) -> Token {
+    Token::new(number).expect("not negative")
+}
+
+/// Returns an instant `seconds` after boot.
+pub(crate) fn at(seconds: u64) -> BootTime {
+    BootTime::from_nanos(seconds * 1_000_000_000)
+}
+
+/// Returns the status of a candidate that has just started, in this role.
+pub(crate) fn status(role: Role) -> Status {
+    Status {
+        role,
+        ..Status::initial(Session::from_bytes([1; 16]), BootTime::default())
+    }
+}
+
+/// Returns the status of a leader with this token.
+pub(crate) fn leader(number: i64, valid_until: BootTime) -> Status {
+    let token = token(number);
+    Status {
+        authority: Some(Authority { token, valid_until }),
+        token_highest: token,
+        ..status(Role::Leader)
+    }
+}
+
+/// Returns metrics of a candidate that has not reached the store.
+pub(crate) fn metrics(status: watch::Receiver<Status>) -> Metrics {
+    Metrics::new(&who("me"), status, watch::channel(None).1).expect("no names collide")
+}
