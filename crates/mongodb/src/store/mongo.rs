@@ -100,48 +100,23 @@ impl MongoStore {
         let options = shared.deployment.options();
         let (identity, address) = (&options.identity, options.address.as_deref());
         let now = DateTime::from_system_time(leasehold_clock::wall_now());
-        let (filter, update) = match &operation {
-            Operation::Read { confirm } => {
-                let read = shared
-                    .deployment
-                    .read(name, document::projection(), *confirm);
-                return Ok(Outcome::Applied(shared.found(read.await?)));
-            }
-            Operation::Create { revision, token } => {
-                let document = document::create(name, *revision, *token);
-                shared.deployment.insert(&document).await?;
-                return Ok(Outcome::Applied(shared.found(Some(document))));
-            }
-            Operation::Acquire(acquisition) => (
-                document::acquisition_filter(name, acquisition, None),
-                document::acquisition_update(acquisition, None, identity, address, now),
-            ),
-            Operation::TakeOver {
-                acquisition,
-                holder,
-                ended,
-            } => (
-                document::acquisition_filter(name, acquisition, Some(*holder)),
-                document::acquisition_update(acquisition, Some(ended), identity, address, now),
-            ),
-            Operation::Renew {
-                claim,
-                revision,
-                chain,
-            } => (
-                document::mine_filter(name, *claim, chain),
-                document::renewal_update(*revision, now),
-            ),
-            Operation::Release {
-                claim,
-                revision,
-                chain,
-                ended,
-                reserved_for,
-            } => (
-                document::mine_filter(name, *claim, chain),
-                document::release_update(*revision, ended, reserved_for.as_ref(), now),
-            ),
+        let write = document::write(name, &operation, identity, address, now);
+        let Some((filter, update)) = write else {
+            let found = match operation {
+                Operation::Create { revision, token } => {
+                    let document = document::create(name, revision, token);
+                    shared.deployment.insert(&document).await?;
+                    Some(document)
+                }
+                read => {
+                    let confirm = matches!(read, Operation::Read { confirm: true });
+                    let read = shared
+                        .deployment
+                        .read(name, document::projection(), confirm);
+                    read.await?
+                }
+            };
+            return Ok(Outcome::Applied(shared.found(found)));
         };
         let updated = shared
             .deployment

@@ -186,16 +186,14 @@ impl Deployment {
                     failure: None,
                 };
             }
-            Err(SendError::Uri(detail)) => return unsent(no_uri(detail)),
-            Err(SendError::Files(detail)) => return unsent(no_files(detail)),
-            Err(SendError::Elsewhere(detail)) => {
-                lock(&self.home).was_told();
-                return unsent(elsewhere(detail));
-            }
-            Err(SendError::NoPrimary) => return unsent(no_primary()),
-            Err(SendError::Late) => return unsent(late()),
             Err(SendError::Unverified(error)) => (error, false),
             Err(SendError::Driver(error)) => (error, true),
+            Err(error) => {
+                if let SendError::Elsewhere(_) = error {
+                    lock(&self.home).was_told();
+                }
+                return unsent(self.failure(error));
+            }
         };
         let answer = match was_sent {
             true => outcome::classify(&error, &self.servers),
@@ -211,14 +209,23 @@ impl Deployment {
 
     /// Describes a send error for humans.
     pub(super) fn failure(&self, error: SendError) -> Failure {
-        match error {
-            SendError::Uri(detail) => no_uri(detail),
-            SendError::Files(detail) => no_files(detail),
-            SendError::Elsewhere(detail) => elsewhere(detail),
-            SendError::NoPrimary => no_primary(),
-            SendError::Late => late(),
-            SendError::Unverified(error) | SendError::Driver(error) => self.describe(&error),
-        }
+        let (kind, detail, remedy) = match error {
+            SendError::Uri(why) => ("MongoDB URI unavailable", why, Remedy::Change),
+            SendError::Files(why) => ("TLS configuration refused", why, Remedy::Change),
+            SendError::Elsewhere(why) => ("MongoDB URI refused", why, Remedy::Change),
+            SendError::NoPrimary => {
+                let kind = "the primary has just stepped down";
+                (kind, String::new(), Remedy::Reach)
+            }
+            SendError::Late => {
+                let kind = "MongoDB was not reached within operation_timeout";
+                (kind, String::new(), Remedy::Reach)
+            }
+            SendError::Unverified(error) | SendError::Driver(error) => {
+                return self.describe(&error);
+            }
+        };
+        Failure::new(kind, detail).until(remedy)
     }
 
     /// Describes a driver error for humans.
@@ -272,29 +279,9 @@ impl Deployment {
     }
 }
 
-fn no_primary() -> Failure {
-    Failure::new("the primary has just stepped down", "").until(Remedy::Reach)
-}
-
-fn late() -> Failure {
-    Failure::new("MongoDB was not reached within operation_timeout", "").until(Remedy::Reach)
-}
-
 fn unsent<O: CallOutcome>(failure: Failure) -> Answer<O> {
     Answer {
         outcome: O::FAILED,
         failure: Some(failure),
     }
-}
-
-fn elsewhere(detail: String) -> Failure {
-    Failure::new("MongoDB URI refused", detail).until(Remedy::Change)
-}
-
-fn no_files(detail: String) -> Failure {
-    Failure::new("TLS configuration refused", detail).until(Remedy::Change)
-}
-
-fn no_uri(detail: String) -> Failure {
-    Failure::new("MongoDB URI unavailable", detail).until(Remedy::Change)
 }

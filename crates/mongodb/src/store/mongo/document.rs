@@ -9,7 +9,7 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
 
 use leasehold_core::election::{
-    Acquisition, Claim, Declared, Found, HistoryEntry, Holder, Identity, Lease,
+    Acquisition, Claim, Declared, Found, HistoryEntry, Holder, Identity, Lease, Operation,
     RESERVATION_DEFAULT, RESERVATION_MAX, Request, RequestKind, Reservation, Revision, Session,
     Token, WallMillis,
 };
@@ -47,9 +47,8 @@ fn lease(document: &Document) -> Result<Lease, String> {
         Some(Bson::Array(_)) | None => {}
         Some(_) => return Err("its history is not a list".to_owned()),
     }
-    let token = document.get("token").and_then(integer).and_then(Token::new);
     Ok(Lease {
-        token: token.ok_or("its token is not an integer from 0 on")?,
+        token: token(document)?,
         revision: Revision::from_bytes(id(document, "revision")?),
         holder: holder(document)?,
         paused: match document.get("paused") {
@@ -101,13 +100,7 @@ fn holder(document: &Document) -> Result<Option<Holder>, String> {
         session: Session::from_bytes(id(holder, "session")?),
         claim: Claim::from_bytes(id(holder, "claim")?),
         acquired_at: date(holder.get("acquired_at")),
-        // An out-of-range or missing duration counts as the longest: see `Declared`.
-        lease_duration: Declared {
-            millis: holder
-                .get("lease_duration_ms")
-                .and_then(integer)
-                .unwrap_or(-1),
-        },
+        lease_duration: declared(holder),
     }))
 }
 
@@ -118,8 +111,7 @@ pub(super) fn request(document: &Document) -> Result<Option<Request>, &'static s
         Some(Bson::Null) | None => return Ok(None),
         Some(_) => return Err("it is not a document"),
     };
-    let token = document.get("token").and_then(integer).and_then(Token::new);
-    let token = token.ok_or("its token is not an integer from 0 on")?;
+    let token = token(document)?;
     let kind = match document.get_str("kind") {
         Ok("step_down") => RequestKind::StepDown,
         Ok("transfer") => {
@@ -159,6 +151,21 @@ pub(super) fn integer(value: &Bson) -> Option<i64> {
     }
 }
 
+/// Returns the declared lease duration of a holder or waiter. An out-of-range or missing one counts
+/// as the longest: see [`Declared`].
+pub(super) fn declared(entry: &Document) -> Declared {
+    let millis = entry.get("lease_duration_ms").and_then(integer);
+    Declared {
+        millis: millis.unwrap_or(-1),
+    }
+}
+
+/// Returns the token of a document.
+pub(super) fn token(document: &Document) -> Result<Token, &'static str> {
+    let token = document.get("token").and_then(integer).and_then(Token::new);
+    token.ok_or("its token is not an integer from 0 on")
+}
+
 pub(super) fn date(value: Option<&Bson>) -> WallMillis {
     match value {
         Some(Bson::DateTime(date)) => WallMillis(date.timestamp_millis()),
@@ -195,42 +202,43 @@ pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
 }
 
 /// Returns a filter that matches only what [`read`] accepts as a lease of this name, so that
-/// foreign documents are not written to. The filter also checks types, because an equality also
-/// matches a double, and an array that contains the value.
+/// foreign documents are not written to.
 ///
 /// The filter does not check that the holder's identity is legal. This is safe because the revision
 /// that it requires was read together with a legal identity, so an illegal one can only come from a
 /// manual edit after that read.
-pub(super) fn ours(name: &str) -> Document {
-    let is = |path: &str, types: &[&str]| {
-        let types = Bson::from(types);
-        Bson::Document(doc! { "$in": [{ "$type": format!("${path}") }, types] })
-    };
-    // UUIDs have the same length and subtype, so they are ordered by their bytes.
-    let is_uuid = |path: &str| {
-        let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
-        let path = format!("${path}");
-        Bson::Document(doc! { "$and": [{ "$gte": [&path, least] }, { "$lte": [&path, most] }] })
-    };
-    let free = is("holder", &["missing", "null"]);
+fn ours(name: &str) -> Document {
+    let free = is("$holder", &["missing", "null"]);
     let held = doc! { "$and": [
-        is("holder", &["object"]),
-        is("holder.identity", &["string"]),
+        is("$holder", &["object"]),
+        is("$holder.identity", &["string"]),
         { "$ne": ["$holder.identity", ""] },
-        is_uuid("holder.session"),
-        is_uuid("holder.claim"),
+        is_uuid("$holder.session"),
+        is_uuid("$holder.claim"),
     ] };
     let shape = doc! { "$and": [
-        is("schema", &["int", "long"]),
-        is("kind", &["string"]),
-        is("token", &["int", "long"]),
+        is("$schema", &["int", "long"]),
+        is("$kind", &["string"]),
+        is("$token", &["int", "long"]),
         { "$gte": ["$token", 0] },
-        is_uuid("revision"),
+        is_uuid("$revision"),
         { "$or": [free, held] },
-        is("paused", &["missing", "null", "bool"]),
-        is("history", &["missing", "array"]),
+        is("$paused", &["missing", "null", "bool"]),
+        is("$history", &["missing", "array"]),
     ] };
     doc! { "_id": name, "schema": SCHEMA, "kind": KIND, "$expr": shape }
+}
+
+/// Checks the type of a value, because an equality also matches a double, and an array that
+/// contains the value.
+pub(super) fn is(path: &str, types: &[&str]) -> Bson {
+    doc! { "$in": [{ "$type": path }, Bson::from(types)] }.into()
+}
+
+/// Checks for a UUID. UUIDs have the same length and subtype, so they are ordered by their bytes.
+pub(super) fn is_uuid(path: &str) -> Bson {
+    let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
+    doc! { "$and": [{ "$gte": [path, least] }, { "$lte": [path, most] }] }.into()
 }
 
 /// Returns the document of a lease that never existed, or was deleted.
@@ -242,14 +250,53 @@ pub(super) fn create(name: &str, revision: Revision, token: Token) -> Document {
     }
 }
 
+/// Returns the filter and the update of an operation; `None` for a read and a creation.
+pub(super) fn write(
+    name: &str,
+    operation: &Operation,
+    identity: &Identity,
+    address: Option<&str>,
+    now: DateTime,
+) -> Option<(Document, Document)> {
+    Some(match operation {
+        Operation::Read { .. } | Operation::Create { .. } => return None,
+        Operation::Acquire(acquisition) => (
+            acquisition_filter(name, acquisition, None),
+            acquisition_update(acquisition, None, identity, address, now),
+        ),
+        Operation::TakeOver {
+            acquisition,
+            holder,
+            ended,
+        } => (
+            acquisition_filter(name, acquisition, Some(*holder)),
+            acquisition_update(acquisition, Some(ended), identity, address, now),
+        ),
+        Operation::Renew {
+            claim,
+            revision,
+            chain,
+        } => (
+            mine_filter(name, *claim, chain),
+            renewal_update(*revision, now),
+        ),
+        Operation::Release {
+            claim,
+            revision,
+            chain,
+            ended,
+            reserved_for,
+        } => (
+            mine_filter(name, *claim, chain),
+            release_update(*revision, ended, reserved_for.as_ref(), now),
+        ),
+    })
+}
+
 /// Returns the filter of an acquisition, or of a takeover from `holder`. The observed state may
 /// combine a document with events that do not follow it. The filter therefore also checks the
 /// token, which must grow (I3), and the holder, whose lease was waited out.
-pub(super) fn acquisition_filter(
-    name: &str,
-    acquisition: &Acquisition,
-    holder: Option<Claim>,
-) -> Document {
+fn acquisition_filter(name: &str, acquisition: &Acquisition, holder: Option<Claim>) -> Document {
     let mut filter = ours(name);
     filter.insert("revision", uuid(acquisition.expected.bytes()));
     filter.insert("paused", doc! { "$ne": true });
@@ -294,7 +341,7 @@ pub(super) fn acquisition_update(
 }
 
 /// Returns the filter of a renewal or release: this candidate's claim, and a revision that it sent.
-pub(super) fn mine_filter(name: &str, claim: Claim, chain: &[Revision]) -> Document {
+fn mine_filter(name: &str, claim: Claim, chain: &[Revision]) -> Document {
     let mut filter = ours(name);
     filter.insert("holder.claim", uuid(claim.bytes()));
     filter.insert("revision", doc! { "$in": uuids(chain) });

@@ -126,44 +126,15 @@ fn number(value: &Bson) -> Option<f64> {
 /// Applies what the shipped code sends; returns true if it matched.
 fn shipped(stored: &mut Option<Document>, operation: &Operation) -> bool {
     let now = DateTime::from_millis(NOW);
-    let (filter, change) = match operation {
-        Operation::Read { .. } => return false,
-        Operation::Create { revision, token } => {
-            // The index on _id rejects a second one.
-            let absent = stored.is_none();
-            stored.get_or_insert_with(|| document::create(NAME, *revision, *token));
-            return absent;
-        }
-        Operation::Acquire(new) => (
-            document::acquisition_filter(NAME, new, None),
-            document::acquisition_update(new, None, &identity(), None, now),
-        ),
-        Operation::TakeOver {
-            acquisition,
-            holder,
-            ended,
-        } => (
-            document::acquisition_filter(NAME, acquisition, Some(*holder)),
-            document::acquisition_update(acquisition, Some(ended), &identity(), None, now),
-        ),
-        Operation::Renew {
-            claim,
-            revision,
-            chain,
-        } => (
-            document::mine_filter(NAME, *claim, chain),
-            document::renewal_update(*revision, now),
-        ),
-        Operation::Release {
-            claim,
-            revision,
-            chain,
-            ended,
-            reserved_for,
-        } => (
-            document::mine_filter(NAME, *claim, chain),
-            document::release_update(*revision, ended, reserved_for.as_ref(), now),
-        ),
+    let write = document::write(NAME, operation, &identity(), None, now);
+    let Some((filter, change)) = write else {
+        let Operation::Create { revision, token } = operation else {
+            return false;
+        };
+        // The index on _id rejects a second one.
+        let absent = stored.is_none();
+        stored.get_or_insert_with(|| document::create(NAME, *revision, *token));
+        return absent;
     };
     let Some(stored) = stored.as_mut().filter(|stored| matches(&filter, stored)) else {
         return false;

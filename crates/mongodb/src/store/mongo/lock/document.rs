@@ -5,9 +5,11 @@
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::super::document::{LOCK_KIND, SCHEMA, belongs, date, id, integer, uuid};
+use super::super::document::{
+    LOCK_KIND, SCHEMA, belongs, date, declared, id, integer, is, is_uuid, token, uuid,
+};
 use leasehold_core::election::{
-    Claim, Declared, IDENTITY_LENGTH_MAX, Identity, Revision, Session, Token, WallMillis,
+    Claim, IDENTITY_LENGTH_MAX, Identity, Revision, Session, Token, WallMillis,
 };
 use leasehold_core::lock::{Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX};
 
@@ -31,9 +33,8 @@ fn lock(document: &Document) -> Result<LockDocument, String> {
     belongs(document, LOCK_KIND)?;
     // The entries are not read, but a history that is not a list cannot be appended to.
     list(document, "history")?;
-    let token = document.get("token").and_then(integer).and_then(Token::new);
     Ok(LockDocument {
-        token: token.ok_or("its token is not an integer from 0 on")?,
+        token: token(document)?,
         slots: slots(document)?,
         holders: entries(document, "holders")?,
         queue: entries(document, "queue")?,
@@ -78,10 +79,7 @@ fn entry(fields: &Document) -> Result<Entry, String> {
     let mode = fields.get_str("mode").ok().and_then(mode);
     let token = match fields.get("token") {
         Some(Bson::Null) | None => None,
-        Some(value) => {
-            let token = integer(value).and_then(Token::new);
-            Some(token.ok_or("its token is not an integer from 0 on")?)
-        }
+        Some(_) => Some(token(fields)?),
     };
     Ok(Entry {
         claim: Claim::from_bytes(id(fields, "claim")?),
@@ -89,13 +87,7 @@ fn entry(fields: &Document) -> Result<Entry, String> {
         session: Session::from_bytes(id(fields, "session")?),
         mode: mode.ok_or("its mode is not known")?,
         revision: Revision::from_bytes(id(fields, "revision")?),
-        // An out-of-range or missing duration counts as the longest: see `Declared`.
-        lease_duration: Declared {
-            millis: fields
-                .get("lease_duration_ms")
-                .and_then(integer)
-                .unwrap_or(-1),
-        },
+        lease_duration: declared(fields),
         token,
         acquired_at: date(fields.get("acquired_at")),
         renewed_at: date(fields.get("renewed_at")),
@@ -186,19 +178,7 @@ fn every_entry(condition: Bson) -> Bson {
     doc! { "$allElementsTrue": [each] }.into()
 }
 
-/// Checks the type of a value, because an equality also matches a double, and an array that
-/// contains the value.
-fn is(path: &str, types: &[&str]) -> Bson {
-    doc! { "$in": [{ "$type": path }, Bson::from(types)] }.into()
-}
-
 fn is_entry() -> Bson {
-    // UUIDs have the same length and subtype, so they are ordered by their bytes.
-    let is_uuid = |path: &str| {
-        let (least, most) = (uuid([0; 16]), uuid([0xff; 16]));
-        let bounds = doc! { "$and": [{ "$gte": [path, least] }, { "$lte": [path, most] }] };
-        Bson::from(bounds)
-    };
     let modes = [Mode::Exclusive, Mode::Shared, Mode::Slot].map(Mode::as_str);
     all([
         is("$$entry", &["object"]),
@@ -261,7 +241,7 @@ pub(super) fn history(document: &Document) -> Vec<Ended> {
     let ends = list(document, "history").ok().flatten().unwrap_or_default();
     let ends = ends.iter().filter_map(Bson::as_document);
     ends.map(|end| Ended {
-        token: end.get("token").and_then(integer).and_then(Token::new),
+        token: token(end).ok(),
         identity: end.get_str("identity").ok().map(named),
         acquired_at: date(end.get("acquired_at")),
         ended_at: date(end.get("ended_at")),
