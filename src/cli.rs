@@ -17,6 +17,7 @@ mod privacy;
 mod store_options;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -100,7 +101,7 @@ pub enum CommandError {
     Limits(#[from] limits::TooFewFiles),
     /// The output cannot be written.
     #[error("cannot write to standard output")]
-    Output(#[source] std::io::Error),
+    Output(#[source] io::Error),
 }
 
 impl CommandError {
@@ -145,13 +146,27 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
     }
 }
 
+/// Runs a command on one thread.
+///
+/// # Errors
+/// If the event loop cannot be started.
+fn run_to_end<T>(command: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(command);
+    // A driver call that hangs must not delay the exit.
+    runtime.shutdown_background();
+    Ok(ended)
+}
+
 /// Writes the output. A broken pipe is not an error, because the reader has read all that it wants.
 fn answer(text: &[u8]) -> Result<(), CommandError> {
     use std::io::Write;
 
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = io::stdout().lock();
     match stdout.write_all(text).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(CommandError::Output),
     }
 }

@@ -12,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use self::stderr::Stderr;
-pub(crate) use self::throttle::{ErrorThrottle, shown};
+pub(crate) use self::throttle::{ErrorThrottle, millis, shown};
 
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,6 +29,7 @@ use crate::cause::not_executable;
 use crate::clock;
 use crate::election::{BootTime, Input, Order, OrderKind, Terms, Token};
 use crate::exit;
+use crate::log::millis;
 use crate::workload::End;
 use crate::workload::claim_share::{ClaimShare, Place};
 
@@ -357,7 +358,7 @@ impl<W: Watched> Supervisor<W> {
             error!(%lease, token, "lost the guard of the workload; killed the workload");
         }
         if let Some(took) = finished.stopped_after {
-            let elapsed_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            let elapsed_ms = millis(took);
             info!(%lease, token, code, elapsed_ms, "workload stopped");
             self.watched.stopped(took);
             return;

@@ -25,6 +25,7 @@ use self::remembered::Remembered;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
 use super::privacy::hide_from_the_user;
+use super::run_to_end;
 use super::store_options::{self, stopping};
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
@@ -134,14 +135,9 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
     if let Some(held) = Inherited::of_process().of(&args.name, Some(&store)) {
         return Ok(again(&args, held, &voice));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(system("start the event loop"))?;
-    let ended = runtime.block_on(contend(&args, &config, timings, &store, &voice));
-    // A driver call that hangs must not delay the exit.
-    runtime.shutdown_background();
-    ended.map(ExitCode::from)
+    let ended = run_to_end(contend(&args, &config, timings, &store, &voice));
+    let code = ended.map_err(system("start the event loop"))?;
+    code.map(ExitCode::from)
 }
 
 /// Returns true if the environment suggests an outer `leasehold` command. This is sufficient for a

@@ -19,8 +19,8 @@ use crate::store::Failure;
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::{MongoLockStore, MongoLocks};
 
-use super::CommandError;
 use super::store_options::of_locks;
+use super::{CommandError, run_to_end};
 
 /// Capacity of the channel for events of the change stream, which is not opened here.
 const NEWS_MAX: usize = 1;
@@ -104,12 +104,7 @@ pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
     let LocksArgs { sources, ask } = args;
     let config = sources.load().lock_config().map_err(LocksError::Config)?;
     log::start(config.log.level.into(), config.log.format.into());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(LocksError::System)?;
-    let answered = runtime.block_on(answer(ask, &config));
-    runtime.shutdown_background();
+    let answered = run_to_end(answer(ask, &config)).map_err(LocksError::System)?;
     answered.map(ExitCode::from)
 }
 

@@ -9,6 +9,7 @@ mod files;
 mod kubernetes;
 #[cfg(not(feature = "kubernetes"))]
 mod no_kubernetes;
+mod options;
 mod reload;
 mod reporter;
 mod store_errors;
@@ -31,18 +32,19 @@ pub use self::kubernetes::KubernetesError;
 use self::no_kubernetes as kubernetes;
 
 use self::kubernetes::{Cluster, Kubernetes, Tasks};
+use self::options::options;
 use self::reload::Reloader;
 use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
 use self::workload::{Plan, Told, Workload};
 use super::privacy::hide_from_the_user;
-use super::store_options::{read, store_options};
+use super::run_to_end;
 use crate::admin::{Admin, AdminState, BindError, Bound};
 use crate::clock;
-use crate::config::{Config, ConfigError, OnExit, Sources, UriSource};
-use crate::election::{Input, Status, Token, Tunables};
-use crate::elector::{Elector, ElectorBuilder, ElectorOptions};
+use crate::config::{Config, ConfigError, OnExit, Sources};
+use crate::election::{Input, Status, Token};
+use crate::elector::{Elector, ElectorBuilder};
 use crate::exit;
 use crate::log::{self, LogHandle};
 use crate::publish::directory::{
@@ -53,7 +55,6 @@ use crate::publish::metrics::Metrics;
 use crate::publish::render::Identification;
 use crate::publish::systemd::Systemd;
 use crate::signals::{Signal, Signals, StopRequest, StopRequests};
-use crate::store::KnownHome;
 use crate::supervisor::Orders;
 use crate::workload::Orphans;
 
@@ -131,11 +132,6 @@ pub fn run(
     files::tell_exposure(&config.lease.name, directory.path());
     let cluster = kubernetes::find(&config)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
-    // One thread runs the event loop, and the files have a thread of their own.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(system("start the event loop"))?;
     let begun = Begun {
         config,
         sources,
@@ -146,10 +142,8 @@ pub fn run(
         cluster,
         http,
     };
-    let ended = runtime.block_on(begun.serve());
-    // A driver call that hangs must not delay the exit.
-    runtime.shutdown_background();
-    ended
+    // The files have a thread of their own.
+    run_to_end(begun.serve()).map_err(system("start the event loop"))?
 }
 
 /// Resources of this machine that the configuration requires, acquired.
@@ -441,49 +435,6 @@ impl Daemon {
                 "failed to rewrite the status files; readers must rely on the deadline in them"
             );
         }
-    }
-}
-
-/// Builds the options of the candidate.
-fn options(
-    config: &Config,
-    drains: bool,
-    memory: RecoveredState,
-    home: KnownHome,
-    uri: watch::Receiver<UriSource>,
-) -> ElectorOptions {
-    let uri = Arc::new(move || {
-        // A copy, since the lock of the channel is not for reading files under.
-        let source = uri.borrow().clone();
-        read(&source)
-    });
-    let Tunables {
-        timings,
-        handoff_delay,
-        workload_ends_first,
-    } = tunables(config, drains);
-    let mut store = store_options(&config.mongodb, uri, config.identity.clone(), timings);
-    store.address.clone_from(&config.address);
-    store.home = Some(home);
-    let mut options = ElectorOptions::new(store, config.lease.name.clone());
-    options.handoff_delay = handoff_delay;
-    options.workload_ends_first = workload_ends_first;
-    options.token_remembered = memory.token;
-    options.lease_longest_remembered = memory.lease_longest;
-    options.predecessor_claim = memory.claim;
-    options
-}
-
-/// Builds the settings of the election. If the end of the workload is awaited (`drains`), the
-/// handoff delay has nothing left to wait for.
-fn tunables(config: &Config, drains: bool) -> Tunables {
-    Tunables {
-        timings: config.lease.timings,
-        handoff_delay: match drains {
-            true => Duration::ZERO,
-            false => config.lease.handoff_delay,
-        },
-        workload_ends_first: config.workload.ends_first,
     }
 }
 

@@ -10,10 +10,14 @@ const REPEAT_MIN: Duration = Duration::from_secs(2);
 /// Maximum interval between two lines about a lasting error.
 const REPEAT_MAX: Duration = Duration::from_secs(300);
 
+/// Returns a duration as a field of a log line.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Formats a duration with millisecond precision.
 pub(crate) fn shown(duration: Duration) -> String {
-    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    humantime::format_duration(Duration::from_millis(millis)).to_string()
+    humantime::format_duration(Duration::from_millis(millis(duration))).to_string()
 }
 
 /// Decides which failures of one operation are logged.

@@ -18,6 +18,7 @@ use crate::clock;
 use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, Token, WallMillis};
 use crate::lock::{Ahead, End, Loss, Notice, QUEUE_MAX, Standing, Status};
 use crate::locker::{Finished, LockSurfaces, Locker};
+use crate::log::millis;
 use crate::publish::render::date;
 use crate::signals::{Stop, Stops};
 use crate::store::Failure;
@@ -407,8 +408,4 @@ impl LockSurfaces for Told {
             debug!(lock = %self.lock, %failure, "no change stream, polling");
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

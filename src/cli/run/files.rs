@@ -7,7 +7,7 @@ use tracing::{debug, info, warn};
 
 use crate::clock;
 use crate::election::LeaseName;
-use crate::log::ErrorThrottle;
+use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
 use crate::publish::directory::{StatusDirectory, closed_root, exposure};
 use crate::publish::file::Progress;
@@ -94,7 +94,7 @@ pub(super) async fn watch(
                 if throttle.failed("", now) {
                     warn!(
                         %lease, surface, %path,
-                        for_ms = u64::try_from(busy.as_millis()).unwrap_or(u64::MAX),
+                        for_ms = millis(busy),
                         "status files are stale: a write to their disk has not returned"
                     );
                 }

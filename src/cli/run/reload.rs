@@ -5,7 +5,7 @@
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use super::tunables;
+use super::options::tunables;
 use crate::admin::ReadyWhen;
 use crate::config::{Config, PROBLEMS_SHOWN_MAX, Reload, Sources, UriSource};
 use crate::election::{TimingSettings, Timings, Tunables};

@@ -10,7 +10,7 @@ use tracing::{debug, error, info, warn};
 use crate::clock;
 use crate::config::Config;
 use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Transition};
-use crate::log::{ErrorThrottle, shown};
+use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{Document, Identification, Moment};
@@ -336,8 +336,4 @@ pub(super) fn report(status: &Status, who: &Identification) {
         reason = document.reason,
         "status"
     );
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::election::BootTime;
-use crate::log::ErrorThrottle;
+use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
 
 /// Interval from the first line about a file to the second.
@@ -36,7 +36,7 @@ impl Trouble {
                 path = %path.display(),
                 why = %error,
                 failures,
-                for_ms = u64::try_from(failing_for.as_millis()).unwrap_or(u64::MAX),
+                for_ms = millis(failing_for),
                 "failed to write the {}, retrying",
                 self.what
             );

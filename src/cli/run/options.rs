@@ -1,0 +1,56 @@
+//! The options of the candidate, from the configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::cli::store_options::{read, store_options};
+use crate::config::{Config, UriSource};
+use crate::election::Tunables;
+use crate::elector::ElectorOptions;
+use crate::publish::directory::RecoveredState;
+use crate::store::KnownHome;
+
+/// Builds the options of the candidate.
+pub(super) fn options(
+    config: &Config,
+    drains: bool,
+    memory: RecoveredState,
+    home: KnownHome,
+    uri: watch::Receiver<UriSource>,
+) -> ElectorOptions {
+    let uri = Arc::new(move || {
+        // A copy, since the lock of the channel is not for reading files under.
+        let source = uri.borrow().clone();
+        read(&source)
+    });
+    let Tunables {
+        timings,
+        handoff_delay,
+        workload_ends_first,
+    } = tunables(config, drains);
+    let mut store = store_options(&config.mongodb, uri, config.identity.clone(), timings);
+    store.address.clone_from(&config.address);
+    store.home = Some(home);
+    let mut options = ElectorOptions::new(store, config.lease.name.clone());
+    options.handoff_delay = handoff_delay;
+    options.workload_ends_first = workload_ends_first;
+    options.token_remembered = memory.token;
+    options.lease_longest_remembered = memory.lease_longest;
+    options.predecessor_claim = memory.claim;
+    options
+}
+
+/// Builds the settings of the election. If the end of the workload is awaited (`drains`), the
+/// handoff delay has nothing left to wait for.
+pub(super) fn tunables(config: &Config, drains: bool) -> Tunables {
+    Tunables {
+        timings: config.lease.timings,
+        handoff_delay: match drains {
+            true => Duration::ZERO,
+            false => config.lease.handoff_delay,
+        },
+        workload_ends_first: config.workload.ends_first,
+    }
+}
