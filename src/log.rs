@@ -13,17 +13,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use self::stderr::Stderr;
 pub(crate) use self::throttle::{ErrorThrottle, millis, shown};
-
-/// Format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Text on a terminal, JSON otherwise.
-    Auto,
-    /// Text for humans.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
+use crate::config::{LogConfig, LogFormat, LogLevel};
 
 /// A handle on the running log.
 #[derive(Clone)]
@@ -40,9 +30,9 @@ impl LogHandle {
     }
 
     /// Sets the minimum level of the lines that are written from now on.
-    pub fn set_level(&self, level: LevelFilter) {
+    pub fn set_level(&self, level: LogLevel) {
         // Fails only if the subscriber no longer exists, and then nothing is logged anyway.
-        let _ = self.level.modify(|filter| *filter = level);
+        let _ = self.level.modify(|now| *now = filter(level));
     }
 
     /// Registers a callback for lines that are dropped because standard error is not read fast
@@ -53,13 +43,13 @@ impl LogHandle {
 }
 
 /// Starts logging for the whole process. Call it only once.
-pub fn start(level: LevelFilter, format: Format) -> LogHandle {
-    let (filter, level_handle) = reload::Layer::new(level);
+pub fn start(config: &LogConfig) -> LogHandle {
+    let (filter, level_handle) = reload::Layer::new(filter(config.level));
     let terminal = io::stderr().is_terminal();
-    let json = match format {
-        Format::Auto => !terminal,
-        Format::Text => false,
-        Format::Json => true,
+    let json = match config.format {
+        LogFormat::Auto => !terminal,
+        LogFormat::Text => false,
+        LogFormat::Json => true,
     };
     let stderr = Arc::new(Stderr::open());
     let layer = tracing_subscriber::fmt::layer()
@@ -77,5 +67,15 @@ pub fn start(level: LevelFilter, format: Format) -> LogHandle {
         level: level_handle,
         stderr,
         json,
+    }
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
     }
 }

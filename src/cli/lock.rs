@@ -128,7 +128,7 @@ pub fn run(args: LockArgs) -> Result<ExitCode, LockCommandError> {
         Some(duration) => scaled(&config.timings, duration).map_err(LockCommandError::Timings)?,
         None => config.timings,
     };
-    let log = log::start(config.log.level.into(), config.log.format.into());
+    let log = log::start(&config.log);
     hide_from_the_user();
     let voice = Voice::new(args.name.clone(), log.is_json());
     let store = inherited::store(&config.mongodb);

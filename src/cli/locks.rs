@@ -103,7 +103,7 @@ impl LocksError {
 pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
     let LocksArgs { sources, ask } = args;
     let config = sources.load().lock_config().map_err(LocksError::Config)?;
-    log::start(config.log.level.into(), config.log.format.into());
+    log::start(&config.log);
     let answered = run_to_end(answer(ask, &config)).map_err(LocksError::System)?;
     answered.map(ExitCode::from)
 }

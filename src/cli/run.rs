@@ -14,7 +14,6 @@ mod reload;
 mod reporter;
 mod store_errors;
 mod surfaces;
-mod words;
 mod workload;
 
 use std::convert::Infallible;
@@ -120,7 +119,7 @@ pub fn run(
     mut sources: Sources,
     command: Vec<OsString>,
 ) -> Result<ExitCode, RunError> {
-    let log = log::start(config.log.level.into(), config.log.format.into());
+    let log = log::start(&config.log);
     environment::tell(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();

@@ -383,16 +383,10 @@ impl Writer {
         let Some(deployment) = self.deployment.borrow().clone() else {
             return;
         };
+        let written = self.directory.remember_deployment(&deployment);
         let path = self.directory.deployment_file();
-        match self.directory.remember_deployment(&deployment) {
-            Ok(()) => {
-                self.deployment_written = Some(deployment);
-                self.deployment_trouble.over(&path);
-            }
-            Err(error) => {
-                self.metrics.publish_failed(Surface::File);
-                self.deployment_trouble.goes_on(&path, &error, boot_now());
-            }
+        if self.deployment_trouble.note(&path, &written, &self.metrics) {
+            self.deployment_written = Some(deployment);
         }
     }
 
@@ -406,17 +400,10 @@ impl Writer {
             token,
             lease_longest,
         } = remembered;
-        match self.directory.record(claim, token, lease_longest) {
-            Ok(()) => {
-                self.recorded = newest;
-                let path = self.directory.path().join(CLAIM_FILE);
-                self.record_trouble.over(&path);
-            }
-            Err(error) => {
-                self.metrics.publish_failed(Surface::File);
-                let path = self.directory.path().join(CLAIM_FILE);
-                self.record_trouble.goes_on(&path, &error, boot_now());
-            }
+        let written = self.directory.record(claim, token, lease_longest);
+        let path = self.directory.path().join(CLAIM_FILE);
+        if self.record_trouble.note(&path, &written, &self.metrics) {
+            self.recorded = newest;
         }
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use crate::clock;
 use crate::election::{
-    Authority, BootTime, HolderView, Identity, LeaseName, Role, Status, WallMillis,
+    Authority, BootTime, HolderView, Identity, LeaseName, Role, Status, Token, WallMillis,
 };
 
 /// Schema version of `status.json`, which changes only if the meaning of a field changes.
@@ -159,39 +159,19 @@ pub fn leader_name_at<'a>(status: &'a Status, me: &Identity, now: BootTime) -> O
 /// Returns true if two statuses render equally, apart from the time of writing. Each renewal of the
 /// holder changes a follower's status, but only in fields that are not rendered.
 pub fn same_words(one: &Status, other: &Status) -> bool {
-    let written = |status: &Status| {
-        let Status {
-            role,
-            authority,
-            holder,
-            session,
-            transitions,
-            since,
-            reason,
-            token_highest: _,
-            renewed_at: _,
-            store_reached: _,
-            stepping_down: _,
-            unnoticed: _,
-        } = status;
-        let holder = holder.as_ref().map(
-            |HolderView {
-                 identity,
-                 token,
-                 until: _,
-             }| { (identity.clone(), *token) },
-        );
-        (
-            *role,
-            *authority,
-            holder,
-            *session,
-            *transitions,
-            *since,
-            *reason,
-        )
+    let rendered = |status: &Status| Status {
+        holder: status.holder.clone().map(|holder| HolderView {
+            until: BootTime::default(),
+            ..holder
+        }),
+        token_highest: Token::ZERO,
+        renewed_at: None,
+        store_reached: false,
+        stepping_down: None,
+        unnoticed: None,
+        ..status.clone()
     };
-    written(one) == written(other)
+    rendered(one) == rendered(other)
 }
 
 impl Document {

@@ -1,12 +1,13 @@
-//! The options of the candidate, from the configuration.
+//! The options of the candidate and of the HTTP endpoints, from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::admin::ReadyWhen;
 use crate::cli::store_options::{read, store_options};
-use crate::config::{Config, UriSource};
+use crate::config::{self, Config, UriSource};
 use crate::election::Tunables;
 use crate::elector::ElectorOptions;
 use crate::publish::directory::RecoveredState;
@@ -52,5 +53,14 @@ pub(super) fn tunables(config: &Config, drains: bool) -> Tunables {
             false => config.lease.handoff_delay,
         },
         workload_ends_first: config.workload.ends_first,
+    }
+}
+
+impl From<config::ReadyWhen> for ReadyWhen {
+    fn from(when: config::ReadyWhen) -> Self {
+        match when {
+            config::ReadyWhen::Connected => Self::Connected,
+            config::ReadyWhen::Leader => Self::Leader,
+        }
     }
 }

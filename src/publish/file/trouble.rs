@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
+use crate::clock::boot_now;
 use crate::election::BootTime;
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
+use crate::publish::metrics::Metrics;
 
 /// Interval from the first line about a file to the second.
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
@@ -26,6 +28,24 @@ impl Trouble {
             what,
             throttle: ErrorThrottle::starting_with(INTERVAL_MIN),
         }
+    }
+
+    /// Counts and logs a failed write, and the end of the failure. Returns true if the write
+    /// succeeded.
+    pub(super) fn note(
+        &mut self,
+        path: &Path,
+        written: &io::Result<()>,
+        metrics: &Metrics,
+    ) -> bool {
+        match written {
+            Ok(()) => self.over(path),
+            Err(error) => {
+                metrics.publish_failed(Surface::File);
+                self.goes_on(path, error, boot_now());
+            }
+        }
+        written.is_ok()
     }
 
     pub(super) fn goes_on(&mut self, path: &Path, error: &io::Error, now: BootTime) {

@@ -144,44 +144,36 @@ records! {
     Report { stage, leader, end, by_us, expired, killed, stopped }
 }
 
-impl Record for bool {
-    fn put(&self, words: &mut Words) {
-        words.put(u64::from(*self));
-    }
+/// Converts values of one word.
+macro_rules! words {
+    ($($name:ty: |$value:ident| $put:expr, |$word:ident| $take:expr;)+) => {$(
+        impl Record for $name {
+            fn put(&self, words: &mut Words) {
+                let $value = *self;
+                words.put($put);
+            }
 
-    fn take(words: &mut Words) -> Self {
-        words.take() != 0
-    }
+            fn take(words: &mut Words) -> Self {
+                let $word = words.take();
+                $take
+            }
+        }
+    )+};
 }
 
-impl Record for u32 {
-    fn put(&self, words: &mut Words) {
-        words.put(u64::from(*self));
-    }
-
-    fn take(words: &mut Words) -> Self {
-        Self::try_from(words.take()).unwrap_or_default()
-    }
-}
-
-impl Record for i32 {
-    fn put(&self, words: &mut Words) {
-        self.cast_unsigned().put(words);
-    }
-
-    fn take(words: &mut Words) -> Self {
-        u32::take(words).cast_signed()
-    }
-}
-
-impl Record for BootTime {
-    fn put(&self, words: &mut Words) {
-        words.put(self.as_nanos());
-    }
-
-    fn take(words: &mut Words) -> Self {
-        Self::from_nanos(words.take())
-    }
+words! {
+    bool: |value| u64::from(value), |word| word != 0;
+    u32: |value| u64::from(value), |word| u32::try_from(word).unwrap_or_default();
+    i32: |value| u64::from(value.cast_unsigned()),
+        |word| u32::try_from(word).unwrap_or_default().cast_signed();
+    BootTime: |value| value.as_nanos(), |word| BootTime::from_nanos(word);
+    Place: |value| value.index() as u64, |word| Place::of(word).unwrap_or(Place::Command);
+    Stage: |value| value as u64, |word| match word {
+        0 => Stage::Starting,
+        1 => Stage::Running,
+        2 => Stage::LeaderEnded,
+        _ => Stage::Gone,
+    };
 }
 
 impl Record for Option<Stop> {
@@ -194,31 +186,6 @@ impl Record for Option<Stop> {
     fn take(words: &mut Words) -> Self {
         let (signal, kill_at) = (i32::take(words), BootTime::take(words));
         (signal != 0).then_some(Stop { signal, kill_at })
-    }
-}
-
-impl Record for Place {
-    fn put(&self, words: &mut Words) {
-        words.put(self.index() as u64);
-    }
-
-    fn take(words: &mut Words) -> Self {
-        Self::of(words.take()).unwrap_or(Self::Command)
-    }
-}
-
-impl Record for Stage {
-    fn put(&self, words: &mut Words) {
-        words.put(*self as u64);
-    }
-
-    fn take(words: &mut Words) -> Self {
-        match words.take() {
-            0 => Self::Starting,
-            1 => Self::Running,
-            2 => Self::LeaderEnded,
-            _ => Self::Gone,
-        }
     }
 }
 
