@@ -88,7 +88,7 @@ use self::orphans::WaitedFor;
 use self::terminal::Terminal;
 use self::wire::{GuardBegin, GuardStart, ToGuard};
 use leasehold_clock::BootTimer;
-use leasehold_core::deadline_policy::{Order, Stop};
+use leasehold_core::deadline_policy::Stop;
 use leasehold_core::election::BootTime;
 
 pub use leasehold_core::deadline_policy::Terms;
@@ -391,7 +391,7 @@ impl Workload {
 
     /// Returns the newest order to the guard. For tests of code that gives orders.
     #[cfg(any(test, feature = "stand-in"))]
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> leasehold_core::deadline_policy::Order {
         self.orders.borrow().order
     }
 
