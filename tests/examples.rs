@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
@@ -45,63 +45,55 @@ async fn lines(name: &str) -> Vec<String> {
     stdout.lines().map(str::to_owned).collect()
 }
 
-#[test]
-fn the_elector_works_under_one_token_and_releases_the_lease() {
-    run(async {
-        for token in 1..=2 {
-            let pages = [1, 2, 3].map(|page| format!("page {page}, token {token}"));
-            let expected: Vec<_> = pages.into_iter().chain(["released".to_owned()]).collect();
-            assert_eq!(lines("elector").await, expected);
-        }
-    });
+#[tokio::test]
+async fn the_elector_works_under_one_token_and_releases_the_lease() {
+    for token in 1..=2 {
+        let pages = [1, 2, 3].map(|page| format!("page {page}, token {token}"));
+        let expected: Vec<_> = pages.into_iter().chain(["released".to_owned()]).collect();
+        assert_eq!(lines("elector").await, expected);
+    }
 }
 
-#[test]
-fn the_job_holds_the_lock_and_releases_it() {
-    run(async {
-        for _ in 0..2 {
-            let lines = lines("lock").await;
-            assert_eq!(lines.len(), 4, "{lines:?}");
-            assert!(lines[0].starts_with("page 1, token "), "{lines:?}");
-            assert_eq!(lines[3], "released");
-        }
-    });
+#[tokio::test]
+async fn the_job_holds_the_lock_and_releases_it() {
+    for _ in 0..2 {
+        let lines = lines("lock").await;
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert!(lines[0].starts_with("page 1, token "), "{lines:?}");
+        assert_eq!(lines[3], "released");
+    }
 }
 
-#[test]
-fn the_late_write_is_refused() {
-    run(async {
-        let expected = [
-            "written by the holder",
-            "the late write is refused",
-            "state: paid",
-        ];
-        assert_eq!(lines("fenced").await, expected);
-    });
+#[tokio::test]
+async fn the_late_write_is_refused() {
+    let expected = [
+        "written by the holder",
+        "the late write is refused",
+        "state: paid",
+    ];
+    assert_eq!(lines("fenced").await, expected);
 }
 
-#[test]
-fn the_status_is_read_by_its_deadline() {
-    run(async {
-        let set = SET.get().await;
-        let daemon = Daemon::builder(PROGRAM)
-            .lease("example-status")
-            .uri(&set.uri())
-            .timings(DaemonTimings::SHORT)
-            .start();
-        daemon.wait_leads(std::time::Duration::from_secs(60)).await;
-        let directory = daemon.status_directory().display().to_string();
-        let token = daemon.status()["token"].to_string();
-        let leads = shown("read_status", &directory);
-        let said = String::from_utf8_lossy(&leads.stdout).into_owned();
-        assert_eq!(said, format!("leader, token {token}\n"));
-        // A frozen daemon's file still says leader, with a deadline that passes.
-        daemon.stop();
-        let status = daemon.status();
-        let deadline = status["valid_until_boottime_ns"].as_u64().unwrap();
-        while shown("read_status", &directory).status.success() {
-            assert!(boottime_ns() < deadline + 60_000_000_000, "it never ends");
-        }
-        assert!(boottime_ns() >= deadline, "it ended early");
-    });
+#[tokio::test]
+async fn the_status_is_read_by_its_deadline() {
+    let set = SET.get().await;
+    let daemon = Daemon::builder(PROGRAM)
+        .lease("example-status")
+        .uri(&set.uri())
+        .timings(DaemonTimings::SHORT)
+        .leading(std::time::Duration::from_secs(60))
+        .await;
+    let directory = daemon.status_directory().display().to_string();
+    let token = daemon.status()["token"].to_string();
+    let leads = shown("read_status", &directory);
+    let said = String::from_utf8_lossy(&leads.stdout).into_owned();
+    assert_eq!(said, format!("leader, token {token}\n"));
+    // A frozen daemon's file still says leader, with a deadline that passes.
+    daemon.stop();
+    let status = daemon.status();
+    let deadline = status["valid_until_boottime_ns"].as_u64().unwrap();
+    while shown("read_status", &directory).status.success() {
+        assert!(boottime_ns() < deadline + 60_000_000_000, "it never ends");
+    }
+    assert!(boottime_ns() >= deadline, "it ended early");
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use leasehold_testbed::{ReplicaSet, SharedSet, run};
+use leasehold_testbed::{ReplicaSet, SharedSet};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::Result;
 use mongodb::{ClientSession, Collection, Database};
@@ -87,69 +87,63 @@ async fn effects(database: &Database, token: i64) -> u64 {
     by.await.unwrap()
 }
 
-#[test]
-fn a_stale_token_has_no_effect_in_a_transaction() {
-    run(async {
-        let set = SET.get().await;
-        let database = database(&set).await;
-        for (token, accepted) in [(33, 1), (33, 2), (34, 1), (33, 2), (34, 2)] {
-            let mut session = begin(&set, &database, token).await.unwrap();
-            // An aborted transaction has nothing to commit.
-            let _ = session.commit_transaction().await;
-            assert_eq!(effects(&database, token).await, accepted, "{token}");
-        }
-    });
+#[tokio::test]
+async fn a_stale_token_has_no_effect_in_a_transaction() {
+    let set = SET.get().await;
+    let database = database(&set).await;
+    for (token, accepted) in [(33, 1), (33, 2), (34, 1), (33, 2), (34, 2)] {
+        let mut session = begin(&set, &database, token).await.unwrap();
+        // An aborted transaction has nothing to commit.
+        let _ = session.commit_transaction().await;
+        assert_eq!(effects(&database, token).await, accepted, "{token}");
+    }
 }
 
 /// The old holder's transaction has passed the fence and is in flight. The new holder raises the
 /// fence, and the old transaction must not commit after that.
-#[test]
-fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
-    run(async {
-        let set = SET.get().await;
-        let database = database(&set).await;
-        let mut session = begin(&set, &database, 33).await.unwrap();
-        session.commit_transaction().await.unwrap();
+#[tokio::test]
+async fn a_transaction_under_way_does_not_commit_after_the_fence_was_raised() {
+    let set = SET.get().await;
+    let database = database(&set).await;
+    let mut session = begin(&set, &database, 33).await.unwrap();
+    session.commit_transaction().await.unwrap();
 
-        let mut old = begin(&set, &database, 33).await.unwrap();
-        // The new transaction conflicts with the old one, and gets a transient error …
-        let refused = begin(&set, &database, 34).await.err().unwrap();
-        assert!(
-            refused.contains_label("TransientTransactionError"),
-            "{refused}"
-        );
-        // … until the old one ends.
-        old.abort_transaction().await.unwrap();
-        let mut new = begin(&set, &database, 34).await.unwrap();
-        // Conversely, the old holder cannot pass while the new transaction is in flight.
-        let refused = begin(&set, &database, 33).await.err().unwrap();
-        assert!(
-            refused.contains_label("TransientTransactionError"),
-            "{refused}"
-        );
-        new.commit_transaction().await.unwrap();
-        begin(&set, &database, 33).await.unwrap();
-        assert_eq!(effects(&database, 33).await, 1);
-        assert_eq!(effects(&database, 34).await, 1);
-    });
+    let mut old = begin(&set, &database, 33).await.unwrap();
+    // The new transaction conflicts with the old one, and gets a transient error …
+    let refused = begin(&set, &database, 34).await.err().unwrap();
+    assert!(
+        refused.contains_label("TransientTransactionError"),
+        "{refused}"
+    );
+    // … until the old one ends.
+    old.abort_transaction().await.unwrap();
+    let mut new = begin(&set, &database, 34).await.unwrap();
+    // Conversely, the old holder cannot pass while the new transaction is in flight.
+    let refused = begin(&set, &database, 33).await.err().unwrap();
+    assert!(
+        refused.contains_label("TransientTransactionError"),
+        "{refused}"
+    );
+    new.commit_transaction().await.unwrap();
+    begin(&set, &database, 33).await.unwrap();
+    assert_eq!(effects(&database, 33).await, 1);
+    assert_eq!(effects(&database, 34).await, 1);
 }
 
-#[test]
-fn a_single_document_refuses_a_stale_token() {
-    run(async {
-        let set = SET.get().await;
-        let database = database(&set).await;
-        let invoices: Collection<Document> = database.collection("invoices");
-        let id = arguments("db.invoices.updateOne", 0)[0].get("_id").cloned();
-        let made = doc! { "_id": id.unwrap(), "fence": 0_i64 };
-        invoices.insert_one(made).await.unwrap();
-        for (token, accepted) in [(33, true), (34, true), (33, false), (34, true)] {
-            let call = arguments("db.invoices.updateOne", token);
-            let update = invoices.update_one(call[0].clone(), call[1].clone());
-            let matched = update.await.unwrap().matched_count;
-            assert_eq!(matched == 1, accepted, "{token}");
-        }
-    });
+#[tokio::test]
+async fn a_single_document_refuses_a_stale_token() {
+    let set = SET.get().await;
+    let database = database(&set).await;
+    let invoices: Collection<Document> = database.collection("invoices");
+    let id = arguments("db.invoices.updateOne", 0)[0].get("_id").cloned();
+    let made = doc! { "_id": id.unwrap(), "fence": 0_i64 };
+    invoices.insert_one(made).await.unwrap();
+    for (token, accepted) in [(33, true), (34, true), (33, false), (34, true)] {
+        let call = arguments("db.invoices.updateOne", token);
+        let update = invoices.update_one(call[0].clone(), call[1].clone());
+        let matched = update.await.unwrap().matched_count;
+        assert_eq!(matched == 1, accepted, "{token}");
+    }
 }
 
 /// The page's HTTP receiver, ended on drop.

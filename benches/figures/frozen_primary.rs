@@ -103,8 +103,8 @@ async fn leaders(setup: &Setup, set: &ReplicaSet, name: &str, paths: &[PathBuf])
             .daemon(&format!("{name}-{index}"), &format!("d{index}"), &set.uri())
             .status_directory(path)
             .flag(&format!("--mongodb-heartbeat={heartbeat}"))
-            .start();
-        daemon.wait_leads(LEADS_MAX).await;
+            .leading(LEADS_MAX)
+            .await;
         watching(&daemon).await;
         daemon
     }))

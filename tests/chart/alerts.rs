@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::helm::{Objects, render, root, text, tool};
+use crate::helm::{Objects, render, root, succeed, tool};
 
 fn groups(changes: &[&str]) -> Value {
     let enabled = ["prometheusRule.enabled=true"];
@@ -25,12 +25,7 @@ fn promtool(changes: &[&str], tests: &str) {
     let file = directory.path().join("alerts.test.yaml");
     fs::write(&file, tests).unwrap();
     for (subject, path) in [("check", &rules), ("test", &file)] {
-        let output = tool("promtool")
-            .args([subject, "rules"])
-            .arg(path)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", text(&output));
+        succeed(tool("promtool").args([subject, "rules"]).arg(path));
     }
 }
 
@@ -118,34 +113,20 @@ fn scrapes_at_the_charts_interval_see_every_leader_that_runs_out_of_authority() 
 
 #[test]
 fn a_leader_at_rest_is_not_warned_of_whatever_its_timings() {
-    for (deadline, interval, others) in [
-        (
-            18_000,
-            3_000,
-            ["retry_interval=\"1s\"", "lease_duration=\"24s\""],
-        ),
-        (
-            4_500,
-            1_000,
-            ["retry_interval=\"200ms\"", "lease_duration=\"9s\""],
-        ),
-        (
-            18_000,
-            8_000,
-            ["retry_interval=\"1s\"", "lease_duration=\"24s\""],
-        ),
+    for (lease, deadline, interval, retry) in [
+        (24_000, 18_000, 3_000, 1_000),
+        (9_000, 4_500, 1_000, 200),
+        (24_000, 18_000, 8_000, 1_000),
     ] {
-        let mut changes = vec![
-            format!("renew_deadline=\"{deadline}ms\""),
-            format!("renew_interval=\"{interval}ms\""),
+        let changes = [
+            ("lease.lease_duration", lease),
+            ("lease.renew_deadline", deadline),
+            ("lease.renew_interval", interval),
+            ("lease.retry_interval", retry),
+            ("mongodb.operation_timeout", 1_000),
         ];
-        changes.extend(others.map(str::to_owned));
-        let mut changes: Vec<_> = changes
-            .iter()
-            .map(|change| format!("leasehold.config.lease.{change}"))
-            .collect();
-        changes.push("leasehold.config.mongodb.operation_timeout=\"1s\"".to_owned());
-        let changes: Vec<_> = changes.iter().map(String::as_str).collect();
+        let changes = changes.map(|(key, ms)| format!("leasehold.config.{key}=\"{ms}ms\""));
+        let changes = changes.each_ref().map(String::as_str);
         let tests: Vec<_> = (0..10_000)
             .step_by(700)
             .map(|phase| {
@@ -184,11 +165,8 @@ fn each_alert_is_seen_silent_and_firing() {
     }
     for rule in groups(&[])["groups"][0]["rules"].as_array().unwrap() {
         let name = rule["alert"].as_str().unwrap();
-        assert_eq!(
-            seen.remove(name),
-            Some([true, true]),
-            "{name}: silent, firing"
-        );
+        let cases = seen.remove(name);
+        assert_eq!(cases, Some([true, true]), "{name}: silent, firing");
         for annotation in ["summary", "description"] {
             assert!(rule["annotations"][annotation].is_string(), "{name}");
         }

@@ -1,7 +1,6 @@
 //! A namespace of the real API server with the chart installed, and pods made from its Deployment.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -13,8 +12,7 @@ use crate::helm::{self, Objects, RELEASE};
 
 /// Time to wait for the effect of a stored object. A policy is in force some moments after it was
 /// stored, and seconds after on a machine that is busy with other tests.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) use leasehold_testbed::wait::LONG as SOON;
 
 /// The chart, installed.
 pub(crate) struct Installed {
@@ -112,21 +110,6 @@ pub(crate) async fn patch_status(
         .patch_status(name, &parameters, &Patch::Merge(patch))
         .await;
     patched.map_err(|error| error.to_string())
-}
-
-/// Polls `look` until it returns a value. Panics after [`SOON`].
-pub(crate) async fn eventually<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
-    #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
-    let end = Instant::now() + SOON;
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
-        let now = Instant::now();
-        assert!(now < end, "{what}: not within {SOON:?}");
-        tokio::time::sleep(POLL).await;
-    }
 }
 
 /// A pod that does not come from the chart.

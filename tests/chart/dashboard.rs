@@ -7,7 +7,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::helm::{Objects, root, text, tool};
+use crate::helm::{Objects, root, succeed, tool};
 
 /// Labels that Prometheus adds to each series of a pod.
 const TARGET_LABELS: [&str; 1] = ["pod"];
@@ -50,27 +50,22 @@ fn dashboard() -> Value {
 /// Every expression of the dashboard and the rules, with its location.
 fn expressions() -> Vec<(String, String)> {
     let mut found = Vec::new();
+    let mut add = |place: &Value, of: &Value| {
+        let expression = of["expr"].as_str().unwrap();
+        found.push((place.to_string(), expression.to_owned()));
+    };
     for panel in dashboard()["panels"].as_array().unwrap() {
         for target in panel["targets"].as_array().unwrap() {
-            found.push((
-                panel["title"].to_string(),
-                target["expr"].as_str().unwrap().to_owned(),
-            ));
+            add(&panel["title"], target);
         }
     }
     for annotation in dashboard()["annotations"]["list"].as_array().unwrap() {
-        found.push((
-            annotation["name"].to_string(),
-            annotation["expr"].as_str().unwrap().to_owned(),
-        ));
+        add(&annotation["name"], annotation);
     }
     let objects = Objects::of("everything", &[]);
     let rules = &objects.one("PrometheusRule")["spec"]["groups"][0]["rules"];
     for rule in rules.as_array().unwrap() {
-        found.push((
-            rule["alert"].to_string(),
-            rule["expr"].as_str().unwrap().to_owned(),
-        ));
+        add(&rule["alert"], rule);
     }
     found
 }
@@ -122,10 +117,8 @@ fn every_metric_and_label_is_one_that_the_daemon_exposes() {
             known.extend(labels.iter().cloned());
         }
         for label in labels(&expression) {
-            assert!(
-                known.contains(&label),
-                "{place}: no label {label} in {expression}"
-            );
+            let exposed = known.contains(&label);
+            assert!(exposed, "{place}: no label {label} in {expression}");
         }
     }
 }
@@ -144,12 +137,7 @@ fn promtool_understands_every_expression_of_the_dashboard() {
     let path = directory.path().join("rules.yaml");
     let file = json!({"groups": [{"name": "dashboard", "rules": rules}]});
     fs::write(&path, file.to_string()).unwrap();
-    let output = tool("promtool")
-        .args(["check", "rules"])
-        .arg(&path)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    succeed(tool("promtool").args(["check", "rules"]).arg(&path));
 }
 
 #[test]
@@ -160,14 +148,10 @@ fn every_panel_says_what_it_shows_and_stands_where_there_is_room() {
     for panel in dashboard["panels"].as_array().unwrap() {
         let title = panel["title"].as_str().unwrap();
         assert!(ids.insert(panel["id"].as_i64().unwrap()), "{title}");
-        assert!(
-            panel["description"].as_str().unwrap().ends_with('.'),
-            "{title}"
-        );
-        assert!(
-            panel["fieldConfig"]["defaults"]["unit"].is_string(),
-            "{title}"
-        );
+        let description = panel["description"].as_str().unwrap();
+        assert!(description.ends_with('.'), "{title}: {description}");
+        let unit = &panel["fieldConfig"]["defaults"]["unit"];
+        assert!(unit.is_string(), "{title}: {unit}");
         let at = |name: &str| panel["gridPos"][name].as_i64().unwrap();
         assert!(at("x") + at("w") <= 24, "{title}");
         for x in at("x")..at("x") + at("w") {
@@ -184,9 +168,7 @@ fn every_panel_says_what_it_shows_and_stands_where_there_is_room() {
 #[test]
 fn the_config_map_holds_the_dashboard_unchanged() {
     let objects = Objects::of("everything", &[]);
-    let held = objects.one("ConfigMap")["data"]["leasehold.json"]
-        .as_str()
-        .unwrap();
-    let held: Value = serde_json::from_str(held).unwrap();
+    let held = &objects.one("ConfigMap")["data"]["leasehold.json"];
+    let held: Value = serde_json::from_str(held.as_str().unwrap()).unwrap();
     assert_eq!(held, dashboard());
 }

@@ -8,7 +8,7 @@ use leasehold_testbed::{Kubernetes, run};
 use serde_json::{Value, json};
 
 use crate::cluster::Installed;
-use crate::helm::{Objects, chart, render_chart, root, text, tool};
+use crate::helm::{Objects, chart, render_chart, root, succeed, tool};
 
 /// Returns the YAML block of a page that begins with a comment naming this file.
 pub(crate) fn block(page: &str, file: &str) -> String {
@@ -51,14 +51,11 @@ fn the_documented_installations_can_be_copied() {
             .collect();
         assert_eq!(installing.len(), installations, "{page}: {commands:?}");
         for arguments in installing {
-            let output = tool("helm")
-                .args(["install", "--dry-run=client"])
+            let mut helm = tool("helm");
+            helm.args(["install", "--dry-run=client"])
                 .args(arguments.split_whitespace())
-                .current_dir(place.path())
-                .output()
-                .unwrap();
-            let said = text(&output);
-            assert!(output.status.success(), "{page}: {arguments}: {said}");
+                .current_dir(place.path());
+            let said = succeed(&mut helm);
             assert!(said.contains("\nkind: "), "{page}: {said}");
         }
     }
@@ -75,39 +72,23 @@ fn a_chart_of_ones_own_gets_the_same_sidecar() {
         fs::write(own.join(file), block("docs/kubernetes.md", file)).unwrap();
     }
     let commands = helm_commands("docs/kubernetes.md");
-    let commands = commands
-        .iter()
-        .filter(|command| command.contains("billing"));
     let mut ran = 0;
-    for command in commands {
-        let dry = command
-            .starts_with("install ")
-            .then_some("--dry-run=client");
-        let output = tool("helm")
-            .args(command.split_whitespace())
-            .args(dry)
-            .current_dir(around.path())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{command}: {}", text(&output));
+    for command in commands.iter().filter(|line| line.contains("billing")) {
+        let installs = command.starts_with("install ");
+        let dry = installs.then_some("--dry-run=client");
+        let mut helm = tool("helm");
+        helm.args(command.split_whitespace()).args(dry);
+        succeed(helm.current_dir(around.path()));
         ran += 1;
     }
     assert_eq!(ran, 2, "dependency build, install");
     let own = Objects::parse(&render_chart(&own, &[]).unwrap());
-    let ours = Objects::of(
-        "minimal",
-        &[
-            "leasehold.mongodb.secretName=\"billing-mongodb\"",
-            "leasehold.kubernetes.demoteOthers=false",
-        ],
-    );
+    let secret = r#"leasehold.mongodb.secretName="billing-mongodb""#;
+    let alone = "leasehold.kubernetes.demoteOthers=false";
+    let ours = Objects::of("minimal", &[secret, alone]);
     assert_eq!(own.sidecar(), ours.sidecar());
-    for kind in [
-        "Role",
-        "RoleBinding",
-        "ServiceAccount",
-        "ValidatingAdmissionPolicy",
-    ] {
+    let rights = ["Role", "RoleBinding", "ServiceAccount"];
+    for kind in rights.into_iter().chain(["ValidatingAdmissionPolicy"]) {
         assert_eq!(own.one(kind)["spec"], ours.one(kind)["spec"]);
         assert_eq!(own.one(kind)["rules"], ours.one(kind)["rules"]);
     }

@@ -11,10 +11,11 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use leasehold_testbed::daemon::sample;
 use leasehold_testbed::kubernetes::Place;
+use leasehold_testbed::wait::found;
 use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, SharedSet, run};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::cluster::{Installed, SOON, eventually};
+use crate::cluster::{Installed, SOON};
 use crate::policy::rights;
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
@@ -38,20 +39,12 @@ fn downward(pod: &Pod, path: &str) -> String {
 /// The container that runs the daemon: the sidecar, or the workload's in supervisor mode.
 fn container(pod: &Pod) -> &Container {
     let spec = pod.spec.as_ref().unwrap();
-    let mut containers = spec
-        .init_containers
-        .iter()
-        .flatten()
-        .chain(&spec.containers);
+    let containers = spec.init_containers.iter().flatten();
     let runs = |container: &&Container| {
-        container
-            .args
-            .iter()
-            .flatten()
-            .next()
-            .is_some_and(|a| a == "run")
+        let mut arguments = container.args.iter().flatten();
+        arguments.next().is_some_and(|first| first == "run")
     };
-    containers.find(runs).unwrap()
+    containers.chain(&spec.containers).find(runs).unwrap()
 }
 
 async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> Running {
@@ -88,14 +81,9 @@ async fn start(installed: &Installed, uri: &str, name: &str, address: &str) -> R
         }
     }
     for variable in container.env.as_deref().unwrap() {
-        let source = variable
-            .value_from
-            .as_ref()
-            .unwrap()
-            .field_ref
-            .as_ref()
-            .unwrap();
-        builder = builder.env(&variable.name, downward(pod, &source.field_path));
+        let source = variable.value_from.as_ref().unwrap();
+        let path = &source.field_ref.as_ref().unwrap().field_path;
+        builder = builder.env(&variable.name, downward(pod, path));
     }
     let builder = place.mounted(builder, kubernetes.environment());
     Running {
@@ -136,7 +124,7 @@ async fn events(installed: &Installed, reason: &str) -> Vec<Event> {
 }
 
 async fn leads(installed: &Installed, leader: &str, follower: &[&str], address: &str) {
-    eventually(&format!("{leader} is labelled and routed to"), async || {
+    found(&format!("{leader} is labelled and routed to"), async || {
         let right = labelled(installed, "leader").await == [leader]
             && labelled(installed, "follower").await == follower
             && routed(installed).await == [address];
@@ -179,31 +167,20 @@ fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
         );
         let command = format!("workload.command={}", json!(["/bin/sh", "-c", script]));
         let (first, _second) = hand_over(&[SERVICE, "mode=\"supervisor\"", &command]).await;
-        assert_eq!(
-            first.daemon.wait_exit(SOON).await,
-            0,
-            "{}",
-            first.daemon.logs()
-        );
+        let code = first.daemon.wait_exit(SOON).await;
+        assert_eq!(code, 0, "{}", first.daemon.logs());
         for (token, identity) in [("1", "a"), ("2", "b")] {
-            let environment = eventually(&format!("{identity} starts its workload"), async || {
+            let environment = found(&format!("{identity} starts its workload"), async || {
                 std::fs::read_to_string(journal.path().join(token)).ok()
             })
             .await;
             let said = format!("LEASEHOLD_IDENTITY={identity}");
-            assert!(
-                environment.lines().any(|line| line == said),
-                "{environment}"
-            );
+            let mut lines = environment.lines();
+            assert!(lines.any(|line| line == said), "{environment}");
             // Configuration of leasehold itself is not passed on to the workload.
-            assert!(
-                !environment.contains("LEASEHOLD_KUBERNETES__"),
-                "{environment}"
-            );
-            assert!(
-                !environment.contains("LEASEHOLD_IDENTITY__"),
-                "{environment}"
-            );
+            for ours in ["LEASEHOLD_KUBERNETES__", "LEASEHOLD_IDENTITY__"] {
+                assert!(!environment.contains(ours), "{environment}");
+            }
         }
         let runs = std::fs::read_dir(journal.path()).unwrap().count();
         assert_eq!(runs, 2, "once for each leader");
@@ -216,29 +193,20 @@ pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str)
     let mut role = roles.get("orders-leasehold").await.unwrap();
     let mut taken = 0;
     for rule in role.rules.as_mut().unwrap() {
-        if rule
-            .resources
-            .as_ref()
-            .unwrap()
-            .iter()
-            .any(|r| r == resource)
-        {
+        let mut resources = rule.resources.iter().flatten();
+        if resources.any(|r| r == resource) {
             let before = rule.verbs.len();
             rule.verbs.retain(|v| v != verb);
             taken += before - rule.verbs.len();
         }
     }
     assert_eq!(taken, 1, "{verb} {resource} in {role:?}");
-    role.rules
-        .as_mut()
-        .unwrap()
-        .retain(|rule| !rule.verbs.is_empty());
-    let rules: Value = json!({"rules": role.rules});
-    let parameters = PatchParams::default();
-    roles
-        .patch("orders-leasehold", &parameters, &Patch::Merge(rules))
-        .await
-        .unwrap();
+    let rules = role.rules.as_mut().unwrap();
+    rules.retain(|rule| !rule.verbs.is_empty());
+    let (parameters, rules) = (PatchParams::default(), json!({"rules": rules}));
+    let rules = Patch::Merge(rules);
+    let patched = roles.patch("orders-leasehold", &parameters, &rules);
+    patched.await.unwrap();
 }
 
 /// Number of failures that a daemon has counted on a surface.
@@ -251,13 +219,10 @@ async fn failures(installed: &Installed, daemon: &Daemon, surface: &str) -> Opti
 }
 
 async fn elected(installed: &Installed, pod: &Pod) {
-    eventually("the election is an Event", async || {
+    found("the election is an Event", async || {
         let of_pod = |event: &Event| {
-            event
-                .regarding
-                .as_ref()
-                .and_then(|regarding| regarding.uid.clone())
-                == pod.uid()
+            let regarding = event.regarding.as_ref();
+            regarding.and_then(|about| about.uid.clone()) == pod.uid()
         };
         let found = events(installed, "LeaderElected").await;
         let taken = events(installed, "TakenOver").await;
@@ -279,7 +244,7 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
         take_away(&installed, resource, verb).await;
         let client = installed.client_of(&first.place.pod).await;
         let right = format!("{verb} {resource}");
-        eventually("the right is gone", async || {
+        found("the right is gone", async || {
             let rights = rights(client.clone(), &installed.namespace).await;
             (!rights.contains(&right)).then_some(())
         })
@@ -289,7 +254,7 @@ async fn takeover_without(missing: Option<(&str, &str, &str)>) {
     let second = start(&installed, &set.uri(), "b", "10.9.0.2").await;
     match missing {
         Some((resource, verb, surface)) => {
-            eventually(&format!("{verb} {resource} is missed"), async || {
+            found(&format!("{verb} {resource} is missed"), async || {
                 let count = failures(&installed, &second.daemon, surface).await;
                 count.filter(|count| *count > 0.0)
             })

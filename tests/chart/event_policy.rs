@@ -9,9 +9,10 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use leasehold_testbed::run;
+use leasehold_testbed::wait::found;
 use serde_json::{Value, json};
 
-use crate::cluster::{Installed, eventually};
+use crate::cluster::Installed;
 use crate::end_to_end::take_away;
 
 /// An Event as the daemon creates it, with `changes` merged into it.
@@ -80,11 +81,9 @@ async fn reporter(installed: &Installed, pod: &Pod) -> Api<Event> {
     let events = events(installed, installed.client_of(pod).await);
     let forbidden = json!({"reportingController": "kubelet"});
     let forbidden = event(pod, "trial", &forbidden);
-    eventually("the policy is in force", async || {
-        let tried = create(&events, &forbidden, true).await;
-        tried
-            .err()
-            .filter(|error| error.contains("ValidatingAdmissionPolicy"))
+    found("the policy is in force", async || {
+        let refused = create(&events, &forbidden, true).await.err();
+        refused.filter(|error| error.contains("ValidatingAdmissionPolicy"))
     })
     .await;
     events
@@ -106,23 +105,19 @@ fn a_sidecar_reports_on_its_own_pod_in_its_own_name() {
 
         let bare = "no label, annotation, finalizer or owner";
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "own", "uid": own.uid()});
+        let both = json!({"name": "other", "uid": other.uid()});
+        let related = json!({"kind": "Pod", "name": "other"});
         for (changes, reason) in [
-            (
-                json!({"regarding": {"name": "other", "uid": other.uid()}}),
-                OWN_POD,
-            ),
+            (json!({"regarding": both}), OWN_POD),
             (json!({"regarding": {"name": "other"}}), OWN_POD),
             (json!({"regarding": {"uid": other.uid()}}), OWN_POD),
             (json!({"regarding": {"kind": "Secret"}}), OWN_POD),
             (json!({"regarding": {"apiVersion": "apps/v1"}}), OWN_POD),
-            (
-                json!({"related": {"kind": "Pod", "name": "other"}}),
-                OWN_POD,
-            ),
+            (json!({"related": related}), OWN_POD),
             (json!({"reportingController": "kubelet"}), OWN_NAME),
             // The API server itself requires this field to be unset.
             (
-                json!({"deprecatedSource": {"host": "node-2"}}),
+                json!({"deprecatedSource": {"host": "a"}}),
                 "needs to be unset",
             ),
             (json!({"metadata": {"labels": {"a": "b"}}}), bare),
@@ -211,7 +206,7 @@ fn the_expressions_of_the_policies_have_the_types_of_what_they_judge() {
             .collect();
         assert_eq!(names.len(), 3);
         for name in names {
-            let checked = eventually("the types were checked", async || {
+            let checked = found("the types were checked", async || {
                 let status = policies.get(name).await.unwrap().status?;
                 status.observed_generation?;
                 Some(status.type_checking)
@@ -233,7 +228,7 @@ fn the_right_to_patch_events_is_what_counting_takes() {
         create(&events, &reported, false).await.unwrap();
         patch(&events, "own.1", again(2)).await.unwrap();
         take_away(&installed, "events", "patch").await;
-        eventually("the right is missed", async || {
+        found("the right is missed", async || {
             let refused = patch(&events, "own.1", again(3)).await.err()?;
             refused.contains("cannot patch resource").then_some(())
         })

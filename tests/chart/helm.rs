@@ -38,10 +38,8 @@ pub(crate) fn tool(name: &str) -> Command {
     static TOOLS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     let tools = TOOLS.get_or_init(|| {
         let script = root().join("tests/testbed/fetch-chart-tools");
-        let output = Command::new(script).output().unwrap();
-        assert!(output.status.success(), "{}", text(&output));
-        String::from_utf8(output.stdout)
-            .unwrap()
+        let tools = succeed(&mut Command::new(script));
+        tools
             .lines()
             .filter_map(|line| line.split_once('='))
             .map(|(name, path)| (name.to_owned(), path.to_owned()))
@@ -57,6 +55,15 @@ pub(crate) fn text(output: &Output) -> String {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )
+}
+
+/// Runs a command that must succeed. Returns its output.
+#[track_caller]
+pub(crate) fn succeed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = text(&output);
+    assert!(output.status.success(), "{command:?}: {said}");
+    said
 }
 
 /// Runs `helm template` on a chart with more arguments. Returns helm's output as the error if it
@@ -84,6 +91,24 @@ pub(crate) fn render(installation: &str, changes: &[&str]) -> Result<String, Str
     render_chart(&chart(), &arguments)
 }
 
+/// Asserts that each of these mistakes is refused. A mistake is a paragraph: an installation and a
+/// change of its values, and below them the texts that the error must contain.
+#[track_caller]
+pub(crate) fn refused(mistakes: &str) {
+    for mistake in mistakes.trim().split("\n\n") {
+        let mut lines = mistake.lines().map(str::trim);
+        let case = lines.next().unwrap();
+        let (installation, change) = case.split_once(": ").unwrap();
+        let complaint = render(installation, &[change]);
+        let complaint = complaint.expect_err(case);
+        let texts: Vec<_> = lines.collect();
+        assert!(!texts.is_empty(), "{case}: no text");
+        for text in texts {
+            assert!(complaint.contains(text), "{case}: {text}: {complaint}");
+        }
+    }
+}
+
 /// The rendered objects.
 #[derive(Debug)]
 pub(crate) struct Objects(Vec<Value>);
@@ -96,9 +121,8 @@ impl Objects {
 
     /// Renders an installation, which must succeed.
     pub(crate) fn of(installation: &str, changes: &[&str]) -> Self {
-        Self::parse(
-            &render(installation, changes).unwrap_or_else(|complaint| panic!("{complaint}")),
-        )
+        let rendered = render(installation, changes);
+        Self::parse(&rendered.unwrap_or_else(|complaint| panic!("{complaint}")))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Value> {
@@ -122,6 +146,16 @@ impl Objects {
     /// The spec of the Deployment's pods.
     pub(crate) fn pod(&self) -> &Value {
         &self.one("Deployment")["spec"]["template"]["spec"]
+    }
+
+    /// The arguments of the container that runs the daemon.
+    pub(crate) fn flags(&self) -> &[Value] {
+        self.daemon()["args"].as_array().unwrap()
+    }
+
+    /// True if the daemon has this argument.
+    pub(crate) fn has_flag(&self, flag: &str) -> bool {
+        self.flags().contains(&Value::from(flag))
     }
 
     pub(crate) fn sidecar(&self) -> &Value {

@@ -5,9 +5,10 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use leasehold_testbed::run;
+use leasehold_testbed::wait::found;
 use serde_json::{Value, json};
 
-use crate::cluster::{Installed, eventually, foreign_pod};
+use crate::cluster::{Installed, foreign_pod};
 use crate::helm::Objects;
 
 fn restricted() -> Value {
@@ -48,10 +49,8 @@ fn said(container: &Value, expected: &Value) -> Value {
         (Value::Object(found), Value::Object(wanted)) => wanted
             .iter()
             .map(|(key, value)| {
-                (
-                    key.clone(),
-                    said(&found.get(key).cloned().unwrap_or_default(), value),
-                )
+                let found = found.get(key).unwrap_or(&Value::Null);
+                (key.clone(), said(found, value))
             })
             .collect(),
         (Value::Array(found), Value::Array(wanted)) if found.len() >= wanted.len() => wanted
@@ -68,7 +67,7 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
     run(async {
         let installed = Installed::new("injector", &[]).await;
         let plain = json!({"containers": [container("app")]});
-        eventually("pods are injected", async || {
+        found("pods are injected", async || {
             let tried = create(&installed, &asking("trial", &plain), true).await;
             let tried = tried.unwrap();
             tried["spec"]["initContainers"].is_array().then_some(())
@@ -89,11 +88,8 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
         assert_eq!(pod["spec"]["containers"][0]["env"], file);
         let volumes = &pod["spec"]["volumes"];
         for volume in of_the_chart.pod()["volumes"].as_array().unwrap() {
-            let found = volumes
-                .as_array()
-                .unwrap()
-                .iter()
-                .find(|v| v["name"] == volume["name"]);
+            let mut volumes = volumes.as_array().unwrap().iter();
+            let found = volumes.find(|v| v["name"] == volume["name"]);
             assert_eq!(said(found.unwrap(), volume), *volume);
         }
     });
@@ -115,7 +111,7 @@ fn pods_of_every_shape_keep_what_they_have() {
             "containers": [container("first"), with_mount, decided],
             "volumes": [{"name": "work", "emptyDir": {}}],
         });
-        let pod = eventually("pods are injected", async || {
+        let pod = found("pods are injected", async || {
             let tried = create(&installed, &asking("rich", &rich), true)
                 .await
                 .unwrap();
@@ -132,34 +128,23 @@ fn pods_of_every_shape_keep_what_they_have() {
             .iter()
             .enumerate()
         {
-            let found = pod["spec"]["containers"][index]["volumeMounts"]
-                .as_array()
-                .unwrap()
-                .clone();
+            let found = &pod["spec"]["containers"][index]["volumeMounts"];
+            let found = found.as_array().unwrap();
             let names: Vec<_> = found
                 .iter()
                 .map(|mount| mount["name"].as_str().unwrap())
                 .filter(|name| !name.starts_with("kube-api-access"))
                 .collect();
             assert_eq!(names, *mounts);
-            let status = found
-                .iter()
-                .find(|mount| mount["name"] == "leasehold-status")
-                .unwrap();
-            assert_eq!(status["readOnly"], true);
+            let mut found = found.iter();
+            let status = found.find(|mount| mount["name"] == "leasehold-status");
+            assert_eq!(status.unwrap()["readOnly"], true);
         }
 
-        for (index, expected) in [
-            &["LEASEHOLD_STATUS_FILE=/run/leasehold/status.json"][..],
-            &[
-                "MODE=fast",
-                "LEASEHOLD_STATUS_FILE=/run/leasehold/status.json",
-            ],
-            &["LEASEHOLD_STATUS_FILE=/elsewhere"],
-        ]
-        .iter()
-        .enumerate()
-        {
+        let file = "LEASEHOLD_STATUS_FILE=/run/leasehold/status.json";
+        let elsewhere = "LEASEHOLD_STATUS_FILE=/elsewhere";
+        let expected = [&[file][..], &["MODE=fast", file], &[elsewhere]];
+        for (index, expected) in expected.iter().enumerate() {
             let variables = pod["spec"]["containers"][index]["env"].as_array().unwrap();
             let text = |name: &Value| name.as_str().unwrap().to_owned();
             let found: Vec<_> = variables
@@ -169,24 +154,19 @@ fn pods_of_every_shape_keep_what_they_have() {
             assert_eq!(found, *expected);
         }
 
-        let silent = create(&installed, &foreign_pod("silent", &rich), true)
-            .await
-            .unwrap();
-        assert_eq!(
-            silent["spec"]["initContainers"].as_array().unwrap().len(),
-            1
-        );
+        let only_one = async |pod: Pod| {
+            let pod = create(&installed, &pod, true).await.unwrap();
+            let [container] = &pod["spec"]["initContainers"].as_array().unwrap()[..] else {
+                panic!("one init container: {pod}")
+            };
+            container.clone()
+        };
+        only_one(foreign_pod("silent", &rich)).await;
         let mut ours = container("leasehold");
         ours["restartPolicy"] = json!("Always");
         let has_one = json!({"initContainers": [ours], "containers": [container("first")]});
-        let kept = create(&installed, &asking("kept", &has_one), true)
-            .await
-            .unwrap();
-        assert_eq!(kept["spec"]["initContainers"].as_array().unwrap().len(), 1);
-        assert_eq!(
-            kept["spec"]["initContainers"][0]["image"],
-            "registry.example/a:1"
-        );
+        let kept = only_one(asking("kept", &has_one)).await;
+        assert_eq!(kept["image"], "registry.example/a:1");
     });
 }
 
@@ -202,7 +182,7 @@ fn an_annotation_that_makes_no_lease_name_is_refused_in_words() {
             pod
         };
         let room = 63 - installed.namespace.len() - 1;
-        let refused = eventually("the policy is in force", async || {
+        let refused = found("the policy is in force", async || {
             create(&installed, &with(""), true).await.err()
         })
         .await;

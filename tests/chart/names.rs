@@ -7,6 +7,8 @@ use std::os::unix::fs::symlink;
 
 use serde_json::Value;
 
+use leasehold_testbed::assert_contains;
+
 use crate::helm::{Objects, chart, render, render_chart};
 
 /// Renders a chart that depends on ours twice, as `orders` and as `billing`, with these values.
@@ -41,10 +43,8 @@ fn names(objects: &Objects) -> Vec<String> {
 }
 
 fn of_kind<'a>(objects: &'a Objects, kind: &str) -> Vec<&'a Value> {
-    objects
-        .iter()
-        .filter(|object| object["kind"] == kind)
-        .collect()
+    let found = objects.iter().filter(|object| object["kind"] == kind);
+    found.collect()
 }
 
 const TWICE: &str = "orders: {service: {enabled: true}}\nbilling: {service: {enabled: true}}";
@@ -65,11 +65,8 @@ fn the_chart_twice_in_one_release_makes_two_of_everything() {
         leases.insert(rest.split('"').next().unwrap().to_owned());
     }
     let expected = ["shop.orders", "shop.orders-billing"].map(str::to_owned);
-    assert_eq!(
-        leases,
-        BTreeSet::from(expected),
-        "the release is called orders"
-    );
+    // The release is called orders.
+    assert_eq!(leases, BTreeSet::from(expected));
 }
 
 #[test]
@@ -81,11 +78,8 @@ fn what_selects_pods_selects_those_of_one_use() {
         ("PodDisruptionBudget", "/spec/selector/matchLabels"),
         ("Service", "/spec/selector"),
     ] {
-        selectors.extend(
-            of_kind(&objects, kind)
-                .iter()
-                .map(|o| o.pointer(at).unwrap()),
-        );
+        let found = of_kind(&objects, kind).into_iter();
+        selectors.extend(found.map(|object| object.pointer(at).unwrap()));
     }
     assert_eq!(selectors.len(), 6);
     for selector in selectors {
@@ -127,10 +121,7 @@ fn names_can_be_said_and_the_lease_follows_them() {
 fn a_name_that_is_too_long_is_refused_and_not_cut() {
     let long = "x".repeat(50);
     let complaint = render("minimal", &[&format!("nameOverride=\"{long}\"")]).unwrap_err();
-    assert!(
-        complaint.contains("longer than 53 characters"),
-        "{complaint}"
-    );
+    assert_contains(&complaint, "longer than 53 characters");
     assert!(complaint.contains("set fullnameOverride"), "{complaint}");
     let complaint = render("minimal", &["fullnameOverride=\"A\""]).unwrap_err();
     assert!(complaint.contains("'/fullnameOverride'"), "{complaint}");

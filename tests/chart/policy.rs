@@ -8,31 +8,26 @@ use k8s_openapi::api::authorization::v1::{SelfSubjectRulesReview, SelfSubjectRul
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use leasehold_testbed::run;
+use leasehold_testbed::wait::found;
+use leasehold_testbed::{assert_contains, run};
 use serde_json::{Value, json};
 
-use crate::cluster::{Installed, eventually, patch_status};
+use crate::cluster::{Installed, patch_status};
 
 /// Waits until the policy is in force, which shows when it refuses a forbidden patch.
 async fn in_force(installed: &Installed, pods: &Api<Pod>, name: &str) {
     let forbidden = json!({"metadata": {"annotations": {"trial": "yes"}}});
-    eventually("the policy is in force", async || {
+    found("the policy is in force", async || {
         let tried = patch_status(pods, name, forbidden.clone(), true).await;
-        tried
-            .err()
-            .filter(|error| error.contains("ValidatingAdmissionPolicy"))
+        let refused = tried.err();
+        refused.filter(|error| error.contains("ValidatingAdmissionPolicy"))
     })
     .await;
-    assert!(
-        installed
-            .objects
-            .find("ValidatingAdmissionPolicy")
-            .is_some()
-    );
+    installed.objects.one("ValidatingAdmissionPolicy");
 }
 
-fn labelled(key: &str, value: &str) -> Value {
-    json!({"metadata": {"labels": {key: value}}})
+fn labelled(key: &str, value: impl Into<Value>) -> Value {
+    json!({"metadata": {"labels": {key: value.into()}}})
 }
 
 #[test]
@@ -53,35 +48,21 @@ fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
             assert_eq!(patched.labels()[&label], value);
         }
 
-        let not_its_label = format!("no label but {label}");
+        let name = "app.kubernetes.io/name";
+        let (noted, held) = (json!({"a": "b"}), ["example.com/a"]);
+        let address = json!({"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]});
+        let ready = json!({"type": "Ready", "status": "True"});
+        let not_its_label = &*format!("no label but {label}");
         for (patch, reason) in [
             (labelled(&label, "king"), "is leader or follower"),
-            (
-                json!({"metadata": {"labels": {&label: null}}}),
-                "is leader or follower",
-            ),
-            (labelled("leasehold.dev/billing", "leader"), &*not_its_label),
-            (labelled("app.kubernetes.io/name", "else"), &*not_its_label),
-            (
-                json!({"metadata": {"labels": {"app.kubernetes.io/name": null}}}),
-                &*not_its_label,
-            ),
-            (
-                json!({"metadata": {"annotations": {"a": "b"}}}),
-                "no annotation",
-            ),
-            (
-                json!({"metadata": {"finalizers": ["example.com/a"]}}),
-                "no annotation",
-            ),
-            (
-                json!({"status": {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]}}),
-                "no status",
-            ),
-            (
-                json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
-                "no status",
-            ),
+            (labelled(&label, Value::Null), "is leader or follower"),
+            (labelled("leasehold.dev/billing", "leader"), &not_its_label),
+            (labelled(name, "else"), &not_its_label),
+            (labelled(name, Value::Null), &not_its_label),
+            (json!({"metadata": {"annotations": noted}}), "no annotation"),
+            (json!({"metadata": {"finalizers": held}}), "no annotation"),
+            (json!({"status": address}), "no status"),
+            (json!({"status": {"conditions": [ready]}}), "no status"),
         ] {
             let refused = patch_status(&pods, "own", patch.clone(), false).await;
             let refused = refused.expect_err(&patch.to_string());
@@ -90,10 +71,7 @@ fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
 
         let refused = patch_status(&pods, "other", labelled(&label, "leader"), false).await;
         let refused = refused.unwrap_err();
-        assert!(
-            refused.contains("only the pod that its token is bound to"),
-            "{refused}"
-        );
+        assert_contains(&refused, "only the pod that its token is bound to");
 
         // The API server itself does not let the status subresource change owners.
         let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": other.uid()});
@@ -103,14 +81,11 @@ fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
 
         let image = json!({"spec": {"containers": [{"name": "workload", "image": "evil"}]}});
         let parameters = PatchParams::default();
-        let refused = pods
-            .patch("own", &parameters, &Patch::Strategic(image.clone()))
-            .await;
+        let image = Patch::Strategic(image);
+        let refused = pods.patch("own", &parameters, &image).await;
         assert!(refused.unwrap_err().to_string().contains("forbidden"));
         // On the status subresource, a change of the spec is refused or ignored.
-        let patched = pods
-            .patch_status("own", &parameters, &Patch::Strategic(image))
-            .await;
+        let patched = pods.patch_status("own", &parameters, &image).await;
         let images = |pod: Pod| pod.spec.unwrap().containers[0].image.clone().unwrap();
         assert!(patched.map_or(true, |pod| images(pod) != "evil"));
     });
@@ -121,12 +96,11 @@ fn the_pods_of_the_deployment_are_admitted_under_the_restricted_level() {
     run(async {
         let installed = Installed::new("minimal", &[]).await;
         let pods = installed.pods(installed.kubernetes.client());
-        eventually("the replicas are there", async || {
+        found("the replicas are there", async || {
             let found = pods.list(&ListParams::default()).await.ok()?;
             let owned = |pod: &&Pod| {
-                pod.owner_references()
-                    .iter()
-                    .any(|o| o.kind == "ReplicaSet")
+                let mut owners = pod.owner_references().iter();
+                owners.any(|owner| owner.kind == "ReplicaSet")
             };
             (found.items.iter().filter(owned).count() == 2).then_some(())
         })
@@ -158,10 +132,7 @@ fn a_token_that_is_bound_to_no_pod_changes_nothing() {
         let patch = labelled(&installed.label(), "leader");
         let refused = patch_status(&unbound, "own", patch.clone(), false).await;
         let refused = refused.unwrap_err();
-        assert!(
-            refused.contains("only the pod that its token is bound to"),
-            "{refused}"
-        );
+        assert_contains(&refused, "only the pod that its token is bound to");
         installed.pod("other").await;
         let refused = patch_status(&unbound, "other", patch, false).await;
         assert!(refused.is_err());
@@ -228,29 +199,19 @@ pub(crate) async fn rights(client: Client, namespace: &str) -> Vec<String> {
 #[test]
 fn the_token_has_the_rights_of_the_role_and_no_others() {
     run(async {
+        let quiet = "leasehold.kubernetes.events=false";
+        let alone = "leasehold.kubernetes.demoteOthers=false";
+        let [create, list] = ["create events", "list pods"];
+        let [count, label] = ["patch events", "patch pods/status"];
         for (change, expected) in [
-            (
-                "deployment.replicas=2",
-                &[
-                    "create events",
-                    "list pods",
-                    "patch events",
-                    "patch pods/status",
-                ][..],
-            ),
-            (
-                "leasehold.kubernetes.events=false",
-                &["list pods", "patch pods/status"],
-            ),
-            (
-                "leasehold.kubernetes.demoteOthers=false",
-                &["create events", "patch events", "patch pods/status"],
-            ),
+            ("deployment.replicas=2", &[create, list, count, label][..]),
+            (quiet, &[list, label]),
+            (alone, &[create, count, label]),
         ] {
             let installed = Installed::new("minimal", &[change]).await;
             let pod = installed.pod("own").await;
             let client = installed.client_of(&pod).await;
-            eventually(change, async || {
+            found(change, async || {
                 let found = rights(client.clone(), &installed.namespace).await;
                 (found == expected).then_some(())
             })

@@ -8,10 +8,11 @@ use std::fs;
 use std::path::Path;
 
 use http::Request;
+use leasehold_testbed::wait::found;
 use leasehold_testbed::{Kubernetes, run};
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{eventually, render};
+use crate::cluster::render;
 use crate::helm::{INSTALLATIONS, Objects, root, text, tool};
 
 /// Path at which the server publishes the schemas of a group and version.
@@ -83,7 +84,7 @@ async fn define(kubernetes: &Kubernetes) {
         let definition = fs::read_to_string(path).unwrap();
         kubernetes.apply("default", &definition).await;
     }
-    eventually("the operator's kinds are served", async || {
+    found("the operator's kinds are served", async || {
         let document = openapi(kubernetes, "monitoring.coreos.com/v1").await?;
         let served = document.to_string();
         (served.contains("\"PodMonitor\"") && served.contains("\"PrometheusRule\"")).then_some(())

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
+use leasehold_testbed::wait::found;
 use leasehold_testbed::{Kubernetes, run};
 use serde_json::json;
 
-use crate::cluster::{eventually, patch_status};
+use crate::cluster::patch_status;
 use crate::documented::block;
 use crate::helm::{chart, text, tool, values};
 
@@ -161,11 +162,10 @@ fn the_administrator_of_a_namespace_installs_as_documented() {
         let client = place.kubernetes.client_as(&credentials);
         let pods: Api<Pod> = Api::namespaced(client, &place.namespace);
         let annotated = json!({"metadata": {"annotations": {"trial": "yes"}}});
-        eventually("the policy is in force", async || {
+        found("the policy is in force", async || {
             let tried = patch_status(&pods, "own", annotated.clone(), true).await;
-            tried
-                .err()
-                .filter(|error| error.contains("ValidatingAdmissionPolicy"))
+            let refused = tried.err();
+            refused.filter(|error| error.contains("ValidatingAdmissionPolicy"))
         })
         .await;
         let label = format!("leasehold.dev/{}.orders", place.namespace);

@@ -5,27 +5,19 @@
 
 use std::fs;
 
-use crate::helm::{self, INSTALLATIONS, Objects, render, root, text, tool};
+use crate::helm::{self, INSTALLATIONS, Objects, refused, render, root, text, tool};
 
 #[test]
 fn the_linter_has_nothing_to_say() {
     for installation in INSTALLATIONS {
-        let output = tool("helm")
-            .args(["lint", "--strict", "--kube-version", helm::KUBERNETES])
+        let mut lint = tool("helm");
+        lint.args(["lint", "--strict", "--kube-version", helm::KUBERNETES])
             .arg("--values")
-            .arg(helm::values(installation))
-            .arg(helm::chart())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{installation}: {}", text(&output));
+            .args([helm::values(installation), helm::chart()]);
+        helm::succeed(&mut lint);
     }
     let library = root().join("charts/leasehold-sidecar");
-    let output = tool("helm")
-        .args(["lint", "--strict"])
-        .arg(library)
-        .output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    helm::succeed(tool("helm").args(["lint", "--strict"]).arg(library));
 }
 
 #[test]
@@ -37,127 +29,113 @@ fn the_default_manifests_are_golden() {
         return;
     }
     let golden = fs::read_to_string(&path).unwrap();
-    assert_eq!(
-        golden, rendered,
-        "run: BLESS=1 cargo test --test chart golden"
-    );
+    let remedy = "run: BLESS=1 cargo test --test chart golden";
+    assert_eq!(golden, rendered, "{remedy}");
 }
 
 #[test]
 fn what_is_missing_is_named() {
-    for (change, named) in [
-        (
-            "leasehold.mongodb.secretName=\"\"",
-            "set leasehold.mongodb.secretName",
-        ),
-        (
-            "workload.image.repository=\"\"",
-            "set workload.image.repository",
-        ),
-        ("workload.image.tag=\"\"", "set workload.image.tag"),
-        (
-            "leasehold.image.repository=\"\"",
-            "set leasehold.image.repository",
-        ),
-        (
-            "leasehold.serviceAccount.create=false",
-            "set leasehold.serviceAccount.name",
-        ),
-        ("workload.image.tag=1", "--set-string workload.image.tag="),
-        (
-            "leasehold.image.tag=0.1",
-            "--set-string leasehold.image.tag=",
-        ),
-    ] {
-        let complaint = render("minimal", &[change]).unwrap_err();
-        assert!(complaint.contains(named), "{change}: {complaint}");
-    }
+    refused(
+        r#"
+        minimal: leasehold.mongodb.secretName=""
+            set leasehold.mongodb.secretName
+
+        minimal: workload.image.repository=""
+            set workload.image.repository
+
+        minimal: workload.image.tag=""
+            set workload.image.tag
+
+        minimal: leasehold.image.repository=""
+            set leasehold.image.repository
+
+        minimal: leasehold.serviceAccount.create=false
+            set leasehold.serviceAccount.name
+
+        minimal: workload.image.tag=1
+            --set-string workload.image.tag=
+
+        minimal: leasehold.image.tag=0.1
+            --set-string leasehold.image.tag=
+        "#,
+    );
 }
 
 #[test]
 fn what_is_wrong_is_refused_by_the_schema_with_its_place() {
-    for (change, place) in [
-        ("replica=1", "'replica' not allowed"),
-        ("deployment.replicas=-1", "/deployment/replicas"),
-        ("service.targetPort=\"http\"", "/service/targetPort"),
-        ("mode=\"daemon\"", "/mode"),
-        (
-            "deployment.terminationGracePeriodSeconds=1",
-            "/deployment/terminationGracePeriodSeconds",
-        ),
-        (
-            "leasehold.config.workload.health.failures=\"3\"",
-            "/leasehold/config/workload/health/failures",
-        ),
-        (
-            "leasehold.config.workload.health.ur=\"http://127.0.0.1/\"",
-            "'ur' not allowed",
-        ),
-        (
-            "workload.image.digest=\"sha256:abc\"",
-            "/workload/image/digest",
-        ),
-        (
-            "leasehold.config.lease.lease_duration=\"24\"",
-            "/leasehold/config/lease/lease_duration",
-        ),
-        (
-            "leasehold.kubernetes.tokenExpirationSeconds=10",
-            "/leasehold/kubernetes/tokenExpirationSeconds",
-        ),
-        (
-            "leasehold.kubernetes.labels=true",
-            "'/leasehold/kubernetes': additional properties 'labels' not allowed",
-        ),
-    ] {
-        let complaint = render("minimal", &[change]).unwrap_err();
-        assert!(complaint.contains(place), "{change}: {complaint}");
-    }
+    refused(
+        r#"
+        minimal: replica=1
+            'replica' not allowed
+
+        minimal: deployment.replicas=-1
+            /deployment/replicas
+
+        minimal: service.targetPort="http"
+            /service/targetPort
+
+        minimal: mode="daemon"
+            /mode
+
+        minimal: deployment.terminationGracePeriodSeconds=1
+            /deployment/terminationGracePeriodSeconds
+
+        minimal: leasehold.config.workload.health.failures="3"
+            /leasehold/config/workload/health/failures
+
+        minimal: leasehold.config.workload.health.ur="http://127.0.0.1/"
+            'ur' not allowed
+
+        minimal: workload.image.digest="sha256:abc"
+            /workload/image/digest
+
+        minimal: leasehold.config.lease.lease_duration="24"
+            /leasehold/config/lease/lease_duration
+
+        minimal: leasehold.kubernetes.tokenExpirationSeconds=10
+            /leasehold/kubernetes/tokenExpirationSeconds
+
+        minimal: leasehold.kubernetes.labels=true
+            '/leasehold/kubernetes': additional properties 'labels' not allowed
+        "#,
+    );
 }
 
 #[test]
 fn what_is_wrong_is_answered_with_what_to_do() {
+    refused(
+        r#"
+        minimal: leasehold.leaseName="-orders"
+            letter or digit at both ends
+
+        minimal: leasehold.leaseName="a b"
+            letter or digit at both ends
+
+        minimal: leasehold.config.lease.lease_duration=24
+            write "24s"
+
+        minimal: leasehold.config.workload.health.period=10
+            leasehold.config.workload.health.period is a duration and has a unit: write "10s"
+
+        minimal: leasehold.kubernetes.labelPrefix="a..b"
+            a domain such as
+
+        minimal: leasehold.kubernetes.labelPrefix=""
+            a domain such as
+        "#,
+    );
     let too_long = "a".repeat(254);
     let too_long = format!("leasehold.kubernetes.labelPrefix=\"{too_long}\"");
-    for (change, remedy) in [
-        (
-            "leasehold.leaseName=\"-orders\"",
-            "letter or digit at both ends",
-        ),
-        (
-            "leasehold.leaseName=\"a b\"",
-            "letter or digit at both ends",
-        ),
-        ("leasehold.config.lease.lease_duration=24", "write \"24s\""),
-        (
-            "leasehold.config.workload.health.period=10",
-            "leasehold.config.workload.health.period is a duration and has a unit: write \"10s\"",
-        ),
-        (
-            "leasehold.kubernetes.labelPrefix=\"a..b\"",
-            "a domain such as",
-        ),
-        ("leasehold.kubernetes.labelPrefix=\"\"", "a domain such as"),
-        (&too_long, "a domain such as"),
-    ] {
-        let complaint = render("minimal", &[change]).unwrap_err();
-        assert!(complaint.contains(remedy), "{change}: {complaint}");
-    }
+    let complaint = render("minimal", &[&too_long]).unwrap_err();
+    assert!(complaint.contains("a domain such as"), "{complaint}");
 }
 
 #[test]
 fn a_lease_name_that_is_no_label_is_refused() {
     let long = "a".repeat(60);
-    let complaint = helm::render_chart(
-        &helm::chart(),
-        &[
-            "--values",
-            helm::values("minimal").to_str().unwrap(),
-            "--namespace",
-            &long,
-        ],
-    );
-    let complaint = complaint.unwrap_err();
+    let file = helm::values("minimal");
+    let arguments = ["--values", file.to_str().unwrap(), "--namespace", &long];
+    let complaint = helm::render_chart(&helm::chart(), &arguments).unwrap_err();
     assert!(complaint.contains("set leasehold.leaseName"), "{complaint}");
 }
 
@@ -184,13 +162,8 @@ fn a_release_name_that_is_no_name_of_a_service_is_refused() {
 fn a_cluster_that_is_too_old_is_refused() {
     let file = helm::values("minimal");
     let old = |version: &str, more: &[&str]| {
-        let arguments = [
-            "--values",
-            file.to_str().unwrap(),
-            "--kube-version",
-            version,
-        ];
-        helm::render_chart(&helm::chart(), &[&arguments[..], more].concat())
+        let arguments = ["--values", file.to_str().unwrap(), "--kube-version"];
+        helm::render_chart(&helm::chart(), &[&arguments, &[version][..], more].concat())
     };
     let complaint = old("1.29.14", &[]).unwrap_err();
     assert!(complaint.contains(">=1.30.0-0"), "{complaint}");
@@ -202,16 +175,12 @@ fn a_cluster_that_is_too_old_is_refused() {
 #[test]
 fn the_notes_say_how_to_see_who_leads() {
     let notes = |installation: &str| {
-        let output = tool("helm")
+        let mut install = tool("helm");
+        install
             .args(["install", helm::RELEASE, "--namespace", helm::NAMESPACE])
-            .arg("--dry-run=client")
-            .arg("--values")
-            .arg(helm::values(installation))
-            .arg(helm::chart())
-            .output()
-            .unwrap();
-        let shown = text(&output);
-        assert!(output.status.success(), "{shown}");
+            .args(["--dry-run=client", "--values"])
+            .args([helm::values(installation), helm::chart()]);
+        let shown = helm::succeed(&mut install);
         let (_, notes) = shown.split_once("NOTES:").unwrap();
         notes.to_owned()
     };
@@ -221,29 +190,22 @@ fn the_notes_say_how_to_see_who_leads() {
     assert!(unlabelled.contains("Pods carry no label"), "{unlabelled}");
     assert!(notes("injector").contains("leasehold.dev/inject"));
     let supervisor = notes("supervisor");
-    assert!(
-        supervisor.contains("in the leader's pod only"),
-        "{supervisor}"
-    );
-    assert!(
-        supervisor.contains("the token of its service account"),
-        "{supervisor}"
-    );
+    for text in [
+        "in the leader's pod only",
+        "the token of its service account",
+    ] {
+        assert!(supervisor.contains(text), "{text}: {supervisor}");
+    }
     assert!(!supervisor.contains("status.json"), "{supervisor}");
 }
 
 #[test]
 fn a_packaged_chart_holds_the_library() {
     let directory = tempfile::tempdir().unwrap();
-    let output = tool("helm")
-        .args(["package", "--destination"])
-        .args([directory.path(), &helm::chart()])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-    let package = directory
-        .path()
-        .join(format!("leasehold-{}.tgz", env!("CARGO_PKG_VERSION")));
+    let places = [directory.path(), &helm::chart()];
+    helm::succeed(tool("helm").args(["package", "--destination"]).args(places));
+    let package = format!("leasehold-{}.tgz", env!("CARGO_PKG_VERSION"));
+    let package = directory.path().join(package);
     let file = helm::values("minimal");
     let rendered = helm::render_chart(&package, &["--values", file.to_str().unwrap()]);
     assert_eq!(rendered, render("minimal", &[]));
@@ -270,10 +232,8 @@ fn the_versions_are_those_of_the_daemon() {
     for chart in ["leasehold", "leasehold-sidecar"] {
         let path = root().join("charts").join(chart).join("Chart.yaml");
         let text = fs::read_to_string(path).unwrap();
-        assert!(
-            text.contains(&format!("\nappVersion: {version}\n")),
-            "{chart}"
-        );
+        let stated = format!("\nappVersion: {version}\n");
+        assert!(text.contains(&stated), "{chart}");
     }
     let image = Objects::of("minimal", &[]).sidecar()["image"].clone();
     assert_eq!(image, format!("registry.example/leasehold:{version}"));

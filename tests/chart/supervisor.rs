@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use leasehold_testbed::run;
+use leasehold_testbed::{assert_contains, run};
 use serde_json::{Value, json};
 
 use crate::cluster::Installed;
@@ -20,9 +20,11 @@ fn minimal(changes: &[&str]) -> Result<String, String> {
     render("minimal", &[&[SUPERVISOR, COMMAND], changes].concat())
 }
 
-fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
-    let list = list.as_array().unwrap();
-    list.iter().find(|item| item["name"] == name)
+/// The item of a list with this name; null if there is none.
+fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
+    let mut list = list.as_array().unwrap().iter();
+    list.find(|item| item["name"] == name)
+        .unwrap_or(&Value::Null)
 }
 
 #[test]
@@ -35,14 +37,14 @@ fn what_the_installer_leaves_is_what_the_container_runs() {
     assert!(installer["restartPolicy"].is_null(), "{installer}");
     assert!(installer["command"].is_null(), "the image's own");
     let place = installer["args"][1].as_str().unwrap();
-    let written = named(&installer["volumeMounts"], "leasehold-program").unwrap();
+    let written = named(&installer["volumeMounts"], "leasehold-program");
     assert_eq!(written["mountPath"], place);
     let workload = objects.workload();
     let mounts = &workload["volumeMounts"];
-    let read = named(mounts, "leasehold-program").unwrap();
+    let read = named(mounts, "leasehold-program");
     assert_eq!(read["mountPath"], place);
     assert_eq!(read["readOnly"], true);
-    assert!(named(&pod["volumes"], "leasehold-program").is_some());
+    assert!(named(&pod["volumes"], "leasehold-program").is_object());
     // The same command line, with a directory of this machine.
     let directory = tempfile::tempdir().unwrap();
     let installed = Command::new(env!("CARGO_BIN_EXE_leasehold"))
@@ -66,22 +68,14 @@ fn the_workload_is_whole_after_two_dashes() {
     let workload = objects.workload();
     let arguments = workload["args"].as_array().unwrap();
     let dashes = arguments.iter().position(|a| a == "--").unwrap();
-    assert_eq!(
-        arguments[dashes + 1..],
-        ["/orders", "--for $(POD_NAME)", "--serve", "a b", "--"]
-    );
-    assert_eq!(
-        named(&workload["ports"], "http").unwrap()["containerPort"],
-        8080
-    );
-    assert_eq!(
-        named(&workload["env"], "POD_NAME").unwrap()["valueFrom"]["fieldRef"]["fieldPath"],
-        "metadata.name"
-    );
-    assert_eq!(
-        named(&workload["volumeMounts"], "work").unwrap()["mountPath"],
-        "/work"
-    );
+    let command = ["/orders", "--for $(POD_NAME)", "--serve", "a b", "--"];
+    assert_eq!(arguments[dashes + 1..], command);
+    let port = named(&workload["ports"], "http");
+    assert_eq!(port["containerPort"], 8080);
+    let variable = &named(&workload["env"], "POD_NAME")["valueFrom"];
+    assert_eq!(variable["fieldRef"]["fieldPath"], "metadata.name");
+    let work = named(&workload["volumeMounts"], "work");
+    assert_eq!(work["mountPath"], "/work");
     assert_eq!(workload["resources"]["requests"]["memory"], "80Mi");
 }
 
@@ -97,31 +91,22 @@ fn leasehold_has_what_a_sidecar_would_have() {
         let asked = &workload[probe]["httpGet"];
         assert_eq!(*asked, json!({"path": path, "port": 9402}), "{probe}");
     }
-    assert_eq!(
-        named(&workload["ports"], "leasehold").unwrap()["containerPort"],
-        9402
-    );
-    let monitor = objects.one("PodMonitor");
-    assert_eq!(
-        monitor["spec"]["podMetricsEndpoints"][0]["port"],
-        "leasehold"
-    );
+    let port = named(&workload["ports"], "leasehold");
+    assert_eq!(port["containerPort"], 9402);
+    let scraped = &objects.one("PodMonitor")["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(scraped["port"], "leasehold");
     // The daemon writes the status into the mounted directory.
-    let mounts = &workload["volumeMounts"];
-    let status = named(mounts, "leasehold-status").unwrap();
-    assert_eq!(
-        *status,
-        json!({"name": "leasehold-status", "mountPath": "/status"})
-    );
-    let arguments = workload["args"].as_array().unwrap();
-    assert!(arguments.contains(&json!("--status-directory=/status")));
+    let status = named(&workload["volumeMounts"], "leasehold-status");
+    let mounted = json!({"name": "leasehold-status", "mountPath": "/status"});
+    assert_eq!(*status, mounted);
+    assert!(objects.has_flag("--status-directory=/status"));
     // The workload of a native sidecar exits before the sidecar gets SIGTERM; a supervised one does
     // not.
     assert!(!workload["args"].to_string().contains("ends-first"));
     for (list, name) in [("env", "SSL_CERT_DIR"), ("volumeMounts", "ca")] {
-        assert!(named(&workload[list], name).is_some(), "{name}");
+        assert!(named(&workload[list], name).is_object(), "{name}");
     }
-    assert!(named(&objects.pod()["volumes"], "ca").is_some());
+    assert!(named(&objects.pod()["volumes"], "ca").is_object());
 }
 
 #[test]
@@ -142,18 +127,12 @@ fn variables_of_leasehold_are_none_that_a_workload_has() {
 fn the_token_is_not_where_client_libraries_look_and_can_be_left_out() {
     let objects = Objects::parse(&minimal(&[]).unwrap());
     let mounts = &objects.workload()["volumeMounts"];
-    let token = named(mounts, "leasehold-token").unwrap();
+    let token = named(mounts, "leasehold-token");
     let place = token["mountPath"].as_str().unwrap();
     assert!(!place.starts_with("/var/run/secrets"), "{place}");
     assert_eq!(token["readOnly"], true);
-    let flag = json!(format!("--kubernetes-credentials={place}"));
-    assert!(
-        objects.workload()["args"]
-            .as_array()
-            .unwrap()
-            .contains(&flag)
-    );
-    let secret = named(mounts, "leasehold-mongodb").unwrap();
+    assert!(objects.has_flag(&format!("--kubernetes-credentials={place}")));
+    let secret = named(mounts, "leasehold-mongodb");
     assert_eq!(secret["readOnly"], true);
     let without = minimal(&["leasehold.kubernetes.enabled=false"]).unwrap();
     assert!(!without.contains("leasehold-token"), "{without}");
@@ -172,14 +151,8 @@ fn what_cannot_be_kept_is_refused_with_what_to_do() {
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         let change = format!("workload.{probe}={{\"tcpSocket\":{{\"port\":8080}}}}");
         let complaint = minimal(&[&change]).unwrap_err();
-        assert!(
-            complaint.contains(&format!("leave out workload.{probe}")),
-            "{complaint}"
-        );
-        assert!(
-            complaint.contains("leasehold.config.workload.health.url"),
-            "{complaint}"
-        );
+        assert_contains(&complaint, &format!("leave out workload.{probe}"));
+        assert_contains(&complaint, "leasehold.config.workload.health.url");
     }
     let complaint = minimal(&["leasehold.config.lease.handoff_delay=\"1s\""]).unwrap_err();
     assert!(
@@ -187,23 +160,18 @@ fn what_cannot_be_kept_is_refused_with_what_to_do() {
         "{complaint}"
     );
     let complaint = minimal(&["inject.enabled=true"]).unwrap_err();
-    assert!(
-        complaint.contains("deployment.enabled=false"),
-        "{complaint}"
-    );
+    assert_contains(&complaint, "deployment.enabled=false");
     let only = ["inject.enabled=true", "deployment.enabled=false"];
-    assert!(
-        minimal(&only).is_ok(),
-        "a release that only injects has no mode"
-    );
+    let injects = minimal(&only);
+    assert!(injects.is_ok(), "a release that only injects has no mode");
 }
 
 #[test]
 fn a_sidecar_is_not_told_how_to_run_the_workload() {
     for setting in [
-        "stop_signal=\"INT\"",
-        "stop_grace=\"9s\"",
-        "on_exit=\"release\"",
+        r#"stop_signal="INT""#,
+        r#"stop_grace="9s""#,
+        r#"on_exit="release""#,
     ] {
         let change = format!("leasehold.config.workload.{setting}");
         for installation in ["minimal", "injector"] {
@@ -215,17 +183,10 @@ fn a_sidecar_is_not_told_how_to_run_the_workload() {
         assert!(minimal(&[&change]).is_ok(), "{change}");
     }
     let health = "leasehold.config.workload.health.url=\"http://127.0.0.1:8080/\"";
-    let flag = json!("--workload-health-url=http://127.0.0.1:8080/");
     let objects = Objects::of("minimal", &[health]);
-    assert!(
-        objects.sidecar()["args"]
-            .as_array()
-            .unwrap()
-            .contains(&flag)
-    );
+    assert!(objects.has_flag("--workload-health-url=http://127.0.0.1:8080/"));
     let hook = Objects::of("minimal", &["leasehold.config.hooks.on_lead=[]"]);
-    let flag = json!("--hooks-on-lead=");
-    assert!(hook.sidecar()["args"].as_array().unwrap().contains(&flag));
+    assert!(hook.has_flag("--hooks-on-lead="));
 }
 
 #[test]
@@ -259,23 +220,14 @@ fn the_pod_lives_longer_than_its_workload_may_take() {
         match (minimal(&settings), expected) {
             (Ok(rendered), Ok(seconds)) => {
                 let objects = Objects::parse(&rendered);
-                assert_eq!(
-                    objects.pod()["terminationGracePeriodSeconds"],
-                    seconds,
-                    "{settings:?}"
-                );
+                let rendered = &objects.pod()["terminationGracePeriodSeconds"];
+                assert_eq!(*rendered, seconds, "{settings:?}");
             }
             (Err(complaint), Err((stop, least))) => {
                 let said = format!("leasehold.config.workload.stop_grace is {stop}: ");
                 assert!(complaint.contains(&said), "{complaint}");
-                assert!(
-                    complaint.contains(&given.replace('=', " is ")),
-                    "{complaint}"
-                );
-                assert!(
-                    complaint.contains(&format!("at least {least},")),
-                    "{complaint}"
-                );
+                assert_contains(&complaint, &given.replace('=', " is "));
+                assert_contains(&complaint, &format!("at least {least},"));
             }
             (rendered, _) => panic!("{settings:?}: {rendered:?}"),
         }
@@ -295,10 +247,8 @@ fn the_restricted_level_admits_its_pods() {
         let pod = installed.pod("orders-0").await;
         let spec = pod.spec.unwrap();
         assert_eq!(spec.init_containers.unwrap().len(), 1);
-        assert_eq!(
-            spec.containers[0].command.as_deref(),
-            Some(&["/opt/leasehold/leasehold".to_owned()][..])
-        );
+        let command = spec.containers[0].command.as_deref();
+        assert_eq!(command.unwrap(), ["/opt/leasehold/leasehold"]);
         // Checks that the namespace enforces the level.
         let root = "workload.securityContext.runAsNonRoot=false";
         let lax = Installed::new("supervisor", &[&plain[..], &[root]].concat()).await;

@@ -3,18 +3,16 @@
 
 use serde_json::{Value, json};
 
-use crate::helm::{INSTALLATIONS, NAMESPACE, Objects, render};
+use crate::helm::{INSTALLATIONS, NAMESPACE, Objects, refused, render};
 
+const POLICY: &str = "leasehold.policy.create";
 const LABEL: &str = "leasehold.dev/shop.orders";
 
 #[test]
 fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator() {
-    let mut kinds = Objects::of("minimal", &[])
-        .kinds()
-        .into_iter()
-        .map(str::to_owned)
-        .collect::<Vec<_>>();
-    kinds.sort();
+    let objects = Objects::of("minimal", &[]);
+    let mut kinds = objects.kinds();
+    kinds.sort_unstable();
     assert_eq!(
         kinds,
         [
@@ -33,81 +31,35 @@ fn by_default_there_is_what_a_singleton_needs_and_nothing_that_needs_an_operator
 
 #[test]
 fn each_object_can_be_turned_on_and_off() {
-    for (kind, on, off) in [
-        (
-            "PodDisruptionBudget",
-            "podDisruptionBudget.enabled=true",
-            "podDisruptionBudget.enabled=false",
-        ),
-        ("Service", "service.enabled=true", "service.enabled=false"),
-        (
-            "PodMonitor",
-            "podMonitor.enabled=true",
-            "podMonitor.enabled=false",
-        ),
-        (
-            "PrometheusRule",
-            "prometheusRule.enabled=true",
-            "prometheusRule.enabled=false",
-        ),
-        (
-            "ConfigMap",
-            "dashboard.enabled=true",
-            "dashboard.enabled=false",
-        ),
-        (
-            "NetworkPolicy",
-            "networkPolicy.enabled=true",
-            "networkPolicy.enabled=false",
-        ),
-        (
-            "MutatingAdmissionPolicy",
-            "inject.enabled=true",
-            "inject.enabled=false",
-        ),
-        (
-            "MutatingAdmissionPolicyBinding",
-            "inject.enabled=true",
-            "inject.enabled=false",
-        ),
-        (
-            "ServiceAccount",
-            "leasehold.serviceAccount.create=true",
-            "leasehold.serviceAccount.create=false",
-        ),
-        (
-            "Role",
-            "leasehold.rbac.create=true",
-            "leasehold.rbac.create=false",
-        ),
-        (
-            "RoleBinding",
-            "leasehold.rbac.create=true",
-            "leasehold.rbac.create=false",
-        ),
-        (
-            "ValidatingAdmissionPolicy",
-            "leasehold.policy.create=true",
-            "leasehold.policy.create=false",
-        ),
-        (
-            "ValidatingAdmissionPolicyBinding",
-            "leasehold.policy.create=true",
-            "leasehold.policy.create=false",
-        ),
+    for (kind, value) in [
+        ("PodDisruptionBudget", "podDisruptionBudget.enabled"),
+        ("Service", "service.enabled"),
+        ("PodMonitor", "podMonitor.enabled"),
+        ("PrometheusRule", "prometheusRule.enabled"),
+        ("ConfigMap", "dashboard.enabled"),
+        ("NetworkPolicy", "networkPolicy.enabled"),
+        ("MutatingAdmissionPolicy", "inject.enabled"),
+        ("MutatingAdmissionPolicyBinding", "inject.enabled"),
+        ("ServiceAccount", "leasehold.serviceAccount.create"),
+        ("Role", "leasehold.rbac.create"),
+        ("RoleBinding", "leasehold.rbac.create"),
+        ("ValidatingAdmissionPolicy", POLICY),
+        ("ValidatingAdmissionPolicyBinding", POLICY),
     ] {
         // A service account that the chart does not create has to be named.
         let account = "leasehold.serviceAccount.name=\"orders\"";
-        let objects = |change| Objects::of("minimal", &[account, change]);
-        assert!(objects(on).find(kind).is_some(), "{on}");
-        assert!(objects(off).find(kind).is_none(), "{off}");
+        for on in [true, false] {
+            let change = format!("{value}={on}");
+            let objects = Objects::of("minimal", &[account, &change]);
+            assert_eq!(objects.find(kind).is_some(), on, "{kind}: {change}");
+        }
     }
     let injector = Objects::of("injector", &[]);
-    let injecting = injector
-        .kinds()
-        .iter()
-        .all(|k| k.contains("AdmissionPolicy"));
-    assert!(injecting, "{:?}", injector.kinds());
+    let kinds = injector.kinds();
+    assert!(
+        kinds.iter().all(|k| k.contains("AdmissionPolicy")),
+        "{kinds:?}"
+    );
 }
 
 #[test]
@@ -133,10 +85,8 @@ fn the_policy_of_events_is_there_while_they_are() {
     };
     let labels = "orders.shop.leasehold";
     let events = "orders.shop.leasehold.events";
-    assert_eq!(
-        policies("leasehold.kubernetes.events=true"),
-        [labels, events]
-    );
+    let with_events = policies("leasehold.kubernetes.events=true");
+    assert_eq!(with_events, [labels, events]);
     assert_eq!(policies("leasehold.kubernetes.events=false"), [labels]);
 }
 
@@ -162,15 +112,13 @@ fn the_sidecar_is_native_and_its_flags_follow_the_values() {
     let objects = Objects::of("minimal", &[]);
     let sidecar = objects.sidecar();
     assert_eq!(sidecar["restartPolicy"], "Always");
-    let flags = |objects: &Objects| objects.sidecar()["args"].clone();
-    let has = |list: &Value, flag: &str| list.as_array().unwrap().contains(&json!(flag));
     for flag in [
         "run",
         "--lease-name=shop.orders",
         "--workload-ends-first=true",
         "--kubernetes-enabled=on",
     ] {
-        assert!(has(&flags(&objects), flag), "{flag}");
+        assert!(objects.has_flag(flag), "{flag}");
     }
     let others = Objects::of("everything", &[]);
     for flag in [
@@ -183,7 +131,7 @@ fn the_sidecar_is_native_and_its_flags_follow_the_values() {
         "--kubernetes-label-prefix=lead.example.com",
         "--kubernetes-demote-others=false",
     ] {
-        assert!(has(&flags(&others), flag), "{flag}: {}", flags(&others));
+        assert!(others.has_flag(flag), "{flag}: {:?}", others.flags());
     }
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         assert_eq!(others.sidecar()[probe]["httpGet"]["port"], 9500, "{probe}");
@@ -192,10 +140,8 @@ fn the_sidecar_is_native_and_its_flags_follow_the_values() {
     assert_eq!(others.sidecar()["ports"][0]["containerPort"], 9500);
     assert_eq!(others.sidecar()["env"][3]["name"], "SSL_CERT_DIR");
     let image = others.sidecar()["image"].as_str().unwrap();
-    assert!(
-        image.starts_with("registry.example/leasehold@sha256:b"),
-        "{image}"
-    );
+    let digest = "registry.example/leasehold@sha256:b";
+    assert!(image.starts_with(digest), "{image}");
 }
 
 #[test]
@@ -243,11 +189,10 @@ fn no_container_may_more_than_the_restricted_level() {
 fn the_sidecar_has_requests_and_no_cpu_limit() {
     let objects = Objects::of("minimal", &[]);
     let resources = &objects.sidecar()["resources"];
-    assert_eq!(
-        resources["requests"],
-        json!({"cpu": "5m", "memory": "16Mi"})
-    );
-    assert_eq!(resources["limits"], json!({"memory": "32Mi"}));
+    let expected = json!({
+        "requests": {"cpu": "5m", "memory": "16Mi"}, "limits": {"memory": "32Mi"},
+    });
+    assert_eq!(*resources, expected);
 }
 
 #[test]
@@ -270,10 +215,8 @@ fn the_workload_is_what_the_values_say() {
     assert_eq!(deployment["spec"]["strategy"], json!({"type": "Recreate"}));
     let template = &deployment["spec"]["template"];
     assert_eq!(template["metadata"]["labels"]["team"], "orders");
-    assert_eq!(
-        template["metadata"]["annotations"]["example.com/owner"],
-        "orders"
-    );
+    let annotations = &template["metadata"]["annotations"];
+    assert_eq!(annotations["example.com/owner"], "orders");
     let pod = objects.pod();
     assert_eq!(pod["terminationGracePeriodSeconds"], 60);
     assert_eq!(pod["nodeSelector"]["kubernetes.io/os"], "linux");
@@ -283,21 +226,17 @@ fn the_workload_is_what_the_values_say() {
     assert!(pod["affinity"]["nodeAffinity"].is_object());
     let keys = pod["topologySpreadConstraints"].as_array().unwrap();
     assert_eq!(keys.len(), 2);
-    assert!(
-        keys.iter()
-            .all(|key| key["whenUnsatisfiable"] == "DoNotSchedule")
-    );
+    let strict = |key: &Value| key["whenUnsatisfiable"] == "DoNotSchedule";
+    assert!(keys.iter().all(strict), "{keys:?}");
     let off = Objects::of("unlabelled", &[]);
     assert!(off.pod()["topologySpreadConstraints"].is_null());
 }
 
 #[test]
 fn whoever_routes_to_the_leader_takes_the_label_from_one_that_is_lost() {
-    let flag = |value| format!("--kubernetes-demote-others={value}");
-    let has =
-        |objects: &Objects, value| objects.daemon()["args"].to_string().contains(&flag(value));
     let routing = Objects::of("minimal", &["service.enabled=true"]);
-    assert!(has(&routing, true), "{}", routing.daemon()["args"]);
+    let demotes = routing.has_flag("--kubernetes-demote-others=true");
+    assert!(demotes, "{:?}", routing.flags());
     let list = routing.one("Role")["rules"].to_string();
     assert!(list.contains("\"list\""), "{list}");
 }
@@ -348,9 +287,7 @@ fn the_policy_of_events_asks_nothing_that_an_old_server_has_no_type_for() {
 fn selectors_find_the_pods() {
     let objects = Objects::of("everything", &[]);
     let deployment = objects.one("Deployment");
-    let labels = deployment["spec"]["template"]["metadata"]["labels"]
-        .as_object()
-        .unwrap();
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
     let spread = &objects.pod()["topologySpreadConstraints"][0]["labelSelector"];
     for selector in [
         &deployment["spec"]["selector"]["matchLabels"],
@@ -361,10 +298,8 @@ fn selectors_find_the_pods() {
     ] {
         let wanted = selector.as_object().unwrap();
         assert!(!wanted.is_empty());
-        assert!(
-            wanted.iter().all(|(key, value)| labels[key] == *value),
-            "{selector}"
-        );
+        let found = wanted.iter().all(|(key, value)| labels[key] == *value);
+        assert!(found, "{selector}");
     }
 }
 
@@ -378,46 +313,26 @@ fn the_service_selects_the_leader_by_its_label_and_a_numeric_port() {
     let spec = &others.one("Service")["spec"];
     assert_eq!(spec["selector"]["lead.example.com/orders.main"], "leader");
     assert_eq!(spec["ports"][0]["targetPort"], 8081);
-    let complaint = render("unlabelled", &["service.enabled=true"]).unwrap_err();
-    assert!(
-        complaint.contains("service.enabled needs labels"),
-        "{complaint}"
-    );
+    refused("unlabelled: service.enabled=true\nservice.enabled needs labels");
 }
 
 #[test]
 fn without_a_policy_there_are_no_labels_and_no_rights_unless_that_is_accepted() {
-    let right = |objects: &Objects| objects.find("Role").is_some();
-    let flag = |objects: &Objects| {
-        objects.sidecar()["args"]
-            .to_string()
-            .contains("--kubernetes-enabled=on")
-    };
+    let none = "leasehold.policy.create=false";
+    let existing = "leasehold.policy.existing=true";
+    let unrestricted = "leasehold.kubernetes.allowUnrestrictedStatusPatch=true";
     for (changes, labelled) in [
-        (&["leasehold.policy.create=false"][..], false),
+        (&[none][..], false),
         (&["leasehold.kubernetes.enabled=false"], false),
-        (
-            &[
-                "leasehold.policy.create=false",
-                "leasehold.policy.existing=true",
-            ],
-            true,
-        ),
-        (
-            &[
-                "leasehold.policy.create=false",
-                "leasehold.kubernetes.allowUnrestrictedStatusPatch=true",
-            ],
-            true,
-        ),
+        (&[none, existing], true),
+        (&[none, unrestricted], true),
     ] {
         let objects = Objects::of("minimal", changes);
-        assert_eq!(right(&objects), labelled, "{changes:?}");
-        assert_eq!(flag(&objects), labelled, "{changes:?}");
-        assert!(
-            objects.find("ValidatingAdmissionPolicy").is_none(),
-            "{changes:?}"
-        );
+        let found = |kind| objects.find(kind).is_some();
+        assert_eq!(found("Role"), labelled, "{changes:?}");
+        let flag = objects.has_flag("--kubernetes-enabled=on");
+        assert_eq!(flag, labelled, "{changes:?}");
+        assert!(!found("ValidatingAdmissionPolicy"), "{changes:?}");
     }
 }
 
@@ -445,32 +360,20 @@ fn the_network_policy_lets_through_what_leasehold_needs() {
     let ports = |installation: &str| {
         let objects = Objects::of(installation, &["networkPolicy.enabled=true"]);
         let spec = objects.one("NetworkPolicy")["spec"].clone();
-        let port = |rule: &Value| rule["ports"][0]["port"].clone();
-        let of = |side: &str| {
-            spec[side]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(port)
-                .collect::<Vec<_>>()
-        };
-        (of("ingress"), of("egress"))
+        ["ingress", "egress"].map(|side| {
+            let rules = spec[side].as_array().unwrap().iter();
+            let port = |rule: &Value| rule["ports"][0]["port"].as_u64().unwrap();
+            rules.map(port).collect::<Vec<_>>()
+        })
     };
-    assert_eq!(
-        ports("minimal"),
-        (vec![json!(9402)], vec![json!(53), json!(27017), json!(443)])
-    );
+    assert_eq!(ports("minimal"), [vec![9402], vec![53, 27017, 443]]);
     // Without labels, the API server is not needed.
-    assert_eq!(
-        ports("unlabelled"),
-        (vec![json!(9402)], vec![json!(53), json!(27017)])
-    );
+    assert_eq!(ports("unlabelled"), [vec![9402], vec![53, 27017]]);
     let both = Objects::of("minimal", &["networkPolicy.enabled=true"]);
     let server = &both.one("NetworkPolicy")["spec"]["egress"][2]["ports"];
     assert_eq!(server[1]["port"], 6443, "{server}");
-    let (ingress, egress) = ports("everything");
-    assert_eq!(ingress, [json!(9500), json!(8081)]);
-    assert_eq!(egress, [json!(53), json!(27018), json!(443), json!(443)]);
+    let expected = [vec![9500, 8081], vec![53, 27018, 443, 443]];
+    assert_eq!(ports("everything"), expected);
 }
 
 #[test]
@@ -488,8 +391,7 @@ fn what_prometheus_and_grafana_read_follows_the_values() {
     // Without labels, this alert could never fire.
     let alert = "LeaseholdLabelOutOfSync";
     assert!(rule.to_string().contains(alert));
-    let alerts = Objects::of("unlabelled", &[])
-        .one("PrometheusRule")
-        .to_string();
+    let unlabelled = Objects::of("unlabelled", &[]);
+    let alerts = unlabelled.one("PrometheusRule").to_string();
     assert!(!alerts.contains(alert), "{alerts}");
 }

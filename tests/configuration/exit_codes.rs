@@ -2,6 +2,8 @@
 
 use config::{File, FileFormat, Source};
 
+use leasehold_testbed::assert_contains;
+
 use crate::setup::{Files, URI, leasehold};
 
 #[test]
@@ -221,10 +223,7 @@ fn too_few_open_files_are_told_before_anything_fails() {
             let output = output.expect("it runs");
             let text = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(78), "{limit}: {text}");
-            assert!(
-                text.contains(&format!("limit of open files is {limit}:")),
-                "{text}"
-            );
+            assert_contains(&text, &format!("limit of open files is {limit}:"));
         }
     }
 }

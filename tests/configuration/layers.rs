@@ -6,6 +6,8 @@ use leasehold::config::{
     HealthCheck, LogFormat, LogLevel, Origin, ReadyWhen, Secret, Sources, UriSource,
 };
 
+use leasehold_testbed::assert_contains;
+
 use crate::setup::{Files, REQUIRED, refusal, sources};
 
 /// The value in effect for a key, and its origin.
@@ -256,9 +258,9 @@ fn a_pod_is_the_default_identity_and_then_the_host() {
         );
     }
     let refused = refusal(&sources(&[], &[("POD_NAME", "a\nb")], &without));
-    assert!(
-        refused.contains("identity.name = \"a\\nb\" (environment variable POD_NAME)"),
-        "{refused}"
+    assert_contains(
+        &refused,
+        "identity.name = \"a\\nb\" (environment variable POD_NAME)",
     );
 }
 

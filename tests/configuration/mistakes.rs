@@ -1,6 +1,8 @@
 //! Goal: an operator sees all mistakes in one report, each with its key, value, origin and the
 //! accepted values.
 
+use leasehold_testbed::assert_contains;
+
 use crate::setup::{Files, REQUIRED, refusal, sources};
 
 #[test]
@@ -42,14 +44,8 @@ fn all_mistakes_of_all_layers_are_reported_at_once() {
 fn what_is_required_and_not_given_is_reported_together() {
     let refused = refusal(&sources(&[], &[], &[]));
     assert!(refused.contains("2 problems"), "{refused}");
-    assert!(
-        refused.contains("lease.name: required; give it by --lease NAME"),
-        "{refused}"
-    );
-    assert!(
-        refused.contains("mongodb.uri_file or mongodb.uri: required"),
-        "{refused}"
-    );
+    assert_contains(&refused, "lease.name: required; give it by --lease NAME");
+    assert_contains(&refused, "mongodb.uri_file or mongodb.uri: required");
     let settings = sources(&[], &[], &[]).load().settings();
     assert!(
         settings.is_ok(),
@@ -111,10 +107,7 @@ fn a_syntax_error_names_file_and_line() {
     ] {
         let file = files.write(name, content);
         let refused = refusal(&sources(std::slice::from_ref(&file), &[], &[]));
-        assert!(
-            refused.contains(&format!("{}: ", file.display())),
-            "{refused}"
-        );
+        assert_contains(&refused, &format!("{}: ", file.display()));
         assert!(refused.contains(place), "{place}: {refused}");
         // The name of the lease may be in the file that could not be read.
         assert!(!refused.contains("required"), "{refused}");
@@ -206,10 +199,7 @@ fn a_small_file_that_becomes_gigabytes_is_refused() {
         .expect("prlimit, of util-linux");
     let refused = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(78), "{refused}");
-    assert!(
-        refused.contains("bomb.yaml: it has an alias in line 2"),
-        "{refused}"
-    );
+    assert_contains(&refused, "bomb.yaml: it has an alias in line 2");
 }
 
 #[test]
@@ -220,9 +210,9 @@ fn a_variable_with_one_underscore_is_named_beside_what_is_missing() {
     ];
     let sources = sources(&[], &variables, &REQUIRED[..2]);
     let refused = refusal(&sources);
-    assert!(
-        refused.contains("LEASEHOLD_MONGODB_URI is set and ignored: write LEASEHOLD_MONGODB__URI"),
-        "{refused}"
+    assert_contains(
+        &refused,
+        "LEASEHOLD_MONGODB_URI is set and ignored: write LEASEHOLD_MONGODB__URI",
     );
     let ignored: Vec<_> = sources
         .misspelt_variables()
@@ -241,14 +231,8 @@ fn a_variable_with_one_underscore_is_named_beside_what_is_missing() {
 fn both_ways_to_give_the_connection_string_are_refused() {
     let flags = [&REQUIRED[..], &[("mongodb.uri_file", "/etc/uri")]].concat();
     let refused = refusal(&sources(&[], &[], &flags));
-    assert!(
-        refused.contains("mongodb.uri_file = \"/etc/uri\""),
-        "{refused}"
-    );
-    assert!(
-        refused.contains("mongodb.uri is set too (flag --mongodb-uri)"),
-        "{refused}"
-    );
+    assert_contains(&refused, "mongodb.uri_file = \"/etc/uri\"");
+    assert_contains(&refused, "mongodb.uri is set too (flag --mongodb-uri)");
     assert!(sources(&[], &[], &flags).load().settings().is_err());
 }
 
@@ -263,8 +247,5 @@ fn a_variable_that_is_not_text_is_refused() {
         .environment
         .push(("LEASEHOLD_LOG__LEVEL".into(), value));
     let refused = refusal(&sources);
-    assert!(
-        refused.contains("LEASEHOLD_LOG__LEVEL): expected UTF-8 text"),
-        "{refused}"
-    );
+    assert_contains(&refused, "LEASEHOLD_LOG__LEVEL): expected UTF-8 text");
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use leasehold::config::{HealthCheck, OnExit, StopSignal};
 
+use leasehold_testbed::assert_contains;
+
 use crate::setup::{Files, REQUIRED, refusal, sources};
 
 #[test]
@@ -88,8 +90,8 @@ fn health_has_one_check() {
     ]
     .concat();
     let refused = refusal(&sources(&[], &[], &flags));
-    assert!(
-        refused.contains("workload.health.url is set too (flag --workload-health-url)"),
-        "{refused}"
+    assert_contains(
+        &refused,
+        "workload.health.url is set too (flag --workload-health-url)",
     );
 }

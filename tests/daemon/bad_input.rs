@@ -16,10 +16,7 @@ async fn refused_naming(arguments: &[&str], environment: &[(&str, &str)], parts:
     let directory = format!("--status-directory={}", files.path("status").display());
     let arguments = [&[directory.as_str(), "--http-listen="], arguments].concat();
     let answer = refused(&arguments, environment).await;
-    assert_eq!(answer.code, 78, "{arguments:?}: {}", answer.stderr);
-    for part in parts {
-        assert!(answer.stderr.contains(part), "{part}: {}", answer.stderr);
-    }
+    answer.refuses_naming(parts);
     assert!(!answer.stderr.contains(PASSWORD), "{}", answer.stderr);
     assert!(!files.path("status").exists(), "nothing was begun");
 }
@@ -103,12 +100,12 @@ async fn an_unknown_key_is_refused_and_foreign_variables_are_not() {
 
     // Kubernetes injects such variables for a Service named leasehold.
     let contest = Contest::new("service-links").await;
-    let daemon = contest
+    contest
         .candidate("a")
         .env("LEASEHOLD_PORT", "tcp://10.0.0.1:9402")
         .env("LEASEHOLD_SERVICE_HOST", "10.0.0.1")
-        .start();
-    daemon.wait_leads(LONG).await;
+        .leading(LONG)
+        .await;
 }
 
 #[tokio::test]
@@ -125,22 +122,18 @@ async fn a_wrong_configuration_runs_no_command() {
 async fn i11_a_document_of_another_shape_is_left_alone() {
     let contest = Contest::new("foreign").await;
     let foreign = doc! { "_id": "foreign", "schema": 99, "kind": "lease", "precious": true };
-    contest.insert(foreign.clone()).await;
-    let daemon = contest
-        .candidate_with("a", DaemonTimings::SHORT, "0s")
-        .start();
+    contest.stored().replace(&foreign).await;
+    let daemon = contest.candidate_at("a", DaemonTimings::SHORT).start();
     let said = || {
         let records = daemon.log_records();
         let errors = records.into_iter().filter(|line| line["level"] == "ERROR");
         errors.collect::<Vec<_>>()
     };
     eventually("it says so", async || !said().is_empty()).await;
-    let reads = "leasehold_store_operations_total{lease=\"foreign\",operation=\"read\",outcome=\"applied\"}";
-    let before = daemon.metric(reads).await;
-    eventually("it keeps looking", async || {
-        daemon.metric(reads).await >= before + 5.0
-    })
-    .await;
+    let before = daemon.operations("read", "applied").await;
+    daemon
+        .wait_operations("read", "applied", before + 5.0)
+        .await;
     let errors = said();
     assert_eq!(errors.len(), 1, "once: {errors:?}");
     assert!(errors[0]["why"].as_str().unwrap().contains("99"));

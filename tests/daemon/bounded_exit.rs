@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_testbed::DaemonTimings;
 
-use crate::contest::{Contest, LONG, wait_follows};
+use crate::contest::{Contest, LONG};
 
 /// The lease lasts 24 s, and a call that hangs times out after 3 s.
 const TIMINGS: DaemonTimings = DaemonTimings::DEFAULT;
@@ -14,15 +14,10 @@ const EXIT_MAX: Duration = Duration::from_secs(12);
 #[tokio::test]
 async fn term_is_bounded_for_a_leader_whose_store_does_not_answer() {
     let contest = Contest::new("stalled-leader").await;
-    let proxy = contest.set().proxy();
-    let daemon = contest
-        .candidate_with("a", TIMINGS, "0s")
-        .uri(&contest.set().proxied_uri(&proxy))
-        .start();
-    daemon.wait_leads(LONG).await;
+    let (proxy, daemon) = contest.behind_proxy(TIMINGS);
+    let daemon = daemon.leading(LONG).await;
     proxy.stall();
-    daemon.term();
-    assert_eq!(daemon.wait_exit(EXIT_MAX).await, 0);
+    assert_eq!(daemon.term_and_exit(EXIT_MAX).await, 0);
     let last = daemon.status();
     assert_eq!(last["leader"], false, "{last}");
     assert_eq!(last["reason"], "shutdown", "{last}");
@@ -31,15 +26,9 @@ async fn term_is_bounded_for_a_leader_whose_store_does_not_answer() {
 #[tokio::test]
 async fn term_is_bounded_for_a_follower_whose_store_is_cut_off() {
     let contest = Contest::new("cut-follower").await;
-    let leader = contest.candidate("leader").start();
-    leader.wait_leads(LONG).await;
-    let proxy = contest.set().proxy();
-    let daemon = contest
-        .candidate_with("a", TIMINGS, "0s")
-        .uri(&contest.set().proxied_uri(&proxy))
-        .start();
-    wait_follows(&daemon, "leader").await;
+    let _leader = contest.candidate("leader").leading(LONG).await;
+    let (proxy, daemon) = contest.behind_proxy(TIMINGS);
+    let daemon = daemon.following("leader", LONG).await;
     proxy.cut();
-    daemon.term();
-    assert_eq!(daemon.wait_exit(EXIT_MAX).await, 0);
+    assert_eq!(daemon.term_and_exit(EXIT_MAX).await, 0);
 }

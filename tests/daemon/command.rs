@@ -1,6 +1,5 @@
 //! Runs the binary as a command that exits on its own.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -14,6 +13,17 @@ pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+}
+
+impl Answer {
+    /// Asserts exit code 78, with all of `parts` on standard error.
+    #[track_caller]
+    pub(crate) fn refuses_naming(&self, parts: &[&str]) {
+        assert_eq!(self.code, 78, "{}", self.stderr);
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part}: {}", self.stderr);
+        }
+    }
 }
 
 /// Runs a command that only reads local files.
@@ -36,13 +46,11 @@ pub(crate) fn leasehold(arguments: &[&str], environment: &[(&str, &str)]) -> Ans
 pub(crate) async fn refused(arguments: &[&str], environment: &[(&str, &str)]) -> Answer {
     let scratch = Scratch::new();
     let log = scratch.path().join("log");
-    let mut launch = Launch::new(PROGRAM)
+    let launch = Launch::new(PROGRAM)
         .argument("run")
         .arguments(arguments.iter().copied())
+        .envs(environment.iter().copied())
         .stderr(&log);
-    for (name, value) in environment {
-        launch = launch.env(*name, *value);
-    }
     let process = launch.start().unwrap();
     let ended = process.wait(LONG).await;
     let stderr = std::fs::read_to_string(&log).unwrap();
@@ -68,8 +76,7 @@ impl Files {
 
     pub(crate) fn write(&self, name: &str, content: &str) -> String {
         let path = self.path(name);
-        let mut file = std::fs::File::create(&path).unwrap();
-        file.write_all(content.as_bytes()).unwrap();
+        std::fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     }
 }

@@ -4,7 +4,7 @@
 use leasehold_testbed::DaemonTimings;
 use rustix::process::Signal;
 
-use crate::contest::{Contest, LONG, token, wait_follows};
+use crate::contest::{Contest, LONG, token};
 
 #[tokio::test]
 async fn a_confirmed_token_ends_the_handoff_delay_early() {
@@ -17,7 +17,7 @@ async fn a_confirmed_token_ends_the_handoff_delay_early() {
     let old = start("old");
     let led = old.wait_leads(LONG).await;
     let new = start("new");
-    wait_follows(&new, "old").await;
+    new.wait_follows("old", LONG).await;
     let post = async |token: i64| {
         let path = format!("/stepped-down?token={token}");
         old.http_request("POST", &path, &[]).await.unwrap()
@@ -26,8 +26,7 @@ async fn a_confirmed_token_ends_the_handoff_delay_early() {
     assert_eq!(code, 409, "nothing is stepping down yet: {body}");
 
     old.signal(Signal::TERM);
-    old.wait_until(|status| status["role"] == "stopping", LONG)
-        .await;
+    old.wait_role("stopping", LONG).await;
     for wrong in [token(&led) + 1, token(&led) - 1] {
         let (code, body) = post(wrong).await;
         assert_eq!(code, 409, "{body}");

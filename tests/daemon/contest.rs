@@ -1,35 +1,32 @@
 //! A separate lease for each test, on a shared replica set.
 
-use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_testbed::{Daemon, DaemonBuilder, DaemonTimings, ReplicaSet};
-use mongodb::Client;
-use mongodb::bson::{Document, doc};
+use leasehold_testbed::{
+    Daemon, DaemonBuilder, DaemonTimings, Proxy, ReplicaSet, SharedSet, StoredLease, wait,
+};
+use mongodb::bson::Document;
 use serde_json::Value;
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::Mutex;
 
 /// The shipped binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// Timeout for what takes milliseconds on an idle machine and longer on a busy one.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
+static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
+
 /// A lease and the replica set that stores it.
 pub(crate) struct Contest {
     set: Arc<ReplicaSet>,
-    client: Client,
     lease: String,
 }
 
 impl Contest {
     /// Tests that run concurrently use different names.
     pub(crate) async fn new(lease: &str) -> Self {
-        let set = shared_set().await;
-        let client = Client::with_uri_str(set.uri()).await.unwrap();
         Self {
-            set,
-            client,
+            set: SET.get().await,
             lease: lease.to_owned(),
         }
     }
@@ -40,7 +37,12 @@ impl Contest {
 
     /// Builds a daemon with a lease of 6 s and an immediate handoff.
     pub(crate) fn candidate(&self, identity: &str) -> DaemonBuilder {
-        self.candidate_with(identity, DaemonTimings::DEMO, "0s")
+        self.candidate_at(identity, DaemonTimings::DEMO)
+    }
+
+    /// Builds a daemon with an immediate handoff.
+    pub(crate) fn candidate_at(&self, identity: &str, timings: DaemonTimings) -> DaemonBuilder {
+        self.candidate_with(identity, timings, "0s")
     }
 
     pub(crate) fn candidate_with(
@@ -57,24 +59,27 @@ impl Contest {
             .handoff_delay(handoff_delay)
     }
 
-    /// Returns the stored lease document.
-    pub(crate) async fn document(&self) -> Document {
-        let leases = self.client.database("leasehold").collection("leases");
-        let found = leases.find_one(doc! { "_id": &self.lease }).await;
-        found.unwrap().expect("the lease has a document")
+    /// Returns a new proxy, and a builder for a daemon behind it with an immediate handoff.
+    pub(crate) fn behind_proxy(&self, timings: DaemonTimings) -> (Proxy, DaemonBuilder) {
+        let proxy = self.set.proxy();
+        let uri = self.set.proxied_uri(&proxy);
+        (proxy, self.candidate_at("a", timings).uri(&uri))
     }
 
-    /// Stores a document under the lease's name.
-    pub(crate) async fn insert(&self, document: Document) {
-        let leases = self.client.database("leasehold").collection("leases");
-        leases.insert_one(document).await.unwrap();
+    /// Returns the lease as it is stored.
+    pub(crate) fn stored(&self) -> StoredLease {
+        StoredLease::new(&self.set.client(), "leasehold", "leases", &self.lease)
+    }
+
+    /// Returns the stored lease document.
+    pub(crate) async fn document(&self) -> Document {
+        self.stored().get().await
     }
 
     /// The newest entry of the history.
     pub(crate) async fn last_ended(&self) -> Ended {
-        let document = self.document().await;
-        let history = document.get_array("history").unwrap();
-        let entry = history.last().unwrap().as_document().unwrap();
+        let history = self.stored().history().await;
+        let entry = history.last().unwrap();
         Ended {
             token: entry.get_i64("token").unwrap(),
             identity: entry.get_str("identity").unwrap().to_owned(),
@@ -90,44 +95,9 @@ pub(crate) struct Ended {
     pub(crate) reason: String,
 }
 
-/// Waits until `daemon` follows the holder `identity`.
-pub(crate) async fn wait_follows(daemon: &Daemon, identity: &str) -> Value {
-    daemon
-        .wait_until(
-            |status| status["role"] == "follower" && status["holder"]["identity"] == identity,
-            LONG,
-        )
-        .await
-}
-
-/// Waits until a renewal later than the current one is published.
-pub(crate) async fn renews(daemon: &Daemon) {
-    let until = |status: &Value| status["valid_until_boottime_ns"].as_u64();
-    let before = until(&daemon.status());
-    daemon
-        .wait_until(|status| until(status) > before, LONG)
-        .await;
-}
-
 /// Polls until `condition` holds.
-pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let waited = tokio::time::timeout(LONG, async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    });
-    waited.await.unwrap_or_else(|_| panic!("not so: {what}"));
-}
-
-/// Instant on CLOCK_BOOTTIME at which the renewal or acquisition was sent that determines the
-/// deadline in a leader's `status`.
-pub(crate) fn sent_ns(status: &Value, timings: DaemonTimings) -> u64 {
-    let until = status["valid_until_boottime_ns"].as_u64().unwrap();
-    until - nanos(timings.renew_deadline)
-}
-
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap()
+pub(crate) async fn eventually(what: &str, condition: impl AsyncFnMut() -> bool) {
+    wait::within(LONG, what, condition).await;
 }
 
 pub(crate) fn token(status: &Value) -> i64 {
@@ -136,29 +106,12 @@ pub(crate) fn token(status: &Value) -> i64 {
         .unwrap_or_else(|| panic!("no token in {status}"))
 }
 
-/// Returns the shared set, which lives while a test uses it, so that its files are removed with the
-/// last test. The driver's tasks need a runtime that outlives the first test.
-async fn shared_set() -> Arc<ReplicaSet> {
-    static SET: Mutex<Weak<ReplicaSet>> = Mutex::const_new(Weak::new());
-    let mut shared = SET.lock().await;
-    if let Some(set) = shared.upgrade() {
-        return set;
-    }
-    let started = lasting_runtime().spawn(ReplicaSet::start());
-    let set = Arc::new(started.await.expect("the replica set starts"));
-    *shared = Arc::downgrade(&set);
-    set
-}
-
-fn lasting_runtime() -> &'static Handle {
-    static HANDLE: OnceLock<Handle> = OnceLock::new();
-    HANDLE.get_or_init(|| {
-        let (sender, handle) = mpsc::channel();
-        std::thread::spawn(move || {
-            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-            sender.send(runtime.handle().clone()).unwrap();
-            runtime.block_on(std::future::pending::<()>());
-        });
-        handle.recv().unwrap()
-    })
+/// Log records of a daemon whose message contains this text.
+pub(crate) fn records(daemon: &Daemon, message: &str) -> Vec<Value> {
+    let mut records = daemon.log_records();
+    records.retain(|line| {
+        let said = line["message"].as_str();
+        said.is_some_and(|said| said.contains(message))
+    });
+    records
 }

@@ -5,7 +5,7 @@ use mongodb::bson::doc;
 use rustix::process::Signal;
 
 use crate::command::leasehold;
-use crate::contest::{LONG, PROGRAM, eventually};
+use crate::contest::{LONG, PROGRAM};
 
 /// The password that the testbed chooses, and its form in a connection string.
 const PASSWORD: [&str; 2] = ["p@ss/word:%", "p%40ss%2Fword%3A%25"];
@@ -31,13 +31,8 @@ async fn i12_no_credential_is_seen_on_any_surface() {
     let right = start("right", &uri);
     let wrong = start("wrong", &uri.replace(PASSWORD[1], WRONG));
     right.wait_leads(LONG).await;
-    eventually("the wrong password is told", async || {
-        wrong.logs().contains("MongoDB read failed")
-    })
-    .await;
-    wrong
-        .wait_until(|status| status["role"] == "unknown", LONG)
-        .await;
+    wrong.wait_said("MongoDB read failed", LONG).await;
+    wrong.wait_role("unknown", LONG).await;
     for daemon in [&right, &wrong] {
         daemon.signal(Signal::USR2);
         daemon.signal(Signal::HUP);
@@ -45,9 +40,8 @@ async fn i12_no_credential_is_seen_on_any_surface() {
             let (_, body) = daemon.http(path).await.unwrap();
             assert_secret(path, &body);
         }
-        eventually("it reloaded", async || daemon.logs().contains("reloaded")).await;
-        daemon.term();
-        assert_eq!(daemon.wait_exit(LONG).await, 0);
+        daemon.wait_said("reloaded", LONG).await;
+        assert_eq!(daemon.term_and_exit(LONG).await, 0);
         assert_secret("log", &daemon.logs());
         for file in ["status.json", "status.env", "claim"] {
             let path = daemon.status_directory().join(file);
@@ -79,18 +73,11 @@ async fn four_actions_on_one_collection_suffice_and_none_is_told_of_more() {
             .uri(&set.uri_for(&user))
             .timings(DaemonTimings::DEMO)
             .handoff_delay("0s")
-            .start()
     };
-    let old = start("old");
-    old.wait_leads(LONG).await;
-    let new = start("new");
-    crate::contest::wait_follows(&new, "old").await;
-    eventually("change streams work", async || {
-        new.metric("leasehold_watch_connected").await == 1.0
-    })
-    .await;
-    old.term();
-    assert_eq!(old.wait_exit(LONG).await, 0);
+    let old = start("old").leading(LONG).await;
+    let new = start("new").following("old", LONG).await;
+    new.wait_stream().await;
+    assert_eq!(old.term_and_exit(LONG).await, 0);
     let leading = new.wait_leads(LONG).await;
     assert_eq!(leading["token"], 2);
 
@@ -101,16 +88,8 @@ async fn four_actions_on_one_collection_suffice_and_none_is_told_of_more() {
         .uri(&set.uri_for(&nobody))
         .timings(DaemonTimings::DEMO)
         .start();
-    eventually("it says that it has no right", async || {
-        refused.logs().contains("MongoDB read failed")
-    })
-    .await;
-    let reads =
-        "leasehold_store_operations_total{lease=\"orders\",operation=\"read\",outcome=\"unknown\"}";
-    eventually("it tries again and again", async || {
-        refused.metric(reads).await >= 3.0
-    })
-    .await;
+    refused.wait_said("MongoDB read failed", LONG).await;
+    refused.wait_operations("read", "unknown", 3.0).await;
     assert_eq!(refused.exit_code(), None, "rights can be granted");
     assert_eq!(refused.status()["role"], "unknown");
     assert!(refused.logs().contains("13"), "{}", refused.logs());

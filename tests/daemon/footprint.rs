@@ -4,15 +4,16 @@ use std::path::PathBuf;
 
 use leasehold_testbed::Daemon;
 
-use crate::contest::{Contest, LONG, wait_follows};
+use crate::contest::{Contest, LONG};
 
 #[tokio::test]
 async fn leader_and_follower_have_three_threads_at_most_and_no_children() {
     let contest = Contest::new("footprint").await;
-    let leader = contest.candidate("leader").start();
-    leader.wait_leads(LONG).await;
-    let follower = contest.candidate("follower").start();
-    wait_follows(&follower, "leader").await;
+    let leader = contest.candidate("leader").leading(LONG).await;
+    let follower = contest
+        .candidate("follower")
+        .following("leader", LONG)
+        .await;
     for daemon in [&leader, &follower] {
         // Counted after a name lookup, a scrape and a file write.
         daemon.http("/metrics").await.unwrap();
@@ -24,8 +25,7 @@ async fn leader_and_follower_have_three_threads_at_most_and_no_children() {
         assert!((1..=3).contains(&threads), "{threads} threads");
         assert_eq!(children(daemon), "", "it starts no process");
     }
-    leader.term();
-    assert_eq!(leader.wait_exit(LONG).await, 0);
+    assert_eq!(leader.term_and_exit(LONG).await, 0);
     assert!(!process(&leader).exists(), "nothing is left of it");
 }
 

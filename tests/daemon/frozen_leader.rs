@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::daemon::{boottime_ns, valid_until_ns};
 use leasehold_testbed::{Daemon, DaemonTimings};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::contest::{Contest, LONG, eventually, renews, sent_ns, token, wait_follows};
+use crate::contest::{Contest, LONG, eventually, token};
 use crate::lookout::{Lookout, Observation, assert_one_after_the_other};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
@@ -17,11 +17,11 @@ const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 #[tokio::test]
 async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
     let contest = Contest::new("frozen").await;
-    let start = |identity| Arc::new(contest.candidate_with(identity, TIMINGS, "0s").start());
+    let start = |identity| Arc::new(contest.candidate_at(identity, TIMINGS).start());
     let old = start("old");
     old.wait_leads(LONG).await;
     let new = start("new");
-    wait_follows(&new, "old").await;
+    new.wait_follows("old", LONG).await;
 
     let lookouts = [Lookout::on(&old), Lookout::on(&new)];
     lookouts[0].sees_leader().await;
@@ -30,22 +30,22 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
     let waiting = Lookout::on(&old);
     let frozen = old.status();
     let leading = new.wait_leads(LONG).await;
-    assert!(sent_ns(&leading, TIMINGS) >= sent_ns(&frozen, TIMINGS) + 3_000_000_000);
+    assert!(TIMINGS.sent_ns(&leading) >= TIMINGS.sent_ns(&frozen) + 3_000_000_000);
     let continued_ns = boottime_ns();
     old.cont();
-    let after = wait_follows(&old, "new").await;
+    let after = old.wait_follows("new", LONG).await;
     assert_eq!(
         (&after["leader"], &after["token"]),
         (&false.into(), &().into())
     );
     // Keeps observing for a few renewals, so that a wrong answer would be seen.
     for _ in 0..3 {
-        renews(&new).await;
+        new.wait_renewal(LONG).await;
     }
     let [old_seen, new_seen] = lookouts;
     let freeze = Freeze {
         frozen_ns,
-        lost_ns: frozen["valid_until_boottime_ns"].as_u64().unwrap(),
+        lost_ns: valid_until_ns(&frozen).unwrap(),
         continued_ns,
     };
     let waiting = waiting.end().await;
@@ -59,13 +59,13 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
 #[tokio::test]
 async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
     let contest = Contest::new("frozen-alone").await;
-    let daemon = Arc::new(contest.candidate_with("a", TIMINGS, "0s").start());
+    let daemon = Arc::new(contest.candidate_at("a", TIMINGS).start());
     daemon.wait_leads(LONG).await;
     freeze(&daemon).await;
     let frozen_ns = boottime_ns();
     let lookout = Lookout::on(&daemon);
     let frozen = daemon.status();
-    let lost_ns = frozen["valid_until_boottime_ns"].as_u64().unwrap();
+    let lost_ns = valid_until_ns(&frozen).unwrap();
     eventually("its deadline passed", async || boottime_ns() > lost_ns).await;
     let continued_ns = boottime_ns();
     daemon.cont();
@@ -75,7 +75,7 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
             LONG,
         )
         .await;
-    let acquired = sent_ns(&again, TIMINGS);
+    let acquired = TIMINGS.sent_ns(&again);
     assert!(acquired > lost_ns, "acquired anew (I2)");
     let freeze = Freeze {
         frozen_ns,
@@ -102,8 +102,7 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
 #[tokio::test]
 async fn i4_a_request_that_waits_in_a_frozen_leader_is_answered_as_of_then() {
     let contest = Contest::new("frozen-request").await;
-    let daemon = contest.candidate_with("a", TIMINGS, "0s").start();
-    daemon.wait_leads(LONG).await;
+    let daemon = contest.candidate_at("a", TIMINGS).leading(LONG).await;
     let mut connections = Vec::new();
     for _ in 0..4 {
         let mut connection = TcpStream::connect(("127.0.0.1", daemon.port()))
@@ -119,7 +118,7 @@ async fn i4_a_request_that_waits_in_a_frozen_leader_is_answered_as_of_then() {
         send(connection, path).await;
     }
     let frozen = daemon.status();
-    let lost = frozen["valid_until_boottime_ns"].as_u64().unwrap();
+    let lost = valid_until_ns(&frozen).unwrap();
     eventually("its deadline passed", async || boottime_ns() > lost).await;
     daemon.cont();
     let mut answers = Vec::new();

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::daemon::{boottime_ns, nanos};
 use leasehold_testbed::{Daemon, DaemonTimings};
 use rustix::process::Signal;
 
-use crate::contest::{Contest, LONG, nanos, sent_ns, token, wait_follows};
+use crate::contest::{Contest, LONG, token};
 use crate::lookout::{Lookout, assert_one_after_the_other};
 
 #[tokio::test]
@@ -35,15 +35,13 @@ async fn hands_over(lease: &str, signal: Signal, delay: Duration) {
     let old = start("old");
     let led = old.wait_leads(LONG).await;
     let new = start("new");
-    wait_follows(&new, "old").await;
+    new.wait_follows("old", LONG).await;
 
     let lookouts = [Lookout::on(&old), Lookout::on(&new)];
     lookouts[0].sees_leader().await;
     let signalled = boottime_ns();
     old.signal(signal);
-    let stopping = old
-        .wait_until(|status| status["role"] == "stopping", LONG)
-        .await;
+    let stopping = old.wait_role("stopping", LONG).await;
     assert_eq!(stopping["leader"], false);
     assert_eq!(stopping["reason"], "shutdown");
     let leading = new.wait_leads(LONG).await;
@@ -52,7 +50,7 @@ async fn hands_over(lease: &str, signal: Signal, delay: Duration) {
     assert_one_after_the_other(&old_seen.end().await, &new_seen.end().await);
 
     assert_eq!(token(&leading), token(&led) + 1);
-    let acquired = sent_ns(&leading, DaemonTimings::DEMO);
+    let acquired = DaemonTimings::DEMO.sent_ns(&leading);
     assert!(
         acquired >= signalled + nanos(delay),
         "released before the workload's time was up"

@@ -1,26 +1,24 @@
 //! Goal: the log of a daemon is JSON unless it goes to a terminal, and has each change of
 //! leadership in exactly one complete line.
 
+use leasehold_testbed::Daemon;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::contest::{Contest, LONG, eventually, token, wait_follows};
+use crate::contest::{Contest, LONG, eventually, records, token};
 
 #[tokio::test]
 async fn every_change_of_leadership_is_one_line() {
     let contest = Contest::new("logged").await;
-    let a = contest.candidate("a").start();
-    a.wait_leads(LONG).await;
-    let b = contest.candidate("b").start();
-    wait_follows(&b, "a").await;
+    let a = contest.candidate("a").leading(LONG).await;
+    let b = contest.candidate("b").following("a", LONG).await;
     a.signal(Signal::USR1);
     b.wait_leads(LONG).await;
-    wait_follows(&a, "b").await;
+    a.wait_follows("b", LONG).await;
     b.signal(Signal::USR1);
     let again = a.wait_leads(LONG).await;
     assert_eq!(token(&again), 3);
-    a.term();
-    assert_eq!(a.wait_exit(LONG).await, 0);
+    assert_eq!(a.term_and_exit(LONG).await, 0);
 
     assert_eq!(
         a.logs().lines().count(),
@@ -28,11 +26,7 @@ async fn every_change_of_leadership_is_one_line() {
         "every line is an object: {}",
         a.logs()
     );
-    let records = a.log_records();
-    let changes: Vec<&Value> = records
-        .iter()
-        .filter(|line| line["message"] == "role changed")
-        .collect();
+    let changes = records(&a, "role changed");
     let mut role = "unknown".to_owned();
     for line in &changes {
         assert_eq!(line["from"], role.as_str(), "no line is missing: {line}");
@@ -56,44 +50,33 @@ async fn every_change_of_leadership_is_one_line() {
         ]
     );
     assert_eq!(a.status()["transitions"], changes.len());
-    let leaders: Vec<Value> = records
-        .iter()
-        .filter(|line| line["message"] == "new leader")
-        .map(|line| json!([line["holder"], line["token"]]))
-        .collect();
-    assert_eq!(leaders, [json!(["b", 2])], "its own are in the changes");
+    let [other] = &records(&a, "new leader")[..] else {
+        panic!("its own are in the changes: {}", a.logs());
+    };
+    assert_eq!(json!([other["holder"], other["token"]]), json!(["b", 2]));
 }
 
 #[tokio::test]
 async fn a_quiet_life_has_no_lines() {
     let contest = Contest::new("quiet").await;
-    let leader = contest.candidate("leader").start();
-    leader.wait_leads(LONG).await;
-    let follower = contest.candidate("follower").start();
-    wait_follows(&follower, "leader").await;
+    let leader = contest.candidate("leader").leading(LONG).await;
+    let follower = contest
+        .candidate("follower")
+        .following("leader", LONG)
+        .await;
     // A change is published before it is logged.
     for daemon in [&leader, &follower] {
         eventually("its role is logged", async || {
-            let records = daemon.log_records();
-            let changes = daemon.status()["transitions"].as_u64();
-            let logged = records.iter().filter(|l| l["message"] == "role changed");
-            Some(logged.count() as u64) == changes
+            daemon.status()["transitions"] == records(daemon, "role changed").len()
         })
         .await;
     }
-    eventually("the follower says who leads", async || {
-        let mut records = follower.log_records().into_iter();
-        records.any(|line| line["message"] == "new leader")
-    })
-    .await;
-    let lines = |daemon: &leasehold_testbed::Daemon| daemon.log_records().len();
+    follower.wait_said("\"new leader\"", LONG).await;
+    let lines = |daemon: &Daemon| daemon.log_records().len();
     let before = (lines(&leader), lines(&follower));
-    let renewals =
-        "leasehold_store_operations_total{lease=\"quiet\",operation=\"renew\",outcome=\"applied\"}";
-    let renewed = leader.metric(renewals).await;
-    eventually("it renewed often", async || {
-        leader.metric(renewals).await >= renewed + 6.0
-    })
-    .await;
+    let renewed = leader.operations("renew", "applied").await;
+    leader
+        .wait_operations("renew", "applied", renewed + 6.0)
+        .await;
     assert_eq!((lines(&leader), lines(&follower)), before);
 }

@@ -36,8 +36,7 @@ async fn agrees(daemon: &Daemon, holder: &Document, token: i64) {
     let mine = if leads { json!(token) } else { Value::Null };
 
     let file = daemon.status();
-    let (code, body) = daemon.http("/status").await.unwrap();
-    let http: Value = serde_json::from_str(&body).unwrap();
+    let (code, http) = daemon.http_json("/status").await;
     assert_eq!(code, 200);
     for status in [&file, &http] {
         assert_eq!(status["lease"], "three", "{status}");
@@ -53,12 +52,10 @@ async fn agrees(daemon: &Daemon, holder: &Document, token: i64) {
         json!({"set": "testbed", "database": "leasehold", "collection": "leases"})
     );
 
-    let (code, body) = daemon.http("/leader").await.unwrap();
-    let body: Value = serde_json::from_str(&body).unwrap();
+    let (code, body) = daemon.http_json("/leader").await;
     assert_eq!(code, if leads { 200 } else { 503 });
     assert_eq!((&body["leader"], &body["token"]), (&json!(leads), &mine));
-    let (_, body) = daemon.http("/").await.unwrap();
-    let body: Value = serde_json::from_str(&body).unwrap();
+    let (_, body) = daemon.http_json("/").await;
     assert_eq!(body, json!({ "name": name }));
     for path in ["/readyz", "/livez"] {
         assert_eq!(daemon.http(path).await.unwrap().0, 200, "{path}");

@@ -4,9 +4,11 @@
 use std::process::Command;
 
 use leasehold_testbed::DaemonTimings;
+use leasehold_testbed::daemon::nanos;
+use serde_json::Value;
 
 use crate::command::Files;
-use crate::contest::{Contest, LONG, eventually, nanos, renews, sent_ns, token, wait_follows};
+use crate::contest::{Contest, LONG, eventually, records, token};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 
@@ -14,27 +16,19 @@ const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 async fn a_killed_leader_leads_again_at_once_on_the_same_directory() {
     let contest = Contest::new("restarted").await;
     let timings = DaemonTimings::DEFAULT;
-    let mut daemon = contest.candidate_with("a", timings, "0s").start();
+    let mut daemon = contest.candidate_at("a", timings).start();
     let before = daemon.wait_leads(LONG).await;
     daemon.restart_same_directory();
-    let again = daemon
-        .wait_until(
-            |status| status["leader"] == true && status["session"] != before["session"],
-            LONG,
-        )
-        .await;
+    let anew = |status: &Value| status["leader"] == true && status["session"] != before["session"];
+    let again = daemon.wait_until(anew, LONG).await;
     assert_eq!(token(&again), token(&before) + 1, "a new token (I3)");
-    let gap = sent_ns(&again, timings) - sent_ns(&before, timings);
-    assert!(
-        gap < nanos(timings.lease_duration / 2),
-        "far from the lease's 24 s: {gap} ns"
-    );
+    let gap = timings.sent_ns(&again) - timings.sent_ns(&before);
+    let most = nanos(timings.lease_duration / 2);
+    assert!(gap < most, "far from the lease's 24 s: {gap} ns");
     // The change is published before it is logged.
     eventually("it says why", async || {
-        daemon.log_records().iter().any(|line| {
-            let message = line["message"].as_str().unwrap_or_default();
-            message.starts_with("took over immediately") && line["token"] == token(&before)
-        })
+        let why = records(&daemon, "took over immediately");
+        why.iter().any(|line| line["token"] == token(&before))
     })
     .await;
     assert_eq!(contest.last_ended().await.reason, "took_over");
@@ -43,22 +37,19 @@ async fn a_killed_leader_leads_again_at_once_on_the_same_directory() {
 #[tokio::test]
 async fn i8_the_same_identity_on_another_directory_waits() {
     let contest = Contest::new("namesake").await;
-    let old = contest.candidate_with("a", TIMINGS, "0s").start();
-    old.wait_leads(LONG).await;
+    let old = contest.candidate_at("a", TIMINGS).leading(LONG).await;
     old.kill();
     let last = old.status();
-    let new = contest.candidate_with("a", TIMINGS, "0s").start();
+    let new = contest.candidate_at("a", TIMINGS).start();
     let leading = new.wait_leads(LONG).await;
-    let waited = sent_ns(&leading, TIMINGS) - sent_ns(&last, TIMINGS);
-    assert!(waited >= nanos(TIMINGS.lease_duration), "{waited} ns");
+    TIMINGS.assert_waited_since(TIMINGS.sent_ns(&last), &leading);
 }
 
 #[tokio::test]
 async fn i8_a_copy_of_the_status_directory_proves_nothing() {
     let contest = Contest::new("copied").await;
     let files = Files::new();
-    let old = contest.candidate_with("a", TIMINGS, "0s").start();
-    old.wait_leads(LONG).await;
+    let old = contest.candidate_at("a", TIMINGS).leading(LONG).await;
     let copy = files.path("copy");
     // Stopped, because a running daemon may rename a file while it is copied.
     old.stop();
@@ -69,19 +60,18 @@ async fn i8_a_copy_of_the_status_directory_proves_nothing() {
     old.cont();
     assert!(copied.unwrap().success());
     let new = contest
-        .candidate_with("b", TIMINGS, "0s")
+        .candidate_at("b", TIMINGS)
         .status_directory(&copy)
-        .start();
-    wait_follows(&new, "a").await;
+        .following("a", LONG)
+        .await;
     // If it trusted the copy, it would have taken over with its first read.
-    renews(&old).await;
-    renews(&old).await;
+    old.wait_renewal(LONG).await;
+    old.wait_renewal(LONG).await;
     assert_eq!(new.status()["role"], "follower");
     assert_eq!(contest.document().await.get_i64("token").unwrap(), 1);
 
     old.kill();
     let last = old.status();
     let leading = new.wait_leads(LONG).await;
-    let waited = sent_ns(&leading, TIMINGS) - sent_ns(&last, TIMINGS);
-    assert!(waited >= nanos(TIMINGS.lease_duration), "{waited} ns");
+    TIMINGS.assert_waited_since(TIMINGS.sent_ns(&last), &leading);
 }

@@ -7,7 +7,7 @@ use leasehold_testbed::{Daemon, Scratch};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::contest::{Contest, LONG, PROGRAM, eventually, token};
+use crate::contest::{Contest, LONG, PROGRAM, eventually, records, token};
 
 /// The settings that the tests change.
 struct Settings {
@@ -55,8 +55,8 @@ impl Reloaded {
             .lease(lease)
             .uri(&contest.set().uri())
             .flag(&format!("--config={}", file.display()))
-            .start();
-        daemon.wait_leads(LONG).await;
+            .leading(LONG)
+            .await;
         Self {
             contest,
             daemon,
@@ -89,9 +89,10 @@ impl Reloaded {
 #[tokio::test]
 async fn durations_count_from_the_next_claim_on() {
     let reloaded = Reloaded::start("reload-durations").await;
+    let lease_duration = "4s";
     reloaded.reload(
         &Settings {
-            lease_duration: "4s",
+            lease_duration,
             ..FIRST
         }
         .text(),
@@ -99,28 +100,11 @@ async fn durations_count_from_the_next_claim_on() {
     let message = "configuration reloaded; takes effect with the next acquisition";
     reloaded.said(message, "lease.lease_duration").await;
     let daemon = &reloaded.daemon;
-    let before = daemon.status();
-    daemon
-        .wait_until(
-            |status| {
-                status["valid_until_boottime_ns"].as_u64()
-                    > before["valid_until_boottime_ns"].as_u64()
-            },
-            LONG,
-        )
-        .await;
-    assert_eq!(
-        reloaded.declared_ms().await,
-        3_000,
-        "this claim keeps its own"
-    );
+    daemon.wait_renewal(LONG).await;
+    let declared = reloaded.declared_ms().await;
+    assert_eq!(declared, 3_000, "this claim keeps its own");
     daemon.signal(Signal::USR1);
-    daemon
-        .wait_until(
-            |status| status["leader"] == true && token(status) == 2,
-            LONG,
-        )
-        .await;
+    daemon.wait_leads_with(2, LONG).await;
     assert_eq!(reloaded.declared_ms().await, 4_000);
 }
 
@@ -132,13 +116,8 @@ async fn the_log_level_changes_at_once() {
         records.iter().filter(|l| l["level"] == "DEBUG").count()
     };
     assert_eq!(debug(), 0);
-    reloaded.reload(
-        &Settings {
-            level: "debug",
-            ..FIRST
-        }
-        .text(),
-    );
+    let level = "debug";
+    reloaded.reload(&Settings { level, ..FIRST }.text());
     reloaded.said("configuration reloaded", "log.level").await;
     eventually("renewals are logged", async || debug() > 2).await;
     reloaded.reload(&FIRST.text());
@@ -160,14 +139,7 @@ async fn a_mistake_changes_nothing_and_is_told() {
         ..FIRST
     };
     reloaded.reload(&mistaken.text());
-    let refusals = || {
-        let mut records = daemon.log_records();
-        records.retain(|line| {
-            let message = line["message"].as_str().unwrap_or_default();
-            message.starts_with("reload rejected")
-        });
-        records
-    };
+    let refusals = || records(daemon, "reload rejected");
     eventually("it is told", async || !refusals().is_empty()).await;
     let [line] = &refusals()[..] else {
         panic!("one mistake, one line: {:?}", refusals());
@@ -179,12 +151,7 @@ async fn a_mistake_changes_nothing_and_is_told() {
     }
     // The other value in that file is not applied either.
     daemon.signal(Signal::USR1);
-    daemon
-        .wait_until(
-            |status| status["leader"] == true && token(status) == 2,
-            LONG,
-        )
-        .await;
+    daemon.wait_leads_with(2, LONG).await;
     assert_eq!(reloaded.declared_ms().await, 3_000);
     reloaded.reload("[lease\n");
     eventually("a syntax error is told", async || refusals().len() == 2).await;
@@ -200,8 +167,8 @@ async fn a_small_file_that_would_become_gigabytes_is_refused() {
     let daemon = contest
         .candidate("a")
         .flag(&format!("--config={}", file.display()))
-        .start();
-    daemon.wait_leads(LONG).await;
+        .leading(LONG)
+        .await;
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..11 {
         let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
@@ -209,10 +176,7 @@ async fn a_small_file_that_would_become_gigabytes_is_refused() {
     }
     std::fs::write(&file, bomb).unwrap();
     daemon.signal(Signal::HUP);
-    eventually("it is refused", async || {
-        daemon.logs().contains("it has an alias in line 2")
-    })
-    .await;
+    daemon.wait_said("it has an alias in line 2", LONG).await;
     assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
     assert_eq!(token(&daemon.status()), 1, "the same leadership");
 }
@@ -220,9 +184,10 @@ async fn a_small_file_that_would_become_gigabytes_is_refused() {
 #[tokio::test]
 async fn a_key_that_takes_a_restart_is_named() {
     let reloaded = Reloaded::start("reload-restart").await;
+    let collection = "elsewhere";
     reloaded.reload(
         &Settings {
-            collection: "elsewhere",
+            collection,
             ..FIRST
         }
         .text(),
@@ -249,16 +214,9 @@ async fn a_new_connection_string_is_used_for_the_next_connection() {
         .lease("reload-uri")
         .flag(&format!("--config={}", file.display()))
         .start();
-    eventually("it has failed", async || {
-        daemon.logs().contains("MongoDB read failed")
-    })
-    .await;
+    daemon.wait_said("MongoDB read failed", LONG).await;
     std::fs::write(&file, settings(&contest.set().uri())).unwrap();
     daemon.signal(Signal::HUP);
     daemon.wait_leads(LONG).await;
-    assert!(
-        !daemon.logs().contains("requires a restart"),
-        "{}",
-        daemon.logs()
-    );
+    assert_eq!(daemon.said("requires a restart"), 0, "{}", daemon.logs());
 }

@@ -6,7 +6,7 @@ use leasehold_testbed::DaemonTimings;
 use leasehold_testbed::daemon::boottime_ns;
 use rustix::process::Signal;
 
-use crate::contest::{Contest, LONG, eventually, nanos, sent_ns, token, wait_follows};
+use crate::contest::{Contest, LONG, eventually, records, token};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 /// Interval between two signals of timeout(1).
@@ -19,12 +19,10 @@ async fn a_second_term_exits_at_once_and_leaves_no_file_that_says_leader() {
     let contest = Contest::new("impatient").await;
     let daemon = contest
         .candidate_with("a", DaemonTimings::DEFAULT, "60s")
-        .start();
-    daemon.wait_leads(LONG).await;
-    daemon.term();
-    daemon
-        .wait_until(|status| status["role"] == "stopping", LONG)
+        .leading(LONG)
         .await;
+    daemon.term();
+    daemon.wait_role("stopping", LONG).await;
     tokio::time::sleep(SAME_REQUEST).await;
     daemon.term();
     // Long before the end of the handoff delay that the first signal started.
@@ -42,10 +40,9 @@ async fn two_signals_milliseconds_apart_are_one_and_the_next_leads_soon() {
     let contest = Contest::new("twice").await;
     let daemon = contest
         .candidate_with("a", DaemonTimings::DEFAULT, "500ms")
-        .start();
-    daemon.wait_leads(LONG).await;
-    let next = contest.candidate("b").start();
-    wait_follows(&next, "a").await;
+        .leading(LONG)
+        .await;
+    let next = contest.candidate("b").following("a", LONG).await;
     daemon.term();
     tokio::time::sleep(MILLISECONDS_APART).await;
     daemon.signal(Signal::INT);
@@ -61,12 +58,11 @@ async fn usr1_lets_another_follower_lead() {
     let contest = Contest::new("usr1").await;
     let old = contest.candidate("old").start();
     let led = old.wait_leads(LONG).await;
-    let new = contest.candidate("new").start();
-    wait_follows(&new, "old").await;
+    let new = contest.candidate("new").following("old", LONG).await;
     old.signal(Signal::USR1);
     let leading = new.wait_leads(LONG).await;
     assert_eq!(token(&leading), token(&led) + 1);
-    wait_follows(&old, "new").await;
+    old.wait_follows("new", LONG).await;
     let ended = contest.last_ended().await;
     assert_eq!(ended.reason, "requested");
 }
@@ -74,32 +70,22 @@ async fn usr1_lets_another_follower_lead() {
 #[tokio::test]
 async fn usr1_keeps_a_lone_candidate_out_for_a_lease_duration() {
     let contest = Contest::new("usr1-alone").await;
-    let daemon = contest.candidate_with("a", TIMINGS, "0s").start();
+    let daemon = contest.candidate_at("a", TIMINGS).start();
     let led = daemon.wait_leads(LONG).await;
     let signalled = boottime_ns();
     daemon.signal(Signal::USR1);
-    daemon
-        .wait_until(|status| status["role"] == "follower", LONG)
-        .await;
+    daemon.wait_role("follower", LONG).await;
     let again = daemon.wait_leads(LONG).await;
-    let stayed_out = sent_ns(&again, TIMINGS) - signalled;
-    assert!(
-        stayed_out >= nanos(TIMINGS.lease_duration),
-        "only {stayed_out} ns"
-    );
+    TIMINGS.assert_waited_since(signalled, &again);
     assert_eq!(token(&again), token(&led) + 1, "I3");
 }
 
 #[tokio::test]
 async fn usr2_logs_a_full_status() {
     let contest = Contest::new("usr2").await;
-    let daemon = contest.candidate("a").start();
-    daemon.wait_leads(LONG).await;
+    let daemon = contest.candidate("a").leading(LONG).await;
     daemon.signal(Signal::USR2);
-    let reported = || {
-        let records = daemon.log_records();
-        records.into_iter().find(|line| line["message"] == "status")
-    };
+    let reported = || records(&daemon, "status").pop();
     eventually("the status is logged", async || reported().is_some()).await;
     let status = reported().unwrap();
     assert_eq!(

@@ -3,6 +3,8 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 
+use serde_json::Value;
+
 use crate::command::{Answer, Files, refused};
 use crate::contest::{Contest, LONG, eventually};
 
@@ -16,25 +18,13 @@ async fn start_in(directory: &str) -> Answer {
 #[tokio::test]
 async fn a_second_daemon_on_a_status_directory_is_refused_by_name() {
     let contest = Contest::new("occupied").await;
-    let first = contest.candidate("first").start();
-    first.wait_leads(LONG).await;
+    let first = contest.candidate("first").leading(LONG).await;
     let directory = first.status_directory().to_str().unwrap().to_owned();
     let answer = start_in(&directory).await;
-    assert_eq!(answer.code, 78, "{}", answer.stderr);
-    assert!(answer.stderr.contains(&directory), "{}", answer.stderr);
-    assert!(
-        answer
-            .stderr
-            .contains(&format!("process {} (", first.pid())),
-        "{}",
-        answer.stderr
-    );
-    let deadline = |status: &serde_json::Value| status["valid_until_boottime_ns"].as_u64();
-    let before = first.status();
-    let after = first
-        .wait_until(|status| deadline(status) > deadline(&before), LONG)
-        .await;
-    assert_eq!(after["token"], before["token"], "the first goes on");
+    answer.refuses_naming(&[&directory, &format!("process {} (", first.pid())]);
+    let before = first.token();
+    first.wait_renewal(LONG).await;
+    assert_eq!(first.token(), before, "the first goes on");
 }
 
 #[tokio::test]
@@ -43,23 +33,12 @@ async fn a_port_that_is_taken_is_refused_by_key() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let directory = files.path("status");
-    let answer = refused(
-        &[
-            "--lease=x",
-            &format!("--http-listen={address}"),
-            &format!("--status-directory={}", directory.display()),
-        ],
-        &[URI],
-    )
-    .await;
-    assert_eq!(answer.code, 78, "{}", answer.stderr);
-    for part in [address.as_str(), "http.listen"] {
-        assert!(answer.stderr.contains(part), "{part}: {}", answer.stderr);
-    }
-    assert!(
-        !directory.join("status.json").exists(),
-        "it never began to contend"
-    );
+    let listen = format!("--http-listen={address}");
+    let place = format!("--status-directory={}", directory.display());
+    let answer = refused(&["--lease=x", &listen, &place], &[URI]).await;
+    answer.refuses_naming(&[&address, "http.listen"]);
+    let status = directory.join("status.json");
+    assert!(!status.exists(), "it never began to contend");
 }
 
 #[tokio::test]
@@ -69,10 +48,7 @@ async fn a_status_directory_that_cannot_be_made_is_refused_by_name() {
     // Not even root can create a directory in /proc.
     for directory in [file.as_str(), &format!("{file}/below"), "/proc/leasehold"] {
         let answer = start_in(directory).await;
-        assert_eq!(answer.code, 78, "{}", answer.stderr);
-        for part in [directory, "status directory"] {
-            assert!(answer.stderr.contains(part), "{part}: {}", answer.stderr);
-        }
+        answer.refuses_naming(&[directory, "status directory"]);
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "in its place");
 }
@@ -80,22 +56,17 @@ async fn a_status_directory_that_cannot_be_made_is_refused_by_name() {
 #[tokio::test]
 async fn a_directory_that_was_refused_is_free_when_the_first_daemon_has_ended() {
     let contest = Contest::new("vacated").await;
-    let first = contest.candidate("first").start();
-    first.wait_leads(LONG).await;
-    first.term();
-    assert_eq!(first.wait_exit(LONG).await, 0);
+    let first = contest.candidate("first").leading(LONG).await;
+    assert_eq!(first.term_and_exit(LONG).await, 0);
     let second = contest
         .candidate("second")
         .status_directory(first.status_directory())
         .start();
-    let leading = second
-        .wait_until(|status| status["leader"] == true, LONG)
-        .await;
+    let leads = |status: &Value| status["leader"] == true;
+    let leading = second.wait_until(leads, LONG).await;
     assert_eq!(leading["identity"], "second");
     eventually("the document names it", async || {
-        let document = contest.document().await;
-        let holder = document.get_document("holder");
-        holder.is_ok_and(|holder| holder.get_str("identity").unwrap() == "second")
+        contest.stored().holder().await.as_deref() == Some("second")
     })
     .await;
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-use leasehold_testbed::DaemonTimings;
 use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{DaemonTimings, skip};
 use serde_json::Value;
 
 use crate::command::{Answer, Files, leasehold};
-use crate::contest::{Contest, LONG, PROGRAM, eventually, wait_follows};
+use crate::contest::{Contest, LONG, PROGRAM, eventually};
 
 fn status(directory: &Path) -> Answer {
     let directory = directory.to_str().unwrap();
@@ -30,10 +30,11 @@ fn status_json(directory: &Path) -> (i32, Value) {
 async fn i4_status_answers_by_exit_code_also_after_a_kill() {
     let contest = Contest::new("asked").await;
     let timings = DaemonTimings::SHORT;
-    let leader = contest.candidate_with("a", timings, "0s").start();
-    leader.wait_leads(LONG).await;
-    let follower = contest.candidate_with("b", timings, "0s").start();
-    wait_follows(&follower, "a").await;
+    let leader = contest.candidate_at("a", timings).leading(LONG).await;
+    let follower = contest
+        .candidate_at("b", timings)
+        .following("a", LONG)
+        .await;
 
     let answer = status(leader.status_directory());
     assert_eq!(answer.code, 0, "{answer:?}");
@@ -77,11 +78,11 @@ async fn status_finds_a_daemon_by_its_lease() {
     let contest = Contest::new("found-by-lease").await;
     let files = Files::new();
     let root = files.path("run");
-    let daemon = contest
+    let _daemon = contest
         .candidate("a")
         .status_directory(&root.join("leasehold/found-by-lease"))
-        .start();
-    daemon.wait_leads(LONG).await;
+        .leading(LONG)
+        .await;
     let environment = [("XDG_RUNTIME_DIR", root.to_str().unwrap())];
     let ask = |lease| leasehold(&["status", "--lease", lease], &environment);
     let answer = ask("found-by-lease");
@@ -93,10 +94,8 @@ async fn status_finds_a_daemon_by_its_lease() {
 #[tokio::test]
 async fn the_console_block_of_the_documentation_works() {
     let contest = Contest::new("documented").await;
-    let leader = contest.candidate("a").start();
-    leader.wait_leads(LONG).await;
-    let follower = contest.candidate("b").start();
-    wait_follows(&follower, "a").await;
+    let leader = contest.candidate("a").leading(LONG).await;
+    let follower = contest.candidate("b").following("a", LONG).await;
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = std::fs::read_to_string(page).unwrap();
     let (_, block) = page.split_once("```console\n$ ").unwrap();
@@ -119,8 +118,7 @@ async fn the_console_block_of_the_documentation_works() {
 #[tokio::test]
 async fn watch_prints_a_line_for_each_change() {
     let contest = Contest::new("watched").await;
-    let daemon = contest.candidate("a").start();
-    daemon.wait_leads(LONG).await;
+    let daemon = contest.candidate("a").leading(LONG).await;
     let (watch, lines) = Watch::start(daemon.status_directory());
     let mut seen: Vec<String> = Vec::new();
     let mut wait_for = async |part: &str| {
@@ -132,8 +130,7 @@ async fn watch_prints_a_line_for_each_change() {
         seen.clone()
     };
     wait_for("watched: leader, token 1").await;
-    daemon.term();
-    assert_eq!(daemon.wait_exit(LONG).await, 0);
+    assert_eq!(daemon.term_and_exit(LONG).await, 0);
     let seen = wait_for("not leader, the daemon has stopped").await;
     assert!(
         (2..=4).contains(&seen.len()),
@@ -175,11 +172,9 @@ impl Drop for Watch {
 }
 
 #[tokio::test]
-#[allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
 async fn i4_a_reader_with_another_clock_cannot_tell() {
     let contest = Contest::new("time-namespace").await;
-    let leader = contest.candidate("a").start();
-    leader.wait_leads(LONG).await;
+    let leader = contest.candidate("a").leading(LONG).await;
     // The reader's clock is behind, so that every deadline lies ahead of it.
     let elsewhere = |words: &[&str]| {
         let mut command = Command::new("unshare");
@@ -187,8 +182,7 @@ async fn i4_a_reader_with_another_clock_cannot_tell() {
         command.output().unwrap()
     };
     if !elsewhere(&["true"]).status.success() {
-        assert!(std::env::var_os("CI").is_none(), "a namespace needs root");
-        eprintln!("skipped: needs root, and a kernel with time namespaces");
+        skip("needs root, and a kernel with time namespaces");
         return;
     }
     let directory = leader.status_directory().to_str().unwrap().to_owned();

@@ -1,17 +1,15 @@
 //! Goal: a status directory is created so that other users can read it whatever the umask, and
 //! nothing that other users plant in it harms this user's files. MongoDB is not needed for this.
 
-#![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use leasehold_testbed::{Daemon, DaemonBuilder, Launch, Process};
+use leasehold_testbed::{Daemon, DaemonBuilder, Launch, Process, skip};
 
 use crate::command::Files;
-use crate::contest::{PROGRAM, eventually};
+use crate::contest::{PROGRAM, eventually, records};
 
 const NOWHERE: &str = "mongodb://127.0.0.1:1/";
 const NOBODY: u32 = 65534;
@@ -29,8 +27,7 @@ fn mode(path: &Path) -> u32 {
 #[tokio::test]
 async fn a_link_that_another_user_planted_is_not_followed() {
     if !rustix::process::geteuid().is_root() {
-        assert!(std::env::var_os("CI").is_none(), "needs root");
-        eprintln!("skipped: needs root, to be another user as well");
+        skip("needs root, to be another user as well");
         return;
     }
     let files = Files::new();
@@ -57,11 +54,8 @@ async fn a_link_that_another_user_planted_is_not_followed() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
     assert_eq!(mode(Path::new(&precious)), 0o600);
     eventually("it is told", async || {
-        let mut records = daemon.log_records().into_iter();
-        records.any(|line| {
-            let message = line["message"].as_str().unwrap_or_default();
-            line["level"] == "WARN" && message.starts_with("other users may write")
-        })
+        let told = records(&daemon, "other users may write");
+        told.iter().any(|line| line["level"] == "WARN")
     })
     .await;
 }
@@ -103,17 +97,15 @@ async fn a_lock_does_not_close_the_directory_of_status_directories() {
     for umask in ["022", "077"] {
         let files = Files::new();
         let root = files.path("run");
-        let _lock = under_umask(
-            umask,
-            &[
-                "lock",
-                "x",
-                &format!("--mongodb-uri={NOWHERE}"),
-                "--",
-                "true",
-            ],
-            &[("XDG_RUNTIME_DIR", root.to_str().unwrap())],
-        );
+        let lock = [
+            "lock",
+            "x",
+            &format!("--mongodb-uri={NOWHERE}"),
+            "--",
+            "true",
+        ];
+        let runtime = [("XDG_RUNTIME_DIR", root.to_str().unwrap())];
+        let _lock = under_umask(umask, &lock, &runtime);
         let parent = root.join("leasehold");
         let memory = parent.join(".locks");
         eventually("it keeps what it sees", async || {
@@ -126,11 +118,9 @@ async fn a_lock_does_not_close_the_directory_of_status_directories() {
 
 fn under_umask(umask: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Process {
     let script = format!("umask {umask}; exec \"$0\" \"$@\"");
-    let mut launch = Launch::new("/bin/sh")
+    let launch = Launch::new("/bin/sh")
         .arguments(["-c", &script, PROGRAM])
         .arguments(arguments.iter().copied());
-    for (name, value) in variables {
-        launch = launch.env(*name, *value);
-    }
+    let launch = launch.envs(variables.iter().copied());
     launch.start().unwrap()
 }

@@ -48,13 +48,11 @@ impl Manager {
 #[tokio::test]
 async fn systemd_is_told_ready_status_watchdog_and_stopping() {
     let contest = Contest::new("systemd").await;
-    let proxy = contest.set().proxy();
+    let (proxy, daemon) = contest.behind_proxy(DaemonTimings::DEMO);
     proxy.cut();
     let files = Files::new();
     let mut manager = Manager::listen(&files);
-    let daemon = contest
-        .candidate_with("a", DaemonTimings::DEMO, "0s")
-        .uri(&contest.set().proxied_uri(&proxy))
+    let daemon = daemon
         .env("NOTIFY_SOCKET", files.path("notify"))
         .env("WATCHDOG_USEC", "200000")
         .start();

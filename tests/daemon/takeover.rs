@@ -2,36 +2,26 @@
 
 use leasehold_testbed::DaemonTimings;
 
-use crate::contest::{Contest, LONG, eventually, nanos, sent_ns, token, wait_follows};
+use crate::contest::{Contest, LONG, eventually, records, token};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 
 #[tokio::test]
 async fn i1_a_killed_leader_is_taken_over_from_after_its_lease_duration() {
     let contest = Contest::new("killed").await;
-    let start = |identity| contest.candidate_with(identity, TIMINGS, "0s").start();
-    let old = start("old");
-    old.wait_leads(LONG).await;
-    let new = start("new");
-    wait_follows(&new, "old").await;
+    let candidate = |identity| contest.candidate_at(identity, TIMINGS);
+    let old = candidate("old").leading(LONG).await;
+    let new = candidate("new").following("old", LONG).await;
 
     old.kill();
     let last = old.status();
     assert_eq!(last["leader"], true, "it had no time to say otherwise");
     let leading = new.wait_leads(LONG).await;
-    let silent = sent_ns(&leading, TIMINGS) - sent_ns(&last, TIMINGS);
-    assert!(
-        silent >= nanos(TIMINGS.lease_duration),
-        "taken over after {silent} ns"
-    );
+    TIMINGS.assert_waited_since(TIMINGS.sent_ns(&last), &leading);
     assert!(!old.leads(), "its file says so by its deadline");
     assert_eq!(token(&leading), token(&last) + 1, "I3");
 
-    let overtook = || {
-        let mut records = new.log_records();
-        records.retain(|line| line["message"] == "took over from an expired holder");
-        records
-    };
+    let overtook = || records(&new, "took over from an expired holder");
     eventually("it is logged", async || !overtook().is_empty()).await;
     let [line] = &overtook()[..] else {
         panic!("not one line: {:?}", overtook());

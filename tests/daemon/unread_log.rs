@@ -34,15 +34,12 @@ async fn a_full_pipe_costs_lines_and_not_the_leadership() {
         .timings(DaemonTimings::DEMO)
         .handoff_delay("0s")
         .flag("--log-level=debug")
-        .start();
-    daemon.wait_leads(LONG).await;
+        .leading(LONG)
+        .await;
     eventually("lines were dropped", async || lost(&daemon).await > 0.0).await;
     for _ in 0..3 {
-        let before = daemon.status()["valid_until_boottime_ns"].as_u64();
-        let renewed = |status: &serde_json::Value| {
-            status["leader"] == true && status["valid_until_boottime_ns"].as_u64() > before
-        };
-        daemon.wait_until(renewed, LONG).await;
+        let renewed = daemon.wait_renewal(LONG).await;
+        assert_eq!(renewed["leader"], true, "{renewed}");
     }
     assert_eq!(daemon.status()["token"], 1, "it led all the time");
 
@@ -53,8 +50,7 @@ async fn a_full_pipe_costs_lines_and_not_the_leadership() {
     for line in text.lines() {
         serde_json::from_str::<serde_json::Value>(line).expect(line);
     }
-    daemon.term();
-    assert_eq!(daemon.wait_exit(LONG).await, 0);
+    assert_eq!(daemon.term_and_exit(LONG).await, 0);
     let read = rustix::io::read(&reader, &mut page).unwrap();
     let text = String::from_utf8_lossy(&page[..read]);
     assert!(text.contains("\"message\":\"stopped\""), "{text}");

@@ -1,20 +1,17 @@
 //! Goal: if the status directory fails, leadership continues, the failures are counted and logged
 //! once, and a step-down is neither delayed nor hidden behind a file that says "leader" (I4).
 
-#![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, HungDisk, Scratch};
-use serde_json::Value;
+use leasehold_testbed::daemon::{boottime_ns, valid_until_ns};
+use leasehold_testbed::{Daemon, DaemonTimings, HungDisk, Scratch, skip};
 
 use crate::command::refused;
-use crate::contest::{Contest, LONG, eventually, sent_ns, wait_follows};
+use crate::contest::{Contest, LONG, eventually, records};
 use crate::lookout::{Lookout, assert_one_after_the_other};
 
 const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
@@ -59,8 +56,11 @@ async fn a_status_directory_that_was_removed_is_made_again() {
     let contest = Contest::new("directory-again").await;
     let scratch = Scratch::new();
     let directory = scratch.path().join("status");
-    let daemon = contest.candidate("a").status_directory(&directory).start();
-    daemon.wait_leads(LONG).await;
+    let daemon = contest
+        .candidate("a")
+        .status_directory(&directory)
+        .leading(LONG)
+        .await;
     removed(&directory).await;
     let again = daemon.wait_leads(LONG).await;
     assert_eq!(again["token"], 1, "the same leadership");
@@ -77,19 +77,21 @@ async fn a_disk_that_hangs_is_reported_and_costs_no_leadership() {
     let contest = Contest::new("hung-disk").await;
     let scratch = Scratch::new();
     let directory = scratch.path().join("status");
-    let daemon = contest.candidate("a").status_directory(&directory).start();
-    daemon.wait_leads(LONG).await;
+    let daemon = contest
+        .candidate("a")
+        .status_directory(&directory)
+        .leading(LONG)
+        .await;
     let Some(hung) = HungDisk::over(&directory) else {
-        assert!(std::env::var_os("CI").is_none(), "mounting needs root");
-        eprintln!("skipped: needs root, to mount a disk that hangs");
+        skip("needs root, to mount a disk that hangs");
         return;
     };
     let message = "status files are stale: a write to their disk has not returned";
     eventually("it is reported", async || {
-        !lines(&daemon, message).is_empty()
+        !records(&daemon, message).is_empty()
     })
     .await;
-    let [line] = &lines(&daemon, message)[..] else {
+    let [line] = &records(&daemon, message)[..] else {
         panic!("once: {}", daemon.logs());
     };
     assert_eq!(line["level"], "WARN");
@@ -102,7 +104,7 @@ async fn a_disk_that_hangs_is_reported_and_costs_no_leadership() {
     let again = daemon.wait_leads(LONG).await;
     assert_eq!(again["token"], 1, "the same leadership");
     eventually("its end is told", async || {
-        !lines(&daemon, "writes of the status files return again").is_empty()
+        !records(&daemon, "writes of the status files return again").is_empty()
     })
     .await;
 }
@@ -128,11 +130,11 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     assert_eq!(old.status(), stuck, "nothing could be written");
     assert!(old.leads(), "to a reader of the file");
     let leading = new.wait_leads(LONG).await;
-    let said_until = stuck["valid_until_boottime_ns"].as_u64().unwrap();
-    assert!(sent_ns(&leading, TIMINGS) > said_until);
+    let said_until = valid_until_ns(&stuck).unwrap();
+    assert!(TIMINGS.sent_ns(&leading) > said_until);
     let [old_seen, new_seen] = lookouts;
     assert_one_after_the_other(&old_seen.end().await, &new_seen.end().await);
-    let left = lines(
+    let left = records(
         &old,
         "exiting without a release because the status files still say leader; the lease will \
          expire",
@@ -142,10 +144,12 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
 
 /// Starts a leader on `directory`, and a follower.
 async fn leader_on(contest: &Contest, directory: &Path) -> (Arc<Daemon>, Arc<Daemon>) {
-    let old = contest.candidate("old").status_directory(directory).start();
-    old.wait_leads(LONG).await;
-    let new = contest.candidate("new").start();
-    wait_follows(&new, "old").await;
+    let old = contest
+        .candidate("old")
+        .status_directory(directory)
+        .leading(LONG)
+        .await;
+    let new = contest.candidate("new").following("old", LONG).await;
     (Arc::new(old), Arc::new(new))
 }
 
@@ -159,18 +163,17 @@ async fn goes_on_leading_and_steps_down(contest: &Contest, old: &Daemon, new: &D
     })
     .await;
     assert!(file_failures(old).await >= 3.0, "every failure is counted");
-    let warned = lines(old, "failed to write the status file, retrying");
+    let warned = records(old, "failed to write the status file, retrying");
     // The second line is due after 10 s.
     assert!((1..=2).contains(&warned.len()), "{}", old.logs());
     assert_eq!(warned[0]["level"], "WARN");
 
     let told = boottime_ns();
-    old.term();
-    assert_eq!(old.wait_exit(LONG).await, 0);
+    assert_eq!(old.term_and_exit(LONG).await, 0);
     assert!(!old.leads(), "no file says leader");
     let leading = new.wait_leads(LONG).await;
     assert!(
-        sent_ns(&leading, TIMINGS) < told + lease_ns / 2,
+        TIMINGS.sent_ns(&leading) < told + lease_ns / 2,
         "released at once, not expired"
     );
     let ended = contest.last_ended().await;
@@ -185,12 +188,6 @@ async fn file_failures(daemon: &Daemon) -> f64 {
         value.parse().ok()
     });
     failures.next().expect("the counter exists from the start")
-}
-
-fn lines(daemon: &Daemon, message: &str) -> Vec<Value> {
-    let mut records = daemon.log_records();
-    records.retain(|line| line["message"] == message);
-    records
 }
 
 /// A mount, unmounted on drop.
@@ -257,7 +254,6 @@ fn mount(arguments: &[&str]) -> bool {
     if mounts(arguments) {
         return true;
     }
-    assert!(std::env::var_os("CI").is_none(), "mounting needs root");
-    eprintln!("skipped: needs root, to mount");
+    skip("needs root, to mount");
     false
 }

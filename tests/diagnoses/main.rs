@@ -21,7 +21,6 @@ mod situation;
 mod uri;
 
 use futures_util::{StreamExt, stream};
-use leasehold_testbed::run;
 
 use parts::Parts;
 use situation::Situation;
@@ -29,23 +28,21 @@ use situation::Situation;
 /// Number of commands that run concurrently. Most of them wait for a timeout.
 const AT_A_TIME: usize = 6;
 
-#[test]
-fn each_refusal_names_what_was_refused_by_whom_and_the_remedy() {
-    run(async {
-        let parts = Parts::start().await;
-        let mut table = servers::situations(&parts);
-        table.extend(credentials::situations(&parts).await);
-        table.extend(uri::situations(&parts));
-        table.extend(machine::situations(&parts));
-        table.extend(lock::situations(&parts).await);
-        table.extend(api::situations(&parts).await);
-        let mut wrong = tried(table).await;
-        // The same server as before, frozen.
-        parts.deposed.stop(0);
-        wrong.extend(tried(servers::frozen(&parts)).await);
-        parts.deposed.cont(0);
-        assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    });
+#[tokio::test]
+async fn each_refusal_names_what_was_refused_by_whom_and_the_remedy() {
+    let parts = Parts::start().await;
+    let mut table = servers::situations(&parts);
+    table.extend(credentials::situations(&parts).await);
+    table.extend(uri::situations(&parts));
+    table.extend(machine::situations(&parts));
+    table.extend(lock::situations(&parts).await);
+    table.extend(api::situations(&parts).await);
+    let mut wrong = tried(table).await;
+    // The same server as before, frozen.
+    parts.deposed.stop(0);
+    wrong.extend(tried(servers::frozen(&parts)).await);
+    parts.deposed.cont(0);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
 /// Runs all situations. Returns descriptions of those that went wrong.

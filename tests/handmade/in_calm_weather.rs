@@ -44,20 +44,18 @@ fn each_design_excludes() {
     });
 }
 
-#[test]
-fn an_extended_lock_keeps_others_out_of_the_scene() {
-    run(async {
-        let designs = [
-            Design::TtlIndex,
-            Design::LockedAt,
-            Design::FindAndModify,
-            Design::Counter { slots: 1 },
-        ];
-        join_all(designs.map(async |design| {
-            let scene = Scene::new(ByHand::extended(design)).await;
-            let came = outlast(&scene, KEPT_OUT).await;
-            assert!(!came, "{design:?}: {}", scene.tell());
-        }))
-        .await;
-    });
+#[tokio::test]
+async fn an_extended_lock_keeps_others_out_of_the_scene() {
+    let designs = [
+        Design::TtlIndex,
+        Design::LockedAt,
+        Design::FindAndModify,
+        Design::Counter { slots: 1 },
+    ];
+    join_all(designs.map(async |design| {
+        let scene = Scene::new(ByHand::extended(design)).await;
+        let came = outlast(&scene, KEPT_OUT).await;
+        assert!(!came, "{design:?}: {}", scene.tell());
+    }))
+    .await;
 }

@@ -5,7 +5,7 @@
 
 use leasehold::exit::LOCK_LOST;
 use leasehold_testbed::process::exit_code;
-use leasehold_testbed::{DaemonTimings, FakeClock, Launch, run};
+use leasehold_testbed::{DaemonTimings, FakeClock, Launch};
 use rustix::process::Signal;
 
 use crate::scene::{AT_WORK, KEPT_OUT, LIFE, LONG, Means, Place, Scene};
@@ -84,124 +84,114 @@ async fn holds(means: impl Means, clock_of_a: Option<&str>, clock_of_b: Option<&
     assert!(at_work_to_the_end(&scene), "{}", scene.tell());
 }
 
-#[test]
-fn while_its_daemon_is_paused_the_command_ends_before_the_next_one_begins() {
-    run(ends_while_its_client_is_paused(Run));
+#[tokio::test]
+async fn while_its_daemon_is_paused_the_command_ends_before_the_next_one_begins() {
+    ends_while_its_client_is_paused(Run).await;
 }
 
-#[test]
-fn while_its_lock_is_paused_the_command_ends_before_the_next_one_begins() {
-    run(ends_while_its_client_is_paused(EXCLUSIVE));
+#[tokio::test]
+async fn while_its_lock_is_paused_the_command_ends_before_the_next_one_begins() {
+    ends_while_its_client_is_paused(EXCLUSIVE).await;
 }
 
-#[test]
-fn work_that_outlasts_the_lease_keeps_it() {
-    run(outlasts_its_life(Run));
+#[tokio::test]
+async fn work_that_outlasts_the_lease_keeps_it() {
+    outlasts_its_life(Run).await;
 }
 
-#[test]
-fn work_that_outlasts_the_lock_keeps_it() {
-    run(outlasts_its_life(EXCLUSIVE));
+#[tokio::test]
+async fn work_that_outlasts_the_lock_keeps_it() {
+    outlasts_its_life(EXCLUSIVE).await;
 }
 
-#[test]
-fn a_contender_whose_clock_is_ahead_waits() {
-    run(holds(Run, None, Some("+1h")));
+#[tokio::test]
+async fn a_contender_whose_clock_is_ahead_waits() {
+    holds(Run, None, Some("+1h")).await;
 }
 
-#[test]
-fn a_contender_whose_clock_is_ahead_waits_for_the_lock() {
-    run(holds(EXCLUSIVE, None, Some("+1h")));
+#[tokio::test]
+async fn a_contender_whose_clock_is_ahead_waits_for_the_lock() {
+    holds(EXCLUSIVE, None, Some("+1h")).await;
 }
 
-#[test]
-fn a_holder_whose_clock_is_behind_keeps_what_it_has() {
-    run(holds(Run, Some("-1h"), None));
+#[tokio::test]
+async fn a_holder_whose_clock_is_behind_keeps_what_it_has() {
+    holds(Run, Some("-1h"), None).await;
 }
 
-#[test]
-fn a_holder_whose_clock_is_behind_keeps_the_lock() {
-    run(holds(EXCLUSIVE, Some("-1h"), None));
+#[tokio::test]
+async fn a_holder_whose_clock_is_behind_keeps_the_lock() {
+    holds(EXCLUSIVE, Some("-1h"), None).await;
 }
 
-#[test]
-fn a_slot_of_the_dead_comes_back_while_another_lives() {
-    run(async {
-        let scene = Scene::new(TWO_SLOTS).await;
-        assert!(die_beside_another(&scene, LONG).await, "{}", scene.tell());
-        let beside = |owner| scene.journal.after_the_next_began(owner, "c");
-        assert_eq!(beside("a"), 0, "{}", scene.tell());
-        assert!(beside("b") >= AT_WORK, "it lives: {}", scene.tell());
-    });
+#[tokio::test]
+async fn a_slot_of_the_dead_comes_back_while_another_lives() {
+    let scene = Scene::new(TWO_SLOTS).await;
+    assert!(die_beside_another(&scene, LONG).await, "{}", scene.tell());
+    let beside = |owner| scene.journal.after_the_next_began(owner, "c");
+    assert_eq!(beside("a"), 0, "{}", scene.tell());
+    assert!(beside("b") >= AT_WORK, "it lives: {}", scene.tell());
 }
 
 /// The writer waits for the killed reader to expire, and then for the live one.
-#[test]
-fn a_dead_reader_keeps_no_writer_out() {
-    run(async {
-        let scene = Scene::new(SHARED).await;
-        let (a, b) = (scene.start("a"), scene.start("b"));
-        scene.acts_more("a", AT_WORK).await;
-        scene.acts_more("b", AT_WORK).await;
-        a.kill();
-        scene.finish("a");
-        let _writer = scene.start_by(&EXCLUSIVE, "c", "c", None);
-        let came = scene.journal.reaches("c", 1, KEPT_OUT).await;
-        assert!(!came, "a reader lives: {}", scene.tell());
-        scene.finish("b");
-        assert_eq!(exit_code(b.wait(LONG).await.expect("it is over")), 0);
-        scene.acts_more("c", AT_WORK).await;
-        for reader in ["a", "b"] {
-            let beside = scene.journal.after_the_next_began(reader, "c");
-            assert_eq!(beside, 0, "{}", scene.tell());
-        }
-    });
+#[tokio::test]
+async fn a_dead_reader_keeps_no_writer_out() {
+    let scene = Scene::new(SHARED).await;
+    let (a, b) = (scene.start("a"), scene.start("b"));
+    scene.acts_more("a", AT_WORK).await;
+    scene.acts_more("b", AT_WORK).await;
+    a.kill();
+    scene.finish("a");
+    let _writer = scene.start_by(&EXCLUSIVE, "c", "c", None);
+    let came = scene.journal.reaches("c", 1, KEPT_OUT).await;
+    assert!(!came, "a reader lives: {}", scene.tell());
+    scene.finish("b");
+    assert_eq!(exit_code(b.wait(LONG).await.expect("it is over")), 0);
+    scene.acts_more("c", AT_WORK).await;
+    for reader in ["a", "b"] {
+        let beside = scene.journal.after_the_next_began(reader, "c");
+        assert_eq!(beside, 0, "{}", scene.tell());
+    }
 }
 
-#[test]
-fn a_lock_of_the_dead_comes_back() {
-    run(async {
-        let scene = Scene::new(EXCLUSIVE).await;
-        let a = scene.start("a");
-        scene.acts_more("a", AT_WORK).await;
-        a.kill();
-        scene.finish("a");
-        let _b = scene.start("b");
-        scene.acts_more("b", AT_WORK).await;
-        let beside = scene.journal.after_the_next_began("a", "b");
-        assert_eq!(beside, 0, "{}", scene.tell());
-    });
+#[tokio::test]
+async fn a_lock_of_the_dead_comes_back() {
+    let scene = Scene::new(EXCLUSIVE).await;
+    let a = scene.start("a");
+    scene.acts_more("a", AT_WORK).await;
+    a.kill();
+    scene.finish("a");
+    let _b = scene.start("b");
+    scene.acts_more("b", AT_WORK).await;
+    let beside = scene.journal.after_the_next_began("a", "b");
+    assert_eq!(beside, 0, "{}", scene.tell());
 }
 
 /// The contender releases a lock that it no longer holds.
-#[test]
-fn a_late_release_frees_no_other_ones_lock() {
-    run(async {
-        let scene = Scene::new(EXCLUSIVE).await;
-        let (a, _b) = pause(&scene).await;
-        a.signal(Signal::CONT);
-        let status = a.wait(LONG).await.expect("its lock was lost");
-        assert_eq!(exit_code(status), i32::from(LOCK_LOST), "{}", scene.tell());
-        let _c = scene.start("c");
-        let came = scene.journal.reaches("c", 1, KEPT_OUT).await;
-        assert!(!came, "{}", scene.tell());
-        scene.acts_more("b", AT_WORK).await;
-    });
+#[tokio::test]
+async fn a_late_release_frees_no_other_ones_lock() {
+    let scene = Scene::new(EXCLUSIVE).await;
+    let (a, _b) = pause(&scene).await;
+    a.signal(Signal::CONT);
+    let status = a.wait(LONG).await.expect("its lock was lost");
+    assert_eq!(exit_code(status), i32::from(LOCK_LOST), "{}", scene.tell());
+    let _c = scene.start("c");
+    let came = scene.journal.reaches("c", 1, KEPT_OUT).await;
+    assert!(!came, "{}", scene.tell());
+    scene.acts_more("b", AT_WORK).await;
 }
 
-#[test]
-fn two_processes_with_one_identity_do_not_hold_at_once() {
-    run(async {
-        let scene = Scene::new(EXCLUSIVE).await;
-        let a = scene.start_as("worker-1", "a", None);
-        scene.acts_more("a", AT_WORK).await;
-        let _b = scene.start_as("worker-1", "b", None);
-        let came = scene.journal.reaches("b", 1, KEPT_OUT).await;
-        assert!(!came, "{}", scene.tell());
-        scene.finish("a");
-        assert_eq!(exit_code(a.wait(LONG).await.expect("it is over")), 0);
-        scene.acts_more("b", AT_WORK).await;
-        let beside = scene.journal.after_the_next_began("a", "b");
-        assert_eq!(beside, 0, "{}", scene.tell());
-    });
+#[tokio::test]
+async fn two_processes_with_one_identity_do_not_hold_at_once() {
+    let scene = Scene::new(EXCLUSIVE).await;
+    let a = scene.start_as("worker-1", "a", None);
+    scene.acts_more("a", AT_WORK).await;
+    let _b = scene.start_as("worker-1", "b", None);
+    let came = scene.journal.reaches("b", 1, KEPT_OUT).await;
+    assert!(!came, "{}", scene.tell());
+    scene.finish("a");
+    assert_eq!(exit_code(a.wait(LONG).await.expect("it is over")), 0);
+    scene.acts_more("b", AT_WORK).await;
+    let beside = scene.journal.after_the_next_began("a", "b");
+    assert_eq!(beside, 0, "{}", scene.tell());
 }

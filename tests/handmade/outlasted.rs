@@ -3,8 +3,6 @@
 //! owners.
 //! Method: no fault but time.
 
-use leasehold_testbed::run;
-
 use crate::designs::Design;
 use crate::scene::{AT_WORK, ByHand, LONG, Scene, outlast};
 
@@ -16,42 +14,40 @@ async fn both_act(design: Design) {
     assert!(beside >= AT_WORK, "{design:?} held: {}", scene.tell());
 }
 
-#[test]
-fn a_document_with_a_ttl_index_is_deleted_under_its_owner() {
-    run(both_act(Design::TtlIndex));
+#[tokio::test]
+async fn a_document_with_a_ttl_index_is_deleted_under_its_owner() {
+    both_act(Design::TtlIndex).await;
 }
 
-#[test]
-fn a_locked_at_time_out_passes_under_its_owner() {
-    run(both_act(Design::LockedAt));
+#[tokio::test]
+async fn a_locked_at_time_out_passes_under_its_owner() {
+    both_act(Design::LockedAt).await;
 }
 
-#[test]
-fn a_find_and_modify_lock_expires_under_its_owner() {
-    run(both_act(Design::FindAndModify));
+#[tokio::test]
+async fn a_find_and_modify_lock_expires_under_its_owner() {
+    both_act(Design::FindAndModify).await;
 }
 
-#[test]
-fn a_counter_of_one_is_deleted_under_its_owner() {
-    run(both_act(Design::Counter { slots: 1 }));
+#[tokio::test]
+async fn a_counter_of_one_is_deleted_under_its_owner() {
+    both_act(Design::Counter { slots: 1 }).await;
 }
 
 /// `a` has outlasted its lock and ends; its release frees the lock of `b`, which is extended and
 /// would keep others out.
-#[test]
-fn a_late_release_frees_the_next_ones_lock() {
-    run(async {
-        let scene = Scene::new(ByHand::extended(Design::LockedAt)).await;
-        let a = scene.start_by(&ByHand::not_extended(Design::LockedAt), "a", "a", None);
-        scene.acts_more("a", AT_WORK).await;
-        let _b = scene.start("b");
-        scene.acts_more("b", AT_WORK).await;
-        scene.finish("a");
-        a.wait(LONG).await.expect("its work is over");
-        let _c = scene.start("c");
-        scene.acts_more("c", AT_WORK).await;
-        scene.acts_more("b", AT_WORK).await;
-        let beside = scene.journal.after_the_next_began("b", "c");
-        assert!(beside >= AT_WORK, "it held: {}", scene.tell());
-    });
+#[tokio::test]
+async fn a_late_release_frees_the_next_ones_lock() {
+    let scene = Scene::new(ByHand::extended(Design::LockedAt)).await;
+    let a = scene.start_by(&ByHand::not_extended(Design::LockedAt), "a", "a", None);
+    scene.acts_more("a", AT_WORK).await;
+    let _b = scene.start("b");
+    scene.acts_more("b", AT_WORK).await;
+    scene.finish("a");
+    a.wait(LONG).await.expect("its work is over");
+    let _c = scene.start("c");
+    scene.acts_more("c", AT_WORK).await;
+    scene.acts_more("b", AT_WORK).await;
+    let beside = scene.journal.after_the_next_began("b", "c");
+    assert!(beside >= AT_WORK, "it held: {}", scene.tell());
 }

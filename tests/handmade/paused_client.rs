@@ -3,8 +3,6 @@
 //! Method: SIGSTOP of the client of `a`, whose command continues; `b` acquires when the lock has
 //! expired; both act.
 
-use leasehold_testbed::run;
-
 use crate::designs::Design;
 use crate::scene::{AT_WORK, ByHand, Scene, pause};
 
@@ -16,22 +14,22 @@ async fn both_act(design: Design) {
     assert!(beside >= AT_WORK, "{design:?} held: {}", scene.tell());
 }
 
-#[test]
-fn of_a_document_with_a_ttl_index_leaves_two_owners() {
-    run(both_act(Design::TtlIndex));
+#[tokio::test]
+async fn of_a_document_with_a_ttl_index_leaves_two_owners() {
+    both_act(Design::TtlIndex).await;
 }
 
-#[test]
-fn of_a_locked_at_time_out_leaves_two_owners() {
-    run(both_act(Design::LockedAt));
+#[tokio::test]
+async fn of_a_locked_at_time_out_leaves_two_owners() {
+    both_act(Design::LockedAt).await;
 }
 
-#[test]
-fn of_a_find_and_modify_lock_leaves_two_owners() {
-    run(both_act(Design::FindAndModify));
+#[tokio::test]
+async fn of_a_find_and_modify_lock_leaves_two_owners() {
+    both_act(Design::FindAndModify).await;
 }
 
-#[test]
-fn of_a_counter_of_one_leaves_two_owners() {
-    run(both_act(Design::Counter { slots: 1 }));
+#[tokio::test]
+async fn of_a_counter_of_one_leaves_two_owners() {
+    both_act(Design::Counter { slots: 1 }).await;
 }

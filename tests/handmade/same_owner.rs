@@ -2,21 +2,17 @@
 //! a cloned machine, `hostname` and pid 1 in containers.
 //! Method: two clients with one id; no fault.
 
-use leasehold_testbed::run;
-
 use crate::designs::Design;
 use crate::scene::{AT_WORK, ByHand, Scene};
 
-#[test]
-fn two_processes_with_one_owner_id_hold_at_once() {
-    run(async {
-        let scene = Scene::new(ByHand::extended(Design::FindAndModify)).await;
-        let _a = scene.start_as("worker-1", "a", None);
-        scene.acts_more("a", AT_WORK).await;
-        let _b = scene.start_as("worker-1", "b", None);
-        scene.acts_more("b", AT_WORK).await;
-        scene.acts_more("a", AT_WORK).await;
-        let beside = scene.journal.after_the_next_began("a", "b");
-        assert!(beside >= AT_WORK, "it held: {}", scene.tell());
-    });
+#[tokio::test]
+async fn two_processes_with_one_owner_id_hold_at_once() {
+    let scene = Scene::new(ByHand::extended(Design::FindAndModify)).await;
+    let _a = scene.start_as("worker-1", "a", None);
+    scene.acts_more("a", AT_WORK).await;
+    let _b = scene.start_as("worker-1", "b", None);
+    scene.acts_more("b", AT_WORK).await;
+    scene.acts_more("a", AT_WORK).await;
+    let beside = scene.journal.after_the_next_began("a", "b");
+    assert!(beside >= AT_WORK, "it held: {}", scene.tell());
 }

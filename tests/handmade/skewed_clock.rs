@@ -2,7 +2,7 @@
 //! Method: libfaketime gives one real client a clock that is an hour off; the other client, mongod
 //! and the commands have the right time.
 
-use leasehold_testbed::{FakeClock, run};
+use leasehold_testbed::FakeClock;
 
 use crate::designs::Design;
 use crate::scene::{AT_WORK, ByHand, LONG, Scene, skew};
@@ -17,22 +17,22 @@ async fn stolen(design: Design, clock_of_a: Option<&str>, clock_of_b: Option<&st
     assert!(beside >= AT_WORK, "{design:?} held: {}", scene.tell());
 }
 
-#[test]
-fn a_contender_that_is_ahead_steals_a_locked_at_lock() {
-    run(stolen(Design::LockedAt, None, Some("+1h")));
+#[tokio::test]
+async fn a_contender_that_is_ahead_steals_a_locked_at_lock() {
+    stolen(Design::LockedAt, None, Some("+1h")).await;
 }
 
-#[test]
-fn a_contender_that_is_ahead_steals_a_find_and_modify_lock() {
-    run(stolen(Design::FindAndModify, None, Some("+1h")));
+#[tokio::test]
+async fn a_contender_that_is_ahead_steals_a_find_and_modify_lock() {
+    stolen(Design::FindAndModify, None, Some("+1h")).await;
 }
 
-#[test]
-fn a_contender_that_is_ahead_deletes_a_live_count() {
-    run(stolen(Design::Counter { slots: 1 }, None, Some("+1h")));
+#[tokio::test]
+async fn a_contender_that_is_ahead_deletes_a_live_count() {
+    stolen(Design::Counter { slots: 1 }, None, Some("+1h")).await;
 }
 
-#[test]
-fn a_holder_that_is_behind_has_its_document_deleted_by_the_ttl_monitor() {
-    run(stolen(Design::TtlIndex, Some("-1h"), None));
+#[tokio::test]
+async fn a_holder_that_is_behind_has_its_document_deleted_by_the_ttl_monitor() {
+    stolen(Design::TtlIndex, Some("-1h"), None).await;
 }

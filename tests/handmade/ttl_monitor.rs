@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{ReplicaSet, run};
+use leasehold_testbed::ReplicaSet;
 use mongodb::bson::doc;
 
 use crate::designs::Design;
@@ -23,31 +23,29 @@ async fn passes(set: &ReplicaSet) -> i64 {
     passes.expect("it counts its passes")
 }
 
-#[test]
-fn a_dead_holders_document_stays_until_the_monitor_comes() {
-    run(async {
-        let seconds = format!("ttlMonitorSleepSecs={}", PAUSE.as_secs());
-        let builder = ReplicaSet::builder().members(1).parameter(&seconds);
-        let set = Arc::new(builder.start().await);
-        let scene = Scene::on(set, ByHand::extended(Design::TtlIndex));
-        let before = passes(scene.set()).await;
-        let end = Instant::now() + LONG;
-        while passes(scene.set()).await == before {
-            assert!(Instant::now() < end, "the TTL monitor does not pass");
-            tokio::time::sleep(POLL).await;
-        }
-        let passed = Instant::now();
-        let a = scene.start("a");
-        scene.acts_more("a", 1).await;
-        a.kill();
-        scene.finish("a");
-        let expired = passed.elapsed() + LIFE;
-        assert!(expired < PAUSE, "this machine is too slow: {expired:?}");
-        let _b = scene.start("b");
-        scene.acts_more("b", 1).await;
-        // The lock is not freed when it expires, but when the monitor runs again. The previous pass
-        // was observed slightly after its end.
-        let freed = passed.elapsed();
-        assert!(freed > PAUSE - LIFE / 2, "{freed:?}: {}", scene.tell());
-    });
+#[tokio::test]
+async fn a_dead_holders_document_stays_until_the_monitor_comes() {
+    let seconds = format!("ttlMonitorSleepSecs={}", PAUSE.as_secs());
+    let builder = ReplicaSet::builder().members(1).parameter(&seconds);
+    let set = Arc::new(builder.start().await);
+    let scene = Scene::on(set, ByHand::extended(Design::TtlIndex));
+    let before = passes(scene.set()).await;
+    let end = Instant::now() + LONG;
+    while passes(scene.set()).await == before {
+        assert!(Instant::now() < end, "the TTL monitor does not pass");
+        tokio::time::sleep(POLL).await;
+    }
+    let passed = Instant::now();
+    let a = scene.start("a");
+    scene.acts_more("a", 1).await;
+    a.kill();
+    scene.finish("a");
+    let expired = passed.elapsed() + LIFE;
+    assert!(expired < PAUSE, "this machine is too slow: {expired:?}");
+    let _b = scene.start("b");
+    scene.acts_more("b", 1).await;
+    // The lock is not freed when it expires, but when the monitor runs again. The previous pass
+    // was observed slightly after its end.
+    let freed = passed.elapsed();
+    assert!(freed > PAUSE - LIFE / 2, "{freed:?}: {}", scene.tell());
 }

@@ -55,8 +55,10 @@ fn an_api_server_that_comes_back_is_told_the_newest_truth_at_once() {
         let place = cluster.place("a").await;
         let proxy = cluster.kubernetes.proxy();
         proxy.cut();
-        let daemon = cluster.candidate_through(&place, &proxy).start();
-        daemon.wait_leads(LONG).await;
+        let daemon = cluster
+            .candidate_through(&place, &proxy)
+            .leading(LONG)
+            .await;
         let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
         eventually("attempts that failed", async || {
             daemon.metric(failures).await >= 5.0

@@ -2,13 +2,14 @@
 //! as those pods.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 pub(crate) use leasehold_testbed::kubernetes::{Place, routed_to};
+pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{
     Daemon, DaemonBuilder, DaemonTimings, Kubernetes, Proxy, ReplicaSet, SharedSet,
 };
@@ -16,8 +17,6 @@ use serde_json::json;
 
 /// The shipped binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-/// Timeout for what takes milliseconds on an idle machine and longer on a busy one.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// The lease of every test. Namespaces and databases separate the tests.
 pub(crate) const LEASE: &str = "orders";
 /// The label of every test.
@@ -145,14 +144,4 @@ impl Cluster {
     pub(crate) fn slices(&self) -> Api<EndpointSlice> {
         Api::namespaced(self.kubernetes.client(), &self.namespace)
     }
-}
-
-/// Polls until `condition` holds. Returns how long that took.
-pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) -> Duration {
-    let begin = Instant::now();
-    while !condition().await {
-        assert!(begin.elapsed() < LONG, "not so: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    begin.elapsed()
 }

@@ -24,8 +24,7 @@ fn who_leads_who_stepped_down_and_who_was_taken_over_are_reported() {
     run(async {
         let cluster = Cluster::new().await;
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
-        let a = cluster.candidate(&place_a).start();
-        a.wait_leads(LONG).await;
+        let a = cluster.candidate(&place_a).leading(LONG).await;
         eventually("a is elected", async || {
             notes(&cluster, "a", "LeaderElected").await == ["leads orders with token 1 (acquired)"]
         })
@@ -40,8 +39,7 @@ fn who_leads_who_stepped_down_and_who_was_taken_over_are_reported() {
         .await;
         let note = &notes(&cluster, "b", "TakenOver").await[0];
         assert!(note.starts_with("took over orders from a (token 1), unresponsive for "));
-        b.term();
-        assert_eq!(b.wait_exit(LONG).await, 0);
+        assert_eq!(b.term_and_exit(LONG).await, 0);
         let stepped_down = notes(&cluster, "b", "SteppedDown").await;
         assert_eq!(
             stepped_down,
@@ -60,8 +58,8 @@ fn renewals_that_fail_in_the_same_way_are_one_event() {
         let daemon = cluster
             .candidate(&place)
             .uri(&cluster.uri_through(&proxy))
-            .start();
-        daemon.wait_leads(LONG).await;
+            .leading(LONG)
+            .await;
         proxy.stall();
         // Events are reported in order, so all earlier ones exist once this one does.
         eventually("the loss is reported", async || {

@@ -17,8 +17,7 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
             .await;
         };
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
-        let mut a = cluster.candidate(&place_a).start();
-        a.wait_leads(LONG).await;
+        let mut a = cluster.candidate(&place_a).leading(LONG).await;
         cluster.wait_label("a", "leader").await;
         routes_to("a").await;
         let b = cluster
@@ -33,8 +32,7 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
 
         // The old leader turns its label before it exits. If the API server takes longer than it
         // waits, the new leader corrects the label.
-        a.term();
-        assert_eq!(a.wait_exit(LONG).await, 0);
+        assert_eq!(a.term_and_exit(LONG).await, 0);
         cluster.wait_label("a", "follower").await;
         b.wait_leads(LONG).await;
         cluster.wait_label("b", "leader").await;
@@ -70,8 +68,8 @@ fn a_leader_that_cannot_renew_any_more_turns_its_label_by_itself() {
         let daemon = cluster
             .candidate(&place)
             .uri(&cluster.uri_through(&proxy))
-            .start();
-        daemon.wait_leads(LONG).await;
+            .leading(LONG)
+            .await;
         cluster.wait_label("a", "leader").await;
         proxy.stall();
         cluster.wait_label("a", "follower").await;

@@ -21,8 +21,10 @@ fn a_connection_ends_with_its_request() {
         let cluster = Cluster::new().await;
         let place = cluster.place("a").await;
         let proxy = cluster.kubernetes.proxy();
-        let daemon = cluster.candidate_through(&place, &proxy).start();
-        daemon.wait_leads(LONG).await;
+        let daemon = cluster
+            .candidate_through(&place, &proxy)
+            .leading(LONG)
+            .await;
         cluster.wait_label("a", "leader").await;
         eventually("in sync", async || {
             daemon.metric("leasehold_label_in_sync").await == 1.0

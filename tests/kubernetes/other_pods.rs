@@ -13,8 +13,7 @@ fn a_new_leader_takes_the_label_of_a_dead_one() {
         let cluster = Cluster::new().await;
         cluster.service().await;
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
-        let a = cluster.candidate(&place_a).start();
-        a.wait_leads(LONG).await;
+        let a = cluster.candidate(&place_a).leading(LONG).await;
         cluster.wait_label("a", "leader").await;
         // The label of another lease, on the pod that is killed later.
         let other = "leasehold.dev/other";

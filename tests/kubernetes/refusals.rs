@@ -17,8 +17,7 @@ fn without_the_right_one_line_names_the_missing_rule_and_the_lease_is_led() {
     run(async {
         let cluster = Cluster::without_rights().await;
         let place = cluster.place("a").await;
-        let daemon = cluster.candidate(&place).start();
-        daemon.wait_leads(LONG).await;
+        let daemon = cluster.candidate(&place).leading(LONG).await;
         let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
         eventually("refused as follower and as leader", async || {
             daemon.metric(failures).await >= 2.0
@@ -40,8 +39,7 @@ fn without_the_right_one_line_names_the_missing_rule_and_the_lease_is_led() {
 
         // A change is attempted immediately, without waiting for a minute.
         cluster.grant().await;
-        daemon.term();
-        assert_eq!(daemon.wait_exit(LONG).await, 0);
+        assert_eq!(daemon.term_and_exit(LONG).await, 0);
     });
 }
 
@@ -83,8 +81,7 @@ fn a_token_that_is_replaced_on_disk_is_used_at_the_next_attempt() {
         let cluster = Cluster::new().await;
         let mut place = cluster.place("a").await;
         std::fs::write(place.credentials.token_file(), "not.a.token").unwrap();
-        let daemon = cluster.candidate(&place).start();
-        daemon.wait_leads(LONG).await;
+        let daemon = cluster.candidate(&place).leading(LONG).await;
         let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
         eventually("refused", async || daemon.metric(failures).await >= 1.0).await;
         assert_eq!(cluster.label("a").await, None);

@@ -4,7 +4,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::run;
 use rustix::process::Signal;
 
 use crate::job::{Job, Place, eventually};
@@ -42,12 +41,9 @@ impl Drop for StopWhenDropped<'_> {
 }
 
 fn a_killed_holder_makes_room(name: &str, mode: &str) {
-    let place = run(Place::new());
+    let place = Place::new();
     let flags = ["lock", name, mode, "--lease-duration=6s"];
-    let holds = format!("{}; exec sleep 1000", place.note("holds"));
-    let killed = [&flags[..], &["--identity=killed", "--", "sh", "-c", &holds]].concat();
-    let killed = place.start(&killed);
-    place.wait_noted("holds");
+    let killed = place.holder(name, &[&flags[2..], &["--identity=killed"]].concat());
     let stop = AtomicBool::new(false);
     let gone_after = std::thread::scope(|scope| {
         scope.spawn(|| traffic(&place, &flags, &stop));

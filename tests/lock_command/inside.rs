@@ -1,8 +1,6 @@
 //! Goal: a lock inside itself causes neither a second acquisition nor a deadlock.
 
-use leasehold_testbed::run;
-
-use crate::job::{PROGRAM, Place};
+use crate::job::{Job, PROGRAM, Place};
 
 /// Returns an inner `leasehold lock` that uses the same store as the outer one.
 fn inner(place: &Place, flags: &str, then: &str) -> String {
@@ -12,136 +10,103 @@ fn inner(place: &Place, flags: &str, then: &str) -> String {
 
 #[test]
 fn an_inner_lock_of_the_same_name_runs_at_once_with_the_same_token() {
-    let place = run(Place::new());
-    let script = format!(
-        "echo $LEASEHOLD_TOKEN; {}",
-        inner(
-            &place,
-            "again --wait=5s",
-            "sh -c 'echo $LEASEHOLD_TOKEN; exit 3'"
-        )
-    );
-    let done = place.run(&["lock", "again", "--", "sh", "-c", &script]);
+    let place = Place::new();
+    let show = "sh -c 'echo $LEASEHOLD_TOKEN; exit 3'";
+    let within = inner(&place, "again --wait=5s", show);
+    let done = place.run_under("again", &[], &format!("echo $LEASEHOLD_TOKEN; {within}"));
     assert_eq!((done.stdout.as_str(), done.code), ("1\n1\n", 3), "{done:?}");
     // This also works without the flags of the store; our variables do not reach a command.
     let bare = format!("{PROGRAM} lock again -- echo inner");
-    let done = place.run(&["lock", "again", "--", "sh", "-c", &bare]);
+    let done = place.run_under("again", &[], &bare);
     assert_eq!(done.stdout, "inner\n", "{done:?}");
-    assert_eq!(
-        place
-            .run(&["lock", "again", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN"])
-            .stdout,
-        "3\n"
-    );
+    let third = place.run_under("again", &[], "echo $LEASEHOLD_TOKEN");
+    assert_eq!(third.stdout, "3\n");
 }
 
 #[test]
 fn shared_cannot_become_exclusive() {
-    let place = run(Place::new());
-    let done = place.run(&[
-        "lock",
-        "upgrade",
-        "--shared",
-        "--",
-        "sh",
-        "-c",
-        &inner(&place, "upgrade", "true"),
-    ]);
-    assert_eq!(done.code, 75);
-    assert!(
-        done.stderr.contains("cannot be held as exclusive"),
-        "{done:?}"
-    );
-    let down = place.run(&[
-        "lock",
-        "downgrade",
-        "--",
-        "sh",
-        "-c",
-        &inner(&place, "downgrade --shared", "true"),
-    ]);
+    let place = Place::new();
+    let done = place.run_under("upgrade", &["--shared"], &inner(&place, "upgrade", "true"));
+    done.says(75, "cannot be held as exclusive");
+    let script = inner(&place, "downgrade --shared", "true");
+    let down = place.run_under("downgrade", &[], &script);
     assert_eq!(down.code, 0, "{down:?}");
 }
 
 #[test]
 fn another_lock_inside_is_acquired_and_both_are_held() {
-    let place = run(Place::new());
+    let place = Place::new();
     let innermost = inner(&place, "outer-lock --no-wait", "echo innermost");
     let script = inner(&place, "inner-lock", &format!("sh -c '{innermost}'"));
-    let done = place.run(&["lock", "outer-lock", "--", "sh", "-c", &script]);
+    let done = place.run_under("outer-lock", &[], &script);
     assert_eq!(done.stdout, "innermost\n", "{done:?}");
 }
 
 #[test]
 fn another_lock_inside_that_is_told_of_no_store_says_why() {
-    let place = run(Place::new());
+    let place = Place::new();
     let bare = format!("{PROGRAM} lock inside -- true");
-    let done = place.run(&["lock", "outside", "--", "sh", "-c", &bare]);
-    assert_eq!(done.code, 78, "{done:?}");
+    let done = place.run_under("outside", &[], &bare);
     let why = "the outer `leasehold` does not pass its configuration on";
-    assert!(done.stderr.contains(why), "{done:?}");
+    done.says(78, why);
     // Without an outer lock, the error does not mention this.
     let mut alone = std::process::Command::new(PROGRAM);
     alone.args(["lock", "inside", "--", "true"]).env_clear();
     let alone = String::from_utf8(alone.output().unwrap().stderr).unwrap();
-    assert!(
-        alone.contains("mongodb.uri") && !alone.contains(why),
-        "{alone}"
-    );
+    assert!(alone.contains("mongodb.uri"), "{alone}");
+    assert!(!alone.contains(why), "{alone}");
 }
 
 #[test]
 fn a_variable_without_its_holder_proves_nothing() {
-    let place = run(Place::new());
+    let place = Place::new();
     let out = place.path("env");
     let script = format!(
         "printf %s \"$LEASEHOLD_LOCKS\" > {}; {}; exec sleep 1000",
         out.display(),
         place.note("holds")
     );
-    let holder = place.start(&["lock", "stolen", "--", "sh", "-c", &script]);
+    let holder = place.start_under("stolen", &[], &script);
     place.wait_noted("holds");
     let mut stranger = place.command(&["lock", "stolen", "--no-wait", "--", "true"]);
     stranger.env("LEASEHOLD_LOCKS", std::fs::read_to_string(out).unwrap());
-    let refused = crate::job::Job::start(stranger).output();
-    assert_eq!(
-        refused.code, 75,
-        "the holder is none of its ancestors: {refused:?}"
-    );
+    // The holder is not one of its ancestors.
+    let refused = Job::start(stranger).output();
+    assert_eq!(refused.code, 75, "{refused:?}");
     drop(holder);
 }
 
 #[test]
 fn the_innermost_command_has_the_token_of_its_own_lock() {
-    let place = run(Place::new());
-    assert_eq!(place.run(&["lock", "deep", "--", "true"]).code, 0);
+    let place = Place::new();
+    assert_eq!(place.run_empty("deep", &[]).code, 0);
     let innermost = place.path("innermost");
     let show = "sh -c 'echo $LEASEHOLD_LOCK $LEASEHOLD_TOKEN $LEASEHOLD_LOCK_TOKEN'";
     std::fs::write(&innermost, inner(&place, "deep", show)).unwrap();
     let script = inner(&place, "between", &format!("sh {}", innermost.display()));
-    let done = place.run(&["lock", "deep", "--", "sh", "-c", &script]);
+    let done = place.run_under("deep", &[], &script);
     assert_eq!(done.stdout, "deep 2 2\n", "{done:?}");
 }
 
 #[test]
 fn a_lock_inside_a_lease_hides_neither_token() {
-    let place = run(Place::new());
+    let place = Place::new();
     let show = "sh -c 'echo $LEASEHOLD_LEASE_TOKEN $LEASEHOLD_LOCK_TOKEN $LEASEHOLD_TOKEN'";
     // Set as `leasehold run` sets it for its command.
     let lease = "export LEASEHOLD_LEASE=orders LEASEHOLD_TOKEN=7 LEASEHOLD_LEASE_TOKEN=7";
     let script = format!("{lease}; {}", inner(&place, "within", show));
-    let done = place.run(&["lock", "around", "--", "sh", "-c", &script]);
+    let done = place.run_under("around", &[], &script);
     assert_eq!(done.stdout, "7 1 1\n", "{done:?}");
 }
 
 #[test]
 fn i12_an_inner_command_is_not_told_the_connection_string_either() {
-    let place = run(Place::new());
+    let place = Place::new();
     let uri = place.path("uri");
     let script = format!(
         "LEASEHOLD_MONGODB__URI=$(cat {}) {PROGRAM} lock scrubbed -- sh -c 'echo ${{LEASEHOLD_MONGODB__URI-none}}'",
         uri.display()
     );
-    let done = place.run(&["lock", "scrubbed", "--", "sh", "-c", &script]);
+    let done = place.run_under("scrubbed", &[], &script);
     assert_eq!(done.stdout, "none\n", "{done:?}");
 }

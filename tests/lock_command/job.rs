@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use leasehold_testbed::process::exit_code;
 use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, run};
 use mongodb::bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,9 +41,18 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
+impl Output {
+    /// Asserts the exit code, and that standard error has this text.
+    #[track_caller]
+    pub(crate) fn says(&self, code: i32, text: &str) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.stderr.contains(text), "{text}: {self:?}");
+    }
+}
+
 impl Place {
-    pub(crate) async fn new() -> Self {
-        let set = SET.get().await;
+    pub(crate) fn new() -> Self {
+        let set = run(SET.get());
         let uri = set.uri();
         static PLACES: AtomicUsize = AtomicUsize::new(1);
         let number = PLACES.fetch_add(1, Ordering::Relaxed);
@@ -110,6 +120,41 @@ impl Place {
         self.start(arguments).output()
     }
 
+    /// Starts `sh -c SCRIPT` under a lock.
+    pub(crate) fn start_under(&self, lock: &str, flags: &[&str], script: &str) -> Job {
+        self.start(&[&["lock", lock], flags, &["--", "sh", "-c", script]].concat())
+    }
+
+    /// Runs `sh -c SCRIPT` under a lock to its end.
+    pub(crate) fn run_under(&self, lock: &str, flags: &[&str], script: &str) -> Output {
+        self.start_under(lock, flags, script).output()
+    }
+
+    /// Starts a job that does nothing under a lock.
+    pub(crate) fn start_empty(&self, lock: &str, flags: &[&str]) -> Job {
+        self.start(&[&["lock", lock], flags, &["--", "true"]].concat())
+    }
+
+    /// Runs a job that does nothing under a lock.
+    pub(crate) fn run_empty(&self, lock: &str, flags: &[&str]) -> Output {
+        self.start_empty(lock, flags).output()
+    }
+
+    /// Starts a job that holds a lock until it is ended, and waits until it holds it.
+    pub(crate) fn holder(&self, lock: &str, flags: &[&str]) -> Job {
+        let holds = format!("{}; exec sleep 1000", self.note("holds"));
+        let job = self.start_under(lock, flags, &holds);
+        self.wait_noted("holds");
+        job
+    }
+
+    /// Waits until the list of locks contains this text.
+    pub(crate) fn wait_listed(&self, text: &str) {
+        eventually(&format!("{text} is listed"), || {
+            self.run(&["locks"]).stdout.contains(text)
+        });
+    }
+
     /// Returns the words of the lines that jobs wrote into the file `journal`, without a line that
     /// is still being written.
     pub(crate) fn journal(&self) -> Vec<Vec<String>> {
@@ -128,6 +173,12 @@ impl Place {
             "echo \"{what} $LEASEHOLD_TOKEN $$\" >> {}",
             journal.display()
         )
+    }
+
+    /// Returns the first words of the lines in the journal.
+    pub(crate) fn noted(&self) -> Vec<String> {
+        let journal = self.journal().into_iter();
+        journal.map(|mut line| line.swap_remove(0)).collect()
     }
 
     /// Waits until the journal has a line that begins with `what`.
@@ -153,8 +204,7 @@ impl Job {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
+        self::signal(self.id(), signal);
     }
 
     pub(crate) fn input(&mut self) -> impl Write + use<> {
@@ -182,7 +232,7 @@ impl Job {
     pub(crate) fn output(mut self) -> Output {
         let status = self.wait();
         let mut output = Output {
-            code: code(status),
+            code: exit_code(status),
             stdout: String::new(),
             stderr: String::new(),
         };
@@ -256,11 +306,6 @@ impl Drop for Job {
     }
 }
 
-fn code(status: ExitStatus) -> i32 {
-    use std::os::unix::process::ExitStatusExt;
-    status.code().or(status.signal().map(|n| 128 + n)).unwrap()
-}
-
 /// Returns a lock whose slots are all held, with this number of waiters. No entry is renewed, and
 /// all expire long after the test.
 pub(crate) fn crowd(holders: u32, waiters: u32) -> Document {
@@ -290,6 +335,27 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "not so: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Returns `stage` with a job's command line as its last arguments, and with the job's environment
+/// and pipes.
+pub(crate) fn through(mut stage: Command, job: &Command) -> Command {
+    let set = job.get_envs();
+    stage
+        .arg(job.get_program())
+        .args(job.get_args())
+        .env_clear()
+        .envs(set.filter_map(|(name, value)| Some((name, value?))))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    stage
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
 }
 
 /// Returns true if a process with this id exists.

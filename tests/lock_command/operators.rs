@@ -1,7 +1,6 @@
 //! Goal: an operator sees the holders of each lock, and breaks a lock without voiding the exclusion
 //! unless forced.
 
-use leasehold_testbed::run;
 use mongodb::bson::doc;
 use rustix::process::Signal;
 
@@ -9,7 +8,7 @@ use crate::job::Place;
 
 #[test]
 fn the_list_says_who_holds_who_waits_and_what_is_free() {
-    let place = run(Place::new());
+    let place = Place::new();
     let holds = format!("{}; exec sleep 1000", place.note("holds"));
     let holder = place.start(&[
         "lock",
@@ -49,7 +48,7 @@ fn the_list_says_who_holds_who_waits_and_what_is_free() {
 
 #[test]
 fn who_renews_is_not_broken_and_who_is_silent_is() {
-    let place = run(Place::new());
+    let place = Place::new();
     let flags = [
         "lock",
         "to-break",
@@ -77,7 +76,7 @@ fn who_renews_is_not_broken_and_who_is_silent_is() {
 
 #[test]
 fn force_says_what_it_voids_and_asks() {
-    let place = run(Place::new());
+    let place = Place::new();
     let holds = format!("{}; exec sleep 1000", place.note("holds"));
     let holder = place.start(&[
         "lock",
@@ -107,7 +106,7 @@ fn force_says_what_it_voids_and_asks() {
 
 #[test]
 fn pruned_locks_go_on_with_their_tokens() {
-    let place = run(Place::new());
+    let place = Place::new();
     assert_eq!(place.run(&["lock", "pruned", "--", "true"]).code, 0);
     let young = place.run(&["locks", "prune", "--unused-for=1d"]);
     assert!(!young.stdout.contains("pruned pruned"), "{young:?}");
@@ -119,7 +118,7 @@ fn pruned_locks_go_on_with_their_tokens() {
 
 #[test]
 fn several_who_renew_at_different_times_are_all_alive() {
-    let place = run(Place::new());
+    let place = Place::new();
     let holds = format!("{}; exec sleep 1000", place.note("holds"));
     let reader = || {
         place.start(&[
@@ -147,7 +146,7 @@ fn several_who_renew_at_different_times_are_all_alive() {
 
 #[test]
 fn a_name_that_another_program_wrote_reaches_no_terminal_raw() {
-    let place = run(Place::new());
+    let place = Place::new();
     place.store_document(
         "we\x1b[31m\u{9b}ird",
         doc! { "schema": 1, "kind": "lock", "token": 1_i64 },

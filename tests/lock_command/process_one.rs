@@ -3,10 +3,9 @@
 
 use std::process::Command;
 
-use leasehold_testbed::run;
-use rustix::process::{Pid, Signal, getuid, kill_process};
+use rustix::process::{Signal, getuid};
 
-use crate::job::{Job, Place, eventually};
+use crate::job::{Job, Place, eventually, signal, through};
 
 /// Runs the job as process 1 of its own PID namespace, with a matching /proc.
 fn as_process_one(job: &Command) -> Command {
@@ -15,16 +14,7 @@ fn as_process_one(job: &Command) -> Command {
         command.args(["--user", "--map-root-user"]);
     }
     command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "--"]);
-    command.arg(job.get_program()).args(job.get_args());
-    command.env_clear();
-    let set = job
-        .get_envs()
-        .filter_map(|(name, value)| Some((name, value?)));
-    command.envs(set);
-    command.stdin(std::process::Stdio::null());
-    command.stdout(std::process::Stdio::piped());
-    command.stderr(std::process::Stdio::piped());
-    command
+    through(command, job)
 }
 
 /// Returns the children of a process, as this namespace numbers them.
@@ -43,11 +33,6 @@ fn only_child(pid: u32) -> u32 {
     }
 }
 
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
-}
-
 /// Starts a job that holds the lock.
 fn holding(place: &Place, name: &str, script: &str) -> Job {
     let script = format!("{}; {script}", place.note("holds"));
@@ -59,30 +44,26 @@ fn holding(place: &Place, name: &str, script: &str) -> Job {
 
 #[test]
 fn the_exit_code_is_the_commands() {
-    let place = run(Place::new());
+    let place = Place::new();
     let job = holding(&place, "codes-of-one", "exit 7");
     assert_eq!(job.output().code, 7);
 }
 
 #[test]
 fn a_killed_guard_is_noticed_and_nothing_is_left() {
-    let place = run(Place::new());
+    let place = Place::new();
     let script = "setsid sleep 1000 & while :; do sleep 0.02; done";
     let job = holding(&place, "guard-of-one", script);
     let guard = only_child(only_child(job.id()));
     signal(guard, Signal::KILL);
     let output = job.output();
-    assert_eq!(output.code, 76, "{output:?}");
-    assert!(
-        output.stderr.contains("lost the guard of the command"),
-        "{output:?}"
-    );
+    output.says(76, "lost the guard of the command");
     assert!(!output.stderr.contains("panicked"), "{output:?}");
 }
 
 #[test]
 fn orphans_of_others_are_reaped() {
-    let place = run(Place::new());
+    let place = Place::new();
     let job = holding(&place, "orphans-of-one", "while :; do sleep 0.02; done");
     let one = only_child(job.id());
     let guard = only_child(one);

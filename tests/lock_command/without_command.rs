@@ -4,10 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::Duration;
 
-use leasehold_testbed::run;
 use rustix::process::Signal;
 
-use crate::job::{Job, Place, eventually};
+use crate::job::{Job, Place};
 
 fn holder(
     place: &Place,
@@ -26,23 +25,13 @@ fn holder(
 
 #[test]
 fn one_line_when_it_is_held_and_free_when_standard_input_closes() {
-    let place = run(Place::new());
+    let place = Place::new();
     let (job, line, input) = holder(&place, &["piped"]);
     assert_eq!(line, serde_json::json!({ "lock": "piped", "token": 1 }));
-    assert_eq!(
-        place
-            .run(&["lock", "piped", "--no-wait", "--", "true"])
-            .code,
-        75
-    );
+    assert_eq!(place.run_empty("piped", &["--no-wait"]).code, 75);
     drop(input);
     assert_eq!(job.output().code, 0);
-    assert_eq!(
-        place
-            .run(&["lock", "piped", "--no-wait", "--", "true"])
-            .code,
-        0
-    );
+    assert_eq!(place.run_empty("piped", &["--no-wait"]).code, 0);
 }
 
 /// Returns a holder that was asked to stop, and has reported this.
@@ -53,13 +42,21 @@ fn stopping(place: &Place, name: &str, flags: &[&str]) -> (Job, impl std::io::Wr
     (job, input)
 }
 
+/// Asserts that a lock is still held, and free when the holder's entry has expired.
+fn is_held_and_expires(place: &Place, name: &str) {
+    let listed = place.run(&["locks"]).stdout;
+    let held = listed.lines().find(|line| line.starts_with(name));
+    assert!(held.is_some_and(|line| line.contains("held")), "{held:?}");
+    assert_eq!(place.run_empty(name, &[]).code, 0);
+}
+
 #[test]
 fn after_a_signal_it_is_held_until_standard_input_closes() {
-    let place = run(Place::new());
+    let place = Place::new();
     let (job, input) = stopping(&place, "signalled", &[]);
-    let next = place.start(&["lock", "signalled", "--identity=next", "--", "true"]);
-    eventually("it waits", || place.run(&["locks"]).stdout.contains("next"));
-    let refused = place.run(&["lock", "signalled", "--no-wait", "--", "true"]);
+    let next = place.start_empty("signalled", &["--identity=next"]);
+    place.wait_listed("next");
+    let refused = place.run_empty("signalled", &["--no-wait"]);
     assert_eq!(refused.code, 75, "its user still works: {refused:?}");
     drop(input);
     assert_eq!(job.output().code, 128 + 15);
@@ -68,37 +65,29 @@ fn after_a_signal_it_is_held_until_standard_input_closes() {
 
 #[test]
 fn after_a_signal_it_is_held_for_stop_grace_at_most() {
-    let place = run(Place::new());
+    let place = Place::new();
     let (job, input) = stopping(&place, "grace", &["--workload-stop-grace=300ms"]);
     assert_eq!(job.output().code, 128 + 15);
-    assert_eq!(
-        place
-            .run(&["lock", "grace", "--no-wait", "--", "true"])
-            .code,
-        0,
-        "given back"
-    );
+    let next = place.run_empty("grace", &["--no-wait"]);
+    assert_eq!(next.code, 0, "given back: {next:?}");
     drop(input);
 }
 
 #[test]
 fn a_second_signal_ends_it_at_once_and_leaves_the_lock_to_expire() {
-    let place = run(Place::new());
+    let place = Place::new();
     let (job, input) = stopping(&place, "impatient", &["--lease-duration=2s"]);
     job.signal(Signal::TERM);
     std::thread::sleep(Duration::from_secs(1));
     job.signal(Signal::TERM);
     assert_eq!(job.output().code, 128 + 15);
-    let held = place.run(&["locks"]).stdout;
-    let held = held.lines().find(|line| line.starts_with("impatient "));
-    assert!(held.is_some_and(|line| line.contains("held")), "{held:?}");
-    assert_eq!(place.run(&["lock", "impatient", "--", "true"]).code, 0);
+    is_held_and_expires(&place, "impatient");
     drop(input);
 }
 
 #[test]
 fn a_loss_by_deadline_gives_nothing_back_beside_who_still_works() {
-    let place = run(Place::new());
+    let place = Place::new();
     let direct = place.set.uri();
     let proxy = place.set.proxy();
     let uri = place.set.proxied_uri(&proxy);
@@ -108,17 +97,13 @@ fn a_loss_by_deadline_gives_nothing_back_beside_who_still_works() {
     proxy.hold_replies_containing("silent-helper");
     assert_eq!(job.output().code, 76);
     let place = place.reached_by(direct);
-    let held = place.run(&["locks"]).stdout;
-    let held = held.lines().find(|line| line.starts_with("silent-helper"));
-    assert!(held.is_some_and(|line| line.contains("held")), "{held:?}");
-    // The entry expires.
-    assert_eq!(place.run(&["lock", "silent-helper", "--", "true"]).code, 0);
+    is_held_and_expires(&place, "silent-helper");
     drop(input);
 }
 
 #[test]
 fn a_lost_lock_ends_it_with_76() {
-    let place = run(Place::new());
+    let place = Place::new();
     let (job, _, input) = holder(&place, &["broken-away"]);
     let broken = place.run(&["locks", "break", "broken-away", "--force", "--yes"]);
     assert_eq!(broken.code, 0, "{broken:?}");

@@ -94,55 +94,50 @@ fn a_paused_ex_holders_write_is_refused() {
     paused.block_on(async { drop(ex_holder) });
 }
 
-#[test]
-fn a_fenced_write_says_what_became_of_it() {
-    run(async {
-        let stage = shared_stage().await;
-        let orders = orders(&stage);
-        let one = doc! { "_id": 1 };
-        let write = async |number: i64| {
-            fenced::update_one(&orders, one.clone(), set(1), token(number)).await
-        };
-        assert!(matches!(write(5).await, Err(FencedError::NoDocument)));
-        let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });
-        insert.await.expect("inserted");
-        for number in [5, 5, 7] {
-            write(number).await.expect("not older than the last");
-        }
-        let refused = write(6).await;
-        let Err(FencedError::Refused { newest }) = refused else {
-            panic!("{refused:?}")
-        };
-        assert_eq!(newest, Some(token(7)));
-        let stages = vec![doc! { "$set": { "value": { "$add": ["$value", 41] } } }];
-        let added = fenced::update_one(&orders, one.clone(), stages, token(8)).await;
-        added.expect("newer");
-        assert_eq!(value(&orders).await, 42);
-        let spoil = doc! { "$set": { "fence": { "token": "x" } } };
-        orders.update_one(one.clone(), spoil).await.expect("spoilt");
-        let refused = write(9).await;
-        assert!(
-            matches!(refused, Err(FencedError::Refused { newest: None })),
-            "{refused:?}"
-        );
-    });
+#[tokio::test]
+async fn a_fenced_write_says_what_became_of_it() {
+    let stage = shared_stage().await;
+    let orders = orders(&stage);
+    let one = doc! { "_id": 1 };
+    let write =
+        async |number: i64| fenced::update_one(&orders, one.clone(), set(1), token(number)).await;
+    assert!(matches!(write(5).await, Err(FencedError::NoDocument)));
+    let insert = orders.insert_one(doc! { "_id": 1, "value": 0 });
+    insert.await.expect("inserted");
+    for number in [5, 5, 7] {
+        write(number).await.expect("not older than the last");
+    }
+    let refused = write(6).await;
+    let Err(FencedError::Refused { newest }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(newest, Some(token(7)));
+    let stages = vec![doc! { "$set": { "value": { "$add": ["$value", 41] } } }];
+    let added = fenced::update_one(&orders, one.clone(), stages, token(8)).await;
+    added.expect("newer");
+    assert_eq!(value(&orders).await, 42);
+    let spoil = doc! { "$set": { "fence": { "token": "x" } } };
+    orders.update_one(one.clone(), spoil).await.expect("spoilt");
+    let refused = write(9).await;
+    assert!(
+        matches!(refused, Err(FencedError::Refused { newest: None })),
+        "{refused:?}"
+    );
 }
 
-#[test]
-fn the_tokens_of_readers_and_slots_fence_nobody_and_are_not_taken_for_it() {
-    run(async {
-        let stage = shared_stage().await;
-        let orders = orders(&stage);
-        let slots = Slots::new(2).expect("legal");
-        for lock in [lock(&stage, "a").shared(), lock(&stage, "a").slots(slots)] {
-            let guard = lock.acquire_within(LONG).await;
-            let guard = guard.unwrap_or_else(|error| panic!("{error}"));
-            let written = guard.update_one(&orders, doc! { "_id": 1 }, set(1)).await;
-            assert!(
-                matches!(written, Err(FencedError::NotExclusive)),
-                "{written:?}"
-            );
-            guard.release().await.expect("it was held to the end");
-        }
-    });
+#[tokio::test]
+async fn the_tokens_of_readers_and_slots_fence_nobody_and_are_not_taken_for_it() {
+    let stage = shared_stage().await;
+    let orders = orders(&stage);
+    let slots = Slots::new(2).expect("legal");
+    for lock in [lock(&stage, "a").shared(), lock(&stage, "a").slots(slots)] {
+        let guard = lock.acquire_within(LONG).await;
+        let guard = guard.unwrap_or_else(|error| panic!("{error}"));
+        let written = guard.update_one(&orders, doc! { "_id": 1 }, set(1)).await;
+        assert!(
+            matches!(written, Err(FencedError::NotExclusive)),
+            "{written:?}"
+        );
+        guard.release().await.expect("it was held to the end");
+    }
 }

@@ -6,7 +6,7 @@
 use leasehold::lock::{Ending, Found, LockDocument, Mode, Operation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
-use leasehold_testbed::{StoredLease, run};
+use leasehold_testbed::StoredLease;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, Regex, Timestamp, doc};
 
@@ -193,57 +193,53 @@ async fn used(store: &MongoLockStore, document: &Document) {
     );
 }
 
-#[test]
-fn i11_what_is_not_a_lock_is_not_touched_and_what_is_one_can_be_used() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stored(&stage));
-        let mut counts = [0, 0];
-        for path in PATHS {
-            for value in odd_values() {
-                let mut document = lock();
-                put(&mut document, path, value);
-                stored.replace(&document).await;
-                let read = store.perform(Operation::Read { confirm: false }).await;
-                match read.outcome {
-                    Outcome::Applied(Found::Foreign(why)) => {
-                        assert!(!why.is_empty());
-                        counts[0] += 1;
-                        untouched(&store, &stored, &document).await;
-                    }
-                    Outcome::Applied(Found::Lock(lock)) => {
-                        counts[1] += 1;
-                        let slots = lock.slots;
-                        let empty = lock.holders.is_empty() && lock.queue.is_empty();
-                        if slots == 0 || empty {
-                            used(&store, &document).await;
-                        } else {
-                            rejected(&store, join(NEW, Mode::Exclusive)).await;
-                        }
-                    }
-                    other => panic!("{other:?}: {document}"),
+#[tokio::test]
+async fn i11_what_is_not_a_lock_is_not_touched_and_what_is_one_can_be_used() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stored(&stage));
+    let mut counts = [0, 0];
+    for path in PATHS {
+        for value in odd_values() {
+            let mut document = lock();
+            put(&mut document, path, value);
+            stored.replace(&document).await;
+            let read = store.perform(Operation::Read { confirm: false }).await;
+            match read.outcome {
+                Outcome::Applied(Found::Foreign(why)) => {
+                    assert!(!why.is_empty());
+                    counts[0] += 1;
+                    untouched(&store, &stored, &document).await;
                 }
+                Outcome::Applied(Found::Lock(lock)) => {
+                    counts[1] += 1;
+                    let slots = lock.slots;
+                    let empty = lock.holders.is_empty() && lock.queue.is_empty();
+                    if slots == 0 || empty {
+                        used(&store, &document).await;
+                    } else {
+                        rejected(&store, join(NEW, Mode::Exclusive)).await;
+                    }
+                }
+                other => panic!("{other:?}: {document}"),
             }
         }
-        // Both must occur often, otherwise the cases prove nothing.
-        assert!(counts[0] > 200 && counts[1] > 100, "{counts:?}");
-    });
+    }
+    // Both must occur often, otherwise the cases prove nothing.
+    assert!(counts[0] > 200 && counts[1] > 100, "{counts:?}");
 }
 
-#[test]
-fn i11_a_lease_of_that_name_is_not_touched() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stored(&stage));
-        let lease = doc! {
-            "schema": 1, "kind": "lease", "token": 7_i64,
-            "revision": binary(BinarySubtype::Uuid, vec![1; 16]), "holder": null,
-            "paused": false, "request": null, "reserved_for": null, "history": [],
-        };
-        untouched(&store, &stored, &lease).await;
-        let read = store.perform(Operation::Read { confirm: false }).await;
-        let why = "a lease has this name, not a lock".to_owned();
-        assert_eq!(read.outcome, Outcome::Applied(Found::Foreign(why)));
-        untouched(&store, &stored, &doc! { "hello": "world" }).await;
-    });
+#[tokio::test]
+async fn i11_a_lease_of_that_name_is_not_touched() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stored(&stage));
+    let lease = doc! {
+        "schema": 1, "kind": "lease", "token": 7_i64,
+        "revision": binary(BinarySubtype::Uuid, vec![1; 16]), "holder": null,
+        "paused": false, "request": null, "reserved_for": null, "history": [],
+    };
+    untouched(&store, &stored, &lease).await;
+    let read = store.perform(Operation::Read { confirm: false }).await;
+    let why = "a lease has this name, not a lock".to_owned();
+    assert_eq!(read.outcome, Outcome::Applied(Found::Foreign(why)));
+    untouched(&store, &stored, &doc! { "hello": "world" }).await;
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use leasehold::election::{LeaseName, TimingSettings, Timings, Token};
 use leasehold::lock::{Loss, Operation, Slots, Standing, Status, Want, scaled};
 use leasehold::locker::{Lock, LockError, LockGuard, Locker, LockerOptions, NoLockSurfaces};
-use leasehold_testbed::{Stage, run};
+use leasehold_testbed::Stage;
 use mongodb::bson::doc;
 
 use crate::scene::{
@@ -41,206 +41,186 @@ fn slots(number: u32) -> Slots {
     Slots::new(number).expect("legal")
 }
 
-#[test]
-fn who_waits_acquires_when_the_holder_releases_with_the_next_token() {
-    run(async {
-        let stage = shared_stage().await;
-        let first = acquire(&lock(&stage, "a")).await;
-        let [second, third] = ["b", "c"].map(|identity| {
-            let lock = lock(&stage, identity);
-            tokio::spawn(async move { acquire(&lock).await })
-        });
-        let store = store(&stage);
-        eventually("both wait", async || read(&store).await.queue.len() == 2).await;
-        let before = held_with(&first);
-        let released = Instant::now();
-        first.release().await.expect("it was held to the end");
-        let (next, other) = tokio::select! {
-            next = second => (next, None),
-            next = third => (next, Some(())),
-        };
-        let next = next.expect("no panic");
-        assert!(held_with(&next) > before);
-        assert!(
-            released.elapsed() < Duration::from_secs(3),
-            "it was woken, and did not poll: {:?}",
-            released.elapsed()
-        );
-        drop((next, other));
+#[tokio::test]
+async fn who_waits_acquires_when_the_holder_releases_with_the_next_token() {
+    let stage = shared_stage().await;
+    let first = acquire(&lock(&stage, "a")).await;
+    let [second, third] = ["b", "c"].map(|identity| {
+        let lock = lock(&stage, identity);
+        tokio::spawn(async move { acquire(&lock).await })
     });
+    let store = store(&stage);
+    eventually("both wait", async || read(&store).await.queue.len() == 2).await;
+    let before = held_with(&first);
+    let released = Instant::now();
+    first.release().await.expect("it was held to the end");
+    let (next, other) = tokio::select! {
+        next = second => (next, None),
+        next = third => (next, Some(())),
+    };
+    let next = next.expect("no panic");
+    assert!(held_with(&next) > before);
+    assert!(
+        released.elapsed() < Duration::from_secs(3),
+        "it was woken, and did not poll: {:?}",
+        released.elapsed()
+    );
+    drop((next, other));
 }
 
-#[test]
-fn a_lock_that_is_held_is_not_waited_for_by_who_only_tries() {
-    run(async {
-        let stage = shared_stage().await;
-        let guard = acquire(&lock(&stage, "holder")).await;
-        match lock(&stage, "b").try_acquire().await {
-            Err(LockError::Busy { ahead }) => {
-                assert_eq!(ahead.len(), 1);
-                assert_eq!(ahead[0].identity.as_str(), "holder");
-            }
+#[tokio::test]
+async fn a_lock_that_is_held_is_not_waited_for_by_who_only_tries() {
+    let stage = shared_stage().await;
+    let guard = acquire(&lock(&stage, "holder")).await;
+    match lock(&stage, "b").try_acquire().await {
+        Err(LockError::Busy { ahead }) => {
+            assert_eq!(ahead.len(), 1);
+            assert_eq!(ahead[0].identity.as_str(), "holder");
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("two hold it"),
+    }
+    guard.release().await.expect("it was held to the end");
+    let tried = lock(&stage, "b").try_acquire().await;
+    assert!(tried.is_ok_and(|guard| guard.authority().is_some()));
+}
+
+#[tokio::test]
+async fn a_wait_that_is_over_leaves_the_queue() {
+    let stage = shared_stage().await;
+    let guard = acquire(&lock(&stage, "a")).await;
+    let other = lock(&stage, "b");
+    loop {
+        match other.acquire_within(SHORTLY).await {
+            Err(LockError::TimedOut) => break,
+            // On busy cores the first answer takes longer.
+            Err(LockError::Unreachable) => {}
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("two hold it"),
         }
-        guard.release().await.expect("it was held to the end");
-        let tried = lock(&stage, "b").try_acquire().await;
-        assert!(tried.is_ok_and(|guard| guard.authority().is_some()));
-    });
+    }
+    let store = store(&stage);
+    eventually("nobody waits", async || read(&store).await.queue.is_empty()).await;
+    assert!(guard.authority().is_some());
 }
 
-#[test]
-fn a_wait_that_is_over_leaves_the_queue() {
-    run(async {
-        let stage = shared_stage().await;
-        let guard = acquire(&lock(&stage, "a")).await;
-        let other = lock(&stage, "b");
-        loop {
-            match other.acquire_within(SHORTLY).await {
-                Err(LockError::TimedOut) => break,
-                // On busy cores the first answer takes longer.
-                Err(LockError::Unreachable) => {}
-                Err(other) => panic!("{other}"),
-                Ok(_) => panic!("two hold it"),
-            }
-        }
-        let store = store(&stage);
-        eventually("nobody waits", async || read(&store).await.queue.is_empty()).await;
-        assert!(guard.authority().is_some());
-    });
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_not_taken_for_a_holder() {
+    let stage = shared_stage().await;
+    let mut nowhere = store_options(&stage, "a");
+    nowhere.uri = Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned()));
+    let lock = Lock::new(nowhere, LeaseName::new(NAME).expect("legal"));
+    let acquired = lock.acquire_within(SHORTLY).await;
+    assert!(matches!(acquired, Err(LockError::Unreachable)));
 }
 
-#[test]
-fn a_store_that_does_not_answer_is_not_taken_for_a_holder() {
-    run(async {
-        let stage = shared_stage().await;
-        let mut nowhere = store_options(&stage, "a");
-        nowhere.uri = Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned()));
-        let lock = Lock::new(nowhere, LeaseName::new(NAME).expect("legal"));
-        let acquired = lock.acquire_within(SHORTLY).await;
-        assert!(matches!(acquired, Err(LockError::Unreachable)));
-    });
+#[tokio::test]
+async fn a_guard_that_is_dropped_gives_the_lock_back() {
+    let stage = shared_stage().await;
+    drop(acquire(&lock(&stage, "a")).await);
+    let store = store(&stage);
+    eventually("nobody holds", async || {
+        read(&store).await.holders.is_empty()
+    })
+    .await;
+    let history = store.history().await.expect("it is read");
+    assert_eq!(history[0].reason.as_deref(), Some("released"));
 }
 
-#[test]
-fn a_guard_that_is_dropped_gives_the_lock_back() {
-    run(async {
-        let stage = shared_stage().await;
-        drop(acquire(&lock(&stage, "a")).await);
-        let store = store(&stage);
-        eventually("nobody holds", async || {
-            read(&store).await.holders.is_empty()
-        })
-        .await;
-        let history = store.history().await.expect("it is read");
-        assert_eq!(history[0].reason.as_deref(), Some("released"));
-    });
+#[tokio::test]
+async fn readers_hold_beside_each_other_and_a_writer_alone() {
+    let stage = shared_stage().await;
+    let readers = [
+        acquire(&lock(&stage, "a").shared()).await,
+        acquire(&lock(&stage, "b").shared()).await,
+    ];
+    assert_ne!(held_with(&readers[0]), held_with(&readers[1]));
+    let writer = lock(&stage, "c");
+    let writer = tokio::spawn(async move { acquire(&writer).await });
+    let store = store(&stage);
+    eventually("it waits", async || read(&store).await.queue.len() == 1).await;
+    let late = lock(&stage, "d").shared().try_acquire().await;
+    assert!(matches!(late, Err(LockError::Busy { .. })), "it overtakes");
+    for reader in readers {
+        reader.release().await.expect("it was held to the end");
+    }
+    let writer = writer.await.expect("no panic");
+    assert_eq!(read(&store).await.holders.len(), 1);
+    writer.release().await.expect("it was held to the end");
 }
 
-#[test]
-fn readers_hold_beside_each_other_and_a_writer_alone() {
-    run(async {
-        let stage = shared_stage().await;
-        let readers = [
-            acquire(&lock(&stage, "a").shared()).await,
-            acquire(&lock(&stage, "b").shared()).await,
-        ];
-        assert_ne!(held_with(&readers[0]), held_with(&readers[1]));
-        let writer = lock(&stage, "c");
-        let writer = tokio::spawn(async move { acquire(&writer).await });
-        let store = store(&stage);
-        eventually("it waits", async || read(&store).await.queue.len() == 1).await;
-        let late = lock(&stage, "d").shared().try_acquire().await;
-        assert!(matches!(late, Err(LockError::Busy { .. })), "it overtakes");
-        for reader in readers {
-            reader.release().await.expect("it was held to the end");
-        }
-        let writer = writer.await.expect("no panic");
-        assert_eq!(read(&store).await.holders.len(), 1);
-        writer.release().await.expect("it was held to the end");
-    });
+#[tokio::test]
+async fn as_many_hold_as_there_are_slots() {
+    let stage = shared_stage().await;
+    let two = |identity| lock(&stage, identity).slots(slots(2));
+    let a = acquire(&two("a")).await;
+    let b = acquire(&two("b")).await;
+    assert!(matches!(
+        two("c").try_acquire().await,
+        Err(LockError::Busy { .. })
+    ));
+    let three = lock(&stage, "d").slots(slots(3)).acquire_within(LONG).await;
+    assert!(matches!(three, Err(LockError::WrongSlots { has: 2 })));
+    let exclusive = lock(&stage, "e").acquire_within(LONG).await;
+    assert!(matches!(exclusive, Err(LockError::WrongSlots { has: 2 })));
+    a.release().await.expect("it was held to the end");
+    let c = acquire(&two("c")).await;
+    assert!(b.authority().is_some() && c.authority().is_some());
 }
 
-#[test]
-fn as_many_hold_as_there_are_slots() {
-    run(async {
-        let stage = shared_stage().await;
-        let two = |identity| lock(&stage, identity).slots(slots(2));
-        let a = acquire(&two("a")).await;
-        let b = acquire(&two("b")).await;
-        assert!(matches!(
-            two("c").try_acquire().await,
-            Err(LockError::Busy { .. })
-        ));
-        let three = lock(&stage, "d").slots(slots(3)).acquire_within(LONG).await;
-        assert!(matches!(three, Err(LockError::WrongSlots { has: 2 })));
-        let exclusive = lock(&stage, "e").acquire_within(LONG).await;
-        assert!(matches!(exclusive, Err(LockError::WrongSlots { has: 2 })));
-        a.release().await.expect("it was held to the end");
-        let c = acquire(&two("c")).await;
-        assert!(b.authority().is_some() && c.authority().is_some());
-    });
+#[tokio::test]
+async fn a_lock_that_an_operator_breaks_is_lost_at_the_next_renewal() {
+    let stage = shared_stage().await;
+    let mut guard = acquire(&lock(&stage, "a")).await;
+    let store = store(&stage);
+    let claim = read(&store).await.holders[0].claim;
+    let broken = Operation::Break {
+        claims: vec![claim],
+        seen: token(0),
+    };
+    applied(&store, broken).await;
+    assert_eq!(guard.lost().await, Loss::Rejected);
+    assert_eq!(guard.authority(), None);
+    match guard.release().await {
+        Err(LockError::Lost(Loss::Rejected)) => {}
+        other => panic!("{other:?}"),
+    }
 }
 
-#[test]
-fn a_lock_that_an_operator_breaks_is_lost_at_the_next_renewal() {
-    run(async {
-        let stage = shared_stage().await;
-        let mut guard = acquire(&lock(&stage, "a")).await;
-        let store = store(&stage);
-        let claim = read(&store).await.holders[0].claim;
-        let broken = Operation::Break {
-            claims: vec![claim],
-            seen: token(0),
-        };
-        applied(&store, broken).await;
-        assert_eq!(guard.lost().await, Loss::Rejected);
-        assert_eq!(guard.authority(), None);
-        match guard.release().await {
-            Err(LockError::Lost(Loss::Rejected)) => {}
-            other => panic!("{other:?}"),
-        }
-    });
+#[tokio::test]
+async fn i11_a_lease_of_that_name_is_said_and_left_alone() {
+    let stage = shared_stage().await;
+    let stored = stored(&stage);
+    stored.replace(&doc! { "schema": 1, "kind": "lease" }).await;
+    let before = stored.bytes().await;
+    match lock(&stage, "a").acquire_within(LONG).await {
+        Err(LockError::Foreign { why }) => assert!(why.contains("lease"), "{why}"),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("a lease is held as a lock"),
+    }
+    assert_eq!(stored.bytes().await, before);
 }
 
-#[test]
-fn i11_a_lease_of_that_name_is_said_and_left_alone() {
-    run(async {
-        let stage = shared_stage().await;
-        let stored = stored(&stage);
-        stored.replace(&doc! { "schema": 1, "kind": "lease" }).await;
-        let before = stored.bytes().await;
-        match lock(&stage, "a").acquire_within(LONG).await {
-            Err(LockError::Foreign { why }) => assert!(why.contains("lease"), "{why}"),
-            Err(other) => panic!("{other}"),
-            Ok(_) => panic!("a lease is held as a lock"),
-        }
-        assert_eq!(stored.bytes().await, before);
-    });
-}
-
-#[test]
-fn a_holder_keeps_the_lock_by_renewing_for_longer_than_its_lease_duration() {
-    run(async {
-        let stage = shared_stage().await;
-        let guard = acquire(&lock_with(&stage, "a", short())).await;
-        let other = lock_with(&stage, "b", short());
-        let rival = tokio::spawn(async move { other.acquire_within(LONG).await });
-        let before = held_with(&guard);
-        let end = Instant::now() + short().lease_duration() * 2;
-        while Instant::now() < end {
-            assert_eq!(held_with(&guard), before);
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let standing = guard.status().borrow().standing.clone();
-        assert!(matches!(standing, Standing::Held(_)));
-        let store = store(&stage);
-        let lock = read(&store).await;
-        assert_eq!((lock.holders.len(), numbers(&lock.queue).len()), (1, 1));
-        guard.release().await.expect("it was held to the end");
-        let rival = rival.await.expect("no panic");
-        assert!(rival.is_ok_and(|guard| held_with(&guard) > before));
-    });
+#[tokio::test]
+async fn a_holder_keeps_the_lock_by_renewing_for_longer_than_its_lease_duration() {
+    let stage = shared_stage().await;
+    let guard = acquire(&lock_with(&stage, "a", short())).await;
+    let other = lock_with(&stage, "b", short());
+    let rival = tokio::spawn(async move { other.acquire_within(LONG).await });
+    let before = held_with(&guard);
+    let end = Instant::now() + short().lease_duration() * 2;
+    while Instant::now() < end {
+        assert_eq!(held_with(&guard), before);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let standing = guard.status().borrow().standing.clone();
+    assert!(matches!(standing, Standing::Held(_)));
+    let store = store(&stage);
+    let lock = read(&store).await;
+    assert_eq!((lock.holders.len(), numbers(&lock.queue).len()), (1, 1));
+    guard.release().await.expect("it was held to the end");
+    let rival = rival.await.expect("no panic");
+    assert!(rival.is_ok_and(|guard| held_with(&guard) > before));
 }
 
 /// The shortest timings that a busy machine allows.
@@ -269,22 +249,20 @@ async fn abandoned_slot(stage: &Stage, timings: Timings) {
     locker.abandon();
 }
 
-#[test]
-fn a_program_that_holds_briefly_and_often_gets_a_killed_holders_slot_back() {
-    run(async {
-        let stage = shared_stage().await;
-        let lease = Duration::from_secs(4);
-        let timings = scaled(&Timings::default(), lease).expect("the defaults scale");
-        abandoned_slot(&stage, timings).await;
-        let lock = lock_with(&stage, "a", timings).slots(slots(2));
-        let store = store(&stage);
-        let since = Instant::now();
-        eventually("its slot is free", async || {
-            let guard = acquire(&lock).await;
-            guard.release().await.expect("it was held to the end");
-            read(&store).await.holders.is_empty()
-        })
-        .await;
-        assert!(since.elapsed() < 2 * lease, "{:?}", since.elapsed());
-    });
+#[tokio::test]
+async fn a_program_that_holds_briefly_and_often_gets_a_killed_holders_slot_back() {
+    let stage = shared_stage().await;
+    let lease = Duration::from_secs(4);
+    let timings = scaled(&Timings::default(), lease).expect("the defaults scale");
+    abandoned_slot(&stage, timings).await;
+    let lock = lock_with(&stage, "a", timings).slots(slots(2));
+    let store = store(&stage);
+    let since = Instant::now();
+    eventually("its slot is free", async || {
+        let guard = acquire(&lock).await;
+        guard.release().await.expect("it was held to the end");
+        read(&store).await.holders.is_empty()
+    })
+    .await;
+    assert!(since.elapsed() < 2 * lease, "{:?}", since.elapsed());
 }

@@ -1,7 +1,6 @@
 //! Goal: at most 256 contenders hold and 512 wait, 20 ends are kept, and an identity is plain text.
 
 use leasehold::lock::{HOLDERS_MAX, LockDocument, Mode, Operation, QUEUE_MAX};
-use leasehold_testbed::run;
 
 use crate::scene::{
     applied, document, entry, held, join, joining, leave, numbers, read, rejected, shared_stage,
@@ -14,56 +13,52 @@ fn count(number: usize) -> u16 {
     u16::try_from(number).expect("a bound of the protocol")
 }
 
-#[test]
-fn the_513th_waiter_is_rejected_and_the_512th_is_not() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stored(&stage));
-        let (last, one_more) = (count(QUEUE_MAX) + 1, count(QUEUE_MAX) + 2);
-        let waiting = (2..last).map(|number| entry(number, Mode::Exclusive));
-        stored
-            .replace(&document(&LockDocument {
-                token: token(1),
-                slots: 0,
-                holders: vec![held(1, Mode::Exclusive, 1)],
-                queue: waiting.collect(),
-            }))
-            .await;
-        let full = applied(&store, join(last, Mode::Exclusive)).await;
-        assert_eq!(full.queue.len(), QUEUE_MAX);
-        rejected(&store, join(one_more, Mode::Exclusive)).await;
-        assert_eq!(read(&store).await, full);
-        applied(&store, leave(1)).await;
-        applied(&store, join(one_more, Mode::Exclusive)).await;
-    });
+#[tokio::test]
+async fn the_513th_waiter_is_rejected_and_the_512th_is_not() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stored(&stage));
+    let (last, one_more) = (count(QUEUE_MAX) + 1, count(QUEUE_MAX) + 2);
+    let waiting = (2..last).map(|number| entry(number, Mode::Exclusive));
+    stored
+        .replace(&document(&LockDocument {
+            token: token(1),
+            slots: 0,
+            holders: vec![held(1, Mode::Exclusive, 1)],
+            queue: waiting.collect(),
+        }))
+        .await;
+    let full = applied(&store, join(last, Mode::Exclusive)).await;
+    assert_eq!(full.queue.len(), QUEUE_MAX);
+    rejected(&store, join(one_more, Mode::Exclusive)).await;
+    assert_eq!(read(&store).await, full);
+    applied(&store, leave(1)).await;
+    applied(&store, join(one_more, Mode::Exclusive)).await;
 }
 
-#[test]
-fn the_257th_reader_waits() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stored(&stage));
-        let (last, one_more) = (count(HOLDERS_MAX), count(HOLDERS_MAX) + 1);
-        let holding = (1..last).map(|number| held(number, Mode::Shared, i64::from(number)));
-        stored
-            .replace(&document(&LockDocument {
-                token: token(400),
-                slots: 0,
-                holders: holding.collect(),
-                queue: vec![],
-            }))
-            .await;
-        let full = applied(&store, join(last, Mode::Shared)).await;
-        assert_eq!((full.holders.len(), full.queue.len()), (HOLDERS_MAX, 0));
-        rejected(&store, non_blocking(join(one_more, Mode::Shared))).await;
-        let waits = applied(&store, join(one_more, Mode::Shared)).await;
-        assert_eq!(numbers(&waits.queue), [one_more]);
-        let granted = applied(&store, leave(7)).await;
-        assert_eq!(
-            (granted.holders.len(), granted.queue.len()),
-            (HOLDERS_MAX, 0)
-        );
-    });
+#[tokio::test]
+async fn the_257th_reader_waits() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stored(&stage));
+    let (last, one_more) = (count(HOLDERS_MAX), count(HOLDERS_MAX) + 1);
+    let holding = (1..last).map(|number| held(number, Mode::Shared, i64::from(number)));
+    stored
+        .replace(&document(&LockDocument {
+            token: token(400),
+            slots: 0,
+            holders: holding.collect(),
+            queue: vec![],
+        }))
+        .await;
+    let full = applied(&store, join(last, Mode::Shared)).await;
+    assert_eq!((full.holders.len(), full.queue.len()), (HOLDERS_MAX, 0));
+    rejected(&store, non_blocking(join(one_more, Mode::Shared))).await;
+    let waits = applied(&store, join(one_more, Mode::Shared)).await;
+    assert_eq!(numbers(&waits.queue), [one_more]);
+    let granted = applied(&store, leave(7)).await;
+    assert_eq!(
+        (granted.holders.len(), granted.queue.len()),
+        (HOLDERS_MAX, 0)
+    );
 }
 
 fn non_blocking(operation: Operation) -> Operation {
@@ -77,91 +72,83 @@ fn non_blocking(operation: Operation) -> Operation {
     }
 }
 
-#[test]
-fn all_readers_that_wait_are_granted_at_once_up_to_the_bound() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stored(&stage));
-        let waiting = (2..400).map(|number| entry(number, Mode::Shared));
-        stored
-            .replace(&document(&LockDocument {
-                token: token(1),
-                slots: 0,
-                holders: vec![held(1, Mode::Exclusive, 1)],
-                queue: waiting.collect(),
-            }))
-            .await;
-        let granted = applied(&store, leave(1)).await;
-        assert_eq!(granted.holders.len(), HOLDERS_MAX);
-        let expected: Vec<_> = (2..count(HOLDERS_MAX) + 2).collect();
-        assert_eq!(numbers(&granted.holders), expected);
-        let document = stored.get().await;
-        assert_eq!(text(&document, "granted").split(' ').count(), HOLDERS_MAX);
-        assert_eq!(text(&document, "next"), granted.queue[0].claim.to_string());
-    });
+#[tokio::test]
+async fn all_readers_that_wait_are_granted_at_once_up_to_the_bound() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stored(&stage));
+    let waiting = (2..400).map(|number| entry(number, Mode::Shared));
+    stored
+        .replace(&document(&LockDocument {
+            token: token(1),
+            slots: 0,
+            holders: vec![held(1, Mode::Exclusive, 1)],
+            queue: waiting.collect(),
+        }))
+        .await;
+    let granted = applied(&store, leave(1)).await;
+    assert_eq!(granted.holders.len(), HOLDERS_MAX);
+    let expected: Vec<_> = (2..count(HOLDERS_MAX) + 2).collect();
+    assert_eq!(numbers(&granted.holders), expected);
+    let document = stored.get().await;
+    assert_eq!(text(&document, "granted").split(' ').count(), HOLDERS_MAX);
+    assert_eq!(text(&document, "next"), granted.queue[0].claim.to_string());
 }
 
-#[test]
-fn slots_change_only_while_the_lock_is_empty() {
-    run(async {
-        let stage = shared_stage().await;
-        let store = store(&stage);
-        let slots = |number: u16, slots: u32, mode: Mode| Operation::Join {
-            entry: leasehold::lock::Joining {
-                slots,
-                ..joining(number, mode)
-            },
-            seen: token(0),
-            non_blocking: false,
-        };
-        rejected(&store, slots(1, 2, Mode::Slot)).await;
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        assert_eq!(applied(&store, slots(1, 2, Mode::Slot)).await.slots, 2);
-        rejected(&store, slots(2, 3, Mode::Slot)).await;
-        rejected(&store, slots(2, 0, Mode::Exclusive)).await;
-        applied(&store, slots(2, 2, Mode::Slot)).await;
-        let waits = applied(&store, slots(3, 2, Mode::Slot)).await;
-        assert_eq!((waits.holders.len(), waits.queue.len()), (2, 1));
-        for number in [1, 2, 3] {
-            rejected(&store, slots(4, 3, Mode::Slot)).await;
-            applied(&store, leave(number)).await;
-        }
-        assert_eq!(applied(&store, slots(4, 3, Mode::Slot)).await.slots, 3);
-        applied(&store, leave(4)).await;
-        assert_eq!(applied(&store, slots(5, 0, Mode::Exclusive)).await.slots, 0);
-    });
+#[tokio::test]
+async fn slots_change_only_while_the_lock_is_empty() {
+    let stage = shared_stage().await;
+    let store = store(&stage);
+    let slots = |number: u16, slots: u32, mode: Mode| Operation::Join {
+        entry: leasehold::lock::Joining {
+            slots,
+            ..joining(number, mode)
+        },
+        seen: token(0),
+        non_blocking: false,
+    };
+    rejected(&store, slots(1, 2, Mode::Slot)).await;
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    assert_eq!(applied(&store, slots(1, 2, Mode::Slot)).await.slots, 2);
+    rejected(&store, slots(2, 3, Mode::Slot)).await;
+    rejected(&store, slots(2, 0, Mode::Exclusive)).await;
+    applied(&store, slots(2, 2, Mode::Slot)).await;
+    let waits = applied(&store, slots(3, 2, Mode::Slot)).await;
+    assert_eq!((waits.holders.len(), waits.queue.len()), (2, 1));
+    for number in [1, 2, 3] {
+        rejected(&store, slots(4, 3, Mode::Slot)).await;
+        applied(&store, leave(number)).await;
+    }
+    assert_eq!(applied(&store, slots(4, 3, Mode::Slot)).await.slots, 3);
+    applied(&store, leave(4)).await;
+    assert_eq!(applied(&store, slots(5, 0, Mode::Exclusive)).await.slots, 0);
 }
 
-#[test]
-fn the_history_keeps_the_newest_twenty_ends() {
-    run(async {
-        let stage = shared_stage().await;
-        let store = store(&stage);
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        let rounds = 25;
-        for number in 1..=rounds {
-            applied(&store, join(number, Mode::Exclusive)).await;
-            applied(&store, leave(number)).await;
-        }
-        let history = store.history().await.expect("it is read");
-        let tokens: Vec<_> = history.iter().filter_map(|end| end.token).collect();
-        let oldest = i64::from(rounds) - i64::try_from(HISTORY_MAX).expect("small") + 1;
-        let expected: Vec<_> = (oldest..=rounds.into()).map(token).collect();
-        assert_eq!(tokens, expected);
-    });
+#[tokio::test]
+async fn the_history_keeps_the_newest_twenty_ends() {
+    let stage = shared_stage().await;
+    let store = store(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    let rounds = 25;
+    for number in 1..=rounds {
+        applied(&store, join(number, Mode::Exclusive)).await;
+        applied(&store, leave(number)).await;
+    }
+    let history = store.history().await.expect("it is read");
+    let tokens: Vec<_> = history.iter().filter_map(|end| end.token).collect();
+    let oldest = i64::from(rounds) - i64::try_from(HISTORY_MAX).expect("small") + 1;
+    let expected: Vec<_> = (oldest..=rounds.into()).map(token).collect();
+    assert_eq!(tokens, expected);
 }
 
-#[test]
-fn an_identity_is_text_and_no_expression() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, _) = store_over(store_options(&stage, "$token"), crate::scene::NAME);
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        let lock = applied(&store, join(1, Mode::Exclusive)).await;
-        assert_eq!(lock.holders[0].identity.as_str(), "$token");
-        applied(&store, leave(1)).await;
-        let history = store.history().await.expect("it is read");
-        let identity = history[0].identity.clone().expect("a name");
-        assert_eq!(identity.as_str(), "$token");
-    });
+#[tokio::test]
+async fn an_identity_is_text_and_no_expression() {
+    let stage = shared_stage().await;
+    let (store, _) = store_over(store_options(&stage, "$token"), crate::scene::NAME);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    let lock = applied(&store, join(1, Mode::Exclusive)).await;
+    assert_eq!(lock.holders[0].identity.as_str(), "$token");
+    applied(&store, leave(1)).await;
+    let history = store.history().await.expect("it is read");
+    let identity = history[0].identity.clone().expect("a name");
+    assert_eq!(identity.as_str(), "$token");
 }

@@ -2,7 +2,6 @@
 //! when the entries move.
 
 use leasehold::lock::{LockDocument, Mode, Operation};
-use leasehold_testbed::run;
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::scene::{
@@ -32,61 +31,59 @@ fn marks(document: &Document) -> Vec<(u16, Option<Bson>)> {
     entries.map(mark).collect()
 }
 
-#[test]
-fn fields_of_a_newer_version_survive_every_write() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stored(&stage));
-        let mut lock = document(&LockDocument {
-            token: token(7),
-            slots: 0,
-            holders: vec![held(1, Mode::Exclusive, 7)],
-            queue: [2, 3, 4].map(|n| entry(n, Mode::Exclusive)).into(),
-        });
-        lock.insert("newer", newer());
-        lock.insert("holders.claim", "a name with a dot");
-        for list in ["holders", "queue"] {
-            for entry in lock.get_array_mut(list).expect("a list") {
-                let entry = entry.as_document_mut().expect("an entry");
-                let Some(Bson::Binary(claim)) = entry.get("claim").cloned() else {
-                    panic!("no claim: {entry}")
-                };
-                let number = u16::from_be_bytes([claim.bytes[0], claim.bytes[1]]);
-                entry.insert("newer", marked(number));
-            }
-        }
-        stored.replace(&lock).await;
-        let broken = Operation::Break {
-            claims: vec![claim(3)],
-            seen: token(0),
-        };
-        let confirm = Operation::Renew {
-            claim: claim(2),
-            revision: revision(22),
-            mine: vec![revision(2)],
-            seen: token(30),
-        };
-        let steps: [(Operation, &[u16]); 7] = [
-            (renew(1, 20), &[1, 2, 3, 4]),
-            (renew(3, 21), &[1, 2, 3, 4]),
-            (join(5, Mode::Exclusive), &[1, 2, 3, 4, 5]),
-            (leave(1), &[2, 3, 4, 5]),
-            (confirm, &[2, 3, 4, 5]),
-            (broken, &[2, 4, 5]),
-            (sweep(&[4], None), &[2, 5]),
-        ];
-        for (operation, left) in steps {
-            applied(&store, operation.clone()).await;
-            let document = stored.get().await;
-            let expected: Vec<_> = left
-                .iter()
-                // The entry that joined has no newer field.
-                .map(|number| (*number, (*number != 5).then(|| marked(*number))))
-                .collect();
-            assert_eq!(marks(&document), expected, "{operation:?}");
-            let kept = format!("{:?}", document.get("newer"));
-            assert_eq!(kept, format!("{:?}", Some(newer())), "{operation:?}");
-            assert!(document.contains_key("holders.claim"), "{operation:?}");
-        }
+#[tokio::test]
+async fn fields_of_a_newer_version_survive_every_write() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stored(&stage));
+    let mut lock = document(&LockDocument {
+        token: token(7),
+        slots: 0,
+        holders: vec![held(1, Mode::Exclusive, 7)],
+        queue: [2, 3, 4].map(|n| entry(n, Mode::Exclusive)).into(),
     });
+    lock.insert("newer", newer());
+    lock.insert("holders.claim", "a name with a dot");
+    for list in ["holders", "queue"] {
+        for entry in lock.get_array_mut(list).expect("a list") {
+            let entry = entry.as_document_mut().expect("an entry");
+            let Some(Bson::Binary(claim)) = entry.get("claim").cloned() else {
+                panic!("no claim: {entry}")
+            };
+            let number = u16::from_be_bytes([claim.bytes[0], claim.bytes[1]]);
+            entry.insert("newer", marked(number));
+        }
+    }
+    stored.replace(&lock).await;
+    let broken = Operation::Break {
+        claims: vec![claim(3)],
+        seen: token(0),
+    };
+    let confirm = Operation::Renew {
+        claim: claim(2),
+        revision: revision(22),
+        mine: vec![revision(2)],
+        seen: token(30),
+    };
+    let steps: [(Operation, &[u16]); 7] = [
+        (renew(1, 20), &[1, 2, 3, 4]),
+        (renew(3, 21), &[1, 2, 3, 4]),
+        (join(5, Mode::Exclusive), &[1, 2, 3, 4, 5]),
+        (leave(1), &[2, 3, 4, 5]),
+        (confirm, &[2, 3, 4, 5]),
+        (broken, &[2, 4, 5]),
+        (sweep(&[4], None), &[2, 5]),
+    ];
+    for (operation, left) in steps {
+        applied(&store, operation.clone()).await;
+        let document = stored.get().await;
+        let expected: Vec<_> = left
+            .iter()
+            // The entry that joined has no newer field.
+            .map(|number| (*number, (*number != 5).then(|| marked(*number))))
+            .collect();
+        assert_eq!(marks(&document), expected, "{operation:?}");
+        let kept = format!("{:?}", document.get("newer"));
+        assert_eq!(kept, format!("{:?}", Some(newer())), "{operation:?}");
+        assert!(document.contains_key("holders.claim"), "{operation:?}");
+    }
 }

@@ -4,7 +4,6 @@
 use leasehold::lock::{Found, Mode, Operation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLocks;
-use leasehold_testbed::run;
 use mongodb::bson::doc;
 
 use crate::scene::{
@@ -12,134 +11,126 @@ use crate::scene::{
     token,
 };
 
-#[test]
-fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stored(&stage));
-        applied(&store, Operation::Create { seen: token(41) }).await;
-        applied(&store, join(1, Mode::Slot)).await;
-        assert_eq!(store.prune().await.outcome, Outcome::Rejected, "it is held");
-        applied(&store, leave(1)).await;
-        stored.set(doc! { "newer": true }).await;
-        let pruned = store.prune().await.outcome;
-        assert!(
-            matches!(pruned, Outcome::Applied(Found::Lock(_))),
-            "{pruned:?}"
-        );
-        let left = doc! {
-            "_id": "orders", "schema": 1, "kind": "lock", "token": 42_i64, "newer": true,
-        };
-        assert_eq!(stored.get().await, left);
-        assert_eq!(store.history().await.expect("it is read"), []);
-        let lock = applied(&store, join(2, Mode::Exclusive)).await;
-        assert_eq!(lock.holders[0].token, Some(token(43)));
-    });
+#[tokio::test]
+async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stored(&stage));
+    applied(&store, Operation::Create { seen: token(41) }).await;
+    applied(&store, join(1, Mode::Slot)).await;
+    assert_eq!(store.prune().await.outcome, Outcome::Rejected, "it is held");
+    applied(&store, leave(1)).await;
+    stored.set(doc! { "newer": true }).await;
+    let pruned = store.prune().await.outcome;
+    assert!(
+        matches!(pruned, Outcome::Applied(Found::Lock(_))),
+        "{pruned:?}"
+    );
+    let left = doc! {
+        "_id": "orders", "schema": 1, "kind": "lock", "token": 42_i64, "newer": true,
+    };
+    assert_eq!(stored.get().await, left);
+    assert_eq!(store.history().await.expect("it is read"), []);
+    let lock = applied(&store, join(2, Mode::Exclusive)).await;
+    assert_eq!(lock.holders[0].token, Some(token(43)));
 }
 
-#[test]
-fn the_listing_shows_the_locks_of_the_collection_and_who_holds_and_waits() {
-    run(async {
-        let stage = shared_stage().await;
-        let locks = MongoLocks::new(store_options(&stage, "operator"));
-        assert_eq!(locks.list().await.expect("it is read"), []);
-        for (name, claims) in [("b", 1..4), ("a", 4..5)] {
-            let (store, _) = store_over(store_options(&stage, "a"), name);
-            applied(&store, Operation::Create { seen: token(0) }).await;
-            for claim in claims {
-                applied(&store, join(claim, Mode::Exclusive)).await;
-            }
-        }
-        stage
-            .stored()
-            .replace(&doc! { "schema": 1, "kind": "lease" })
-            .await;
-        stored(&stage)
-            .replace(&doc! { "schema": 2, "kind": "lock" })
-            .await;
-        let listed = locks.list().await.expect("it is read");
-        let shown = listed.iter().map(|listed| match &listed.found {
-            Found::Lock(lock) => (
-                listed.name.as_str(),
-                numbers(&lock.holders),
-                numbers(&lock.queue),
-            ),
-            Found::Missing | Found::Foreign(_) => (listed.name.as_str(), vec![], vec![]),
-        });
-        assert_eq!(
-            shown.collect::<Vec<_>>(),
-            [
-                ("a", vec![4], vec![]),
-                ("b", vec![1], vec![2, 3]),
-                ("orders", vec![], vec![]),
-            ]
-        );
-        locks.shut_down().await;
-    });
-}
-
-#[test]
-fn the_history_says_who_held_with_which_token_and_why_it_ended() {
-    run(async {
-        let stage = shared_stage().await;
-        let store = store(&stage);
+#[tokio::test]
+async fn the_listing_shows_the_locks_of_the_collection_and_who_holds_and_waits() {
+    let stage = shared_stage().await;
+    let locks = MongoLocks::new(store_options(&stage, "operator"));
+    assert_eq!(locks.list().await.expect("it is read"), []);
+    for (name, claims) in [("b", 1..4), ("a", 4..5)] {
+        let (store, _) = store_over(store_options(&stage, "a"), name);
         applied(&store, Operation::Create { seen: token(0) }).await;
-        for number in 1..5 {
-            applied(&store, join(number, Mode::Exclusive)).await;
+        for claim in claims {
+            applied(&store, join(claim, Mode::Exclusive)).await;
         }
-        let broken = Operation::Break {
-            claims: vec![crate::scene::claim(3)],
-            seen: token(0),
-        };
-        // The second claim was granted but never confirmed, so it never held.
-        applied(&store, leave(1)).await;
-        applied(&store, leave(2)).await;
-        applied(&store, crate::scene::renew(3, 30)).await;
-        applied(&store, broken).await;
-        applied(&store, crate::scene::renew(4, 40)).await;
-        let gone = Operation::Evict {
-            entries: vec![leasehold::lock::Seen {
-                claim: crate::scene::claim(4),
-                revision: crate::scene::revision(40),
-            }],
-            me: None,
-            ending: leasehold::lock::Ending::Expired,
-            seen: token(0),
-        };
-        applied(&store, gone).await;
-        let history = store.history().await.expect("it is read");
-        let ends = history
-            .iter()
-            .map(|end| (end.token, end.reason.as_deref().unwrap_or_default()));
-        assert_eq!(
-            ends.collect::<Vec<_>>(),
-            [
-                (Some(token(1)), "released"),
-                (Some(token(2)), "broken"),
-                (Some(token(3)), "expired"),
-            ]
-        );
-        assert!(history.iter().all(|end| end.ended_at >= end.acquired_at));
+    }
+    stage
+        .stored()
+        .replace(&doc! { "schema": 1, "kind": "lease" })
+        .await;
+    stored(&stage)
+        .replace(&doc! { "schema": 2, "kind": "lock" })
+        .await;
+    let listed = locks.list().await.expect("it is read");
+    let shown = listed.iter().map(|listed| match &listed.found {
+        Found::Lock(lock) => (
+            listed.name.as_str(),
+            numbers(&lock.holders),
+            numbers(&lock.queue),
+        ),
+        Found::Missing | Found::Foreign(_) => (listed.name.as_str(), vec![], vec![]),
     });
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            ("a", vec![4], vec![]),
+            ("b", vec![1], vec![2, 3]),
+            ("orders", vec![], vec![]),
+        ]
+    );
+    locks.shut_down().await;
 }
 
-#[test]
-fn only_what_is_unchanged_is_swept() {
-    run(async {
-        let stage = shared_stage().await;
-        let store = store(&stage);
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        for number in [1, 2, 3] {
-            applied(&store, join(number, Mode::Exclusive)).await;
-        }
-        applied(&store, crate::scene::renew(1, 10)).await;
-        let answer = store.perform(sweep(&[1], Some(2))).await;
-        assert_eq!(answer.outcome, Outcome::Rejected);
-        // One of the two pairs matches: its entry is evicted, the other one stays.
-        let lock = applied(&store, sweep(&[1, 2], Some(3))).await;
-        assert_eq!(
-            (numbers(&lock.holders), numbers(&lock.queue)),
-            (vec![1], vec![3])
-        );
-    });
+#[tokio::test]
+async fn the_history_says_who_held_with_which_token_and_why_it_ended() {
+    let stage = shared_stage().await;
+    let store = store(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    for number in 1..5 {
+        applied(&store, join(number, Mode::Exclusive)).await;
+    }
+    let broken = Operation::Break {
+        claims: vec![crate::scene::claim(3)],
+        seen: token(0),
+    };
+    // The second claim was granted but never confirmed, so it never held.
+    applied(&store, leave(1)).await;
+    applied(&store, leave(2)).await;
+    applied(&store, crate::scene::renew(3, 30)).await;
+    applied(&store, broken).await;
+    applied(&store, crate::scene::renew(4, 40)).await;
+    let gone = Operation::Evict {
+        entries: vec![leasehold::lock::Seen {
+            claim: crate::scene::claim(4),
+            revision: crate::scene::revision(40),
+        }],
+        me: None,
+        ending: leasehold::lock::Ending::Expired,
+        seen: token(0),
+    };
+    applied(&store, gone).await;
+    let history = store.history().await.expect("it is read");
+    let ends = history
+        .iter()
+        .map(|end| (end.token, end.reason.as_deref().unwrap_or_default()));
+    assert_eq!(
+        ends.collect::<Vec<_>>(),
+        [
+            (Some(token(1)), "released"),
+            (Some(token(2)), "broken"),
+            (Some(token(3)), "expired"),
+        ]
+    );
+    assert!(history.iter().all(|end| end.ended_at >= end.acquired_at));
+}
+
+#[tokio::test]
+async fn only_what_is_unchanged_is_swept() {
+    let stage = shared_stage().await;
+    let store = store(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    for number in [1, 2, 3] {
+        applied(&store, join(number, Mode::Exclusive)).await;
+    }
+    applied(&store, crate::scene::renew(1, 10)).await;
+    let answer = store.perform(sweep(&[1], Some(2))).await;
+    assert_eq!(answer.outcome, Outcome::Rejected);
+    // One of the two pairs matches: its entry is evicted, the other one stays.
+    let lock = applied(&store, sweep(&[1, 2], Some(3))).await;
+    assert_eq!(
+        (numbers(&lock.holders), numbers(&lock.queue)),
+        (vec![1], vec![3])
+    );
 }

@@ -1,7 +1,7 @@
 //! The common fixtures of the tests of this binary: stores, documents, operations.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::election::{
     Claim, Declared, Identity, LeaseName, Revision, Session, TimingSettings, Timings, Token,
@@ -13,12 +13,11 @@ use leasehold::lock::{
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold::store::{Store, StoreEvent};
+pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{ReplicaSet, SharedSet, Stage, StoredLease};
 use mongodb::bson::{Bson, DateTime, Document, Uuid, doc};
 use tokio::sync::mpsc;
 
-/// Timeout of waits that normally end as soon as their condition holds.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// The name of the lock under test.
 pub(crate) const NAME: &str = "orders";
 /// Dates after this come from a real clock.
@@ -27,7 +26,6 @@ const LONG_AGO: i64 = 1_000_000_000_000;
 pub(crate) const NOW: WallMillis = WallMillis(1);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
-const POLL: Duration = Duration::from_millis(5);
 const NEWS_MAX: usize = 64;
 
 /// For tests that do not change the set itself.
@@ -109,15 +107,6 @@ pub(crate) async fn rejected(store: &MongoLockStore, operation: Operation) {
 /// Returns the stored lock.
 pub(crate) async fn read(store: &MongoLockStore) -> LockDocument {
     applied(store, Operation::Read { confirm: false }).await
-}
-
-/// Waits until `condition` holds.
-pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + LONG;
-    while !condition().await {
-        assert!(Instant::now() < end, "not so after {LONG:?}: {what}");
-        tokio::time::sleep(POLL).await;
-    }
 }
 
 /// Returns the next hint of a stream other than a sign of life.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold::lock::{Found, Mode, Operation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
-use leasehold_testbed::{ReplicaSet, Stage, run};
+use leasehold_testbed::{ReplicaSet, Stage};
 use mongodb::bson::{Document, doc};
 
 use crate::scene::{
@@ -27,123 +27,113 @@ fn hasty(stage: &Stage) -> MongoLockStore {
 }
 
 async fn fail_once(set: &ReplicaSet, how: Document) {
-    let mut data = doc! { "failCommands": ["findAndModify"], "appName": "leasehold/a" };
-    data.extend(how);
-    let primary = set.primary().await;
-    set.fail_command(primary, doc! { "mode": { "times": 1 }, "data": data })
+    let of_a = (set.primary().await, "leasehold/a");
+    set.fail_commands_of(of_a, &["findAndModify"], doc! { "times": 1 }, how)
         .await;
 }
 
-#[test]
-fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
-    run(async {
-        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
-        let stage = stage_on(&set);
-        let store = hasty(&stage);
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        let concern = doc! { "code": WRITE_CONCERN_FAILED, "errmsg": "planted" };
-        let failures = [
-            (
-                doc! { "writeConcernError": concern },
-                Some(WRITE_CONCERN_FAILED),
-            ),
-            (doc! { "closeConnection": true }, None),
-            (doc! { "errorCode": 10107 }, Some(10107)),
-        ];
-        for (number, (how, code)) in (1_u16..).zip(failures) {
-            fail_once(&set, how.clone()).await;
-            let answer = store.perform(join(number, Mode::Exclusive)).await;
-            assert_eq!(answer.outcome, Outcome::Unknown, "{how}");
-            let failure = answer.failure.expect("words for people");
-            assert_eq!(failure.code, code, "{how}: {failure}");
-            // Repeated with the same claim: appended once, regardless of the first outcome.
-            let again = store.perform(join(number, Mode::Exclusive)).await.outcome;
-            assert!(matches!(again, Outcome::Applied(_) | Outcome::Rejected));
-            let lock = read(&store).await;
-            assert_eq!(numbers(&lock.holders), [number], "{how}");
-            assert_eq!(lock.queue, []);
-            applied(&store, leave(number)).await;
-        }
-    });
-}
-
-#[test]
-fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
-    run(async {
-        let set = Arc::new(ReplicaSet::start().await);
-        let stage = stage_on(&set);
-        let store = hasty(&stage);
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        let primary = set.primary().await;
-        let others: Vec<_> = (0..3).filter(|member| *member != primary).collect();
-        for member in &others {
-            set.stop(*member);
-        }
-        let answer = store.perform(join(1, Mode::Exclusive)).await;
-        assert_eq!(answer.outcome, Outcome::Unknown, "{:?}", answer.failure);
-        for member in &others {
-            set.cont(*member);
-        }
-        // Resolved by a read, as soon as there is a majority again.
-        eventually("a read is answered", async || {
-            let read = store.perform(Operation::Read { confirm: true }).await;
-            matches!(read.outcome, Outcome::Applied(Found::Lock(_)))
-        })
-        .await;
-    });
-}
-
-#[test]
-fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
-    run(async {
-        let set = Arc::new(ReplicaSet::start().await);
-        let stage = stage_on(&set);
-        let store = hasty(&stage);
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        applied(&store, join(1, Mode::Exclusive)).await;
-        applied(&store, join(2, Mode::Exclusive)).await;
-        set.kill(set.primary().await);
-        let mut revision = 100;
-        let mut outcomes = Vec::new();
-        eventually("a renewal is acknowledged again", async || {
-            revision += 1;
-            let mine = (101..=revision).chain([1]).map(crate::scene::revision);
-            let renewal = Operation::Renew {
-                claim: crate::scene::claim(1),
-                revision: crate::scene::revision(revision),
-                mine: mine.collect(),
-                seen: token(0),
-            };
-            outcomes.push(store.perform(renewal).await.outcome);
-            matches!(outcomes.last(), Some(Outcome::Applied(_)))
-        })
-        .await;
-        // The claim was never removed from any document, so no renewal was rejected.
-        assert!(!outcomes.contains(&Outcome::Rejected), "{outcomes:?}");
+#[tokio::test]
+async fn i7_a_write_that_was_applied_but_not_acknowledged_is_unknown() {
+    let set = Arc::new(ReplicaSet::builder().members(1).start().await);
+    let stage = stage_on(&set);
+    let store = hasty(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    let concern = doc! { "code": WRITE_CONCERN_FAILED, "errmsg": "planted" };
+    let failures = [
+        (
+            doc! { "writeConcernError": concern },
+            Some(WRITE_CONCERN_FAILED),
+        ),
+        (doc! { "closeConnection": true }, None),
+        (doc! { "errorCode": 10107 }, Some(10107)),
+    ];
+    for (number, (how, code)) in (1_u16..).zip(failures) {
+        fail_once(&set, how.clone()).await;
+        let answer = store.perform(join(number, Mode::Exclusive)).await;
+        assert_eq!(answer.outcome, Outcome::Unknown, "{how}");
+        let failure = answer.failure.expect("words for people");
+        assert_eq!(failure.code, code, "{how}: {failure}");
+        // Repeated with the same claim: appended once, regardless of the first outcome.
+        let again = store.perform(join(number, Mode::Exclusive)).await.outcome;
+        assert!(matches!(again, Outcome::Applied(_) | Outcome::Rejected));
         let lock = read(&store).await;
-        assert_eq!(
-            (numbers(&lock.holders), numbers(&lock.queue)),
-            (vec![1], vec![2])
-        );
-        assert_eq!(lock.token, token(1));
-    });
+        assert_eq!(numbers(&lock.holders), [number], "{how}");
+        assert_eq!(lock.queue, []);
+        applied(&store, leave(number)).await;
+    }
 }
 
-#[test]
-fn what_was_never_sent_has_failed_and_a_second_create_is_rejected() {
-    run(async {
-        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
-        let stage = stage_on(&set);
-        let store = hasty(&stage);
-        applied(&store, Operation::Create { seen: token(5) }).await;
-        let again = store.perform(Operation::Create { seen: token(9) }).await;
-        assert_eq!((again.outcome, again.failure), (Outcome::Rejected, None));
-        assert_eq!(read(&store).await.token, token(5));
-        let mut options = store_options(&stage, "a");
-        options.timings = timings(Duration::from_millis(300));
-        options.uri = Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned()));
-        let (nowhere, _) = store_over(options, NAME);
-        let answer = nowhere.perform(renew(1, 10)).await;
-        assert_eq!(answer.outcome, Outcome::Failed, "{:?}", answer.failure);
-    });
+#[tokio::test]
+async fn i7_without_a_majority_a_write_is_unknown_and_may_land() {
+    let set = Arc::new(ReplicaSet::start().await);
+    let stage = stage_on(&set);
+    let store = hasty(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    let primary = set.primary().await;
+    let others: Vec<_> = (0..3).filter(|member| *member != primary).collect();
+    for member in &others {
+        set.stop(*member);
+    }
+    let answer = store.perform(join(1, Mode::Exclusive)).await;
+    assert_eq!(answer.outcome, Outcome::Unknown, "{:?}", answer.failure);
+    for member in &others {
+        set.cont(*member);
+    }
+    // Resolved by a read, as soon as there is a majority again.
+    eventually("a read is answered", async || {
+        let read = store.perform(Operation::Read { confirm: true }).await;
+        matches!(read.outcome, Outcome::Applied(Found::Lock(_)))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
+    let set = Arc::new(ReplicaSet::start().await);
+    let stage = stage_on(&set);
+    let store = hasty(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, join(1, Mode::Exclusive)).await;
+    applied(&store, join(2, Mode::Exclusive)).await;
+    set.kill(set.primary().await);
+    let mut revision = 100;
+    let mut outcomes = Vec::new();
+    eventually("a renewal is acknowledged again", async || {
+        revision += 1;
+        let mine = (101..=revision).chain([1]).map(crate::scene::revision);
+        let renewal = Operation::Renew {
+            claim: crate::scene::claim(1),
+            revision: crate::scene::revision(revision),
+            mine: mine.collect(),
+            seen: token(0),
+        };
+        outcomes.push(store.perform(renewal).await.outcome);
+        matches!(outcomes.last(), Some(Outcome::Applied(_)))
+    })
+    .await;
+    // The claim was never removed from any document, so no renewal was rejected.
+    assert!(!outcomes.contains(&Outcome::Rejected), "{outcomes:?}");
+    let lock = read(&store).await;
+    assert_eq!(
+        (numbers(&lock.holders), numbers(&lock.queue)),
+        (vec![1], vec![2])
+    );
+    assert_eq!(lock.token, token(1));
+}
+
+#[tokio::test]
+async fn what_was_never_sent_has_failed_and_a_second_create_is_rejected() {
+    let set = Arc::new(ReplicaSet::builder().members(1).start().await);
+    let stage = stage_on(&set);
+    let store = hasty(&stage);
+    applied(&store, Operation::Create { seen: token(5) }).await;
+    let again = store.perform(Operation::Create { seen: token(9) }).await;
+    assert_eq!((again.outcome, again.failure), (Outcome::Rejected, None));
+    assert_eq!(read(&store).await.token, token(5));
+    let mut options = store_options(&stage, "a");
+    options.timings = timings(Duration::from_millis(300));
+    options.uri = Arc::new(|| Ok("mongodb://127.0.0.1:1/".to_owned()));
+    let (nowhere, _) = store_over(options, NAME);
+    let answer = nowhere.perform(renew(1, 10)).await;
+    assert_eq!(answer.outcome, Outcome::Failed, "{:?}", answer.failure);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::lock::{Hint, Mode, Operation};
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
-use leasehold_testbed::{Stage, run};
+use leasehold_testbed::Stage;
 
 use crate::scene::{
     NAME, applied, claim, eventually, join, leave, next_hint, renew, revision, shared_stage, store,
@@ -52,98 +52,90 @@ fn renew_again(number: u16, last: u16) -> Operation {
     }
 }
 
-#[test]
-fn a_grant_and_the_way_to_the_head_are_told_and_nothing_else() {
-    run(async {
-        let stage = shared_stage().await;
-        let store = store(&stage);
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        for number in [1, 2, 3, 4] {
-            applied(&store, join(number, Mode::Exclusive)).await;
-        }
-        let mut third = Waiter::of(&stage, 3).await;
-        // Changes that must not be reported: renewals of each entry, and a join and a leave behind
-        // this one.
-        for (number, new) in [(1, 10), (2, 20), (3, 30), (4, 40)] {
-            applied(&store, renew(number, new)).await;
-        }
-        applied(&store, join(5, Mode::Exclusive)).await;
-        applied(&store, leave(4)).await;
-        // Events arrive in the order of the writes, so if one of those were reported, it would come
-        // first.
-        applied(&store, leave(1)).await;
-        third.hears(Hint::Next).await;
-        applied(&store, renew_again(2, 20)).await;
-        applied(&store, leave(2)).await;
-        third.hears(Hint::Granted).await;
-        let lock = applied(&store, renew_again(3, 30)).await;
-        assert_eq!(lock.holders[0].claim, claim(3));
-    });
+#[tokio::test]
+async fn a_grant_and_the_way_to_the_head_are_told_and_nothing_else() {
+    let stage = shared_stage().await;
+    let store = store(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    for number in [1, 2, 3, 4] {
+        applied(&store, join(number, Mode::Exclusive)).await;
+    }
+    let mut third = Waiter::of(&stage, 3).await;
+    // Changes that must not be reported: renewals of each entry, and a join and a leave behind
+    // this one.
+    for (number, new) in [(1, 10), (2, 20), (3, 30), (4, 40)] {
+        applied(&store, renew(number, new)).await;
+    }
+    applied(&store, join(5, Mode::Exclusive)).await;
+    applied(&store, leave(4)).await;
+    // Events arrive in the order of the writes, so if one of those were reported, it would come
+    // first.
+    applied(&store, leave(1)).await;
+    third.hears(Hint::Next).await;
+    applied(&store, renew_again(2, 20)).await;
+    applied(&store, leave(2)).await;
+    third.hears(Hint::Granted).await;
+    let lock = applied(&store, renew_again(3, 30)).await;
+    assert_eq!(lock.holders[0].claim, claim(3));
 }
 
-#[test]
-fn readers_are_woken_together_by_one_write() {
-    run(async {
-        let stage = shared_stage().await;
-        let store = store(&stage);
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        applied(&store, join(1, Mode::Exclusive)).await;
-        for number in [2, 3, 4] {
-            applied(&store, join(number, Mode::Shared)).await;
-        }
-        let mut readers = Vec::new();
-        for number in [2, 3, 4] {
-            readers.push(Waiter::of(&stage, number).await);
-        }
-        applied(&store, sweep(&[1], None)).await;
-        for reader in &mut readers {
-            reader.hears(Hint::Granted).await;
-        }
-    });
+#[tokio::test]
+async fn readers_are_woken_together_by_one_write() {
+    let stage = shared_stage().await;
+    let store = store(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    applied(&store, join(1, Mode::Exclusive)).await;
+    for number in [2, 3, 4] {
+        applied(&store, join(number, Mode::Shared)).await;
+    }
+    let mut readers = Vec::new();
+    for number in [2, 3, 4] {
+        readers.push(Waiter::of(&stage, number).await);
+    }
+    applied(&store, sweep(&[1], None)).await;
+    for reader in &mut readers {
+        reader.hears(Hint::Granted).await;
+    }
 }
 
-#[test]
-fn a_document_that_is_replaced_or_deleted_is_told() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stored(&stage));
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        let mut waiter = Waiter::of(&stage, 1).await;
-        let document = stored.get().await;
-        let mut other = document.clone();
-        other.insert("restored", true);
-        stored.replace(&other).await;
-        waiter.hears(Hint::Changed).await;
-        stored.delete().await;
-        waiter.hears(Hint::Changed).await;
-        stored.replace(&document).await;
-        waiter.hears(Hint::Changed).await;
-        stored.drop_collection().await;
-        // The drop itself is reported, then the end of the stream; then it is open again.
-        eventually("the stream is open again", async || {
-            next_hint(&mut waiter.news).await == Hint::Opened
-        })
-        .await;
-    });
+#[tokio::test]
+async fn a_document_that_is_replaced_or_deleted_is_told() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stored(&stage));
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    let mut waiter = Waiter::of(&stage, 1).await;
+    let document = stored.get().await;
+    let mut other = document.clone();
+    other.insert("restored", true);
+    stored.replace(&other).await;
+    waiter.hears(Hint::Changed).await;
+    stored.delete().await;
+    waiter.hears(Hint::Changed).await;
+    stored.replace(&document).await;
+    waiter.hears(Hint::Changed).await;
+    stored.drop_collection().await;
+    // The drop itself is reported, then the end of the stream; then it is open again.
+    eventually("the stream is open again", async || {
+        next_hint(&mut waiter.news).await == Hint::Opened
+    })
+    .await;
 }
 
-#[test]
-fn a_stream_that_is_not_wanted_any_more_says_nothing() {
-    run(async {
-        let stage = shared_stage().await;
-        let store = store(&stage);
-        applied(&store, Operation::Create { seen: token(0) }).await;
-        for number in [1, 2] {
-            applied(&store, join(number, Mode::Exclusive)).await;
-        }
-        let mut ended = Waiter::of(&stage, 2).await;
-        let mut other = Waiter::of(&stage, 2).await;
-        ended.watching.abort();
-        let aborted = (&mut ended.watching).await;
-        assert!(aborted.is_err_and(|error| error.is_cancelled()));
-        applied(&store, leave(1)).await;
-        other.hears(Hint::Granted).await;
-        let quiet = tokio::time::timeout(Duration::from_millis(500), next_hint(&mut ended.news));
-        assert!(quiet.await.is_err());
-    });
+#[tokio::test]
+async fn a_stream_that_is_not_wanted_any_more_says_nothing() {
+    let stage = shared_stage().await;
+    let store = store(&stage);
+    applied(&store, Operation::Create { seen: token(0) }).await;
+    for number in [1, 2] {
+        applied(&store, join(number, Mode::Exclusive)).await;
+    }
+    let mut ended = Waiter::of(&stage, 2).await;
+    let mut other = Waiter::of(&stage, 2).await;
+    ended.watching.abort();
+    let aborted = (&mut ended.watching).await;
+    assert!(aborted.is_err_and(|error| error.is_cancelled()));
+    applied(&store, leave(1)).await;
+    other.hears(Hint::Granted).await;
+    let quiet = tokio::time::timeout(Duration::from_millis(500), next_hint(&mut ended.news));
+    assert!(quiet.await.is_err());
 }

@@ -4,92 +4,77 @@
 //! The connection string of an X.509 user has no user name, because driver 3.9.1 would send it as a
 //! field that the server refuses.
 
-use leasehold_testbed::{Certificates, Scratch, Witness, run};
+use leasehold_testbed::{Certificates, Scratch, Witness};
 use mongodb::bson::doc;
 
-use crate::entrance::{LONG, eventually, keeps_secrets, says, stage, stays_out};
+use crate::entrance::{LONG, keeps_secrets, stage, stays_out};
 
-#[test]
-fn a_certificate_lets_its_user_in() {
-    run(async {
-        let stage = stage().await;
-        let role = doc! { "role": "readWrite", "db": stage.database() };
-        let user = stage.set().add_certificate_user(vec![role.into()]).await;
-        let uri = stage.set().uri_for(&user);
-        assert!(uri.contains("MONGODB-X509"));
-        let a = stage.candidate("a").uri(&uri).start();
-        a.wait_leads(LONG).await;
-        let b = stage.candidate("b").uri(&uri).start();
-        let follower = |status: &serde_json::Value| status["role"] == "follower";
-        b.wait_until(follower, LONG).await;
-        let witness = Witness::of([&a, &b]);
-        eventually(
-            "it follows by a change stream",
-            async || b.metric("leasehold_watch_connected").await == 1.0,
-            &b,
-        )
+#[tokio::test]
+async fn a_certificate_lets_its_user_in() {
+    let stage = stage().await;
+    let role = doc! { "role": "readWrite", "db": stage.database() };
+    let user = stage.set().add_certificate_user(vec![role.into()]).await;
+    let uri = stage.set().uri_for(&user);
+    assert!(uri.contains("MONGODB-X509"));
+    let a = stage.candidate("a").uri(&uri).leading(LONG).await;
+    let b = stage.candidate("b").uri(&uri).start();
+    b.wait_role("follower", LONG).await;
+    let witness = Witness::of([&a, &b]);
+    b.wait_stream().await;
+    a.term();
+    b.wait_leads(LONG).await;
+    assert_eq!(witness.leaders(), ["a", "b"]);
+    keeps_secrets(&b, &["PRIVATE KEY"]).await;
+}
+
+#[tokio::test]
+async fn a_server_whose_authority_is_not_trusted_is_not_talked_to() {
+    let stage = stage().await;
+    let user = stage.set().add_user("truster", vec!["root".into()]).await;
+    let certificates = stage.set().certificates().expect("a set with TLS");
+    let others = Certificates::new();
+    let ours = certificates.authority().display().to_string();
+    let theirs = others.authority().display().to_string();
+    let uri = stage.set().uri_for(&user).replace(&ours, &theirs);
+    let a = stage.candidate("a").uri(&uri).start();
+    a.wait_said("is not signed by a trusted authority", LONG)
         .await;
-        a.term();
-        b.wait_leads(LONG).await;
-        assert_eq!(witness.leaders(), ["a", "b"]);
-        keeps_secrets(&b, &["PRIVATE KEY"]).await;
-    });
+    stays_out(&a, "failed").await;
+    a.wait_said("certificate", LONG).await;
+    keeps_secrets(&a, &[]).await;
 }
 
-#[test]
-fn a_server_whose_authority_is_not_trusted_is_not_talked_to() {
-    run(async {
-        let stage = stage().await;
-        let user = stage.set().add_user("truster", vec!["root".into()]).await;
-        let certificates = stage.set().certificates().expect("a set with TLS");
-        let others = Certificates::new();
-        let ours = certificates.authority().display().to_string();
-        let theirs = others.authority().display().to_string();
-        let uri = stage.set().uri_for(&user).replace(&ours, &theirs);
-        let a = stage.candidate("a").uri(&uri).start();
-        says(&a, "is not signed by a trusted authority").await;
-        stays_out(&a, "failed").await;
-        says(&a, "certificate").await;
-        keeps_secrets(&a, &[]).await;
-    });
+#[tokio::test]
+async fn certificates_that_are_replaced_at_their_path_are_used_without_a_restart() {
+    let stage = stage().await;
+    let user = stage.set().add_user("rotator", vec!["root".into()]).await;
+    let certificates = stage.set().certificates().expect("a set with TLS");
+    let scratch = Scratch::new();
+    let path = scratch.path().join("ca.pem");
+    std::fs::copy(Certificates::new().authority(), &path).expect("a file");
+    let ours = certificates.authority().display().to_string();
+    let uri = stage.set().uri_for(&user);
+    let uri = uri.replace(&ours, &path.display().to_string());
+    let a = stage.candidate("a").uri(&uri).start();
+    a.wait_said("is not signed by a trusted authority", LONG)
+        .await;
+    stays_out(&a, "failed").await;
+    let replacement = scratch.path().join("new.pem");
+    std::fs::copy(certificates.authority(), &replacement).expect("a file");
+    std::fs::rename(&replacement, &path).expect("replaced at once");
+    a.wait_leads(LONG).await;
 }
 
-#[test]
-fn certificates_that_are_replaced_at_their_path_are_used_without_a_restart() {
-    run(async {
-        let stage = stage().await;
-        let user = stage.set().add_user("rotator", vec!["root".into()]).await;
-        let certificates = stage.set().certificates().expect("a set with TLS");
-        let scratch = Scratch::new();
-        let path = scratch.path().join("ca.pem");
-        std::fs::copy(Certificates::new().authority(), &path).expect("a file");
-        let ours = certificates.authority().display().to_string();
-        let uri = stage.set().uri_for(&user);
-        let uri = uri.replace(&ours, &path.display().to_string());
-        let a = stage.candidate("a").uri(&uri).start();
-        says(&a, "is not signed by a trusted authority").await;
-        stays_out(&a, "failed").await;
-        let replacement = scratch.path().join("new.pem");
-        std::fs::copy(certificates.authority(), &replacement).expect("a file");
-        std::fs::rename(&replacement, &path).expect("replaced at once");
-        a.wait_leads(LONG).await;
-    });
-}
-
-#[test]
-fn a_missing_file_of_certificates_is_named_as_the_cause() {
-    run(async {
-        let stage = stage().await;
-        let user = stage.set().add_user("pathless", vec!["root".into()]).await;
-        let certificates = stage.set().certificates().expect("a set with TLS");
-        let ours = certificates.authority().display().to_string();
-        let uri = stage
-            .set()
-            .uri_for(&user)
-            .replace(&ours, "/nonexistent/ca.pem");
-        let a = stage.candidate("a").uri(&uri).start();
-        says(&a, "tlsCAFile").await;
-        assert_eq!(a.exit_code(), None);
-        keeps_secrets(&a, &[]).await;
-    });
+#[tokio::test]
+async fn a_missing_file_of_certificates_is_named_as_the_cause() {
+    let stage = stage().await;
+    let user = stage.set().add_user("pathless", vec!["root".into()]).await;
+    let certificates = stage.set().certificates().expect("a set with TLS");
+    let ours = certificates.authority().display().to_string();
+    let uri = stage.set().uri_for(&user);
+    let uri = uri.replace(&ours, "/nonexistent/ca.pem");
+    let a = stage.candidate("a").uri(&uri).start();
+    a.wait_said("tlsCAFile", LONG).await;
+    assert_eq!(a.exit_code(), None);
+    keeps_secrets(&a, &[]).await;
 }

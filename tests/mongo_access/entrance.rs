@@ -1,11 +1,7 @@
 //! The guarded set, and checks that apply to every daemon in front of it.
 
-use std::time::{Duration, Instant};
-
+pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{Daemon, ReplicaSet, SharedSet, Stage};
-
-/// Timeout of waits, which end as soon as their condition holds.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// The password that [`leasehold_testbed::ReplicaSet::add_user`] sets, and its form in a connection
 /// string.
@@ -18,47 +14,9 @@ pub(crate) async fn stage() -> Stage {
     Stage::new(env!("CARGO_BIN_EXE_leasehold"), GUARDED.get().await)
 }
 
-/// Waits until the log contains `text`.
-pub(crate) async fn says(daemon: &Daemon, text: &str) {
-    eventually(text, async || daemon.logs().contains(text), daemon).await;
-}
-
-/// Waits until `condition` holds.
-pub(crate) async fn eventually(
-    what: &str,
-    mut condition: impl AsyncFnMut() -> bool,
-    daemon: &Daemon,
-) {
-    let end = Instant::now() + LONG;
-    while !condition().await {
-        let logs = || daemon.logs();
-        assert!(Instant::now() < end, "not so: {what}; the log:\n{}", logs());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// Number of reads with this outcome.
-pub(crate) async fn reads(daemon: &Daemon, outcome: &str) -> f64 {
-    let page = daemon.http("/metrics").await.map(|(_, text)| text);
-    let outcome = format!("outcome=\"{outcome}\"");
-    let sample = page.unwrap_or_default().lines().find_map(|line| {
-        let ours = line.starts_with("leasehold_store_operations_total")
-            && line.contains("operation=\"read\"")
-            && line.contains(&outcome);
-        ours.then(|| line.rsplit(' ').next()?.parse().ok())
-            .flatten()
-    });
-    sample.unwrap_or_default()
-}
-
 /// Asserts that the daemon keeps trying, reports that on its surfaces, and does not exit.
 pub(crate) async fn stays_out(daemon: &Daemon, attempts: &str) {
-    eventually(
-        "it tries again and again",
-        async || reads(daemon, attempts).await >= 3.0,
-        daemon,
-    )
-    .await;
+    daemon.wait_operations("read", attempts, 3.0).await;
     assert_eq!(daemon.status()["role"], "unknown");
     assert_eq!(daemon.status()["leader"], false);
     let (ready, _) = daemon.http("/readyz").await.expect("an answer");

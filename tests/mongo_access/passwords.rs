@@ -3,74 +3,67 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Witness, run};
+use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness};
 use mongodb::bson::doc;
 
-use crate::entrance::{LONG, eventually, keeps_secrets, says, stage, stays_out};
+use crate::entrance::{LONG, eventually, keeps_secrets, stage, stays_out};
 
-#[test]
-fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
-    run(async {
-        let stage = stage().await;
-        let set = stage.set();
-        let user = set.add_user("forgetful", vec!["root".into()]).await;
-        let right = set.uri_for(&user);
-        let wrong = right.replace("p%40ss", "wr0ng-Secret");
-        assert_ne!(right, wrong);
-        let a = stage.candidate("a").uri(&wrong).start();
-        says(&a, "authentication failed").await;
-        says(&a, "check the password").await;
-        stays_out(&a, "failed").await;
-        keeps_secrets(&a, &["wr0ng-Secret"]).await;
+#[tokio::test]
+async fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
+    let stage = stage().await;
+    let set = stage.set();
+    let user = set.add_user("forgetful", vec!["root".into()]).await;
+    let right = set.uri_for(&user);
+    let wrong = right.replace("p%40ss", "wr0ng-Secret");
+    assert_ne!(right, wrong);
+    let a = stage.candidate("a").uri(&wrong).start();
+    a.wait_said("authentication failed", LONG).await;
+    a.wait_said("check the password", LONG).await;
+    stays_out(&a, "failed").await;
+    keeps_secrets(&a, &["wr0ng-Secret"]).await;
 
-        a.replace_uri(&right);
-        a.wait_leads(LONG).await;
-        let (ready, _) = a.http("/readyz").await.expect("an answer");
-        assert_eq!(ready, 200);
-        keeps_secrets(&a, &["wr0ng-Secret"]).await;
-    });
+    a.replace_uri(&right);
+    a.wait_leads(LONG).await;
+    let (ready, _) = a.http("/readyz").await.expect("an answer");
+    assert_eq!(ready, 200);
+    keeps_secrets(&a, &["wr0ng-Secret"]).await;
 }
 
-#[test]
-fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadership() {
-    run(async {
-        // Long enough for two rotations on a busy machine, with renewals frequent enough to notice
-        // each of them soon.
-        let stage = stage().await.timings(DaemonTimings {
-            lease_duration: Duration::from_secs(60),
-            renew_deadline: Duration::from_secs(45),
-            ..DaemonTimings::DEMO
-        });
-        let set = stage.set();
-        let user = set.add_user("rotating", vec!["root".into()]).await;
-        let before = set.uri_for(&user);
-        let a = stage.candidate("rotated").uri(&before).start();
-        a.wait_leads(LONG).await;
-        let pid = a.pid();
-        let witness = Witness::of([&a]);
-
-        // First the server gets the new password before the file, then the file before the server.
-        let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
-        change_password(set, "n3w-Secret").await;
-        close_a_connection(set).await;
-        says(&a, "authentication failed").await;
-        a.replace_uri(&uri_with("n3w-Secret"));
-        renews(&a).await;
-        a.replace_uri(&uri_with("n3wer-Secret"));
-        change_password(set, "n3wer-Secret").await;
-        let unknown = a.logs().matches("\"unknown\"").count();
-        close_a_connection(set).await;
-        eventually(
-            "the connection is closed",
-            async || a.logs().matches("\"unknown\"").count() > unknown,
-            &a,
-        )
-        .await;
-        renews(&a).await;
-        assert_eq!(a.pid(), pid);
-        assert_eq!(witness.leaders(), ["rotated"]);
-        keeps_secrets(&a, &["n3w-Secret", "n3wer-Secret"]).await;
+#[tokio::test]
+async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadership() {
+    // Long enough for two rotations on a busy machine, with renewals frequent enough to notice
+    // each of them soon.
+    let stage = stage().await.timings(DaemonTimings {
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(45),
+        ..DaemonTimings::DEMO
     });
+    let set = stage.set();
+    let user = set.add_user("rotating", vec!["root".into()]).await;
+    let before = set.uri_for(&user);
+    let a = stage.candidate("rotated").uri(&before).leading(LONG).await;
+    let pid = a.pid();
+    let witness = Witness::of([&a]);
+
+    // First the server gets the new password before the file, then the file before the server.
+    let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
+    change_password(set, "n3w-Secret").await;
+    close_a_connection(set).await;
+    a.wait_said("authentication failed", LONG).await;
+    a.replace_uri(&uri_with("n3w-Secret"));
+    a.wait_renewal(LONG).await;
+    a.replace_uri(&uri_with("n3wer-Secret"));
+    change_password(set, "n3wer-Secret").await;
+    let unknown = a.logs().matches("\"unknown\"").count();
+    close_a_connection(set).await;
+    eventually("the connection is closed", async || {
+        a.logs().matches("\"unknown\"").count() > unknown
+    })
+    .await;
+    a.wait_renewal(LONG).await;
+    assert_eq!(a.pid(), pid);
+    assert_eq!(witness.leaders(), ["rotated"]);
+    keeps_secrets(&a, &["n3w-Secret", "n3wer-Secret"]).await;
 }
 
 async fn change_password(set: &ReplicaSet, password: &str) {
@@ -82,38 +75,24 @@ async fn change_password(set: &ReplicaSet, password: &str) {
 /// Closes one connection, so that the next one needs the new password. A change of the password
 /// does not close open connections.
 async fn close_a_connection(set: &ReplicaSet) {
-    let data = doc! {
-        "failCommands": ["findAndModify"], "closeConnection": true,
-        "appName": "leasehold/rotated",
-    };
-    let primary = set.primary().await;
-    set.fail_command(primary, doc! { "mode": { "times": 1 }, "data": data })
+    let (once, how) = (doc! { "times": 1 }, doc! { "closeConnection": true });
+    let of_leader = (set.primary().await, "leasehold/rotated");
+    set.fail_commands_of(of_leader, &["findAndModify"], once, how)
         .await;
 }
 
-async fn renews(daemon: &Daemon) {
-    let until = daemon.status()["valid_until_boottime_ns"].as_u64();
-    let later = |status: &serde_json::Value| status["valid_until_boottime_ns"].as_u64() > until;
-    daemon.wait_until(later, LONG).await;
-}
-
-#[test]
-fn a_user_whom_the_server_does_not_know_is_told_apart_from_a_server_that_is_away() {
-    run(async {
-        let stage = stage().await;
-        let stranger = leasehold_testbed::User::with_password("stranger", "p@ss/word:%");
-        let uri = stage.set().uri_for(&stranger);
-        let a = stage.candidate("a").uri(&uri).start();
-        says(&a, "authentication failed").await;
-        stays_out(&a, "failed").await;
-        // One line at first and then at growing intervals, not one per attempt.
-        let logs = a.logs();
-        let warnings = logs
-            .lines()
-            .filter(|line| line.contains("\"WARN\""))
-            .count();
-        let attempts = crate::entrance::reads(&a, "failed").await;
-        assert!(warnings <= 10, "{warnings} after {attempts}:\n{logs}");
-        keeps_secrets(&a, &[]).await;
-    });
+#[tokio::test]
+async fn a_user_whom_the_server_does_not_know_is_told_apart_from_a_server_that_is_away() {
+    let stage = stage().await;
+    let stranger = leasehold_testbed::User::with_password("stranger", "p@ss/word:%");
+    let uri = stage.set().uri_for(&stranger);
+    let a = stage.candidate("a").uri(&uri).start();
+    a.wait_said("authentication failed", LONG).await;
+    stays_out(&a, "failed").await;
+    // One line at first and then at growing intervals, not one per attempt.
+    let logs = a.logs();
+    let warnings = a.said("\"WARN\"");
+    let attempts = a.operations("read", "failed").await;
+    assert!(warnings <= 10, "{warnings} after {attempts}:\n{logs}");
+    keeps_secrets(&a, &[]).await;
 }

@@ -1,10 +1,10 @@
 //! Goal: find, insert, update and changeStream on the one collection suffice for everything. A
 //! missing right is named, and without changeStream alone the daemon polls.
 
-use leasehold_testbed::{Daemon, Stage, User, Witness, run};
+use leasehold_testbed::{Stage, User, Witness};
 use mongodb::bson::{DateTime, doc};
 
-use crate::entrance::{LONG, eventually, keeps_secrets, says, stage, stays_out};
+use crate::entrance::{LONG, keeps_secrets, stage, stays_out};
 
 const SUFFICIENT: [&str; 4] = ["find", "insert", "update", "changeStream"];
 
@@ -15,104 +15,81 @@ async fn user_who_may(stage: &Stage, name: &str, actions: &[&str]) -> User {
         .await
 }
 
-async fn connected(daemon: &Daemon) {
-    eventually(
-        "it follows by a change stream",
-        async || daemon.metric("leasehold_watch_connected").await == 1.0,
-        daemon,
-    )
-    .await;
+#[tokio::test]
+async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everything() {
+    let stage = stage().await;
+    let user = user_who_may(&stage, "modest", &SUFFICIENT).await;
+    let uri = stage.set().uri_for(&user);
+    let a = stage.candidate("a").uri(&uri).start();
+    // Election, which creates the collection and the document.
+    a.wait_leads(LONG).await;
+    let b = stage.candidate("b").uri(&uri).start();
+    b.wait_said("role changed", LONG).await;
+    a.wait_stream().await;
+    b.wait_stream().await;
+    let witness = Witness::of([&a, &b]);
+    // Handoff.
+    let request = doc! {
+        "kind": "transfer", "token": 1_i64, "to": "b", "at": DateTime::now(),
+    };
+    let stored = stage.stored();
+    stored.set(doc! { "request": request }).await;
+    b.wait_leads(LONG).await;
+    // Takeover.
+    b.kill();
+    a.wait_leads(LONG).await;
+    assert_eq!(witness.leaders(), ["a", "b", "a"]);
+    // Deletion: a linearizable read confirms it, and the document is created anew.
+    stored.delete().await;
+    a.wait_not_leader(LONG).await;
+    a.wait_leads(LONG).await;
+    assert!(a.logs().contains("lease document is older"), "{}", a.logs());
+    assert_eq!(witness.leaders(), ["a", "b", "a", "a"]);
+    assert!(!a.logs().contains("not authorized"), "{}", a.logs());
+    keeps_secrets(&a, &[]).await;
 }
 
-#[test]
-fn a_role_with_find_insert_update_and_change_stream_suffices_for_everything() {
-    run(async {
-        let stage = stage().await;
-        let user = user_who_may(&stage, "modest", &SUFFICIENT).await;
-        let uri = stage.set().uri_for(&user);
-        let a = stage.candidate("a").uri(&uri).start();
-        // Election, which creates the collection and the document.
-        a.wait_leads(LONG).await;
-        let b = stage.candidate("b").uri(&uri).start();
-        says(&b, "role changed").await;
-        connected(&a).await;
-        connected(&b).await;
-        let witness = Witness::of([&a, &b]);
-        // Handoff.
-        let request = doc! {
-            "kind": "transfer", "token": 1_i64, "to": "b", "at": DateTime::now(),
-        };
-        let stored = stage.stored();
-        stored.set(doc! { "request": request }).await;
-        b.wait_leads(LONG).await;
-        // Takeover.
-        b.kill();
-        a.wait_leads(LONG).await;
-        assert_eq!(witness.leaders(), ["a", "b", "a"]);
-        // Deletion: a linearizable read confirms it, and the document is created anew.
-        stored.delete().await;
-        a.wait_until(|status| status["leader"] == false, LONG).await;
-        a.wait_leads(LONG).await;
-        assert!(a.logs().contains("lease document is older"), "{}", a.logs());
-        assert_eq!(witness.leaders(), ["a", "b", "a", "a"]);
-        assert!(!a.logs().contains("not authorized"), "{}", a.logs());
-        keeps_secrets(&a, &[]).await;
-    });
+#[tokio::test]
+async fn a_user_without_rights_is_told_which_are_needed() {
+    let stage = stage().await;
+    let user = stage.set().add_user("powerless", Vec::new()).await;
+    let uri = stage.set().uri_for(&user);
+    let a = stage.candidate("a").uri(&uri).start();
+    a.wait_said("not authorized", LONG).await;
+    a.wait_said("find, insert, update and changeStream", LONG)
+        .await;
+    stays_out(&a, "unknown").await;
+    keeps_secrets(&a, &[]).await;
 }
 
-#[test]
-fn a_user_without_rights_is_told_which_are_needed() {
-    run(async {
-        let stage = stage().await;
-        let user = stage.set().add_user("powerless", Vec::new()).await;
-        let a = stage
-            .candidate("a")
-            .uri(&stage.set().uri_for(&user))
-            .start();
-        says(&a, "not authorized").await;
-        says(&a, "find, insert, update and changeStream").await;
-        stays_out(&a, "unknown").await;
-        keeps_secrets(&a, &[]).await;
-    });
+#[tokio::test]
+async fn a_user_who_may_only_read_follows_and_is_told_what_is_needed_to_lead() {
+    let stage = stage().await;
+    let user = user_who_may(&stage, "reader", &["find", "changeStream"]).await;
+    let uri = stage.set().uri_for(&user);
+    let a = stage.candidate("a").uri(&uri).start();
+    a.wait_said("not authorized", LONG).await;
+    assert!(!a.leads());
+    let _root = stage.candidate("root").leading(LONG).await;
+    a.wait_follows("root", LONG).await;
+    keeps_secrets(&a, &[]).await;
 }
 
-#[test]
-fn a_user_who_may_only_read_follows_and_is_told_what_is_needed_to_lead() {
-    run(async {
-        let stage = stage().await;
-        let user = user_who_may(&stage, "reader", &["find", "changeStream"]).await;
-        let uri = stage.set().uri_for(&user);
-        let a = stage.candidate("a").uri(&uri).start();
-        says(&a, "not authorized").await;
-        assert!(!a.leads());
-        let root = stage.candidate("root").start();
-        root.wait_leads(LONG).await;
-        let follows = |status: &serde_json::Value| {
-            status["role"] == "follower" && status["holder"]["identity"] == "root"
-        };
-        a.wait_until(follows, LONG).await;
-        keeps_secrets(&a, &[]).await;
-    });
-}
-
-#[test]
-fn without_the_right_to_change_streams_a_candidate_warns_and_polls() {
-    run(async {
-        let stage = stage().await;
-        let user = user_who_may(&stage, "poller", &["find", "insert", "update"]).await;
-        let uri = stage.set().uri_for(&user);
-        let a = stage.candidate("a").uri(&uri).start();
-        a.wait_leads(LONG).await;
-        let b = stage.candidate("b").uri(&uri).start();
-        for daemon in [&a, &b] {
-            says(daemon, "no change stream, polling").await;
-            says(daemon, "changeStream").await;
-        }
-        let witness = Witness::of([&a, &b]);
-        a.term();
-        b.wait_leads(LONG).await;
-        assert_eq!(b.metric("leasehold_watch_connected").await, 0.0);
-        assert_eq!(witness.leaders(), ["a", "b"]);
-        keeps_secrets(&b, &[]).await;
-    });
+#[tokio::test]
+async fn without_the_right_to_change_streams_a_candidate_warns_and_polls() {
+    let stage = stage().await;
+    let user = user_who_may(&stage, "poller", &["find", "insert", "update"]).await;
+    let uri = stage.set().uri_for(&user);
+    let a = stage.candidate("a").uri(&uri).leading(LONG).await;
+    let b = stage.candidate("b").uri(&uri).start();
+    for daemon in [&a, &b] {
+        daemon.wait_said("no change stream, polling", LONG).await;
+        daemon.wait_said("changeStream", LONG).await;
+    }
+    let witness = Witness::of([&a, &b]);
+    a.term();
+    b.wait_leads(LONG).await;
+    assert_eq!(b.metric("leasehold_watch_connected").await, 0.0);
+    assert_eq!(witness.leaders(), ["a", "b"]);
+    keeps_secrets(&b, &[]).await;
 }

@@ -2,39 +2,33 @@
 //! renewal (I2).
 //! Method: a proxy passes the requests and holds back the replies to findAndModify.
 
-use leasehold_testbed::{DaemonTimings, Witness, run};
+use leasehold_testbed::{DaemonTimings, Witness};
 
-use crate::scene::{LONG, eventually, operations, shared_stage, throughout, token};
+use crate::scene::{LONG, eventually, shared_stage, throughout};
 
-#[test]
-fn i7_an_acquisition_without_a_reply_leads_only_when_a_renewal_was_acknowledged() {
-    run(async {
-        let stage = shared_stage().await;
-        let proxy = stage.set().proxy();
-        // This text is in each reply to findAndModify, and in no other reply.
-        proxy.hold_replies_containing("lastErrorObject");
-        let uri = stage.set().proxied_uri(&proxy);
-        let a = stage.candidate("a").uri(&uri).start();
-        let witness = Witness::of([&a]);
-        let stored = stage.stored();
-        eventually("the acquisition is stored", async || {
-            stored.holder().await.as_deref() == Some("a")
-        })
-        .await;
-        eventually("and its outcome unknown", async || {
-            operations(&a, "acquire", "unknown").await >= 1.0
-        })
-        .await;
-        let claim = stored.claim().await;
-        let time = DaemonTimings::SHORT.lease_duration;
-        throughout(time, "it does not lead", async || !a.leads()).await;
-        assert_eq!(operations(&a, "renew", "applied").await, 0.0);
+#[tokio::test]
+async fn i7_an_acquisition_without_a_reply_leads_only_when_a_renewal_was_acknowledged() {
+    let stage = shared_stage().await;
+    let (proxy, behind) = stage.proxied();
+    // This text is in each reply to findAndModify, and in no other reply.
+    proxy.hold_replies_containing("lastErrorObject");
+    let a = behind.candidate("a").start();
+    let witness = Witness::of([&a]);
+    let stored = stage.stored();
+    eventually("the acquisition is stored", async || {
+        stored.holder().await.as_deref() == Some("a")
+    })
+    .await;
+    a.wait_operations("acquire", "unknown", 1.0).await;
+    let claim = stored.claim().await;
+    let time = DaemonTimings::SHORT.lease_duration;
+    throughout(time, "it does not lead", async || !a.leads()).await;
+    assert_eq!(a.operations("renew", "applied").await, 0.0);
 
-        proxy.resume();
-        a.wait_leads(LONG).await;
-        assert!(operations(&a, "renew", "applied").await >= 1.0);
-        assert_eq!(stored.claim().await, claim, "adopted, not acquired anew");
-        assert_eq!(token(&a), Some(1));
-        drop(witness);
-    });
+    proxy.resume();
+    a.wait_leads(LONG).await;
+    assert!(a.operations("renew", "applied").await >= 1.0);
+    assert_eq!(stored.claim().await, claim, "adopted, not acquired anew");
+    assert_eq!(a.token(), Some(1));
+    drop(witness);
 }

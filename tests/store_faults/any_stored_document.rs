@@ -16,7 +16,7 @@ use leasehold::election::{
 use leasehold::runner::news_channel;
 use leasehold::store::mongo::{MongoStore, StoreOptions};
 use leasehold::store::{Failure, Store};
-use leasehold_testbed::{Stage, StoredLease, run};
+use leasehold_testbed::{Stage, StoredLease};
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{
     Binary, Bson, DateTime, Decimal128, Document, JavaScriptCodeWithScope, RawDocumentBuf, Regex,
@@ -460,23 +460,21 @@ fn entry(reason: Reason) -> HistoryEntry {
     }
 }
 
-#[test]
-fn i11_no_write_changes_what_is_not_a_lease_or_loses_what_is_newer() {
-    run(async {
-        let stage = shared_stage().await;
-        let documents = Arc::new(documents());
-        let workers = (0..WORKERS).map(|worker| {
-            let (documents, target) = (Arc::clone(&documents), Target::new(&stage, worker));
-            tokio::spawn(async move {
-                for document in documents.iter().skip(worker).step_by(WORKERS) {
-                    target.judge(document).await;
-                }
-            })
-        });
-        for worker in workers.collect::<Vec<_>>() {
-            worker
-                .await
-                .expect("every document is treated as it has to be");
-        }
+#[tokio::test]
+async fn i11_no_write_changes_what_is_not_a_lease_or_loses_what_is_newer() {
+    let stage = shared_stage().await;
+    let documents = Arc::new(documents());
+    let workers = (0..WORKERS).map(|worker| {
+        let (documents, target) = (Arc::clone(&documents), Target::new(&stage, worker));
+        tokio::spawn(async move {
+            for document in documents.iter().skip(worker).step_by(WORKERS) {
+                target.judge(document).await;
+            }
+        })
     });
+    for worker in workers.collect::<Vec<_>>() {
+        worker
+            .await
+            .expect("every document is treated as it has to be");
+    }
 }

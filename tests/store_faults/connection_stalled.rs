@@ -2,38 +2,34 @@
 //! and its pending requests do no harm when they land late.
 //! Method: only the leader is behind a proxy that holds back everything.
 
-use leasehold_testbed::{DaemonTimings, Witness, run};
+use leasehold_testbed::{DaemonTimings, Witness};
 
-use crate::scene::{LONG, follows, leader_of, shared_stage, token, undisturbed};
+use crate::scene::{LONG, leader_of, shared_stage, undisturbed};
 
-#[test]
-fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
-    run(async {
-        let stage = shared_stage().await;
-        let proxy = stage.set().proxy();
-        let uri = stage.set().proxied_uri(&proxy);
-        let a = stage.candidate("a").uri(&uri).start();
-        a.wait_leads(LONG).await;
-        let (b, c) = (stage.candidate("b").start(), stage.candidate("c").start());
-        follows(&b, "a").await;
-        follows(&c, "a").await;
-        let witness = Witness::of([&a, &b, &c]);
+#[tokio::test]
+async fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
+    let stage = shared_stage().await;
+    let (proxy, behind) = stage.proxied();
+    let a = behind.candidate("a").leading(LONG).await;
+    let (b, c) = (stage.candidate("b").start(), stage.candidate("c").start());
+    b.wait_follows("a", LONG).await;
+    c.wait_follows("a", LONG).await;
+    let witness = Witness::of([&a, &b, &c]);
 
-        proxy.stall();
-        let next = leader_of(&[&b, &c]).await;
-        assert!(!a.leads());
-        let (code, _) = a.http("/leader").await.expect("an answer");
-        assert_eq!(code, 503);
-        let reigns = witness.reigns();
-        assert!(reigns[0].last_ns < reigns[1].first_ns, "{reigns:?}");
+    proxy.stall();
+    let next = leader_of(&[&b, &c]).await;
+    assert!(!a.leads());
+    let (code, _) = a.http("/leader").await.expect("an answer");
+    assert_eq!(code, 503);
+    let reigns = witness.reigns();
+    assert!(reigns[0].last_ns < reigns[1].first_ns, "{reigns:?}");
 
-        let claim = stage.stored().claim().await;
-        assert!(proxy.held_requests() > 0);
-        proxy.resume();
-        follows(&a, next.identity()).await;
-        // A lease duration in which late writes would show.
-        undisturbed(&stage, &claim, DaemonTimings::SHORT.lease_duration).await;
-        assert_eq!(token(next), Some(2));
-        assert_eq!(witness.leaders(), ["a", next.identity()]);
-    });
+    let claim = stage.stored().claim().await;
+    assert!(proxy.held_requests() > 0);
+    proxy.resume();
+    a.wait_follows(next.identity(), LONG).await;
+    // A lease duration in which late writes would show.
+    undisturbed(&stage, &claim, DaemonTimings::SHORT.lease_duration).await;
+    assert_eq!(next.token(), Some(2));
+    assert_eq!(witness.leaders(), ["a", next.identity()]);
 }

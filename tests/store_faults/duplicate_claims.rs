@@ -10,12 +10,9 @@
 use std::time::Duration;
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, Scratch, Stage, Witness, run};
-use serde_json::Value;
+use leasehold_testbed::{Daemon, DaemonTimings, Scratch, Stage, Witness};
 
-use crate::scene::{
-    LONG, eventually, nanos, renews, said, sent_ns, shared_stage, throughout, token, transitions,
-};
+use crate::scene::{LONG, eventually, shared_stage, throughout, without_change_stream};
 
 const DUPLICATE: &str = "another process renewed with this claim";
 
@@ -28,7 +25,7 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     let session = a.status()["session"].clone();
     let forked = boottime_ns();
     assert!(stored.renew_as(&claim).await);
-    a.wait_until(|status| status["leader"] == false, LONG).await;
+    a.wait_not_leader(LONG).await;
     let lasted = Duration::from_nanos(boottime_ns() - forked);
     // A renew_interval and a round trip, on a busy machine.
     let most = DaemonTimings::SHORT.renew_interval + Duration::from_millis(1_500);
@@ -42,97 +39,74 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
         !a.leads() && stored.renew_as(&claim).await
     })
     .await;
-    assert!(transitions(a, "duplicate").await >= 1.0, "{}", a.logs());
-    assert_eq!(said(a, DUPLICATE), 1);
+    assert!(a.transitions("duplicate").await >= 1.0, "{}", a.logs());
+    assert_eq!(a.said(DUPLICATE), 1);
     assert_ne!(a.status()["session"], session);
     // The twin counts as any other holder, so `a` waits after its last renewal.
     a.wait_leads(LONG).await;
-    let waited = sent_ns(a, DaemonTimings::SHORT) - last;
-    assert!(
-        waited >= nanos(DaemonTimings::SHORT.lease_duration),
-        "{waited} ns"
-    );
-    assert_eq!(token(a), Some(2));
+    DaemonTimings::SHORT.assert_waited_since(last, &a.status());
+    assert_eq!(a.token(), Some(2));
     let reasons = stored.reasons().await;
     assert_eq!(reasons, ["took_over"], "not released");
     drop(witness);
 }
 
-#[test]
-fn a_twin_that_renews_is_given_way_to_by_the_change_stream() {
-    run(async {
-        let stage = shared_stage().await;
-        let a = stage.candidate("a").start();
-        a.wait_leads(LONG).await;
-        a_twin_renews(&stage, &a).await;
-    });
+#[tokio::test]
+async fn a_twin_that_renews_is_given_way_to_by_the_change_stream() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    a_twin_renews(&stage, &a).await;
 }
 
-#[test]
-fn a_twin_that_renews_is_given_way_to_at_the_next_renewal() {
-    run(async {
-        let stage = shared_stage().await;
-        let proxy = stage.set().proxy();
-        proxy.hold_requests_containing("$changeStream");
-        let uri = stage.set().proxied_uri(&proxy);
-        let a = stage.candidate("a").uri(&uri).start();
-        a.wait_leads(LONG).await;
-        a_twin_renews(&stage, &a).await;
-    });
+#[tokio::test]
+async fn a_twin_that_renews_is_given_way_to_at_the_next_renewal() {
+    let stage = shared_stage().await;
+    let (_proxy, polling) = without_change_stream(&stage);
+    let a = polling.candidate("a").leading(LONG).await;
+    a_twin_renews(&stage, &a).await;
 }
 
-#[test]
-fn with_a_change_stream_a_twin_is_noticed_before_the_next_renewal_is_due() {
-    run(async {
-        // The next renewal is three seconds away.
-        let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
-        let a = stage.candidate("a").start();
-        a.wait_leads(LONG).await;
-        renews(&a).await;
-        let stored = stage.stored();
-        let claim = stored.claim().await.expect("a claim");
-        assert!(stored.renew_as(&claim).await);
-        let forked = boottime_ns();
-        a.wait_until(|status| status["leader"] == false, LONG).await;
-        let lasted = Duration::from_nanos(boottime_ns() - forked);
-        assert!(lasted < Duration::from_secs(2), "{lasted:?}");
-        eventually("why is said", async || said(&a, DUPLICATE) == 1).await;
-    });
+#[tokio::test]
+async fn with_a_change_stream_a_twin_is_noticed_before_the_next_renewal_is_due() {
+    // The next renewal is three seconds away.
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let a = stage.candidate("a").leading(LONG).await;
+    a.wait_renewal(LONG).await;
+    let stored = stage.stored();
+    let claim = stored.claim().await.expect("a claim");
+    assert!(stored.renew_as(&claim).await);
+    let forked = boottime_ns();
+    a.wait_not_leader(LONG).await;
+    let lasted = Duration::from_nanos(boottime_ns() - forked);
+    assert!(lasted < Duration::from_secs(2), "{lasted:?}");
+    eventually("why is said", async || a.said(DUPLICATE) == 1).await;
 }
 
-#[test]
-fn i8_a_copy_of_the_leaders_status_directory_proves_no_death_and_makes_no_second_leader() {
-    run(async {
-        let stage = shared_stage().await;
-        let a = stage.candidate("a").start();
-        a.wait_leads(LONG).await;
-        let scratch = Scratch::new();
-        let copy = scratch.path().join("copy");
-        std::fs::create_dir(&copy).expect("a directory");
-        for entry in std::fs::read_dir(a.status_directory()).expect("a directory") {
-            let from = entry.expect("an entry").path();
-            // A file that is being replaced may be gone.
-            let _ = std::fs::copy(&from, copy.join(from.file_name().expect("a name")));
-        }
-        // The copy has the same identity, the same record, and a lock that can be taken.
-        let b = stage.candidate("a").status_directory(&copy).start();
-        let follows = |status: &Value| status["role"] == "follower";
-        b.wait_until(follows, LONG).await;
-        // Starts only now, because until `b` runs the copied file still has the status of `a`.
-        let witness = Witness::of([&a, &b]);
-        let time = DaemonTimings::SHORT.lease_duration;
-        throughout(time, "the copy follows", async || !b.leads()).await;
-        assert!(a.leads());
-        // The highest token in the copy counts, the copied claim does not.
-        a.kill();
-        let last = sent_ns(&a, DaemonTimings::SHORT);
-        b.wait_leads(LONG).await;
-        let waited = sent_ns(&b, DaemonTimings::SHORT) - last;
-        assert!(
-            waited >= nanos(DaemonTimings::SHORT.lease_duration),
-            "{waited} ns"
-        );
-        assert_eq!(token(&b), Some(2));
-        assert_eq!(witness.reigns().len(), 2);
-    });
+#[tokio::test]
+async fn i8_a_copy_of_the_leaders_status_directory_proves_no_death_and_makes_no_second_leader() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let scratch = Scratch::new();
+    let copy = scratch.path().join("copy");
+    std::fs::create_dir(&copy).expect("a directory");
+    for entry in std::fs::read_dir(a.status_directory()).expect("a directory") {
+        let from = entry.expect("an entry").path();
+        // A file that is being replaced may be gone.
+        let _ = std::fs::copy(&from, copy.join(from.file_name().expect("a name")));
+    }
+    // The copy has the same identity, the same record, and a lock that can be taken.
+    let b = stage.candidate("a").status_directory(&copy).start();
+    b.wait_role("follower", LONG).await;
+    // Starts only now, because until `b` runs the copied file still has the status of `a`.
+    let witness = Witness::of([&a, &b]);
+    let time = DaemonTimings::SHORT.lease_duration;
+    throughout(time, "the copy follows", async || !b.leads()).await;
+    assert!(a.leads());
+    // The highest token in the copy counts, the copied claim does not.
+    a.kill();
+    let last = DaemonTimings::SHORT.sent_ns(&a.status());
+    b.wait_leads(LONG).await;
+    DaemonTimings::SHORT.assert_waited_since(last, &b.status());
+    assert_eq!(b.token(), Some(2));
+    assert_eq!(witness.reigns().len(), 2);
 }

@@ -11,7 +11,7 @@ use leasehold::election::{
 };
 use leasehold::store::Store;
 use leasehold::store::mongo::{MongoStore, StoreOptions};
-use leasehold_testbed::{Stage, run};
+use leasehold_testbed::Stage;
 use mongodb::bson::{Bson, Document, Uuid, doc};
 use tokio::sync::mpsc;
 
@@ -232,54 +232,50 @@ fn undated(mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-#[test]
-fn a_server_makes_of_each_write_what_the_reference_says() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stage.stored());
-        let mut applied = std::collections::BTreeMap::new();
-        let documents = leases().into_iter().map(Some);
-        for document in documents.chain([None]) {
-            for write in writes() {
-                match &document {
-                    Some(document) => stored.replace(document).await,
-                    None => stored.delete().await,
-                }
-                let mut lease = read(&store).await;
-                let matched = reference::write(&mut lease, &identity(), WallMillis(0), &write);
-                let expected = reference::outcome(matched, lease.as_ref());
-                let answer = store.perform(write.clone()).await;
-                let context = format!("{write:?} on {document:?}: {:?}", answer.failure);
-                assert_eq!(undated(answer.outcome), expected, "{context}");
-                assert_eq!(read(&store).await, lease, "{context}");
-                if matched && let Some(entry) = reference::ends(&write) {
-                    let history = stored.history().await;
-                    let token = history.last().and_then(|e| e.get_i64("token").ok());
-                    assert_eq!(token, Some(entry.token.get()), "{context}");
-                }
-                *applied.entry(write.as_str()).or_insert(0) += usize::from(matched);
+#[tokio::test]
+async fn a_server_makes_of_each_write_what_the_reference_says() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stage.stored());
+    let mut applied = std::collections::BTreeMap::new();
+    let documents = leases().into_iter().map(Some);
+    for document in documents.chain([None]) {
+        for write in writes() {
+            match &document {
+                Some(document) => stored.replace(document).await,
+                None => stored.delete().await,
             }
+            let mut lease = read(&store).await;
+            let matched = reference::write(&mut lease, &identity(), WallMillis(0), &write);
+            let expected = reference::outcome(matched, lease.as_ref());
+            let answer = store.perform(write.clone()).await;
+            let context = format!("{write:?} on {document:?}: {:?}", answer.failure);
+            assert_eq!(undated(answer.outcome), expected, "{context}");
+            assert_eq!(read(&store).await, lease, "{context}");
+            if matched && let Some(entry) = reference::ends(&write) {
+                let history = stored.history().await;
+                let token = history.last().and_then(|e| e.get_i64("token").ok());
+                assert_eq!(token, Some(entry.token.get()), "{context}");
+            }
+            *applied.entry(write.as_str()).or_insert(0) += usize::from(matched);
         }
-        assert_eq!(applied.len(), 5, "{applied:?}");
-        assert!(applied.values().all(|times| *times > 0), "{applied:?}");
-    });
+    }
+    assert_eq!(applied.len(), 5, "{applied:?}");
+    assert!(applied.values().all(|times| *times > 0), "{applied:?}");
 }
 
-#[test]
-fn i11_no_write_matches_what_is_foreign() {
-    run(async {
-        let stage = shared_stage().await;
-        let (store, stored) = (store(&stage), stage.stored());
-        for document in foreign() {
-            stored.replace(&document).await;
-            let before = stored.bytes().await;
-            for write in writes() {
-                let answer = store.perform(write.clone()).await;
-                let context = format!("{write:?} on {document:?}");
-                // A create is rejected because the name is taken, whatever the document is.
-                assert_eq!(answer.outcome, Outcome::Rejected, "{context}");
-                assert_eq!(stored.bytes().await, before, "{context}");
-            }
+#[tokio::test]
+async fn i11_no_write_matches_what_is_foreign() {
+    let stage = shared_stage().await;
+    let (store, stored) = (store(&stage), stage.stored());
+    for document in foreign() {
+        stored.replace(&document).await;
+        let before = stored.bytes().await;
+        for write in writes() {
+            let answer = store.perform(write.clone()).await;
+            let context = format!("{write:?} on {document:?}");
+            // A create is rejected because the name is taken, whatever the document is.
+            assert_eq!(answer.outcome, Outcome::Rejected, "{context}");
+            assert_eq!(stored.bytes().await, before, "{context}");
         }
-    });
+    }
 }

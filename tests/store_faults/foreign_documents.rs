@@ -4,12 +4,10 @@
 //! Method: documents of other shapes under the lease's name, compared byte by byte; and a schema
 //! that changes under a live leader.
 
-use leasehold_testbed::{DaemonTimings, Stage, Witness, run};
+use leasehold_testbed::{DaemonTimings, Stage, Witness};
 use mongodb::bson::{Document, Uuid, doc};
 
-use crate::scene::{
-    LONG, eventually, follows, pair, renews, said, shared_stage, throughout, token, transitions,
-};
+use crate::scene::{LONG, eventually, pair, shared_stage, throughout};
 
 const FOREIGN: &str = "is not a lease of this version";
 
@@ -33,13 +31,13 @@ async fn is_left_alone(document: Document) {
     let b = stage.candidate("b").start();
     let witness = Witness::of([&a, &b]);
     for daemon in [&a, &b] {
-        eventually("it says so", async || said(daemon, FOREIGN) == 1).await;
+        eventually("it says so", async || daemon.said(FOREIGN) == 1).await;
     }
     let time = DaemonTimings::SHORT.lease_duration;
     throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
     assert_eq!(stored.bytes().await, before, "{document}");
     for daemon in [&a, &b] {
-        assert_eq!(said(daemon, FOREIGN), 1, "{}", daemon.logs());
+        assert_eq!(daemon.said(FOREIGN), 1, "{}", daemon.logs());
     }
     assert!(witness.reigns().is_empty());
     // No token of the document was known, so nothing has to be waited for.
@@ -48,81 +46,73 @@ async fn is_left_alone(document: Document) {
     assert_eq!(witness.reigns()[0].token, 1);
 }
 
-#[test]
-fn i11_a_document_of_another_shape_is_left_alone() {
-    run(is_left_alone(doc! { "_id": "orders", "hello": "world" }));
+#[tokio::test]
+async fn i11_a_document_of_another_shape_is_left_alone() {
+    is_left_alone(doc! { "_id": "orders", "hello": "world" }).await;
 }
 
-#[test]
-fn i11_a_lock_of_the_same_name_is_left_alone() {
-    run(is_left_alone(lease(doc! { "kind": "lock" })));
+#[tokio::test]
+async fn i11_a_lock_of_the_same_name_is_left_alone() {
+    is_left_alone(lease(doc! { "kind": "lock" })).await;
 }
 
-#[test]
-fn i11_a_lease_of_a_newer_schema_is_left_alone() {
-    run(is_left_alone(lease(doc! { "schema": 2 })));
+#[tokio::test]
+async fn i11_a_lease_of_a_newer_schema_is_left_alone() {
+    is_left_alone(lease(doc! { "schema": 2 })).await;
 }
 
-#[test]
-fn i11_a_lease_whose_token_is_a_double_is_left_alone() {
-    run(is_left_alone(lease(doc! { "token": 7.0 })));
+#[tokio::test]
+async fn i11_a_lease_whose_token_is_a_double_is_left_alone() {
+    is_left_alone(lease(doc! { "token": 7.0 })).await;
 }
 
-#[test]
-fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_never_written() {
-    run(async {
-        let stage = shared_stage().await;
-        let (a, b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        let stored = stage.stored();
-        stored.set(doc! { "schema": 2 }).await;
-        let before = stored.bytes().await;
-        a.wait_until(|status| status["leader"] == false, LONG).await;
-        assert!(transitions(&a, "rejected").await >= 1.0, "{}", a.logs());
-        for daemon in [&a, &b] {
-            eventually("it says so", async || said(daemon, FOREIGN) == 1).await;
+#[tokio::test]
+async fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_never_written() {
+    let stage = shared_stage().await;
+    let (a, b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    let stored = stage.stored();
+    stored.set(doc! { "schema": 2 }).await;
+    let before = stored.bytes().await;
+    a.wait_not_leader(LONG).await;
+    assert!(a.transitions("rejected").await >= 1.0, "{}", a.logs());
+    for daemon in [&a, &b] {
+        eventually("it says so", async || daemon.said(FOREIGN) == 1).await;
+    }
+    let time = DaemonTimings::SHORT.lease_duration * 2;
+    throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
+    assert_eq!(stored.bytes().await, before);
+    // Once the schema is restored, the old holder's lease has to expire, and then a daemon
+    // leads.
+    stored.set(doc! { "schema": 1 }).await;
+    eventually("somebody leads", async || a.leads() || b.leads()).await;
+    assert_eq!(witness.reigns().len(), 2);
+    assert_eq!(witness.reigns()[1].token, 2);
+}
+
+#[tokio::test]
+async fn i11_fields_of_a_newer_version_survive_acquire_renew_release_and_takeover() {
+    let stage = shared_stage().await;
+    let stored = stage.stored();
+    let extra = doc! { "priority": [1, 2], "note": { "by": "v2" } };
+    stored.replace(&lease(extra.clone())).await;
+    let survives = async |stage: &Stage, when: &str| {
+        let document = stage.stored().get().await;
+        for (key, value) in &extra {
+            assert_eq!(document.get(key), Some(value), "{when}: {document}");
         }
-        let time = DaemonTimings::SHORT.lease_duration * 2;
-        throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
-        assert_eq!(stored.bytes().await, before);
-        // Once the schema is restored, the old holder's lease has to expire, and then a daemon
-        // leads.
-        stored.set(doc! { "schema": 1 }).await;
-        eventually("somebody leads", async || a.leads() || b.leads()).await;
-        assert_eq!(witness.reigns().len(), 2);
-        assert_eq!(witness.reigns()[1].token, 2);
-    });
-}
-
-#[test]
-fn i11_fields_of_a_newer_version_survive_acquire_renew_release_and_takeover() {
-    run(async {
-        let stage = shared_stage().await;
-        let stored = stage.stored();
-        let extra = doc! { "priority": [1, 2], "note": { "by": "v2" } };
-        stored.replace(&lease(extra.clone())).await;
-        let survives = async |stage: &Stage, when: &str| {
-            let document = stage.stored().get().await;
-            for (key, value) in &extra {
-                assert_eq!(document.get(key), Some(value), "{when}: {document}");
-            }
-        };
-        let a = stage.candidate("a").start();
-        a.wait_leads(LONG).await;
-        survives(&stage, "acquired").await;
-        assert_eq!(token(&a), Some(8));
-        renews(&a).await;
-        survives(&stage, "renewed").await;
-        a.term();
-        a.wait_exit(LONG).await;
-        survives(&stage, "released").await;
-        let b = stage.candidate("b").start();
-        b.wait_leads(LONG).await;
-        let c = stage.candidate("c").start();
-        follows(&c, "b").await;
-        b.kill();
-        c.wait_leads(LONG).await;
-        survives(&stage, "taken over").await;
-        assert_eq!(stored.reasons().await, ["shutdown", "took_over"]);
-    });
+    };
+    let a = stage.candidate("a").leading(LONG).await;
+    survives(&stage, "acquired").await;
+    assert_eq!(a.token(), Some(8));
+    a.wait_renewal(LONG).await;
+    survives(&stage, "renewed").await;
+    a.term_and_exit(LONG).await;
+    survives(&stage, "released").await;
+    let b = stage.candidate("b").leading(LONG).await;
+    let c = stage.candidate("c").following("b", LONG).await;
+    b.kill();
+    c.wait_leads(LONG).await;
+    survives(&stage, "taken over").await;
+    assert_eq!(stored.reasons().await, ["shutdown", "took_over"]);
 }

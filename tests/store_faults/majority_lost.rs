@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Witness, run};
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Witness};
 
-use crate::scene::{
-    eventually, leader_of, operations, pair, renews, stage_on, token, transitioned, valid_until_ns,
-};
+use crate::scene::{LONG, leader_of, pair, stage_on, transitioned};
 
 /// Waits for the deadline in the status file, then checks all surfaces.
 async fn says_no_by_its_deadline(daemon: &Daemon) {
-    while let Some(until) = valid_until_ns(daemon) {
+    while let Some(until) = daemon.valid_until_ns() {
         if boottime_ns() >= until {
             break;
         }
@@ -28,66 +26,57 @@ async fn says_no_by_its_deadline(daemon: &Daemon) {
     assert_eq!(daemon.metric("leasehold_authority_seconds").await, 0.0);
 }
 
-async fn secondaries(set: &ReplicaSet) -> Vec<usize> {
+/// Starts a set with these timings of its candidates, a leader and its follower.
+async fn stage_of_three(timings: DaemonTimings) -> (Arc<ReplicaSet>, Vec<usize>, Daemon, Daemon) {
+    let set = Arc::new(ReplicaSet::start().await);
+    let (a, b) = pair(&stage_on(&set).timings(timings)).await;
     let primary = set.primary().await;
-    (0..set.member_count()).filter(|n| *n != primary).collect()
+    let secondaries = (0..set.member_count()).filter(|n| *n != primary).collect();
+    (set, secondaries, a, b)
 }
 
-#[test]
-fn i4_with_two_of_three_members_killed_the_leader_says_no_by_its_deadline() {
-    run(async {
-        let set = Arc::new(ReplicaSet::start().await);
-        let (a, b) = pair(&stage_on(&set)).await;
-        let witness = Witness::of([&a, &b]);
-        let secondaries = secondaries(&set).await;
-        secondaries.iter().for_each(|member| set.kill(*member));
-        says_no_by_its_deadline(&a).await;
-        transitioned(&a, "deadline", 1).await;
-        for member in secondaries {
-            set.restart(member).await;
-        }
-        let again = leader_of(&[&a, &b]).await;
-        assert!(token(again) > Some(1));
-        renews(again).await;
-        assert_eq!(witness.reigns().len(), 2);
-    });
+/// Asserts that one of them leads again, with a higher token.
+async fn one_leads_again(witness: &Witness, daemons: &[&Daemon]) {
+    let again = leader_of(daemons).await;
+    assert!(again.token() > Some(1));
+    again.wait_renewal(LONG).await;
+    assert_eq!(witness.reigns().len(), 2);
 }
 
-#[test]
-fn i10_with_two_of_three_members_frozen_the_lease_waits_until_they_go_on() {
-    run(async {
-        let set = Arc::new(ReplicaSet::start().await);
-        let (a, b) = pair(&stage_on(&set)).await;
-        let witness = Witness::of([&a, &b]);
-        let secondaries = secondaries(&set).await;
-        secondaries.iter().for_each(|member| set.stop(*member));
-        says_no_by_its_deadline(&a).await;
-        transitioned(&a, "deadline", 1).await;
-        assert!(operations(&a, "renew", "unknown").await >= 1.0);
-        secondaries.iter().for_each(|member| set.cont(*member));
-        let again = leader_of(&[&a, &b]).await;
-        assert!(token(again) > Some(1));
-        renews(again).await;
-        assert_eq!(witness.reigns().len(), 2);
-    });
+#[tokio::test]
+async fn i4_with_two_of_three_members_killed_the_leader_says_no_by_its_deadline() {
+    let (set, secondaries, a, b) = stage_of_three(DaemonTimings::SHORT).await;
+    let witness = Witness::of([&a, &b]);
+    secondaries.iter().for_each(|member| set.kill(*member));
+    says_no_by_its_deadline(&a).await;
+    transitioned(&a, "deadline", 1).await;
+    for member in secondaries {
+        set.restart(member).await;
+    }
+    one_leads_again(&witness, &[&a, &b]).await;
 }
 
-#[test]
-fn i7_a_write_concern_that_times_out_is_unknown_and_a_short_one_is_ridden_out() {
-    run(async {
-        let set = Arc::new(ReplicaSet::start().await);
-        let (a, b) = pair(&stage_on(&set).timings(DaemonTimings::DEMO)).await;
-        let witness = Witness::of([&a, &b]);
-        let before = operations(&a, "renew", "unknown").await;
-        let secondaries = secondaries(&set).await;
-        secondaries.iter().for_each(|member| set.stop(*member));
-        eventually("a renewal has an unknown outcome", async || {
-            operations(&a, "renew", "unknown").await > before
-        })
-        .await;
-        secondaries.iter().for_each(|member| set.cont(*member));
-        renews(&a).await;
-        assert_eq!(witness.leaders(), ["a"]);
-        assert_eq!(token(&a), Some(1));
-    });
+#[tokio::test]
+async fn i10_with_two_of_three_members_frozen_the_lease_waits_until_they_go_on() {
+    let (set, secondaries, a, b) = stage_of_three(DaemonTimings::SHORT).await;
+    let witness = Witness::of([&a, &b]);
+    secondaries.iter().for_each(|member| set.stop(*member));
+    says_no_by_its_deadline(&a).await;
+    transitioned(&a, "deadline", 1).await;
+    assert!(a.operations("renew", "unknown").await >= 1.0);
+    secondaries.iter().for_each(|member| set.cont(*member));
+    one_leads_again(&witness, &[&a, &b]).await;
+}
+
+#[tokio::test]
+async fn i7_a_write_concern_that_times_out_is_unknown_and_a_short_one_is_ridden_out() {
+    let (set, secondaries, a, b) = stage_of_three(DaemonTimings::DEMO).await;
+    let witness = Witness::of([&a, &b]);
+    let before = a.operations("renew", "unknown").await;
+    secondaries.iter().for_each(|member| set.stop(*member));
+    a.wait_operations("renew", "unknown", before + 1.0).await;
+    secondaries.iter().for_each(|member| set.cont(*member));
+    a.wait_renewal(LONG).await;
+    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(a.token(), Some(1));
 }

@@ -6,38 +6,36 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness, run};
+use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness};
 use mongodb::bson::doc;
 
-use crate::scene::{LONG, POLL, leader_of, pair, renews, stage_on, token, transitioned};
+use crate::scene::{LONG, POLL, leader_of, pair, stage_on, transitioned};
 
 async fn default_set() -> Arc<ReplicaSet> {
     Arc::new(ReplicaSet::builder().default_election().start().await)
 }
 
-#[test]
-fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_defaults() {
-    run(async {
-        let set = default_set().await;
-        let defaults = stage_on(&set).timings(DaemonTimings::DEFAULT);
-        let (a, b) = pair(&defaults).await;
-        let fast = stage_on(&set).timings(DaemonTimings::KUBERNETES);
-        let (c, d) = pair(&fast).await;
-        let of_defaults = Witness::of([&a, &b]);
-        let of_fast = Witness::of([&c, &d]);
+#[tokio::test]
+async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_defaults() {
+    let set = default_set().await;
+    let defaults = stage_on(&set).timings(DaemonTimings::DEFAULT);
+    let (a, b) = pair(&defaults).await;
+    let fast = stage_on(&set).timings(DaemonTimings::KUBERNETES);
+    let (c, d) = pair(&fast).await;
+    let of_defaults = Witness::of([&a, &b]);
+    let of_fast = Witness::of([&c, &d]);
 
-        set.kill(set.primary().await);
-        c.wait_until(|status| status["leader"] == false, LONG).await;
-        transitioned(&c, "deadline", 1).await;
-        set.primary().await;
-        let again = leader_of(&[&c, &d]).await;
-        assert_eq!(token(again), Some(2));
-        assert_eq!(of_fast.reigns().len(), 2);
+    set.kill(set.primary().await);
+    c.wait_not_leader(LONG).await;
+    transitioned(&c, "deadline", 1).await;
+    set.primary().await;
+    let again = leader_of(&[&c, &d]).await;
+    assert_eq!(again.token(), Some(2));
+    assert_eq!(of_fast.reigns().len(), 2);
 
-        renews(&a).await;
-        assert_eq!(of_defaults.leaders(), ["a"]);
-        assert_eq!(token(&a), Some(1));
-    });
+    a.wait_renewal(LONG).await;
+    assert_eq!(of_defaults.leaders(), ["a"]);
+    assert_eq!(a.token(), Some(1));
 }
 
 /// Waits until a majority accepts a write again after the primary `old` was stopped. Returns how
@@ -64,47 +62,43 @@ async fn writes_again(set: &ReplicaSet, old: usize) -> Duration {
 /// elected after 12 s, and the remaining secondary waits some more seconds for its old sync source.
 /// A renewal acknowledged just before is then as old as that, so the assertion depends on the time
 /// that it took.
-#[test]
+#[tokio::test]
 #[allow(clippy::print_stderr, reason = "a claim that cannot be tried says so")]
-fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
-    run(async {
-        let set = default_set().await;
-        let timings = DaemonTimings::DEFAULT;
-        let (a, b) = pair(&stage_on(&set).timings(timings)).await;
-        let witness = Witness::of([&a, &b]);
-        let old = set.primary().await;
-        set.stop(old);
-        let without_writes = writes_again(&set, old).await;
-        // The last renewal was up to an interval earlier, and the next one is up to a retry later.
-        let allowed = timings.renew_deadline - timings.renew_interval - timings.retry_interval;
-        let kept = without_writes < allowed;
-        if kept {
-            renews(&a).await;
-        } else {
-            eprintln!("MongoDB took no write for {without_writes:?}: only I1 is tried");
-        }
-        // The deposed primary considers itself primary for a moment.
-        set.cont(old);
-        let leader = leader_of(&[&a, &b]).await;
-        renews(leader).await;
-        renews(leader).await;
-        if kept {
-            assert_eq!(witness.leaders(), ["a"], "{}", a.logs());
-            assert_eq!(token(&a), Some(1));
-        }
-    });
+async fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
+    let set = default_set().await;
+    let timings = DaemonTimings::DEFAULT;
+    let (a, b) = pair(&stage_on(&set).timings(timings)).await;
+    let witness = Witness::of([&a, &b]);
+    let old = set.primary().await;
+    set.stop(old);
+    let without_writes = writes_again(&set, old).await;
+    // The last renewal was up to an interval earlier, and the next one is up to a retry later.
+    let allowed = timings.renew_deadline - timings.renew_interval - timings.retry_interval;
+    let kept = without_writes < allowed;
+    if kept {
+        a.wait_renewal(LONG).await;
+    } else {
+        eprintln!("MongoDB took no write for {without_writes:?}: only I1 is tried");
+    }
+    // The deposed primary considers itself primary for a moment.
+    set.cont(old);
+    let leader = leader_of(&[&a, &b]).await;
+    leader.wait_renewal(LONG).await;
+    leader.wait_renewal(LONG).await;
+    if kept {
+        assert_eq!(witness.leaders(), ["a"], "{}", a.logs());
+        assert_eq!(a.token(), Some(1));
+    }
 }
 
-#[test]
-fn a_step_down_of_the_primary_does_not_cost_the_defaults_their_leadership() {
-    run(async {
-        let set = default_set().await;
-        let (a, b) = pair(&stage_on(&set).timings(DaemonTimings::DEFAULT)).await;
-        let witness = Witness::of([&a, &b]);
-        set.step_down_primary().await;
-        renews(&a).await;
-        renews(&a).await;
-        assert_eq!(witness.leaders(), ["a"]);
-        assert_eq!(token(&a), Some(1));
-    });
+#[tokio::test]
+async fn a_step_down_of_the_primary_does_not_cost_the_defaults_their_leadership() {
+    let set = default_set().await;
+    let (a, b) = pair(&stage_on(&set).timings(DaemonTimings::DEFAULT)).await;
+    let witness = Witness::of([&a, &b]);
+    set.step_down_primary().await;
+    a.wait_renewal(LONG).await;
+    a.wait_renewal(LONG).await;
+    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(a.token(), Some(1));
 }

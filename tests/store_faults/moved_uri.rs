@@ -4,20 +4,19 @@
 //! restarted on the status directory in which it has recorded its deployment.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::time::Instant;
 
-use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Stage, StoredLease, Witness, run};
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Stage, StoredLease, Witness};
 use mongodb::bson::doc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::scene::{LONG, eventually, follows, pair, renews, said, stage_on, token};
+use crate::scene::{LONG, eventually, pair, set_of_one, stage_on};
 
 async fn refuses(daemon: &Daemon) {
-    eventually("it refuses the string", async || {
-        said(daemon, "MongoDB URI refused: it leads to ") >= 1
-    })
-    .await;
+    daemon
+        .wait_said("MongoDB URI refused: it leads to ", LONG)
+        .await;
 }
 
 /// Asserts that for longer than a takeover takes no other candidate leads, and nothing is written
@@ -29,9 +28,9 @@ async fn leads_alone(
     elsewhere: &ReplicaSet,
 ) -> StoredLease {
     let lease = DaemonTimings::SHORT.lease_duration;
-    let end = std::time::Instant::now() + lease * 3;
-    while std::time::Instant::now() < end {
-        renews(leader).await;
+    let end = Instant::now() + lease * 3;
+    while Instant::now() < end {
+        leader.wait_renewal(LONG).await;
     }
     assert_eq!(witness.leaders(), [leader.identity()]);
     let there = StoredLease::new(
@@ -44,62 +43,53 @@ async fn leads_alone(
     there
 }
 
-#[test]
-fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
-    run(async {
-        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
-        let elsewhere = ReplicaSet::builder().members(1).start().await;
-        let stage = stage_on(&set);
-        let (a, b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        std::fs::write(b.directory().join("uri"), elsewhere.uri()).expect("writable");
-        let data = doc! {
-            "failCommands": ["find", "getMore"], "closeConnection": true,
-            "appName": "leasehold/b",
-        };
-        set.fail_command(0, doc! { "mode": "alwaysOn", "data": data })
-            .await;
-        refuses(&b).await;
-        set.clear_fail_point(0).await;
-        leads_alone(&a, &witness, &stage, &elsewhere).await;
-        // `b` continues on the set where it started.
-        a.kill();
-        b.wait_leads(LONG).await;
-        assert_eq!(token(&b), Some(2));
-        assert_eq!(stage.stored().holder().await.as_deref(), Some("b"));
-    });
+#[tokio::test]
+async fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
+    let (set, elsewhere) = (set_of_one().await, set_of_one().await);
+    let stage = stage_on(&set);
+    let (a, b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    std::fs::write(b.directory().join("uri"), elsewhere.uri()).expect("writable");
+    let (reads, how) = (["find", "getMore"], doc! { "closeConnection": true });
+    set.fail_commands_of((0, "leasehold/b"), &reads, "alwaysOn", how)
+        .await;
+    refuses(&b).await;
+    set.clear_fail_point(0).await;
+    leads_alone(&a, &witness, &stage, &elsewhere).await;
+    // `b` continues on the set where it started.
+    a.kill();
+    b.wait_leads(LONG).await;
+    assert_eq!(b.token(), Some(2));
+    assert_eq!(stage.stored().holder().await.as_deref(), Some("b"));
 }
 
-#[test]
-fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
-    run(async {
-        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
-        let elsewhere = ReplicaSet::builder().members(1).start().await;
-        let stage = stage_on(&set);
-        let (a, mut b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        let known = b.status_directory().join("deployment");
-        eventually("it is written down", async || known.exists()).await;
-        b.replace_uri(&elsewhere.uri());
-        b.restart_same_directory();
-        refuses(&b).await;
-        let detail = format!("remove {} of each", known.display());
-        let records = b.log_records();
-        assert!(
-            records.iter().any(|r| r.to_string().contains(&detail)),
-            "{detail} in {records:?}"
-        );
-        let there = leads_alone(&a, &witness, &stage, &elsewhere).await;
-        // The move as the log message describes it: all daemons stopped, the file removed. Tokens
-        // begin anew there, so the witness ends first.
-        drop(witness);
-        a.kill();
-        b.kill();
-        std::fs::remove_file(&known).expect("removed");
-        b.restart_same_directory();
-        b.wait_leads(LONG).await;
-        assert_eq!(there.holder().await.as_deref(), Some("b"));
-    });
+#[tokio::test]
+async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
+    let (set, elsewhere) = (set_of_one().await, set_of_one().await);
+    let stage = stage_on(&set);
+    let (a, mut b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    let known = b.status_directory().join("deployment");
+    eventually("it is written down", async || known.exists()).await;
+    b.replace_uri(&elsewhere.uri());
+    b.restart_same_directory();
+    refuses(&b).await;
+    let detail = format!("remove {} of each", known.display());
+    let records = b.log_records();
+    assert!(
+        records.iter().any(|r| r.to_string().contains(&detail)),
+        "{detail} in {records:?}"
+    );
+    let there = leads_alone(&a, &witness, &stage, &elsewhere).await;
+    // The move as the log message describes it: all daemons stopped, the file removed. Tokens
+    // begin anew there, so the witness ends first.
+    drop(witness);
+    a.kill();
+    b.kill();
+    std::fs::remove_file(&known).expect("removed");
+    b.restart_same_directory();
+    b.wait_leads(LONG).await;
+    assert_eq!(there.holder().await.as_deref(), Some("b"));
 }
 
 /// An address behind which servers change, like a DNS name or a Service. Connections end when it
@@ -126,54 +116,38 @@ async fn address(target: watch::Receiver<u16>) -> u16 {
     port
 }
 
-fn port_of(set: &ReplicaSet) -> u16 {
-    let address = set.node(0).address();
-    let (_, port) = address.rsplit_once(':').expect("an address");
-    port.parse().expect("a port")
+#[tokio::test]
+async fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
+    let (set, elsewhere) = (set_of_one().await, set_of_one().await);
+    let (name, target) = watch::channel(set.node(0).port());
+    let port = address(target).await;
+    let stage = stage_on(&set);
+    let a = stage.candidate("a").leading(LONG).await;
+    let uri = format!("mongodb://127.0.0.1:{port}/?directConnection=true");
+    let b = stage.candidate("b").uri(&uri).following("a", LONG).await;
+    let witness = Witness::of([&a, &b]);
+    name.send_replace(elsewhere.node(0).port());
+    refuses(&b).await;
+    leads_alone(&a, &witness, &stage, &elsewhere).await;
+    // Back on its own set, `b` is a candidate as before.
+    name.send_replace(set.node(0).port());
+    a.kill();
+    b.wait_leads(LONG).await;
+    assert_eq!(stage.stored().holder().await.as_deref(), Some("b"));
 }
 
-#[test]
-fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
-    run(async {
-        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
-        let elsewhere = ReplicaSet::builder().members(1).start().await;
-        let (name, target) = watch::channel(port_of(&set));
-        let port = address(target).await;
-        let stage = stage_on(&set);
-        let a = stage.candidate("a").start();
-        a.wait_leads(LONG).await;
-        let uri = format!("mongodb://127.0.0.1:{port}/?directConnection=true");
-        let b = stage.candidate("b").uri(&uri).start();
-        follows(&b, "a").await;
-        let witness = Witness::of([&a, &b]);
-        name.send_replace(port_of(&elsewhere));
-        refuses(&b).await;
-        leads_alone(&a, &witness, &stage, &elsewhere).await;
-        // Back on its own set, `b` is a candidate as before.
-        name.send_replace(port_of(&set));
-        a.kill();
-        b.wait_leads(LONG).await;
-        assert_eq!(stage.stored().holder().await.as_deref(), Some("b"));
-    });
-}
-
-#[test]
-fn a_string_that_was_mistaken_from_the_start_can_be_corrected() {
-    run(async {
-        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
-        let elsewhere = ReplicaSet::builder().members(1).start().await;
-        let stage = stage_on(&set);
-        // The driver does not accept that server as a member of this set.
-        let mistaken = elsewhere.uri().replace("replicaSet=", "replicaSet=other-");
-        let mut a = stage.candidate("a").uri(&mistaken).start();
-        eventually("it says why", async || {
-            said(&a, "correct replicaSet or the hosts in the MongoDB URI") >= 1
-        })
+#[tokio::test]
+async fn a_string_that_was_mistaken_from_the_start_can_be_corrected() {
+    let (set, elsewhere) = (set_of_one().await, set_of_one().await);
+    let stage = stage_on(&set);
+    // The driver does not accept that server as a member of this set.
+    let mistaken = elsewhere.uri().replace("replicaSet=", "replicaSet=other-");
+    let mut a = stage.candidate("a").uri(&mistaken).start();
+    a.wait_said("correct replicaSet or the hosts in the MongoDB URI", LONG)
         .await;
-        assert!(!a.status_directory().join("deployment").exists());
-        a.replace_uri(&set.uri());
-        a.wait_leads(LONG).await;
-        a.restart_same_directory();
-        a.wait_leads(LONG).await;
-    });
+    assert!(!a.status_directory().join("deployment").exists());
+    a.replace_uri(&set.uri());
+    a.wait_leads(LONG).await;
+    a.restart_same_directory();
+    a.wait_leads(LONG).await;
 }

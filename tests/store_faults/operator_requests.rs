@@ -7,13 +7,12 @@
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, Proxy, Stage, Witness, run};
+use leasehold_testbed::{Daemon, DaemonTimings, Stage, Witness};
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use serde_json::Value;
 
 use crate::scene::{
-    LONG, eventually, follows, leader_of, nanos, pair, renews, sent_ns, shared_stage, throughout,
-    token,
+    LONG, eventually, leader_of, pair, shared_stage, throughout, without_change_stream,
 };
 
 /// Designed: 1 s. Measured: about 10 ms. The rest is tolerance for a busy machine.
@@ -34,194 +33,162 @@ async fn slow_stage() -> Stage {
     shared_stage().await.timings(DaemonTimings::DEFAULT)
 }
 
-async fn without_change_stream(stage: &Stage, identity: &str) -> (Proxy, Daemon) {
-    let proxy = stage.set().proxy();
-    proxy.hold_requests_containing("$changeStream");
-    let uri = stage.set().proxied_uri(&proxy);
-    let daemon = stage.candidate(identity).uri(&uri).start();
-    daemon.wait_leads(LONG).await;
-    (proxy, daemon)
+#[tokio::test]
+async fn a_step_down_request_is_obeyed_within_a_second_and_another_leads() {
+    let stage = slow_stage().await;
+    let (a, b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    a.wait_renewal(LONG).await;
+    let asked = Instant::now();
+    stage.stored().set(request("step_down", 1)).await;
+    b.wait_leads(LONG).await;
+    assert!(asked.elapsed() < OBEYED_MAX, "{:?}", asked.elapsed());
+    a.wait_follows("b", LONG).await;
+    assert_eq!(stage.stored().reasons().await, ["requested"]);
+    let document = stage.stored().get().await;
+    assert_eq!(document.get("request"), Some(&Bson::Null));
+    assert_eq!(witness.leaders(), ["a", "b"]);
 }
 
-#[test]
-fn a_step_down_request_is_obeyed_within_a_second_and_another_leads() {
-    run(async {
-        let stage = slow_stage().await;
-        let (a, b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        renews(&a).await;
+#[tokio::test]
+async fn a_step_down_request_is_obeyed_at_the_next_renewal_where_there_is_no_stream() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
+    let (_proxy, polling) = without_change_stream(&stage);
+    let a = polling.candidate("a").leading(LONG).await;
+    let b = stage.candidate("b").following("a", LONG).await;
+    let witness = Witness::of([&a, &b]);
+    stage.stored().set(request("step_down", 1)).await;
+    b.wait_leads(LONG).await;
+    assert_eq!(stage.stored().reasons().await, ["requested"]);
+    assert_eq!(witness.leaders(), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_candidate_that_stepped_down_on_request_stays_out_for_a_lease_duration() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let witness = Witness::of([&a]);
+    let asked = boottime_ns();
+    stage.stored().set(request("step_down", 1)).await;
+    a.wait_role("follower", LONG).await;
+    a.wait_leads(LONG).await;
+    DaemonTimings::SHORT.assert_waited_since(asked, &a.status());
+    assert_eq!(a.token(), Some(2));
+    drop(witness);
+}
+
+#[tokio::test]
+async fn a_transfer_reaches_the_named_follower_and_no_other() {
+    let stage = slow_stage().await;
+    let (a, b) = pair(&stage).await;
+    let c = stage.candidate("c").following("a", LONG).await;
+    let witness = Witness::of([&a, &b, &c]);
+    for (number, (from, to)) in [(&a, &c), (&c, &b), (&b, &a)].into_iter().enumerate() {
+        let token = i64::try_from(number).expect("few") + 1;
         let asked = Instant::now();
-        stage.stored().set(request("step_down", 1)).await;
-        b.wait_leads(LONG).await;
+        stage.stored().set(transfer(token, to.identity())).await;
+        to.wait_leads(LONG).await;
         assert!(asked.elapsed() < OBEYED_MAX, "{:?}", asked.elapsed());
-        follows(&a, "b").await;
-        assert_eq!(stage.stored().reasons().await, ["requested"]);
-        let document = stage.stored().get().await;
-        assert_eq!(document.get("request"), Some(&Bson::Null));
-        assert_eq!(witness.leaders(), ["a", "b"]);
-    });
+        // A short leadership, which the witness must not miss.
+        witness.reigns();
+        from.wait_follows(to.identity(), LONG).await;
+    }
+    assert_eq!(witness.leaders(), ["a", "c", "b", "a"]);
+    let reasons = stage.stored().reasons().await;
+    assert_eq!(reasons, ["transferred", "transferred", "transferred"]);
+    let document = stage.stored().get().await;
+    assert_eq!(document.get("reserved_for"), Some(&Bson::Null));
 }
 
-#[test]
-fn a_step_down_request_is_obeyed_at_the_next_renewal_where_there_is_no_stream() {
-    run(async {
-        let stage = shared_stage().await.timings(DaemonTimings::DEMO);
-        let (_proxy, a) = without_change_stream(&stage, "a").await;
-        let b = stage.candidate("b").start();
-        follows(&b, "a").await;
-        let witness = Witness::of([&a, &b]);
+#[tokio::test]
+async fn a_transfer_to_somebody_who_is_not_there_reserves_the_lease_and_then_lets_it_go() {
+    let stage = shared_stage().await;
+    let (a, b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    let mut request = transfer(1, "nobody");
+    let inner = request.get_document_mut("request").expect("just made");
+    inner.insert("reserve_ms", 1_500);
+    let asked = Instant::now();
+    stage.stored().set(request).await;
+    let next = leader_of_token(&[&a, &b], 2).await;
+    assert!(asked.elapsed() >= Duration::from_millis(1_400));
+    assert_eq!(next.identity(), "b", "the one that stepped down stays out");
+    assert_eq!(witness.leaders(), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn i10_while_the_lease_is_paused_nobody_leads_and_then_somebody_does() {
+    let stage = slow_stage().await;
+    let (a, b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    a.wait_renewal(LONG).await;
+    let asked = Instant::now();
+    stage.stored().set(doc! { "paused": true }).await;
+    a.wait_not_leader(LONG).await;
+    assert!(asked.elapsed() < OBEYED_MAX, "{:?}", asked.elapsed());
+    let paused = |status: &Value| status["role"] == "paused";
+    for daemon in [&a, &b] {
+        daemon.wait_until(paused, LONG).await;
+    }
+    eventually("it is released", async || {
+        stage.stored().holder().await.is_none()
+    })
+    .await;
+    let time = Duration::from_secs(2);
+    throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
+    let late = stage.candidate("late").start();
+    late.wait_until(paused, LONG).await;
+    stage.stored().set(doc! { "paused": false }).await;
+    let next = leader_of(&[&a, &b, &late]).await;
+    assert_eq!(next.token(), Some(2));
+    assert_eq!(stage.stored().reasons().await, ["paused"]);
+    assert_eq!(witness.reigns()[0].identity, "a");
+}
+
+#[tokio::test]
+async fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
+    let (a, b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    for nonsense in [
+        request("step_down", 0),
+        request("step_down", 2),
+        transfer(7, "b"),
+        request("dance", 1),
+        request("transfer", 1),
+        transfer(1, "a"),
+        doc! { "request": 1 },
+        doc! { "request": { "kind": "step_down", "token": "1" } },
+    ] {
+        stage.stored().set(nonsense).await;
+        // By then the leader has read the request, from the stream and from a renewal.
+        a.wait_renewal(LONG).await;
+        a.wait_renewal(LONG).await;
+    }
+    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(a.token(), Some(1));
+}
+
+#[tokio::test]
+async fn a_request_that_is_repeated_for_ever_does_not_keep_a_dead_leader_alive() {
+    let stage = shared_stage().await;
+    let (a, b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    a.kill();
+    eventually("the follower leads", async || {
+        // As a cron job would, only more often.
         stage.stored().set(request("step_down", 1)).await;
-        b.wait_leads(LONG).await;
-        assert_eq!(stage.stored().reasons().await, ["requested"]);
-        assert_eq!(witness.leaders(), ["a", "b"]);
-    });
-}
-
-#[test]
-fn a_candidate_that_stepped_down_on_request_stays_out_for_a_lease_duration() {
-    run(async {
-        let stage = shared_stage().await;
-        let a = stage.candidate("a").start();
-        a.wait_leads(LONG).await;
-        let witness = Witness::of([&a]);
-        let asked = boottime_ns();
-        stage.stored().set(request("step_down", 1)).await;
-        a.wait_until(|status| status["role"] == "follower", LONG)
-            .await;
-        a.wait_leads(LONG).await;
-        let out = sent_ns(&a, DaemonTimings::SHORT) - asked;
-        assert!(
-            out >= nanos(DaemonTimings::SHORT.lease_duration),
-            "{out} ns"
-        );
-        assert_eq!(token(&a), Some(2));
-        drop(witness);
-    });
-}
-
-#[test]
-fn a_transfer_reaches_the_named_follower_and_no_other() {
-    run(async {
-        let stage = slow_stage().await;
-        let (a, b) = pair(&stage).await;
-        let c = stage.candidate("c").start();
-        follows(&c, "a").await;
-        let witness = Witness::of([&a, &b, &c]);
-        for (number, (from, to)) in [(&a, &c), (&c, &b), (&b, &a)].into_iter().enumerate() {
-            let token = i64::try_from(number).expect("few") + 1;
-            let asked = Instant::now();
-            stage.stored().set(transfer(token, to.identity())).await;
-            to.wait_leads(LONG).await;
-            assert!(asked.elapsed() < OBEYED_MAX, "{:?}", asked.elapsed());
-            // A short leadership, which the witness must not miss.
-            witness.reigns();
-            follows(from, to.identity()).await;
-        }
-        assert_eq!(witness.leaders(), ["a", "c", "b", "a"]);
-        let reasons = stage.stored().reasons().await;
-        assert_eq!(reasons, ["transferred", "transferred", "transferred"]);
-        let document = stage.stored().get().await;
-        assert_eq!(document.get("reserved_for"), Some(&Bson::Null));
-    });
-}
-
-#[test]
-fn a_transfer_to_somebody_who_is_not_there_reserves_the_lease_and_then_lets_it_go() {
-    run(async {
-        let stage = shared_stage().await;
-        let (a, b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        let mut request = transfer(1, "nobody");
-        let inner = request.get_document_mut("request").expect("just made");
-        inner.insert("reserve_ms", 1_500);
-        let asked = Instant::now();
-        stage.stored().set(request).await;
-        let next = leader_of_token(&[&a, &b], 2).await;
-        assert!(asked.elapsed() >= Duration::from_millis(1_400));
-        assert_eq!(next.identity(), "b", "the one that stepped down stays out");
-        assert_eq!(witness.leaders(), ["a", "b"]);
-    });
-}
-
-#[test]
-fn i10_while_the_lease_is_paused_nobody_leads_and_then_somebody_does() {
-    run(async {
-        let stage = slow_stage().await;
-        let (a, b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        renews(&a).await;
-        let asked = Instant::now();
-        stage.stored().set(doc! { "paused": true }).await;
-        a.wait_until(|status| status["leader"] == false, LONG).await;
-        assert!(asked.elapsed() < OBEYED_MAX, "{:?}", asked.elapsed());
-        let paused = |status: &Value| status["role"] == "paused";
-        for daemon in [&a, &b] {
-            daemon.wait_until(paused, LONG).await;
-        }
-        eventually("it is released", async || {
-            stage.stored().holder().await.is_none()
-        })
-        .await;
-        let time = Duration::from_secs(2);
-        throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
-        let late = stage.candidate("late").start();
-        late.wait_until(paused, LONG).await;
-        stage.stored().set(doc! { "paused": false }).await;
-        let next = leader_of(&[&a, &b, &late]).await;
-        assert_eq!(token(next), Some(2));
-        assert_eq!(stage.stored().reasons().await, ["paused"]);
-        assert_eq!(witness.reigns()[0].identity, "a");
-    });
-}
-
-#[test]
-fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
-    run(async {
-        let stage = shared_stage().await.timings(DaemonTimings::DEMO);
-        let (a, b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        for nonsense in [
-            request("step_down", 0),
-            request("step_down", 2),
-            transfer(7, "b"),
-            request("dance", 1),
-            request("transfer", 1),
-            transfer(1, "a"),
-            doc! { "request": 1 },
-            doc! { "request": { "kind": "step_down", "token": "1" } },
-        ] {
-            stage.stored().set(nonsense).await;
-            // By then the leader has read the request, from the stream and from a renewal.
-            renews(&a).await;
-            renews(&a).await;
-        }
-        assert_eq!(witness.leaders(), ["a"]);
-        assert_eq!(token(&a), Some(1));
-    });
-}
-
-#[test]
-fn a_request_that_is_repeated_for_ever_does_not_keep_a_dead_leader_alive() {
-    run(async {
-        let stage = shared_stage().await;
-        let (a, b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        a.kill();
-        eventually("the follower leads", async || {
-            // As a cron job would, only more often.
-            stage.stored().set(request("step_down", 1)).await;
-            b.leads()
-        })
-        .await;
-        assert_eq!(token(&b), Some(2));
-        assert_eq!(witness.leaders(), ["a", "b"]);
-    });
+        b.leads()
+    })
+    .await;
+    assert_eq!(b.token(), Some(2));
+    assert_eq!(witness.leaders(), ["a", "b"]);
 }
 
 async fn leader_of_token<'a>(daemons: &[&'a Daemon], wanted: i64) -> &'a Daemon {
     let mut found = None;
     eventually("somebody leads with that token", async || {
-        let leads = |daemon: &&&Daemon| daemon.leads() && token(daemon) == Some(wanted);
+        let leads = |daemon: &&&Daemon| daemon.leads() && daemon.token() == Some(wanted);
         found = daemons.iter().find(leads).copied();
         found.is_some()
     })

@@ -6,49 +6,42 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness, run};
+use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness};
 use mongodb::bson::doc;
 
-use crate::scene::{LONG, eventually, pair, renews, stage_on};
+use crate::scene::{LONG, leader_of, pair, stage_on};
 
 /// The protocol's bound after the holder's last write, and a second for a busy machine.
 const BOUND: Duration = Duration::from_secs(6 + 2 * (1 + 1) + 1);
 
-#[test]
-fn i10_followers_whose_streams_stayed_on_a_locked_member_act_within_the_bound() {
-    run(async {
-        let set = Arc::new(ReplicaSet::start().await);
-        let stage = stage_on(&set).timings(DaemonTimings::DEMO);
-        let (a, b) = pair(&stage).await;
-        for daemon in [&a, &b] {
-            eventually("the change stream is open", async || {
-                daemon.metric("leasehold_watch_connected").await == 1.0
-            })
-            .await;
-        }
-        let witness = Witness::of([&a, &b]);
-        let (old, _) = set.step_down_primary().await;
-        set.command(old, doc! { "fsync": 1, "lock": true })
-            .await
-            .expect("it is locked");
-        renews(&a).await;
+#[tokio::test]
+async fn i10_followers_whose_streams_stayed_on_a_locked_member_act_within_the_bound() {
+    let set = Arc::new(ReplicaSet::start().await);
+    let stage = stage_on(&set).timings(DaemonTimings::DEMO);
+    let (a, b) = pair(&stage).await;
+    a.wait_stream().await;
+    b.wait_stream().await;
+    let witness = Witness::of([&a, &b]);
+    let (old, _) = set.step_down_primary().await;
+    set.command(old, doc! { "fsync": 1, "lock": true })
+        .await
+        .expect("it is locked");
+    a.wait_renewal(LONG).await;
 
-        stage.stored().set(doc! { "paused": true }).await;
-        for daemon in [&a, &b] {
-            let paused = |status: &serde_json::Value| status["role"] == "paused";
-            daemon.wait_until(paused, LONG).await;
-        }
-        stage.stored().set(doc! { "paused": false }).await;
-        let resumed = Instant::now();
-        let leader = crate::scene::leader_of(&[&a, &b]).await;
-        assert!(resumed.elapsed() < BOUND, "{:?}", resumed.elapsed());
+    stage.stored().set(doc! { "paused": true }).await;
+    for daemon in [&a, &b] {
+        daemon.wait_role("paused", LONG).await;
+    }
+    stage.stored().set(doc! { "paused": false }).await;
+    let resumed = Instant::now();
+    let leader = leader_of(&[&a, &b]).await;
+    assert!(resumed.elapsed() < BOUND, "{:?}", resumed.elapsed());
 
-        let other = if leader.identity() == "a" { &b } else { &a };
-        renews(leader).await;
-        leader.kill();
-        let killed = Instant::now();
-        other.wait_leads(LONG).await;
-        assert!(killed.elapsed() < BOUND, "{:?}", killed.elapsed());
-        assert!(witness.leaders().len() >= 3);
-    });
+    let other = if leader.identity() == "a" { &b } else { &a };
+    leader.wait_renewal(LONG).await;
+    leader.kill();
+    let killed = Instant::now();
+    other.wait_leads(LONG).await;
+    assert!(killed.elapsed() < BOUND, "{:?}", killed.elapsed());
+    assert!(witness.leaders().len() >= 3);
 }

@@ -3,68 +3,56 @@
 
 use std::sync::Arc;
 
-use leasehold_testbed::{ReplicaSet, Witness, run};
+use leasehold_testbed::{ReplicaSet, Witness};
 use mongodb::bson::{DateTime, doc};
 
-use crate::scene::{LONG, eventually, follows, pair, said, stage_on, token};
+use crate::scene::{LONG, leader_of, pair, stage_on};
 
-#[test]
-fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
-    run(async {
-        let set = Arc::new(ReplicaSet::builder().standalone().start().await);
-        let stage = stage_on(&set);
-        let (a, b) = pair(&stage).await;
-        let c = stage.candidate("c").start();
-        follows(&c, "a").await;
-        let witness = Witness::of([&a, &b, &c]);
-        let warnings = [
-            "no change stream, polling",
-            "nothing protects an acknowledged write",
-        ];
-        for daemon in [&a, &b, &c] {
-            for warning in warnings {
-                eventually(warning, async || said(daemon, warning) >= 1).await;
-            }
-            assert_eq!(daemon.metric("leasehold_watch_connected").await, 0.0);
+#[tokio::test]
+async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
+    let set = Arc::new(ReplicaSet::builder().standalone().start().await);
+    let stage = stage_on(&set);
+    let (a, b) = pair(&stage).await;
+    let c = stage.candidate("c").following("a", LONG).await;
+    let witness = Witness::of([&a, &b, &c]);
+    let warnings = [
+        "no change stream, polling",
+        "nothing protects an acknowledged write",
+    ];
+    for daemon in [&a, &b, &c] {
+        for warning in warnings {
+            daemon.wait_said(warning, LONG).await;
         }
-        let stored = stage.stored();
-        stored
-            .set(doc! { "request": {
-                "kind": "transfer", "token": 1_i64, "to": "c", "at": DateTime::now(),
-            } })
-            .await;
-        c.wait_leads(LONG).await;
-        assert_eq!(witness.leaders(), ["a", "c"]);
-        follows(&b, "c").await;
-        for daemon in [&a, &b, &c] {
-            for warning in warnings {
-                // Logged once, not once for each attempt.
-                assert_eq!(said(daemon, warning), 1, "{warning}: {}", daemon.logs());
-            }
+        assert_eq!(daemon.metric("leasehold_watch_connected").await, 0.0);
+    }
+    let stored = stage.stored();
+    let request = doc! { "kind": "transfer", "token": 1_i64, "to": "c", "at": DateTime::now() };
+    stored.set(doc! { "request": request }).await;
+    c.wait_leads(LONG).await;
+    assert_eq!(witness.leaders(), ["a", "c"]);
+    b.wait_follows("c", LONG).await;
+    for daemon in [&a, &b, &c] {
+        for warning in warnings {
+            // Logged once, not once for each attempt.
+            assert_eq!(daemon.said(warning), 1, "{warning}: {}", daemon.logs());
         }
-        c.term();
-        c.wait_exit(LONG).await;
-        // `a` is in its cooldown for a while, and another claim may lead meanwhile.
-        let next = crate::scene::leader_of(&[&a, &b]).await;
-        let token_before = token(next);
-        let other = if next.identity() == "a" { &b } else { &a };
-        follows(other, next.identity()).await;
-        next.kill();
-        other.wait_leads(LONG).await;
-        assert_eq!(witness.reigns().len(), 4);
-        assert!(token(other) > token_before);
-        // A deletion is noticed without a linearizable read, which a standalone server does not
-        // have.
-        stored.delete().await;
-        other
-            .wait_until(|status| status["leader"] == false, LONG)
-            .await;
-        other.wait_leads(LONG).await;
-        assert!(
-            said(other, "lease document is older") >= 1,
-            "{}",
-            other.logs()
-        );
-        assert_eq!(witness.reigns().len(), 5);
-    });
+    }
+    c.term_and_exit(LONG).await;
+    // `a` is in its cooldown for a while, and another claim may lead meanwhile.
+    let next = leader_of(&[&a, &b]).await;
+    let token_before = next.token();
+    let other = if next.identity() == "a" { &b } else { &a };
+    other.wait_follows(next.identity(), LONG).await;
+    next.kill();
+    other.wait_leads(LONG).await;
+    assert_eq!(witness.reigns().len(), 4);
+    assert!(other.token() > token_before);
+    // A deletion is noticed without a linearizable read, which a standalone server does not
+    // have.
+    stored.delete().await;
+    other.wait_not_leader(LONG).await;
+    other.wait_leads(LONG).await;
+    let older = other.said("lease document is older");
+    assert!(older >= 1, "{}", other.logs());
+    assert_eq!(witness.reigns().len(), 5);
 }

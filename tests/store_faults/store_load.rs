@@ -5,115 +5,103 @@
 //! to be proven.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
-use leasehold_testbed::{DaemonTimings, ReplicaSet, run};
+use leasehold_testbed::{DaemonTimings, ReplicaSet};
 use mongodb::bson::{Document, doc};
 
-use crate::scene::{LONG, eventually, follows, pair, renews, stage_on};
+use crate::scene::{LONG, pair, set_of_one, stage_on};
 
 const OBSERVED: Duration = Duration::from_secs(12);
 
-#[test]
-fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease_duration() {
-    run(async {
-        // A separate set, because the profiler of `admin` sees all clients.
-        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
-        let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
-        let (a, b) = pair(&stage).await;
-        for daemon in [&a, &b] {
-            eventually("the change stream is open", async || {
-                daemon.metric("leasehold_watch_connected").await == 1.0
-            })
-            .await;
-        }
-        renews(&a).await;
-        let databases = [stage.database(), "admin"];
-        for database in databases {
-            profile(&set, database, 2).await;
-        }
-        tokio::time::sleep(OBSERVED).await;
-        for database in databases {
-            profile(&set, database, 0).await;
-        }
-        let leader = commands(&set, &databases, "leasehold/a").await;
-        let follower = commands(&set, &databases, "leasehold/b").await;
+#[tokio::test]
+async fn a_leader_sends_one_write_per_interval_and_a_follower_one_read_per_lease_duration() {
+    // A separate set, because the profiler of `admin` sees all clients.
+    let set = set_of_one().await;
+    let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
+    let (a, b) = pair(&stage).await;
+    a.wait_stream().await;
+    b.wait_stream().await;
+    a.wait_renewal(LONG).await;
+    let databases = [stage.database(), "admin"];
+    for database in databases {
+        profile(&set, database, 2).await;
+    }
+    tokio::time::sleep(OBSERVED).await;
+    for database in databases {
+        profile(&set, database, 0).await;
+    }
+    let leader = commands(&set, &databases, "leasehold/a").await;
+    let follower = commands(&set, &databases, "leasehold/b").await;
 
-        let writes = leader.get("findAndModify").copied().unwrap_or(0);
-        // 12 s at one write per 3 s, and one more or less at the edges.
-        assert!((3..=5).contains(&writes), "{leader:?}");
-        let own = |counts: &BTreeMap<String, usize>, allowed: &[&str]| {
-            let mut names = counts.keys();
-            names.all(|name| allowed.contains(&name.as_str()))
-        };
-        let idle = ["getMore", "hello", "isMaster", "ismaster"];
-        assert!(
-            own(&follower, &[&idle[..], &["find"]].concat()),
-            "{follower:?}"
-        );
-        // Observed for 12 s, with a lease of 24 s.
-        assert!(
-            follower.get("find").is_none_or(|reads| *reads <= 1),
-            "{follower:?}"
-        );
-        assert!(
-            own(&leader, &[&idle[..], &["findAndModify"]].concat()),
-            "{leader:?}"
-        );
-        assert!(follower.contains_key("getMore"), "{follower:?}");
-    });
+    let writes = leader.get("findAndModify").copied().unwrap_or(0);
+    // 12 s at one write per 3 s, and one more or less at the edges.
+    assert!((3..=5).contains(&writes), "{leader:?}");
+    let own = |counts: &BTreeMap<String, usize>, allowed: &[&str]| {
+        let mut names = counts.keys();
+        names.all(|name| allowed.contains(&name.as_str()))
+    };
+    let idle = ["getMore", "hello", "isMaster", "ismaster"];
+    assert!(
+        own(&follower, &[&idle[..], &["find"]].concat()),
+        "{follower:?}"
+    );
+    // Observed for 12 s, with a lease of 24 s.
+    assert!(
+        follower.get("find").is_none_or(|reads| *reads <= 1),
+        "{follower:?}"
+    );
+    assert!(
+        own(&leader, &[&idle[..], &["findAndModify"]].concat()),
+        "{leader:?}"
+    );
+    assert!(follower.contains_key("getMore"), "{follower:?}");
 }
 
-#[test]
-fn every_read_is_of_a_majority_and_every_write_journalled_by_one_whatever_the_uri_says() {
-    run(async {
-        let set = Arc::new(ReplicaSet::builder().members(1).start().await);
-        let stage = stage_on(&set);
-        profile(&set, stage.database(), 2).await;
-        let weak = "w=1&journal=false&readConcernLevel=local&retryWrites=true&retryReads=true";
-        let uri = format!("{}&{weak}", set.uri());
-        let a = stage.candidate("a").uri(&uri).start();
-        a.wait_leads(LONG).await;
-        let b = stage.candidate("b").uri(&uri).start();
-        follows(&b, "a").await;
-        renews(&a).await;
-        a.kill();
-        b.wait_leads(LONG).await;
-        stage.stored().delete().await;
-        b.wait_until(|status| status["leader"] == false, LONG).await;
-        b.wait_leads(LONG).await;
-        b.term();
-        b.wait_exit(LONG).await;
-        profile(&set, stage.database(), 0).await;
+#[tokio::test]
+async fn every_read_is_of_a_majority_and_every_write_journalled_by_one_whatever_the_uri_says() {
+    let set = set_of_one().await;
+    let stage = stage_on(&set);
+    profile(&set, stage.database(), 2).await;
+    let weak = "w=1&journal=false&readConcernLevel=local&retryWrites=true&retryReads=true";
+    let uri = format!("{}&{weak}", set.uri());
+    let a = stage.candidate("a").uri(&uri).leading(LONG).await;
+    let b = stage.candidate("b").uri(&uri).following("a", LONG).await;
+    a.wait_renewal(LONG).await;
+    a.kill();
+    b.wait_leads(LONG).await;
+    stage.stored().delete().await;
+    b.wait_not_leader(LONG).await;
+    b.wait_leads(LONG).await;
+    b.term_and_exit(LONG).await;
+    profile(&set, stage.database(), 0).await;
 
-        let mut levels = BTreeSet::new();
-        let mut writes = 0;
-        for app_name in ["leasehold/a", "leasehold/b"] {
-            for entry in entries(&set, stage.database(), app_name).await {
-                let Ok(command) = entry.get_document("command") else {
-                    continue;
-                };
-                let concern = |name| command.get_document(name).cloned().unwrap_or_default();
-                if command.contains_key("find") {
-                    let level = concern("readConcern").get_str("level").map(str::to_owned);
-                    levels.insert(level.unwrap_or_default());
-                }
-                if command.contains_key("findAndModify") || command.contains_key("insert") {
-                    let concern = concern("writeConcern");
-                    assert_eq!(concern.get_str("w").ok(), Some("majority"), "{command}");
-                    assert_eq!(concern.get_bool("j").ok(), Some(true), "{command}");
-                    assert!(concern.contains_key("wtimeout"), "{command}");
-                    assert!(!command.contains_key("txnNumber"), "retried: {command}");
-                    writes += 1;
-                }
+    let mut levels = BTreeSet::new();
+    let mut writes = 0;
+    for app_name in ["leasehold/a", "leasehold/b"] {
+        for entry in entries(&set, stage.database(), app_name).await {
+            let Ok(command) = entry.get_document("command") else {
+                continue;
+            };
+            let concern = |name| command.get_document(name).cloned().unwrap_or_default();
+            if command.contains_key("find") {
+                let level = concern("readConcern").get_str("level").map(str::to_owned);
+                levels.insert(level.unwrap_or_default());
+            }
+            if command.contains_key("findAndModify") || command.contains_key("insert") {
+                let concern = concern("writeConcern");
+                assert_eq!(concern.get_str("w").ok(), Some("majority"), "{command}");
+                assert_eq!(concern.get_bool("j").ok(), Some(true), "{command}");
+                assert!(concern.contains_key("wtimeout"), "{command}");
+                assert!(!command.contains_key("txnNumber"), "retried: {command}");
+                writes += 1;
             }
         }
-        assert_eq!(Vec::from_iter(&levels), ["linearizable", "majority"]);
-        // At least created, acquired and renewed.
-        assert!(writes >= 3, "{writes}");
-    });
+    }
+    assert_eq!(Vec::from_iter(&levels), ["linearizable", "majority"]);
+    // At least created, acquired and renewed.
+    assert!(writes >= 3, "{writes}");
 }
 
 async fn profile(set: &ReplicaSet, database: &str, level: i32) {

@@ -10,12 +10,10 @@
 //! is recognized only by a revision that the leader did not send (`duplicate`).
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, Proxy, Stage, Witness, run};
+use leasehold_testbed::{Daemon, DaemonTimings, Stage, Witness};
 use mongodb::bson::Bson;
 
-use crate::scene::{
-    LONG, eventually, follows, leader_of, pair, renews, said, shared_stage, token, transitions,
-};
+use crate::scene::{LONG, eventually, leader_of, pair, shared_stage, without_change_stream};
 
 const WENT_BACK: &str = "lease document is older";
 
@@ -24,190 +22,157 @@ const WENT_BACK: &str = "lease document is older";
 const WAIT_MIN_NS: u64 = 2_800_000_000;
 
 /// Starts a leader with token 2, so that a lower token exists to fall back to.
-async fn second_reign(stage: &Stage, uri: &str) -> Daemon {
-    let first = stage.candidate("first").start();
-    first.wait_leads(LONG).await;
-    first.term();
-    first.wait_exit(LONG).await;
-    let a = stage.candidate("a").uri(uri).start();
-    a.wait_leads(LONG).await;
-    assert_eq!(token(&a), Some(2));
+async fn second_reign(stage: &Stage) -> Daemon {
+    let first = stage.candidate("first").leading(LONG).await;
+    first.term_and_exit(LONG).await;
+    let a = stage.candidate("a").leading(LONG).await;
+    assert_eq!(a.token(), Some(2));
     a
 }
 
 /// Asserts that `a` steps down, waits, and leads again with token 3.
 async fn waits_and_leads_above(a: &Daemon, changed_ns: u64) {
-    a.wait_until(|status| status["leader"] == false, LONG).await;
+    a.wait_not_leader(LONG).await;
     a.wait_leads(LONG).await;
     let waited = boottime_ns() - changed_ns;
     assert!(waited >= WAIT_MIN_NS, "led again after {waited} ns");
-    assert_eq!(token(a), Some(3));
+    assert_eq!(a.token(), Some(3));
 }
 
-#[test]
-fn i3_a_document_deleted_under_a_leader_is_noticed_by_the_change_stream() {
-    run(async {
-        let stage = shared_stage().await;
-        let a = second_reign(&stage, &stage.set().uri()).await;
-        let witness = Witness::of([&a]);
-        let changed = boottime_ns();
-        stage.stored().delete().await;
-        waits_and_leads_above(&a, changed).await;
-        assert!(transitions(&a, "store_went_back").await >= 1.0);
-        assert_eq!(said(&a, WENT_BACK), 1);
-        assert_eq!(witness.reigns().len(), 2);
-    });
+#[tokio::test]
+async fn i3_a_document_deleted_under_a_leader_is_noticed_by_the_change_stream() {
+    let stage = shared_stage().await;
+    let a = second_reign(&stage).await;
+    let witness = Witness::of([&a]);
+    let changed = boottime_ns();
+    stage.stored().delete().await;
+    waits_and_leads_above(&a, changed).await;
+    assert!(a.transitions("store_went_back").await >= 1.0);
+    assert_eq!(a.said(WENT_BACK), 1);
+    assert_eq!(witness.reigns().len(), 2);
 }
 
-#[test]
-fn i3_a_document_deleted_under_a_leader_is_noticed_by_its_renewal() {
-    run(async {
-        let stage = shared_stage().await;
-        let (_proxy, uri) = without_change_stream(&stage);
-        let a = second_reign(&stage, &uri).await;
-        let witness = Witness::of([&a]);
-        let changed = boottime_ns();
-        stage.stored().delete().await;
-        waits_and_leads_above(&a, changed).await;
-        let told = transitions(&a, "rejected").await + transitions(&a, "store_went_back").await;
-        assert!(told >= 1.0);
-        assert_eq!(said(&a, WENT_BACK), 1);
-        assert_eq!(witness.reigns().len(), 2);
-    });
+#[tokio::test]
+async fn i3_a_document_deleted_under_a_leader_is_noticed_by_its_renewal() {
+    let stage = shared_stage().await;
+    let (_proxy, behind) = without_change_stream(&stage);
+    let a = second_reign(&behind).await;
+    let witness = Witness::of([&a]);
+    let changed = boottime_ns();
+    stage.stored().delete().await;
+    waits_and_leads_above(&a, changed).await;
+    let told = a.transitions("rejected").await + a.transitions("store_went_back").await;
+    assert!(told >= 1.0);
+    assert_eq!(a.said(WENT_BACK), 1);
+    assert_eq!(witness.reigns().len(), 2);
 }
 
-#[test]
-fn i3_a_dropped_collection_is_a_store_that_went_back_for_leader_and_follower() {
-    run(async {
-        let stage = shared_stage().await;
-        let (a, b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        let changed = boottime_ns();
-        stage.stored().drop_collection().await;
-        a.wait_until(|status| status["leader"] == false, LONG).await;
-        let next = leader_of(&[&a, &b]).await;
-        assert!(boottime_ns() - changed >= WAIT_MIN_NS);
-        assert_eq!(token(next), Some(2));
-        for daemon in [&a, &b] {
-            assert!(said(daemon, WENT_BACK) >= 1, "{}", daemon.logs());
-        }
-        // The leader keeps renewing after the drop has invalidated its stream.
-        renews(next).await;
-        assert_eq!(witness.reigns().len(), 2);
-    });
-}
-
-#[test]
-fn i3_a_document_restored_to_an_earlier_reign_has_a_lower_token_and_is_noticed() {
-    for streams in [true, false] {
-        run(async {
-            let stage = shared_stage().await;
-            let (_proxy, polling) = without_change_stream(&stage);
-            let uri = if streams { stage.set().uri() } else { polling };
-            let first = stage.candidate("first").start();
-            first.wait_leads(LONG).await;
-            let backup = stage.stored().get().await;
-            first.term();
-            first.wait_exit(LONG).await;
-            let a = stage.candidate("a").uri(&uri).start();
-            a.wait_leads(LONG).await;
-            let witness = Witness::of([&a]);
-            let changed = boottime_ns();
-            stage.stored().replace(&backup).await;
-            waits_and_leads_above(&a, changed).await;
-            assert!(said(&a, WENT_BACK) >= 1, "{}", a.logs());
-            drop(witness);
-        });
+#[tokio::test]
+async fn i3_a_dropped_collection_is_a_store_that_went_back_for_leader_and_follower() {
+    let stage = shared_stage().await;
+    let (a, b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    let changed = boottime_ns();
+    stage.stored().drop_collection().await;
+    a.wait_not_leader(LONG).await;
+    let next = leader_of(&[&a, &b]).await;
+    assert!(boottime_ns() - changed >= WAIT_MIN_NS);
+    assert_eq!(next.token(), Some(2));
+    for daemon in [&a, &b] {
+        assert!(daemon.said(WENT_BACK) >= 1, "{}", daemon.logs());
     }
+    // The leader keeps renewing after the drop has invalidated its stream.
+    next.wait_renewal(LONG).await;
+    assert_eq!(witness.reigns().len(), 2);
 }
 
-#[test]
-fn i1_a_document_restored_to_an_earlier_renewal_of_its_leader_counts_as_a_duplicate() {
-    run(async {
+#[tokio::test]
+async fn i3_a_document_restored_to_an_earlier_reign_has_a_lower_token_and_is_noticed() {
+    for streams in [true, false] {
         let stage = shared_stage().await;
-        let a = second_reign(&stage, &stage.set().uri()).await;
-        let witness = Witness::of([&a]);
+        let (_proxy, polling) = without_change_stream(&stage);
+        let first = stage.candidate("first").leading(LONG).await;
         let backup = stage.stored().get().await;
-        renews(&a).await;
-        renews(&a).await;
+        first.term_and_exit(LONG).await;
+        let seen = if streams { &stage } else { &polling };
+        let a = seen.candidate("a").leading(LONG).await;
+        let witness = Witness::of([&a]);
         let changed = boottime_ns();
         stage.stored().replace(&backup).await;
         waits_and_leads_above(&a, changed).await;
-        assert_eq!(said(&a, WENT_BACK), 0);
-        assert!(transitions(&a, "duplicate").await >= 1.0);
-        assert_eq!(witness.reigns().len(), 2);
-    });
+        assert!(a.said(WENT_BACK) >= 1, "{}", a.logs());
+        drop(witness);
+    }
 }
 
-#[test]
-fn i3_a_follower_that_sees_the_document_vanish_waits_before_it_leads() {
-    run(async {
-        let stage = shared_stage().await;
-        let (a, b) = pair(&stage).await;
-        let witness = Witness::of([&a, &b]);
-        // The leader cannot see what happens to the document and keeps its authority meanwhile,
-        // which is the reason for the wait.
-        a.stop();
-        let changed = boottime_ns();
-        stage.stored().delete().await;
-        b.wait_leads(LONG).await;
-        assert!(boottime_ns() - changed >= WAIT_MIN_NS);
-        assert_eq!(token(&b), Some(2));
-        a.cont();
-        follows(&a, "b").await;
-        assert_eq!(witness.leaders(), ["a", "b"]);
-    });
+#[tokio::test]
+async fn i1_a_document_restored_to_an_earlier_renewal_of_its_leader_counts_as_a_duplicate() {
+    let stage = shared_stage().await;
+    let a = second_reign(&stage).await;
+    let witness = Witness::of([&a]);
+    let backup = stage.stored().get().await;
+    a.wait_renewal(LONG).await;
+    a.wait_renewal(LONG).await;
+    let changed = boottime_ns();
+    stage.stored().replace(&backup).await;
+    waits_and_leads_above(&a, changed).await;
+    assert_eq!(a.said(WENT_BACK), 0);
+    assert!(a.transitions("duplicate").await >= 1.0);
+    assert_eq!(witness.reigns().len(), 2);
 }
 
-#[test]
-fn i3_a_restart_remembers_the_token_of_a_document_that_was_deleted_meanwhile() {
-    run(async {
-        let stage = shared_stage().await;
-        let mut a = second_reign(&stage, &stage.set().uri()).await;
-        a.term();
-        a.wait_exit(LONG).await;
-        stage.stored().delete().await;
-        a.restart_same_directory();
-        a.wait_leads(LONG).await;
-        assert_eq!(token(&a), Some(3));
-        assert_eq!(said(&a, WENT_BACK), 1);
-    });
+#[tokio::test]
+async fn i3_a_follower_that_sees_the_document_vanish_waits_before_it_leads() {
+    let stage = shared_stage().await;
+    let (a, b) = pair(&stage).await;
+    let witness = Witness::of([&a, &b]);
+    // The leader cannot see what happens to the document and keeps its authority meanwhile,
+    // which is the reason for the wait.
+    a.stop();
+    let changed = boottime_ns();
+    stage.stored().delete().await;
+    b.wait_leads(LONG).await;
+    assert!(boottime_ns() - changed >= WAIT_MIN_NS);
+    assert_eq!(b.token(), Some(2));
+    a.cont();
+    a.wait_follows("b", LONG).await;
+    assert_eq!(witness.leaders(), ["a", "b"]);
 }
 
-#[test]
-fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_back() {
-    run(async {
-        let stage = shared_stage().await.timings(DaemonTimings::DEMO);
-        let proxy = stage.set().proxy();
-        // The read that has to confirm the deletion is never answered.
-        proxy.hold_requests_containing("linearizable");
-        let uri = stage.set().proxied_uri(&proxy);
-        let a = stage.candidate("a").uri(&uri).start();
-        a.wait_leads(LONG).await;
-        let backup = stage.stored().get().await;
-        stage.stored().delete().await;
-        eventually("the confirmation is asked for", async || {
-            proxy.held_requests() > 0
-        })
-        .await;
-        a.wait_until(|status| status["leader"] == false, LONG).await;
-        assert_eq!(transitions(&a, "store_went_back").await, 0.0);
-        assert_eq!(said(&a, WENT_BACK), 0);
-        // The document is there again, as if a deposed primary had answered before.
-        let mut found = backup.clone();
-        found.insert("holder", Bson::Null);
-        stage.stored().replace(&found).await;
-        proxy.resume();
-        a.wait_leads(LONG).await;
-        assert_eq!(transitions(&a, "store_went_back").await, 0.0);
-        assert_eq!(said(&a, WENT_BACK), 0);
-    });
+#[tokio::test]
+async fn i3_a_restart_remembers_the_token_of_a_document_that_was_deleted_meanwhile() {
+    let stage = shared_stage().await;
+    let mut a = second_reign(&stage).await;
+    a.term_and_exit(LONG).await;
+    stage.stored().delete().await;
+    a.restart_same_directory();
+    a.wait_leads(LONG).await;
+    assert_eq!(a.token(), Some(3));
+    assert_eq!(a.said(WENT_BACK), 1);
 }
 
-/// Holds back the command that opens a change stream.
-fn without_change_stream(stage: &Stage) -> (Proxy, String) {
-    let proxy = stage.set().proxy();
-    proxy.hold_requests_containing("$changeStream");
-    let uri = stage.set().proxied_uri(&proxy);
-    (proxy, uri)
+#[tokio::test]
+async fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_back() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
+    let (proxy, behind) = stage.proxied();
+    // The read that has to confirm the deletion is never answered.
+    proxy.hold_requests_containing("linearizable");
+    let a = behind.candidate("a").leading(LONG).await;
+    let backup = stage.stored().get().await;
+    stage.stored().delete().await;
+    eventually("the confirmation is asked for", async || {
+        proxy.held_requests() > 0
+    })
+    .await;
+    a.wait_not_leader(LONG).await;
+    assert_eq!(a.transitions("store_went_back").await, 0.0);
+    assert_eq!(a.said(WENT_BACK), 0);
+    // The document is there again, as if a deposed primary had answered before.
+    let mut found = backup.clone();
+    found.insert("holder", Bson::Null);
+    stage.stored().replace(&found).await;
+    proxy.resume();
+    a.wait_leads(LONG).await;
+    assert_eq!(a.transitions("store_went_back").await, 0.0);
+    assert_eq!(a.said(WENT_BACK), 0);
 }

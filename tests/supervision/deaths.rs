@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings};
+use leasehold_testbed::daemon::{boottime_ns, nanos};
+use leasehold_testbed::{Daemon, DaemonTimings, skip};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
-use crate::contest::{Contest, LONG, eventually, nanos};
+use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal, Line};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
@@ -27,7 +26,7 @@ fn process(pid: u32) -> Pid {
 /// Starts a leader with a command that ignores SIGTERM. Returns it with the command's process id.
 async fn leader(contest: &Contest, journal: &Journal) -> (Daemon, u32) {
     let daemon = contest
-        .candidate_with("a", SHORT, "0s")
+        .candidate_at("a", SHORT)
         .workload(journal.command(&Behaviour::Stubborn))
         .start();
     let pid = journal.wait("start", 1).await.pid;
@@ -93,7 +92,7 @@ async fn i6_a_daemon_that_cannot_renew_starts_again_only_when_its_command_is_gon
     let set = contest.set();
     let proxy = set.proxy();
     let daemon = contest
-        .candidate_with("a", SHORT, "0s")
+        .candidate_at("a", SHORT)
         .uri(&contest.set().proxied_uri(&proxy))
         .workload(journal.command(&Behaviour::Stubborn))
         .start();
@@ -104,9 +103,7 @@ async fn i6_a_daemon_that_cannot_renew_starts_again_only_when_its_command_is_gon
     eventually("the command is gone", async || !runs(pid)).await;
     assert_gone_in_time(&journal, stalled);
     assert!(!daemon.leads());
-    daemon
-        .wait_until(|status| status["leader"] == false, LONG)
-        .await;
+    daemon.wait_not_leader(LONG).await;
     proxy.resume();
     assert_eq!(journal.wait("start", 2).await.token, 2);
     journal.assert_one_after_the_other();
@@ -127,7 +124,7 @@ async fn what_waits_for_authority_ends_with_its_daemon() {
     let (contest, journal) = (Contest::new("waiting").await, Journal::new());
     let (_leader, _) = leader(&contest, &journal).await;
     let waits = contest
-        .candidate_with("b", SHORT, "0s")
+        .candidate_at("b", SHORT)
         .workload(journal.command(&Behaviour::Stubborn))
         .start();
     let mut prepared = Vec::new();
@@ -156,7 +153,7 @@ async fn what_waits_for_authority_ends_with_its_daemon() {
 async fn a_killed_guard_ends_the_command_and_the_leadership() {
     let (contest, journal) = (Contest::new("guard-killed").await, Journal::new());
     let daemon = contest
-        .candidate_with("a", SHORT, "0s")
+        .candidate_at("a", SHORT)
         .flag("--workload-on-exit=release")
         .workload(journal.command(&Behaviour::Stubborn))
         .start();
@@ -179,7 +176,7 @@ async fn i8_a_restarted_daemon_waits_for_the_guard_and_then_leads_at_once() {
         ..SHORT
     };
     let mut daemon = contest
-        .candidate_with("a", timings, "0s")
+        .candidate_at("a", timings)
         .workload(journal.command(&Behaviour::Stubborn))
         .start();
     let pid = journal.wait("start", 1).await.pid;
@@ -221,7 +218,7 @@ fn kill_both_and_restart(daemon: &mut Daemon, command: u32) {
 async fn i8_a_daemon_whose_guard_was_killed_with_it_leads_again_when_its_command_is_gone() {
     let (contest, journal) = (Contest::new("both-killed").await, Journal::new());
     let mut daemon = contest
-        .candidate_with("a", NEVER_EXPIRES, "0s")
+        .candidate_at("a", NEVER_EXPIRES)
         .workload(journal.command(&Behaviour::Stubborn))
         .start();
     let pid = journal.wait("start", 1).await.pid;
@@ -232,11 +229,9 @@ async fn i8_a_daemon_whose_guard_was_killed_with_it_leads_again_when_its_command
 }
 
 #[tokio::test]
-#[allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
 async fn i8_a_command_that_outlives_its_guard_is_no_proof_of_death() {
     if !rustix::process::geteuid().is_root() {
-        assert!(std::env::var_os("CI").is_none(), "another user needs root");
-        eprintln!("skipped: needs root, to run a command as another user");
+        skip("needs root, to run a command as another user");
         return;
     }
     let (contest, journal) = (Contest::new("outlives").await, Journal::new());
@@ -248,18 +243,14 @@ async fn i8_a_command_that_outlives_its_guard_is_no_proof_of_death() {
     ]
     .concat();
     let mut daemon = contest
-        .candidate_with("a", NEVER_EXPIRES, "0s")
+        .candidate_at("a", NEVER_EXPIRES)
         .workload(command)
         .start();
     let pid = journal.wait("start", 1).await.pid;
     let _ended = Ended(pid);
     kill_both_and_restart(&mut daemon, pid);
-    let follows = |status: &Value| status["role"] == "follower";
-    daemon.wait_until(follows, LONG).await;
-    eventually("it says why it does not lead", async || {
-        daemon.logs().contains("may still run")
-    })
-    .await;
+    daemon.wait_role("follower", LONG).await;
+    daemon.wait_said("may still run", LONG).await;
     assert!(runs(pid), "nothing ended it");
     // With a proof it would have taken over with its first read.
     let read = journal.of("tick").len();
@@ -272,7 +263,7 @@ async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
     let (contest, journal) = (Contest::new("waits-stopped").await, Journal::new());
     let (_leader, _) = leader(&contest, &journal).await;
     let waits = contest
-        .candidate_with("b", SHORT, "0s")
+        .candidate_at("b", SHORT)
         .workload(journal.command(&Behaviour::Stubborn))
         .start();
     let mut guards = Vec::new();
@@ -285,8 +276,7 @@ async fn a_guard_that_waits_and_was_stopped_is_gone_before_its_daemon() {
     .await;
     let _ended = Ended(guards[0]);
     kill_process(process(guards[0]), Signal::STOP).unwrap();
-    waits.term();
-    assert_eq!(waits.wait_exit(Duration::from_secs(10)).await, 0);
+    assert_eq!(waits.term_and_exit(Duration::from_secs(10)).await, 0);
     // Not even a zombie is left, which process 1 would have to reap.
     let process = format!("/proc/{}", guards[0]);
     assert!(!std::path::Path::new(&process).exists());
@@ -297,7 +287,7 @@ async fn a_second_daemon_on_a_living_ones_directory_is_refused_at_once() {
     let (contest, journal) = (Contest::new("second").await, Journal::new());
     let (daemon, _) = leader(&contest, &journal).await;
     let second = contest
-        .candidate_with("b", SHORT, "0s")
+        .candidate_at("b", SHORT)
         .status_directory(daemon.status_directory())
         .start();
     // The first daemon is alive, so waiting for its directory would never end.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::contest::{Contest, LONG, eventually, wait_follows};
+use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal};
 
 #[tokio::test]
@@ -60,8 +60,7 @@ async fn a_graceful_stop_exits_0_whatever_the_command_says_then() {
     let command = ["sh", "-c", script, ready.to_str().unwrap()];
     let daemon = contest.candidate("a").workload(command).start();
     eventually("it would exit with 9", async || ready.exists()).await;
-    daemon.term();
-    assert_eq!(daemon.wait_exit(LONG).await, 0);
+    assert_eq!(daemon.term_and_exit(LONG).await, 0);
 }
 
 #[tokio::test]
@@ -75,12 +74,12 @@ async fn a_crash_loop_gives_the_lease_to_a_healthy_replica() {
     // Alone it retries, at growing intervals.
     let second = journal.wait("start", 2).await;
     assert_eq!((second.token, second.identity.as_str()), (2, "crashing"));
-    let healthy = contest
+    let _healthy = contest
         .candidate("healthy")
         .workload(journal.command(&Behaviour::Obedient))
-        .start();
-    healthy.wait_leads(LONG).await;
-    wait_follows(&crashing, "healthy").await;
+        .leading(LONG)
+        .await;
+    crashing.wait_follows("healthy", LONG).await;
     assert_eq!(crashing.exit_code(), None, "it stays a candidate");
     journal.assert_one_after_the_other();
 }

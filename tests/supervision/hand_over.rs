@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::daemon::{boottime_ns, nanos};
 use leasehold_testbed::{Daemon, DaemonTimings, Witness};
 
-use crate::contest::{Contest, LONG, nanos, wait_follows};
+use crate::contest::{Contest, LONG};
 use crate::journal::{Behaviour, Journal};
 
 const SHORT: DaemonTimings = DaemonTimings::SHORT;
@@ -31,7 +31,7 @@ async fn pair(
     let old = start("old");
     journal.wait("start", 1).await;
     let new = start("new");
-    wait_follows(&new, "old").await;
+    new.wait_follows("old", LONG).await;
     [old, new]
 }
 
@@ -45,8 +45,7 @@ async fn a_graceful_hand_over_waits_for_the_command_and_then_is_quick() {
         "--workload-on-exit=exit",
     )
     .await;
-    old.term();
-    assert_eq!(old.wait_exit(LONG).await, 0);
+    assert_eq!(old.term_and_exit(LONG).await, 0);
     let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
     assert_eq!((end.token, start.token), (1, 2));
     assert!(start.at >= end.at);
@@ -64,8 +63,7 @@ async fn i6_a_drain_longer_than_the_lease_keeps_it() {
     let witness = Witness::of([&old, &new]);
     old.term();
     let stopping = journal.wait("stopping", 1).await;
-    old.wait_until(|status| status["role"] == "stopping", LONG)
-        .await;
+    old.wait_role("stopping", LONG).await;
     let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
     assert!(
         end.at - stopping.at > nanos(SHORT.lease_duration),
@@ -113,8 +111,7 @@ async fn two_signals_milliseconds_apart_are_one() {
     .await;
     old.term();
     tokio::time::sleep(Duration::from_millis(3)).await;
-    old.term();
-    assert_eq!(old.wait_exit(LONG).await, 0);
+    assert_eq!(old.term_and_exit(LONG).await, 0);
     let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
     assert_eq!((end.token, start.token), (1, 2), "it had its grace");
     assert_eq!(contest.last_ended().await.reason, "shutdown", "released");
@@ -134,8 +131,7 @@ async fn a_second_signal_ends_the_command_too() {
     old.term();
     journal.wait("ignored", 1).await;
     tokio::time::sleep(SAME_REQUEST).await;
-    old.term();
-    assert_eq!(old.wait_exit(LONG).await, 1);
+    assert_eq!(old.term_and_exit(LONG).await, 1);
     let start = journal.wait("start", 2).await;
     let last = journal.lines().into_iter().rfind(|line| line.token == 1);
     assert!(start.at >= last.unwrap().at);

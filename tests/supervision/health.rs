@@ -5,7 +5,7 @@ use std::path::Path;
 
 use leasehold_testbed::DaemonBuilder;
 
-use crate::contest::{Contest, LONG, eventually, wait_follows};
+use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal};
 
 /// A health check that succeeds while the file exists.
@@ -28,16 +28,15 @@ async fn an_unhealthy_leader_hands_over_and_stays_out_until_it_is_well() {
     let (ill, well) = (journal.path("a"), journal.path("b"));
     std::fs::write(&ill, "").unwrap();
     std::fs::write(&well, "").unwrap();
-    let a = checked(contest.candidate("a"), &ill).start();
-    a.wait_leads(LONG).await;
-    let b = checked(contest.candidate("b"), &well).start();
-    wait_follows(&b, "a").await;
+    let a = checked(contest.candidate("a"), &ill).leading(LONG).await;
+    let b = checked(contest.candidate("b"), &well)
+        .following("a", LONG)
+        .await;
     std::fs::remove_file(&ill).unwrap();
     b.wait_leads(LONG).await;
     assert_eq!(contest.last_ended().await.reason, "unhealthy");
     // No healthy candidate is left.
-    b.term();
-    b.wait_exit(LONG).await;
+    b.term_and_exit(LONG).await;
     eventually("the lease is free", async || {
         contest
             .document()
@@ -75,8 +74,7 @@ async fn an_unhealthy_candidate_never_leads() {
             .is_some_and(|status| status["role"] == "follower")
     })
     .await;
-    let well = contest.candidate("b").start();
-    well.wait_leads(LONG).await;
+    let _well = contest.candidate("b").leading(LONG).await;
     assert_eq!(ill.status()["transitions"], 1, "from unknown to follower");
 }
 
@@ -89,15 +87,15 @@ async fn an_unhealthy_command_is_stopped_and_another_replica_takes_its_turn() {
         .workload(journal.command(&Behaviour::Obedient))
         .start();
     journal.wait("start", 1).await;
-    let b = contest
+    let _b = contest
         .candidate("b")
         .workload(journal.command(&Behaviour::Obedient))
-        .start();
-    wait_follows(&b, "a").await;
+        .following("a", LONG)
+        .await;
     std::fs::remove_file(&file).unwrap();
     let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
     assert_eq!((end.identity.as_str(), start.identity.as_str()), ("a", "b"));
-    wait_follows(&a, "b").await;
+    a.wait_follows("b", LONG).await;
     assert_eq!(
         a.exit_code(),
         None,
@@ -111,8 +109,9 @@ async fn a_url_is_asked_of_the_workload_next_door() {
     let (contest, workload) = (Contest::new("url").await, Responder::start().await);
     let url = format!("http://{}/healthz", workload.address());
     let a = contest.candidate("a");
-    let a = patient(a.flag(&format!("--workload-health-url={url}"))).start();
-    a.wait_leads(LONG).await;
+    let a = patient(a.flag(&format!("--workload-health-url={url}")))
+        .leading(LONG)
+        .await;
     workload.say("503 Service Unavailable");
     a.wait_until(|status| status["reason"] == "unhealthy", LONG)
         .await;

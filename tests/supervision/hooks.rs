@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasehold_testbed::DaemonTimings;
-use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::daemon::{boottime_ns, nanos};
 
-use crate::contest::{Contest, LONG, eventually, nanos, wait_follows};
+use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal};
 
 /// A hook that writes one line into the journal.
@@ -34,7 +34,7 @@ async fn hooks_are_run_when_leadership_begins_and_before_the_release() {
     let a = start("a");
     assert_eq!(journal.wait("lead", 1).await.token, 1);
     let b = start("b");
-    wait_follows(&b, "a").await;
+    b.wait_follows("a", LONG).await;
     a.term();
     let (down, lead) = (journal.wait("down", 1).await, journal.wait("lead", 2).await);
     assert_eq!((down.token, lead.token), (1, 2));
@@ -60,16 +60,15 @@ async fn a_hook_that_hangs_is_killed_and_holds_up_nothing_beyond_its_time() {
             hook(&journal, "down", "sleep 1000")
         ))
         .flag("--hooks-timeout=2s")
-        .start();
-    a.wait_leads(LONG).await;
+        .leading(LONG)
+        .await;
     let lead = journal.wait("lead", 1).await;
     eventually("it is killed", async || {
         !std::path::Path::new(&format!("/proc/{}", lead.pid)).exists()
     })
     .await;
     assert!(a.leads(), "leadership goes on");
-    a.term();
-    assert_eq!(a.wait_exit(LONG).await, 0);
+    assert_eq!(a.term_and_exit(LONG).await, 0);
     assert_eq!(contest.last_ended().await.reason, "shutdown");
     assert!(a.logs().contains("a hook failed"), "{}", a.logs());
 }
@@ -79,7 +78,7 @@ async fn i5_a_frozen_daemons_hook_has_no_more_than_the_deadline_and_the_other_is
     let (contest, journal) = (Contest::new("frozen-hooks").await, Journal::new());
     let timings = DaemonTimings::SHORT;
     let a = contest
-        .candidate_with("a", timings, "0s")
+        .candidate_at("a", timings)
         .flag(&format!(
             "--hooks-on-lead={}",
             hook(&journal, "lead", "sleep 1000")
@@ -116,8 +115,7 @@ async fn hooks_stand_beside_a_command() {
         .workload(journal.command(&Behaviour::Obedient))
         .start();
     journal.wait("start", 1).await;
-    a.term();
-    assert_eq!(a.wait_exit(LONG).await, 0);
+    assert_eq!(a.term_and_exit(LONG).await, 0);
     let (end, down) = (journal.wait("end", 1).await, journal.wait("down", 1).await);
     assert!(down.at >= end.at, "when the command is gone");
 }

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use crate::contest::{Contest, LONG, eventually, token, wait_follows};
+use crate::contest::{Contest, LONG, eventually, token};
 use crate::journal::{Behaviour, Journal};
 
 #[tokio::test]
@@ -22,8 +22,11 @@ async fn only_the_leaders_command_runs_and_it_knows_its_lease() {
         .workload(command("a"))
         .start();
     let status = leader.wait_leads(LONG).await;
-    let follower = contest.candidate("b").workload(command("b")).start();
-    wait_follows(&follower, "a").await;
+    let follower = contest
+        .candidate("b")
+        .workload(command("b"))
+        .following("a", LONG)
+        .await;
     let path = journal.path("a");
     eventually("the command runs", async || path.exists()).await;
     let environment = std::fs::read_to_string(&path).unwrap();
@@ -64,13 +67,9 @@ async fn without_a_store_nothing_runs() {
         .uri("mongodb://127.0.0.1:1/?replicaSet=none")
         .workload(journal.command(&Behaviour::Obedient))
         .start();
-    eventually("it tries", async || {
-        daemon.logs().contains("MongoDB read failed")
-    })
-    .await;
+    daemon.wait_said("MongoDB read failed", LONG).await;
     assert_eq!(journal.lines(), []);
-    daemon.term();
-    assert_eq!(daemon.wait_exit(LONG).await, 0);
+    assert_eq!(daemon.term_and_exit(LONG).await, 0);
 }
 
 #[test]

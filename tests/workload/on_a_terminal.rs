@@ -10,6 +10,8 @@ use std::fs::File;
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command as Process, Stdio};
 
+use leasehold_testbed::assert_contains;
+
 use crate::scene::{LONG, STARTS, Scene, eventually, exists, millis, state};
 use crate::stand_in::{Plan, command_line, guard, wait_told_gone};
 
@@ -82,10 +84,7 @@ async fn ctrl_c_ends_cmd_and_the_daemon_is_told_that_it_was_meant_too() {
     let pid = scene.wait_pid("pid").await;
     terminal.press(CTRL_C);
     let told = wait_told_gone(&scene).await;
-    assert!(
-        told.contains("Signalled(2), by_us: false, interrupted: true"),
-        "{told}"
-    );
+    assert_contains(&told, "Signalled(2), by_us: false, interrupted: true");
     assert!(!exists(pid));
 }
 

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use crate::process::exit_code;
-use crate::{Failure, Launch, Process, ReservedPort, Scratch, http};
+use crate::{Failure, Launch, Process, ReservedPort, Scratch, eventually, http};
 
 pub use builder::{DaemonBuilder, DaemonTimings};
 
@@ -86,12 +86,33 @@ impl Daemon {
         self.try_status().is_some_and(|status| leads(&status))
     }
 
+    /// Returns the deadline of the authority in the status file, on CLOCK_BOOTTIME; `None` if the
+    /// file shows none.
+    pub fn valid_until_ns(&self) -> Option<u64> {
+        valid_until_ns(&self.status())
+    }
+
+    /// Returns the token that the status file shows.
+    pub fn token(&self) -> Option<i64> {
+        self.status()["token"].as_i64()
+    }
+
     /// Sends `GET path` and returns the status and the body of the answer.
     ///
     /// # Errors
     /// If there is no answer, as from a daemon that is frozen or has exited.
     pub async fn http(&self, path: &str) -> Result<(u16, String), Failure> {
         http::request(self.port(), "GET", path, &[]).await
+    }
+
+    /// Sends `GET path` and returns the status and the body, parsed as JSON.
+    ///
+    /// # Panics
+    /// If there is no answer, or no JSON in it.
+    pub async fn http_json(&self, path: &str) -> (u16, Value) {
+        let (code, body) = self.http(path).await.expect("an answer");
+        let body = serde_json::from_str(&body);
+        (code, body.unwrap_or_else(|error| panic!("{path}: {error}")))
     }
 
     /// Sends a request with any method and headers, without a body.
@@ -117,6 +138,67 @@ impl Daemon {
             .await
             .unwrap_or_else(|failure| panic!("{failure}"));
         sample(&text, name).unwrap_or_else(|| panic!("no metric {name} in:\n{text}"))
+    }
+
+    /// Returns the sum of the samples of a metric that have all of these labels, such as
+    /// `outcome="unknown"`. Waits for the page, because the daemon listens some milliseconds after
+    /// its start.
+    ///
+    /// # Panics
+    /// If there is no answer.
+    pub async fn metric_sum(&self, name: &str, labels: &[String]) -> f64 {
+        let mut page = String::new();
+        eventually("there is a metrics page", async || {
+            let answer = self.http("/metrics").await;
+            page = answer.map(|(_, text)| text).unwrap_or_default();
+            !page.is_empty()
+        })
+        .await;
+        let series = page.lines().filter(|line| {
+            line.starts_with(name) && labels.iter().all(|label| line.contains(label.as_str()))
+        });
+        series
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+
+    /// Returns the number of store calls of a kind with this outcome.
+    pub async fn operations(&self, operation: &str, outcome: &str) -> f64 {
+        let labels = [
+            format!("operation=\"{operation}\""),
+            format!("outcome=\"{outcome}\""),
+        ];
+        let name = "leasehold_store_operations_total";
+        self.metric_sum(name, &labels).await
+    }
+
+    /// Waits until this many store calls of a kind had this outcome.
+    ///
+    /// # Panics
+    /// After [`LONG`](crate::wait::LONG).
+    pub async fn wait_operations(&self, operation: &str, outcome: &str, count: f64) {
+        eventually(&format!("{operation}: {outcome}"), async || {
+            self.operations(operation, outcome).await >= count
+        })
+        .await;
+    }
+
+    /// Waits until the change stream is open.
+    ///
+    /// # Panics
+    /// After [`LONG`](crate::wait::LONG).
+    pub async fn wait_stream(&self) {
+        eventually("the change stream is open", async || {
+            self.metric_sum("leasehold_watch_connected", &[]).await == 1.0
+        })
+        .await;
+    }
+
+    /// Returns the number of role changes with this reason.
+    pub async fn transitions(&self, reason: &str) -> f64 {
+        let labels = [format!("reason=\"{reason}\"")];
+        self.metric_sum("leasehold_transitions_total", &labels)
+            .await
     }
 
     /// Replaces the connection string in its file atomically, because the daemon may be reading it.
@@ -162,6 +244,15 @@ impl Daemon {
         self.process.signal(signal);
     }
 
+    /// Asks the daemon to step down, and waits for the exit; see [`wait_exit`](Self::wait_exit).
+    ///
+    /// # Panics
+    /// If the daemon is still running after `deadline`.
+    pub async fn term_and_exit(&self, deadline: Duration) -> i32 {
+        self.term();
+        self.wait_exit(deadline).await
+    }
+
     /// Waits for the exit. Returns the exit code, which is 128 + n after signal n.
     ///
     /// # Panics
@@ -199,6 +290,24 @@ impl Daemon {
     pub fn logs(&self) -> String {
         let text = std::fs::read(self.scratch.path().join("log")).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Returns the number of log lines that contain this text.
+    pub fn said(&self, text: &str) -> usize {
+        let logs = self.logs();
+        logs.lines().filter(|line| line.contains(text)).count()
+    }
+
+    /// Waits until a log line contains this text.
+    ///
+    /// # Panics
+    /// After `deadline`, with the log.
+    pub async fn wait_said(&self, text: &str, deadline: Duration) {
+        let end = Instant::now() + deadline;
+        while self.said(text) == 0 {
+            assert!(Instant::now() < end, "not said: {text}; {}", self.logs());
+            tokio::time::sleep(POLL).await;
+        }
     }
 
     /// Returns the log lines that are JSON objects.
@@ -264,6 +373,58 @@ impl Daemon {
     pub async fn wait_leads(&self, deadline: Duration) -> Value {
         self.wait_until(leads, deadline).await
     }
+
+    /// Waits until the status file says leader with this token.
+    ///
+    /// # Panics
+    /// Same as [`wait_until`](Self::wait_until).
+    pub async fn wait_leads_with(&self, token: i64, deadline: Duration) -> Value {
+        let leads_with = |status: &Value| status["leader"] == true && status["token"] == token;
+        self.wait_until(leads_with, deadline).await
+    }
+
+    /// Waits until the status file says "not leader".
+    ///
+    /// # Panics
+    /// Same as [`wait_until`](Self::wait_until).
+    pub async fn wait_not_leader(&self, deadline: Duration) -> Value {
+        let not_leader = |status: &Value| status["leader"] == false;
+        self.wait_until(not_leader, deadline).await
+    }
+
+    /// Waits until the status file shows this role.
+    ///
+    /// # Panics
+    /// Same as [`wait_until`](Self::wait_until).
+    pub async fn wait_role(&self, role: &str, deadline: Duration) -> Value {
+        let has_role = |status: &Value| status["role"] == role;
+        self.wait_until(has_role, deadline).await
+    }
+
+    /// Waits until the daemon follows `leader`.
+    ///
+    /// # Panics
+    /// Same as [`wait_until`](Self::wait_until).
+    pub async fn wait_follows(&self, leader: &str, deadline: Duration) -> Value {
+        let follows =
+            |status: &Value| status["role"] == "follower" && status["holder"]["identity"] == leader;
+        self.wait_until(follows, deadline).await
+    }
+
+    /// Waits until a renewal later than the current one is published.
+    ///
+    /// # Panics
+    /// Same as [`wait_until`](Self::wait_until).
+    pub async fn wait_renewal(&self, deadline: Duration) -> Value {
+        let before = self.valid_until_ns();
+        let later = |status: &Value| valid_until_ns(status) > before;
+        self.wait_until(later, deadline).await
+    }
+}
+
+/// Returns the deadline in a status, on CLOCK_BOOTTIME.
+pub fn valid_until_ns(status: &Value) -> Option<u64> {
+    status["valid_until_boottime_ns"].as_u64()
 }
 
 /// Returns true if `status` grants authority at this instant, in this boot.
@@ -275,6 +436,11 @@ pub fn leads(status: &Value) -> bool {
         && status["valid_until_boottime_ns"]
             .as_u64()
             .is_some_and(|until| until > boottime_ns())
+}
+
+/// Returns a duration in nanoseconds, for instants on CLOCK_BOOTTIME.
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("less than centuries")
 }
 
 /// Returns CLOCK_BOOTTIME in nanoseconds, for comparison with `valid_until_boottime_ns`.

@@ -30,6 +30,7 @@ pub mod shared;
 pub mod stage;
 pub mod stored;
 pub mod timeline;
+pub mod wait;
 pub mod witness;
 
 pub use certificates::Certificates;
@@ -47,7 +48,24 @@ pub use scratch::Scratch;
 pub use shared::{SharedSet, run};
 pub use stage::Stage;
 pub use stored::StoredLease;
+pub use wait::{eventually, throughout};
 pub use witness::{Reign, Witness};
+
+/// Reports that a test cannot run on this machine.
+///
+/// # Panics
+/// In CI, which has to run every test.
+#[allow(clippy::print_stderr, reason = "the output is for humans")]
+pub fn skip(why: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{why}");
+    eprintln!("skipped: {why}");
+}
+
+/// Asserts that a text contains another one.
+#[track_caller]
+pub fn assert_contains(text: &str, part: &str) {
+    assert!(text.contains(part), "no {part:?} in: {text}");
+}
 
 /// A component that could not be provided, or a condition that was not reached.
 #[derive(Debug, thiserror::Error)]

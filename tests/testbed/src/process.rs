@@ -77,6 +77,15 @@ impl Launch {
         self
     }
 
+    /// Sets environment variables.
+    pub fn envs(
+        self,
+        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<OsString>)>,
+    ) -> Self {
+        let set = |launch: Self, (name, value)| launch.env(name, value);
+        variables.into_iter().fold(self, set)
+    }
+
     /// Appends standard error to a file. Unlike a pipe, a file never blocks the writer and outlives
     /// both sides.
     pub fn stderr(mut self, path: impl Into<PathBuf>) -> Self {

@@ -235,6 +235,24 @@ impl ReplicaSet {
         done.unwrap_or_else(|failure| panic!("set failCommand: {failure}"));
     }
 
+    /// Makes these commands of one application on a member fail as `how` describes, such as
+    /// `{errorCode: 237}`; see [`fail_command`](Self::fail_command).
+    ///
+    /// # Panics
+    /// If the member refuses the command.
+    pub async fn fail_commands_of(
+        &self,
+        (index, app_name): (usize, &str),
+        commands: &[&str],
+        mode: impl Into<Bson>,
+        how: Document,
+    ) {
+        let mut data = doc! { "failCommands": commands, "appName": app_name };
+        data.extend(how);
+        let settings = doc! { "mode": mode.into(), "data": data };
+        self.fail_command(index, settings).await;
+    }
+
     /// Disables the fail point set by [`fail_command`](Self::fail_command).
     pub async fn clear_fail_point(&self, index: usize) {
         self.fail_command(index, doc! { "mode": "off" }).await;

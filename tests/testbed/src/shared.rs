@@ -6,26 +6,38 @@
 use std::future::Future;
 use std::sync::{Arc, OnceLock, Weak};
 
+use mongodb::Client;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
 
-use crate::{ReplicaSet, ReplicaSetBuilder};
+use crate::{Failure, ReplicaSet, ReplicaSetBuilder};
 
-/// Number of worker threads, equal to the cores of the CI machines. A client of the driver works
-/// only as long as the runtime that created it, so tests that share a set share a runtime.
+/// Number of worker threads, equal to the cores of the CI machines.
 const THREADS: usize = 2;
 
-/// Runs one test on the shared runtime.
+/// Runs one test on the shared runtime, which the clients of a shared control plane need. Tests
+/// with a replica set alone can run on any runtime.
 pub fn run<F: Future>(test: F) -> F::Output {
+    runtime().block_on(test)
+}
+
+/// Creates a client of the driver. A client works only as long as the runtime that created it, so
+/// the clients of sets that tests share belong to a runtime that outlives the tests.
+pub(crate) async fn client(uri: &str) -> Result<Client, Failure> {
+    let uri = uri.to_owned();
+    let created = runtime().spawn(async { Client::with_uri_str(uri).await });
+    Ok(created.await.expect("the runtime never ends")?)
+}
+
+fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    let runtime = RUNTIME.get_or_init(|| {
+    RUNTIME.get_or_init(|| {
         let built = Builder::new_multi_thread()
             .worker_threads(THREADS)
             .enable_all()
             .build();
         built.expect("a runtime can be built")
-    });
-    runtime.block_on(test)
+    })
 }
 
 /// A set that is started by the first test that needs it.
@@ -44,7 +56,7 @@ impl SharedSet {
         }
     }
 
-    /// Returns the set, to be held until the test ends. Must be called inside [`run`].
+    /// Returns the set, to be held until the test ends.
     pub async fn get(&self) -> Arc<ReplicaSet> {
         let mut current = self.current.lock().await;
         if let Some(set) = current.upgrade() {

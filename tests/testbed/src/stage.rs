@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{Daemon, DaemonBuilder, DaemonTimings, ReplicaSet, StoredLease};
+use crate::{Daemon, DaemonBuilder, DaemonTimings, Proxy, ReplicaSet, StoredLease};
 
 /// The lease that all candidates on a stage contend for.
 const LEASE: &str = "orders";
@@ -16,6 +16,7 @@ const COLLECTION: &str = "leases";
 pub struct Stage {
     program: PathBuf,
     set: Arc<ReplicaSet>,
+    uri: String,
     database: String,
     timings: DaemonTimings,
 }
@@ -27,6 +28,7 @@ impl Stage {
         static STAGES: AtomicUsize = AtomicUsize::new(1);
         Self {
             program: program.into(),
+            uri: set.uri(),
             set,
             database: format!("stage_{}", STAGES.fetch_add(1, Ordering::Relaxed)),
             timings: DaemonTimings::SHORT,
@@ -37,6 +39,19 @@ impl Stage {
     pub fn timings(mut self, timings: DaemonTimings) -> Self {
         self.timings = timings;
         self
+    }
+
+    /// Sets another connection string of the candidates.
+    pub fn uri(mut self, uri: String) -> Self {
+        self.uri = uri;
+        self
+    }
+
+    /// Returns a new proxy, and the same stage for candidates that reach the set through it.
+    pub fn proxied(&self) -> (Proxy, Self) {
+        let proxy = self.set.proxy();
+        let stage = self.clone().uri(self.set.proxied_uri(&proxy));
+        (proxy, stage)
     }
 
     /// Returns the set.
@@ -59,7 +74,7 @@ impl Stage {
         Daemon::builder(&self.program)
             .lease(LEASE)
             .identity(identity)
-            .uri(&self.set.uri())
+            .uri(&self.uri)
             .timings(self.timings)
             .handoff_delay("0s")
             .flag("--log-level=debug")

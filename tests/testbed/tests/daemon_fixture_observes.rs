@@ -41,13 +41,11 @@ async fn a_daemon_is_started_watched_ended_and_started_again() {
         .identity("anna")
         .uri("mongodb://127.0.0.1:1/")
         .timings(DaemonTimings::KUBERNETES)
-        .start();
-    daemon.wait_leads(LONG).await;
+        .leading(LONG)
+        .await;
     assert!(daemon.leads());
     daemon.term();
-    daemon
-        .wait_until(|status| status["role"] == "stopping", LONG)
-        .await;
+    daemon.wait_role("stopping", LONG).await;
     assert_eq!(daemon.wait_exit(LONG).await, 0);
     assert!(!daemon.leads());
     daemon.restart_same_directory();
@@ -72,8 +70,7 @@ async fn a_daemon_is_started_watched_ended_and_started_again() {
 #[tokio::test]
 async fn a_wait_that_fails_tells_status_and_log() {
     let scratch = Scratch::new();
-    let daemon = Daemon::builder(stand_in(&scratch)).start();
-    daemon.wait_leads(LONG).await;
+    let daemon = Daemon::builder(stand_in(&scratch)).leading(LONG).await;
     let waited = daemon
         .try_wait_until(|_| false, Duration::from_millis(20))
         .await;

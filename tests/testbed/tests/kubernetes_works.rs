@@ -7,31 +7,18 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo};
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Error, ResourceExt};
+use leasehold_testbed::wait::found;
 use leasehold_testbed::{Kubernetes, run};
 use serde_json::json;
 
 /// Maximum wait, far above the printed durations, for machines that are busy with other tests.
-const SOON: Duration = Duration::from_secs(60);
-
-/// Polls until `look` returns a value.
-async fn eventually<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            println!("{what}: after {:?}", begin.elapsed());
-            return found;
-        }
-        assert!(begin.elapsed() < SOON, "{what}: not after {SOON:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 fn code(error: &Error) -> u16 {
     match error {
@@ -101,7 +88,7 @@ subjects: [{kind: ServiceAccount, name: orders}]
         assert_eq!(tried.unwrap().len(), 2);
         assert_eq!(code(&list(&namespace).await.unwrap_err()), 403);
         kubernetes.apply(&namespace, rights).await;
-        eventually("granted", async || list(&namespace).await.ok()).await;
+        found("granted", async || list(&namespace).await.ok()).await;
         assert_eq!(code(&list(&other).await.unwrap_err()), 403);
     });
 }
@@ -129,7 +116,7 @@ fn a_pods_token_names_the_pod_and_dies_with_it() {
         let at_once = DeleteParams::default().grace_period(0);
         pods.delete("orders-0", &at_once).await.unwrap();
         for (what, client) in [("unused token", unused), ("used token", client)] {
-            let refusal = eventually(what, async || whoami(&client).await.err()).await;
+            let refusal = found(what, async || whoami(&client).await.err()).await;
             assert_eq!(code(&refusal), 401);
         }
     });
@@ -199,7 +186,7 @@ spec: {selector: {role: leader}, ports: [{port: 80}]}
                 .collect::<Vec<_>>()
         };
         let only = async |pod: &Pod| (routed().await == [address(pod)]).then_some(());
-        eventually("routed to a", async || only(&leader).await).await;
+        found("routed to a", async || only(&leader).await).await;
         let pods: Api<Pod> = Api::namespaced(kubernetes.client(), &namespace);
         let relabel = async |name: &str, role: &str| {
             let labels = json!({ "metadata": { "labels": { "role": role } } });
@@ -209,9 +196,9 @@ spec: {selector: {role: leader}, ports: [{port: 80}]}
         };
         relabel("a", "follower").await;
         relabel("b", "leader").await;
-        eventually("routed to b", async || only(&follower).await).await;
+        found("routed to b", async || only(&follower).await).await;
         let endpoints: Api<Endpoints> = Api::namespaced(kubernetes.client(), &namespace);
-        eventually("endpoints too", async || {
+        found("endpoints too", async || {
             let endpoints = endpoints.get_opt("leader").await.unwrap()?;
             let subset = endpoints.subsets?.into_iter().next()?;
             (subset.addresses?.first()?.ip == address(&follower)).then_some(())
@@ -223,7 +210,7 @@ spec: {selector: {role: leader}, ports: [{port: 80}]}
         pods.patch_status("b", &PatchParams::default(), &report)
             .await
             .unwrap();
-        eventually("routed nowhere", async || {
+        found("routed nowhere", async || {
             routed().await.is_empty().then_some(())
         })
         .await;
@@ -246,7 +233,7 @@ fn what_is_owned_goes_with_its_owner() {
         let pods: Api<Pod> = Api::namespaced(kubernetes.client(), &namespace);
         let at_once = DeleteParams::default().grace_period(0);
         pods.delete("a", &at_once).await.unwrap();
-        eventually("owned object deleted", async || {
+        found("owned object deleted", async || {
             maps.get_opt("owned").await.unwrap().is_none().then_some(())
         })
         .await;
@@ -272,7 +259,7 @@ spec:
         kubernetes.apply(&namespace, deployment).await;
         let pods: Api<Pod> = Api::namespaced(kubernetes.client(), &namespace);
         let of_it = ListParams::default().labels("app=orders");
-        eventually("two pods", async || {
+        found("two pods", async || {
             (pods.list(&of_it).await.unwrap().items.len() == 2).then_some(())
         })
         .await;
@@ -307,7 +294,7 @@ spec:
         kubernetes.apply(&namespace, &policy).await;
         let map =
             |name: &str| format!("{{kind: ConfigMap, apiVersion: v1, metadata: {{name: {name}}}}}");
-        let refusal = eventually("denied", async || {
+        let refusal = found("denied", async || {
             kubernetes
                 .dry_run(&namespace, &map("long-name"))
                 .await
@@ -356,7 +343,7 @@ spec:
         kubernetes.apply(&namespace, &policy).await;
         let map = "{kind: ConfigMap, apiVersion: v1, metadata: {name: a}}";
         let maps: Api<ConfigMap> = Api::namespaced(kubernetes.client(), &namespace);
-        eventually("changed", async || {
+        found("changed", async || {
             let tried = kubernetes.dry_run(&namespace, map).await.unwrap();
             (tried[0].labels().get("added")? == "yes").then_some(())
         })

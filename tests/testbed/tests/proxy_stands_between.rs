@@ -5,9 +5,7 @@
 #![allow(clippy::disallowed_methods)] // The test measures with clocks of its own.
 #![allow(clippy::print_stdout)] // The test prints its measurements.
 
-use std::time::{Duration, Instant};
-
-use leasehold_testbed::{Proxy, ReplicaSet};
+use leasehold_testbed::{Proxy, ReplicaSet, eventually};
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
 
@@ -16,14 +14,6 @@ async fn collection(uri: &str) -> Collection<Document> {
         .await
         .unwrap();
     client.database("app").collection("events")
-}
-
-async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !condition().await {
-        assert!(Instant::now() < end, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 async fn exists(collection: &Collection<Document>, id: &str) -> bool {

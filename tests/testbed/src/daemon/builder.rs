@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Daemon;
+use serde_json::Value;
+
+use super::{Daemon, nanos, valid_until_ns};
 use crate::{Failure, FakeClock, Launch, Lifetime, ReservedPort, Scratch};
 
 /// Name of the file with the connection string.
@@ -49,6 +51,24 @@ impl DaemonTimings {
             operation_timeout: Duration::from_millis(operation),
             loss_grace: Duration::from_millis(loss),
         }
+    }
+
+    /// Returns the instant, on CLOCK_BOOTTIME, at which the renewal or acquisition was sent that
+    /// determines the deadline in a leader's status. The authority may have ended since.
+    ///
+    /// # Panics
+    /// If the status has no deadline.
+    pub fn sent_ns(&self, status: &Value) -> u64 {
+        let until = valid_until_ns(status).expect("the status of a leader");
+        until - nanos(self.renew_deadline)
+    }
+
+    /// Asserts that a lease duration passed between an instant and the acquisition in a leader's
+    /// status.
+    #[track_caller]
+    pub fn assert_waited_since(&self, since_ns: u64, status: &Value) {
+        let waited = self.sent_ns(status) - since_ns;
+        assert!(waited >= nanos(self.lease_duration), "only {waited} ns");
     }
 
     /// Returns the flags of `leasehold run`.
@@ -186,6 +206,26 @@ impl DaemonBuilder {
             .unwrap_or_else(|failure| panic!("start a daemon: {failure}"))
     }
 
+    /// Starts the daemon, and waits until it leads.
+    ///
+    /// # Panics
+    /// If the daemon cannot be started, or does not lead before `deadline`.
+    pub async fn leading(self, deadline: Duration) -> Daemon {
+        let daemon = self.start();
+        daemon.wait_leads(deadline).await;
+        daemon
+    }
+
+    /// Starts the daemon, and waits until it follows `leader`.
+    ///
+    /// # Panics
+    /// If the daemon cannot be started, or does not follow before `deadline`.
+    pub async fn following(self, leader: &str, deadline: Duration) -> Daemon {
+        let daemon = self.start();
+        daemon.wait_follows(leader, deadline).await;
+        daemon
+    }
+
     /// Same as [`start`](Self::start), but returns errors.
     ///
     /// # Errors
@@ -233,9 +273,7 @@ impl DaemonBuilder {
         } else {
             launch = launch.argument("--").arguments(workload);
         }
-        for (name, value) in environment {
-            launch = launch.env(name, value);
-        }
+        launch = launch.envs(environment);
         let process = launch.start()?;
         Ok(Daemon {
             identity,

@@ -11,7 +11,7 @@ use mongodb::options::{Acknowledgment, WriteConcern};
 
 use super::member::{self, Member, Plan};
 use super::{POLL, PRIMARY_DEADLINE, ReplicaSet, SET_NAME, User, user};
-use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, mongod_binary};
+use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, mongod_binary, shared};
 
 /// The default of MongoDB.
 const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -164,7 +164,7 @@ impl ReplicaSetBuilder {
         }
         // Created only now, because a driver that meets a set without a primary is slow to notice
         // that it has elected one.
-        set.client = mongodb::Client::with_uri_str(set.uri()).await?;
+        set.client = shared::client(&set.uri()).await?;
         replicate(&set).await?;
         Ok(set)
     }

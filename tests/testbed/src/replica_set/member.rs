@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tokio::net::TcpStream;
 
 use crate::process::exit_code;
-use crate::{Failure, Launch, Lifetime, Process, ReservedPort};
+use crate::{Failure, Launch, Lifetime, Process, ReservedPort, shared};
 
 /// Maximum time of a start. A start takes 0.3 s; the rest allows for a machine busy with other
 /// tests, and for the recovery of a member that was killed.
@@ -126,16 +126,14 @@ impl Member {
     /// Starts the process and waits until it accepts connections.
     pub(super) async fn start(&self) -> Result<(), Failure> {
         self.forget_client();
-        let launch = self.plan.environment.iter().fold(
-            Launch::new(&self.plan.binary)
-                .arguments(["--port", &self.port().to_string(), "--logappend"])
-                .arguments(["--dbpath".as_ref(), self.directory.join("data").as_os_str()])
-                .arguments(["--logpath".as_ref(), self.log_path().as_os_str()])
-                .arguments(&self.plan.arguments)
-                .stderr(self.directory.join("stderr"))
-                .lifetime(self.plan.lifetime),
-            |launch, (name, value)| launch.env(name, value),
-        );
+        let launch = Launch::new(&self.plan.binary)
+            .arguments(["--port", &self.port().to_string(), "--logappend"])
+            .arguments(["--dbpath".as_ref(), self.directory.join("data").as_os_str()])
+            .arguments(["--logpath".as_ref(), self.log_path().as_os_str()])
+            .arguments(&self.plan.arguments)
+            .envs(self.plan.environment.iter().cloned())
+            .stderr(self.directory.join("stderr"))
+            .lifetime(self.plan.lifetime);
         let process = Arc::new(launch.start()?);
         *self.process.lock().expect("no holder of this lock panics") = Some(Arc::clone(&process));
         let end = Instant::now() + START_MAX;
@@ -209,5 +207,5 @@ impl Member {
 /// Creates a client with short timeouts, because the fixtures poll.
 pub(super) async fn client(uri: &str) -> Result<Client, Failure> {
     let quick = "serverSelectionTimeoutMS=2000&connectTimeoutMS=2000";
-    Ok(Client::with_uri_str(format!("{uri}&{quick}")).await?)
+    shared::client(&format!("{uri}&{quick}")).await
 }

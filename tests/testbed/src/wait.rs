@@ -1,0 +1,59 @@
+//! Waits for a condition, without a fixed time.
+
+use std::time::{Duration, Instant};
+
+/// Timeout of waits, which end as soon as their condition holds. Most take milliseconds on an idle
+/// machine, and longer on a busy one.
+pub const LONG: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(5);
+
+/// Polls until `condition` holds. Returns how long that took.
+///
+/// # Panics
+/// After [`LONG`], with `what`.
+pub async fn eventually(what: &str, condition: impl AsyncFnMut() -> bool) -> Duration {
+    within(LONG, what, condition).await
+}
+
+/// Same as [`eventually`], but with a timeout of its own.
+///
+/// # Panics
+/// After `limit`, with `what`.
+pub async fn within(
+    limit: Duration,
+    what: &str,
+    mut condition: impl AsyncFnMut() -> bool,
+) -> Duration {
+    let begin = Instant::now();
+    while !condition().await {
+        assert!(begin.elapsed() < limit, "not so after {limit:?}: {what}");
+        tokio::time::sleep(POLL).await;
+    }
+    begin.elapsed()
+}
+
+/// Polls `look` until it returns a value.
+///
+/// # Panics
+/// After [`LONG`], with `what`.
+pub async fn found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let mut found = None;
+    eventually(what, async || {
+        found = look().await;
+        found.is_some()
+    })
+    .await;
+    found.expect("it was found")
+}
+
+/// Asserts that `condition` holds for this time. Proving an absence is the only use of a fixed time.
+///
+/// # Panics
+/// If the condition does not hold, with `what`.
+pub async fn throughout(time: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        assert!(condition().await, "not so throughout: {what}");
+        tokio::time::sleep(POLL).await;
+    }
+}
