@@ -74,7 +74,7 @@ impl Stage {
 
     /// Returns the pods whose label says leader, after each change of a pod.
     fn labels(&self) -> ClaimHint {
-        let pods: Api<Pod> = Api::namespaced(self.kubernetes.client(), &self.namespace);
+        let pods: Api<Pod> = self.kubernetes.objects(&self.namespace);
         let mut labels = BTreeMap::new();
         told(pods, move |pod: &Pod| {
             let label = pod.labels().get(LABEL).cloned();
@@ -91,7 +91,7 @@ impl Stage {
 
     /// Returns the pods that the Service routes to, after each change of its slice.
     fn endpoints(&self) -> ClaimHint {
-        let slices: Api<EndpointSlice> = Api::namespaced(self.kubernetes.client(), &self.namespace);
+        let slices: Api<EndpointSlice> = self.kubernetes.objects(&self.namespace);
         told(slices, routed_to)
     }
 }
@@ -260,7 +260,7 @@ pub(crate) async fn of_twenty(setup: Setup) -> Vec<Row> {
     let mut series = Vec::new();
     for _ in 0..setup.count(3, 1) {
         let stage = Stage::new(PODS).await;
-        let pods: Api<Pod> = Api::namespaced(stage.kubernetes.client(), &stage.namespace);
+        let pods: Api<Pod> = stage.kubernetes.objects(&stage.namespace);
         let began = boottime_ns();
         let daemons = stage.start(&setup);
         let mut labelled = told(pods, {

@@ -108,8 +108,7 @@ async fn labelled(installed: &Installed, value: &str) -> Vec<String> {
 
 /// The addresses behind the leader's Service.
 async fn routed(installed: &Installed) -> Vec<String> {
-    let slices: Api<EndpointSlice> =
-        Api::namespaced(installed.kubernetes.client(), &installed.namespace);
+    let slices: Api<EndpointSlice> = installed.kubernetes.objects(&installed.namespace);
     let selector = ListParams::default().labels("kubernetes.io/service-name=orders");
     let slices = slices.list(&selector).await.unwrap();
     let endpoints = slices.items.into_iter().flat_map(|slice| slice.endpoints);
@@ -117,7 +116,7 @@ async fn routed(installed: &Installed) -> Vec<String> {
 }
 
 async fn events(installed: &Installed, reason: &str) -> Vec<Event> {
-    let events: Api<Event> = Api::namespaced(installed.kubernetes.client(), &installed.namespace);
+    let events: Api<Event> = installed.kubernetes.objects(&installed.namespace);
     let found = events.list(&ListParams::default()).await.unwrap();
     let of_reason = |event: &Event| event.reason.as_deref() == Some(reason);
     found.items.into_iter().filter(of_reason).collect()
@@ -189,7 +188,7 @@ fn a_supervisor_runs_the_workload_where_the_label_says_leader() {
 
 /// Removes one verb from the Role.
 pub(crate) async fn take_away(installed: &Installed, resource: &str, verb: &str) {
-    let roles: Api<Role> = Api::namespaced(installed.kubernetes.client(), &installed.namespace);
+    let roles: Api<Role> = installed.kubernetes.objects(&installed.namespace);
     let mut role = roles.get("orders-leasehold").await.unwrap();
     let mut taken = 0;
     for rule in role.rules.as_mut().unwrap() {

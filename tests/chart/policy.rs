@@ -114,8 +114,7 @@ fn a_token_that_is_bound_to_no_pod_changes_nothing() {
         let alone = "leasehold.kubernetes.demoteOthers=false";
         let installed = Installed::new("minimal", &[alone]).await;
         let own = installed.pod("own").await;
-        let accounts: Api<ServiceAccount> =
-            Api::namespaced(installed.kubernetes.client(), &installed.namespace);
+        let accounts: Api<ServiceAccount> = installed.kubernetes.objects(&installed.namespace);
         let request = TokenRequest {
             spec: TokenRequestSpec::default(),
             ..TokenRequest::default()

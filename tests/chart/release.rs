@@ -91,8 +91,7 @@ fn an_update_to_another_lease_is_refused_while_old_replicas_would_go_on() {
         place.chart(upgrade, release, &once).unwrap();
         // Later upgrades need no special strategy.
         place.chart(upgrade, release, &to).unwrap();
-        let deployments: Api<Deployment> =
-            Api::namespaced(place.kubernetes.client(), &place.namespace);
+        let deployments: Api<Deployment> = place.kubernetes.objects(&place.namespace);
         let there = deployments.get("orders").await.unwrap();
         let strategy = there.spec.unwrap().strategy.unwrap();
         assert_eq!(strategy.type_.as_deref(), Some("RollingUpdate"));
@@ -149,14 +148,13 @@ fn the_administrator_of_a_namespace_installs_as_documented() {
         let installed = place.chart("install", "orders", &[&tenant[..], &documented].concat());
         installed.unwrap();
 
-        let deployments: Api<Deployment> =
-            Api::namespaced(place.kubernetes.client(), &place.namespace);
+        let deployments: Api<Deployment> = place.kubernetes.objects(&place.namespace);
         let deployment = deployments.get("orders").await.unwrap();
         let mut pod = json!(deployment.spec.unwrap().template);
         pod["metadata"]["name"] = json!("own");
         pod["spec"]["nodeName"] = json!("node-1");
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        let pods: Api<Pod> = Api::namespaced(place.kubernetes.client(), &place.namespace);
+        let pods: Api<Pod> = place.kubernetes.objects(&place.namespace);
         let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
         let credentials = place.kubernetes.credentials(&pod).await;
         let client = place.kubernetes.client_as(&credentials);

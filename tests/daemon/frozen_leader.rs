@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use leasehold_testbed::daemon::{boottime_ns, valid_until_ns};
-use leasehold_testbed::{Daemon, DaemonTimings};
+use leasehold_testbed::{Daemon, DaemonTimings, pid};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -171,10 +171,8 @@ async fn receive(connection: &mut TcpStream) -> (String, String) {
 /// Stops the daemon and returns when none of its threads runs.
 async fn freeze(daemon: &Daemon) {
     daemon.stop();
-    let path = format!("/proc/{}/stat", daemon.pid());
     eventually("it is stopped", async || {
-        let stat = std::fs::read_to_string(&path).unwrap();
-        stat.contains(") T ")
+        pid::state(daemon.pid()) == Some('T')
     })
     .await;
 }

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{DaemonTimings, run};
+use leasehold_testbed::DaemonTimings;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, LONG, eventually};
+use crate::cluster::{LONG, in_cluster, wait_label_failures};
 
 fn deadline(status: &Value) -> u64 {
     status["valid_until_boottime_ns"].as_u64().unwrap_or(0)
@@ -14,8 +14,7 @@ fn deadline(status: &Value) -> u64 {
 
 #[test]
 fn behind_a_frozen_api_server_renewals_go_on_and_the_hand_off_is_not_held_up() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
         let proxy = cluster.kubernetes.proxy();
         let a = cluster.candidate_through(&place_a, &proxy).start();
@@ -50,8 +49,7 @@ fn behind_a_frozen_api_server_renewals_go_on_and_the_hand_off_is_not_held_up() {
 
 #[test]
 fn an_api_server_that_comes_back_is_told_the_newest_truth_at_once() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let proxy = cluster.kubernetes.proxy();
         proxy.cut();
@@ -59,11 +57,7 @@ fn an_api_server_that_comes_back_is_told_the_newest_truth_at_once() {
             .candidate_through(&place, &proxy)
             .leading(LONG)
             .await;
-        let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
-        eventually("attempts that failed", async || {
-            daemon.metric(failures).await >= 5.0
-        })
-        .await;
+        wait_label_failures(&daemon, 5.0).await;
         assert_eq!(daemon.metric("leasehold_label_in_sync").await, 0.0);
         assert_eq!(cluster.label("a").await, None);
         proxy.resume();

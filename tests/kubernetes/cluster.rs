@@ -11,7 +11,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 pub(crate) use leasehold_testbed::kubernetes::{Place, routed_to};
 pub(crate) use leasehold_testbed::wait::{LONG, eventually};
 use leasehold_testbed::{
-    Daemon, DaemonBuilder, DaemonTimings, Kubernetes, Proxy, ReplicaSet, SharedSet,
+    Daemon, DaemonBuilder, DaemonTimings, Kubernetes, Proxy, ReplicaSet, SharedSet, run,
 };
 use serde_json::json;
 
@@ -36,14 +36,16 @@ pub(crate) struct Cluster {
     set: Arc<ReplicaSet>,
 }
 
-impl Cluster {
-    /// A namespace whose pods have the rights that leasehold needs.
-    pub(crate) async fn new() -> Self {
-        let cluster = Self::without_rights().await;
+/// Runs a test in a namespace whose pods have the rights that leasehold needs.
+pub(crate) fn in_cluster(test: impl AsyncFnOnce(Cluster)) {
+    run(async {
+        let cluster = Cluster::without_rights().await;
         cluster.grant().await;
-        cluster
-    }
+        test(cluster).await;
+    });
+}
 
+impl Cluster {
     pub(crate) async fn without_rights() -> Self {
         let kubernetes = Kubernetes::shared().await;
         let namespace = kubernetes.namespace().await;
@@ -90,18 +92,15 @@ impl Cluster {
         place.sidecar(builder, environment)
     }
 
-    /// A proxy in front of MongoDB.
-    pub(crate) fn store_proxy(&self) -> Proxy {
-        self.set.proxy()
-    }
-
-    /// MongoDB's URI, through a proxy.
-    pub(crate) fn uri_through(&self, proxy: &Proxy) -> String {
-        proxy.uri(&self.set.uri())
+    /// Builds a daemon in a pod that reaches MongoDB through a new proxy.
+    pub(crate) fn candidate_behind_proxy(&self, place: &Place) -> (Proxy, DaemonBuilder) {
+        let proxy = self.set.proxy();
+        let uri = proxy.uri(&self.set.uri());
+        (proxy, self.candidate(place).uri(&uri))
     }
 
     pub(crate) fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.kubernetes.client(), &self.namespace)
+        self.kubernetes.objects(&self.namespace)
     }
 
     /// Value of a pod's label.
@@ -113,6 +112,13 @@ impl Cluster {
             .labels()
             .get(LABEL)
             .cloned()
+    }
+
+    pub(crate) async fn wait_routes_to(&self, name: &str) {
+        eventually(&format!("the Service routes to {name}"), async || {
+            self.endpoints().await == [name]
+        })
+        .await;
     }
 
     pub(crate) async fn wait_label(&self, name: &str, value: &str) -> Duration {
@@ -142,6 +148,22 @@ impl Cluster {
     }
 
     pub(crate) fn slices(&self) -> Api<EndpointSlice> {
-        Api::namespaced(self.kubernetes.client(), &self.namespace)
+        self.kubernetes.objects(&self.namespace)
     }
+}
+
+pub(crate) async fn wait_in_sync(daemon: &Daemon) {
+    eventually("the daemon knows that its label is right", async || {
+        daemon.metric("leasehold_label_in_sync").await == 1.0
+    })
+    .await;
+}
+
+/// Waits until this number of writes of a label have failed.
+pub(crate) async fn wait_label_failures(daemon: &Daemon, count: f64) {
+    let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
+    eventually("writes of the label failed", async || {
+        daemon.metric(failures).await >= count
+    })
+    .await;
 }

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams};
-use leasehold_testbed::run;
 
-use crate::cluster::{Cluster, LONG, eventually};
+use crate::cluster::{Cluster, LONG, eventually, in_cluster};
 
 async fn notes(cluster: &Cluster, pod: &str, reason: &str) -> Vec<String> {
-    let events: Api<Event> = Api::namespaced(cluster.kubernetes.client(), &cluster.namespace);
+    let events: Api<Event> = cluster.kubernetes.objects(&cluster.namespace);
     let events = events.list(&ListParams::default()).await.unwrap();
     let about = events.into_iter().filter(|event| {
         let regarding = event.regarding.as_ref().unwrap();
@@ -21,8 +20,7 @@ async fn notes(cluster: &Cluster, pod: &str, reason: &str) -> Vec<String> {
 
 #[test]
 fn who_leads_who_stepped_down_and_who_was_taken_over_are_reported() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
         let a = cluster.candidate(&place_a).leading(LONG).await;
         eventually("a is elected", async || {
@@ -51,15 +49,10 @@ fn who_leads_who_stepped_down_and_who_was_taken_over_are_reported() {
 
 #[test]
 fn renewals_that_fail_in_the_same_way_are_one_event() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let place = cluster.place("a").await;
-        let proxy = cluster.store_proxy();
-        let daemon = cluster
-            .candidate(&place)
-            .uri(&cluster.uri_through(&proxy))
-            .leading(LONG)
-            .await;
+        let (proxy, daemon) = cluster.candidate_behind_proxy(&place);
+        let daemon = daemon.leading(LONG).await;
         proxy.stall();
         // Events are reported in order, so all earlier ones exist once this one does.
         eventually("the loss is reported", async || {

@@ -1,34 +1,22 @@
 //! Goal: through start, handoff, crash and restart the label names the leader, and a Service that
 //! selects it has exactly the leader as its endpoint.
 
-use leasehold_testbed::run;
-
-use crate::cluster::{Cluster, LONG, eventually};
+use crate::cluster::{LONG, in_cluster, wait_in_sync};
 
 #[test]
 fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         cluster.service().await;
-        let routes_to = async |name: &str| {
-            eventually(&format!("the Service routes to {name}"), async || {
-                cluster.endpoints().await == [name]
-            })
-            .await;
-        };
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
         let mut a = cluster.candidate(&place_a).leading(LONG).await;
         cluster.wait_label("a", "leader").await;
-        routes_to("a").await;
+        cluster.wait_routes_to("a").await;
         let b = cluster
             .candidate(&place_b)
             .flag("--kubernetes-demote-others=true")
             .start();
         cluster.wait_label("b", "follower").await;
-        eventually("a knows that its label is right", async || {
-            a.metric("leasehold_label_in_sync").await == 1.0
-        })
-        .await;
+        wait_in_sync(&a).await;
 
         // The old leader turns its label before it exits. If the API server takes longer than it
         // waits, the new leader corrects the label.
@@ -36,7 +24,7 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
         cluster.wait_label("a", "follower").await;
         b.wait_leads(LONG).await;
         cluster.wait_label("b", "leader").await;
-        routes_to("b").await;
+        cluster.wait_routes_to("b").await;
 
         // Handoff and back, and then a crash. `a` does not demote others, so only the restarted
         // daemon corrects the label of `b`.
@@ -54,22 +42,17 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
         let mut b = b;
         b.restart_same_directory();
         cluster.wait_label("b", "follower").await;
-        routes_to("a").await;
+        cluster.wait_routes_to("a").await;
         assert_eq!(cluster.label("a").await.as_deref(), Some("leader"));
     });
 }
 
 #[test]
 fn a_leader_that_cannot_renew_any_more_turns_its_label_by_itself() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let place = cluster.place("a").await;
-        let proxy = cluster.store_proxy();
-        let daemon = cluster
-            .candidate(&place)
-            .uri(&cluster.uri_through(&proxy))
-            .leading(LONG)
-            .await;
+        let (proxy, daemon) = cluster.candidate_behind_proxy(&place);
+        let daemon = daemon.leading(LONG).await;
         cluster.wait_label("a", "leader").await;
         proxy.stall();
         cluster.wait_label("a", "follower").await;

@@ -5,17 +5,15 @@
 use std::time::{Duration, Instant};
 
 use leasehold::clock::boot_now;
-use leasehold_testbed::run;
 
-use crate::cluster::{Cluster, LONG, eventually};
+use crate::cluster::{LONG, eventually, in_cluster};
 use crate::publisher::{Publisher, follower, leader};
 
 const REPAIR: Duration = Duration::from_millis(400);
 
 #[test]
 fn an_edited_and_a_removed_label_are_put_right() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let publisher = Publisher::start(&cluster, &place, REPAIR);
         cluster.wait_label("a", "follower").await;
@@ -33,8 +31,7 @@ fn an_edited_and_a_removed_label_are_put_right() {
 
 #[test]
 fn the_label_turns_at_the_deadline_although_nothing_is_published() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         // No repair interferes within the time that the test waits.
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
@@ -54,8 +51,7 @@ fn the_label_turns_at_the_deadline_although_nothing_is_published() {
 
 #[test]
 fn nothing_is_written_while_nothing_changes() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let publisher = Publisher::start(&cluster, &place, LONG);
         cluster.wait_label("a", "follower").await;

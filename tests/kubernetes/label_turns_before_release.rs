@@ -11,10 +11,10 @@ use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::{Resource, ResourceExt};
-use leasehold_testbed::{Daemon, Proxy, run};
+use leasehold_testbed::{Daemon, Proxy};
 use serde::de::DeserializeOwned;
 
-use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, routed_to};
+use crate::cluster::{Cluster, LABEL, LONG, OF_SERVICE, Place, eventually, in_cluster, routed_to};
 
 /// The maximum of `kubernetes.label_wait`.
 const LABEL_WAIT: Duration = Duration::from_millis(400);
@@ -53,8 +53,7 @@ impl Side {
 
 #[test]
 fn the_old_leader_is_no_endpoint_any_more_when_the_new_one_begins_to_lead() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         cluster.service().await;
         let mut old = Side::start(&cluster, "a").await;
         old.daemon.wait_leads(LONG).await;
@@ -75,10 +74,7 @@ fn the_old_leader_is_no_endpoint_any_more_when_the_new_one_begins_to_lead() {
 async fn hand_over(cluster: &Cluster, old: &Side, new: &Side) -> bool {
     cluster.wait_label(old.name, "leader").await;
     cluster.wait_label(new.name, "follower").await;
-    eventually("the Service routes to the leader", async || {
-        cluster.endpoints().await == [old.name]
-    })
-    .await;
+    cluster.wait_routes_to(old.name).await;
     let mut pods = Watch::begin(cluster.pods(), "app=orders").await;
     let mut slices = Watch::begin(cluster.slices(), OF_SERVICE).await;
 

@@ -1,9 +1,7 @@
 //! Goal: an idle daemon holds no connection to the API server.
 //! Method: a proxy with a port of its own, and the kernel's table of sockets.
 
-use leasehold_testbed::run;
-
-use crate::cluster::{Cluster, LONG, eventually};
+use crate::cluster::{LONG, eventually, in_cluster, wait_in_sync};
 
 /// Number of established connections to a port of 127.0.0.1.
 fn connections(port: u16) -> usize {
@@ -17,8 +15,7 @@ fn connections(port: u16) -> usize {
 
 #[test]
 fn a_connection_ends_with_its_request() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let proxy = cluster.kubernetes.proxy();
         let daemon = cluster
@@ -26,10 +23,7 @@ fn a_connection_ends_with_its_request() {
             .leading(LONG)
             .await;
         cluster.wait_label("a", "leader").await;
-        eventually("in sync", async || {
-            daemon.metric("leasehold_label_in_sync").await == 1.0
-        })
-        .await;
+        wait_in_sync(&daemon).await;
         let took = eventually("nothing is kept", async || connections(proxy.port(0)) == 0).await;
         println!("no connection {took:?} after the label was right");
         // An unanswered request has a connection, which shows that the table is read correctly.

@@ -2,15 +2,13 @@
 //! leases stay.
 
 use http::Request;
-use leasehold_testbed::run;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, LONG, eventually};
+use crate::cluster::{LONG, in_cluster};
 
 #[test]
 fn a_new_leader_takes_the_label_of_a_dead_one() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         cluster.service().await;
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
         let a = cluster.candidate(&place_a).leading(LONG).await;
@@ -28,10 +26,7 @@ fn a_new_leader_takes_the_label_of_a_dead_one() {
         b.wait_leads(LONG).await;
         cluster.wait_label("b", "leader").await;
         cluster.wait_label("a", "follower").await;
-        eventually("the Service has one endpoint", async || {
-            cluster.endpoints().await == ["b"]
-        })
-        .await;
+        cluster.wait_routes_to("b").await;
         let pod = cluster.pods().get("a").await.unwrap();
         let labels = pod.metadata.labels.unwrap();
         assert_eq!(labels[other], "leader");
@@ -41,8 +36,7 @@ fn a_new_leader_takes_the_label_of_a_dead_one() {
 /// The response that the publisher's unit tests simulate.
 #[test]
 fn where_no_pod_has_the_label_the_list_is_null() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let path = format!(
             "/api/v1/namespaces/{}/pods?limit=20&labelSelector=leasehold.dev%2Forders%3Dleader",
             cluster.namespace

@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use kube::api::DeleteParams;
 use leasehold::clock::boot_now;
 use leasehold_testbed::run;
 
-use crate::cluster::{Cluster, LONG, eventually};
+use crate::cluster::{Cluster, LONG, eventually, in_cluster, wait_label_failures};
 use crate::publisher::{LABEL_WAIT, Publisher, follower, leader};
 
 const REPAIR: Duration = Duration::from_millis(200);
@@ -18,11 +17,7 @@ fn without_the_right_one_line_names_the_missing_rule_and_the_lease_is_led() {
         let cluster = Cluster::without_rights().await;
         let place = cluster.place("a").await;
         let daemon = cluster.candidate(&place).leading(LONG).await;
-        let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
-        eventually("refused as follower and as leader", async || {
-            daemon.metric(failures).await >= 2.0
-        })
-        .await;
+        wait_label_failures(&daemon, 2.0).await;
         let records = daemon.log_records();
         let lines: Vec<_> = records
             .iter()
@@ -45,14 +40,12 @@ fn without_the_right_one_line_names_the_missing_rule_and_the_lease_is_led() {
 
 #[test]
 fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let old = cluster.place("a").await;
         let publisher = Publisher::start_as_administrator(&cluster, &old, REPAIR);
         publisher.set(leader(boot_now() + LONG));
         cluster.wait_label("a", "leader").await;
-        let at_once = DeleteParams::default().grace_period(0);
-        cluster.pods().delete("a", &at_once).await.unwrap();
+        cluster.kubernetes.delete_pod(&cluster.namespace, "a").await;
         eventually("the pod is gone", async || {
             cluster.pods().get_opt("a").await.unwrap().is_none()
         })
@@ -77,13 +70,11 @@ fn a_pod_that_was_made_anew_is_not_given_the_label_of_the_old_one() {
 
 #[test]
 fn a_token_that_is_replaced_on_disk_is_used_at_the_next_attempt() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let mut place = cluster.place("a").await;
         std::fs::write(place.credentials.token_file(), "not.a.token").unwrap();
         let daemon = cluster.candidate(&place).leading(LONG).await;
-        let failures = "leasehold_publish_failures_total{lease=\"orders\",surface=\"label\"}";
-        eventually("refused", async || daemon.metric(failures).await >= 1.0).await;
+        wait_label_failures(&daemon, 1.0).await;
         assert_eq!(cluster.label("a").await, None);
         place.credentials.rotate().await;
         cluster.wait_label("a", "leader").await;
@@ -92,8 +83,7 @@ fn a_token_that_is_replaced_on_disk_is_used_at_the_next_attempt() {
 
 #[test]
 fn a_request_uses_the_token_that_the_file_holds_at_that_moment() {
-    run(async {
-        let cluster = Cluster::new().await;
+    in_cluster(async |cluster| {
         let mut place = cluster.place("a").await;
         let publisher = Publisher::start(&cluster, &place, 10 * LONG);
         cluster.wait_label("a", "follower").await;

@@ -28,10 +28,12 @@ impl Shared {
         }
         let place = Place::new();
         let program = place.path("leasehold");
-        fs::copy(PROGRAM, &program).unwrap();
-        let open = Permissions::from_mode(0o755);
-        fs::set_permissions(place.path(""), open.clone()).unwrap();
-        fs::set_permissions(&program, open).unwrap();
+        fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+        // By another process: what this one has open for writing, a process that another test
+        // starts at this time has open too, and such a program cannot be executed.
+        let mut copy = Command::new("install");
+        let copied = copy.arg("-m755").arg(PROGRAM).arg(&program).status();
+        assert!(copied.unwrap().success());
         // The program stores its memory of the lock there.
         fs::create_dir(place.path("tmp")).unwrap();
         fs::set_permissions(place.path("tmp"), Permissions::from_mode(0o777)).unwrap();
@@ -90,7 +92,8 @@ fn the_environment_of_a_job_cannot_be_read_by_its_user() {
     let (name, environment) = (look("comm"), look("environ"));
     // Closing standard input releases the lock.
     drop(job.stdin.take());
-    assert!(job.wait().unwrap().success());
+    let end = job.wait().unwrap();
+    assert!(end.success(), "{end}");
     assert!(said.contains("\"lock\":\"hidden\""), "{said}");
     assert_eq!(name.stdout, b"leasehold\n");
     let refused = String::from_utf8_lossy(&environment.stderr);

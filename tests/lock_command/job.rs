@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::process::exit_code;
-use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, run};
+use leasehold_testbed::{ReplicaSet, Scratch, SharedSet, pid, run};
 use mongodb::bson::{Document, doc};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// Timeout of actions that take milliseconds on an idle machine, but longer on a busy one.
@@ -204,7 +204,7 @@ impl Job {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        self::signal(self.id(), signal);
+        pid::signal(self.id(), signal);
     }
 
     pub(crate) fn input(&mut self) -> impl Write + use<> {
@@ -277,15 +277,7 @@ impl Job {
                 read("wchan"),
                 read("stat"),
             );
-            for task in std::fs::read_dir(format!("/proc/{pid}/task"))
-                .into_iter()
-                .flatten()
-                .flatten()
-            {
-                let children = std::fs::read_to_string(task.path().join("children"));
-                let children = children.unwrap_or_default();
-                seen.extend(children.split(' ').filter_map(|id| id.parse::<u32>().ok()));
-            }
+            seen.extend(pid::children(pid));
         }
         if let Some(mut stderr) = self.child.stderr.take() {
             // Read the available text, without waiting for more.
@@ -350,15 +342,4 @@ pub(crate) fn through(mut stage: Command, job: &Command) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     stage
-}
-
-/// Sends a signal to a process.
-pub(crate) fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
-}
-
-/// Returns true if a process with this id exists.
-pub(crate) fn runs(pid: &str) -> bool {
-    Path::new("/proc").join(pid).exists()
 }

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::assert_contains;
+use leasehold_testbed::pid::{exists, parent, signal};
 use rustix::process::Signal;
 
-use crate::job::{PROGRAM, Place, eventually, runs, signal};
+use crate::job::{PROGRAM, Place, eventually};
 
 /// Interval between the two signals that timeout(1) sends.
 const MILLISECONDS_APART: Duration = Duration::from_millis(3);
@@ -49,10 +51,10 @@ fn a_store_that_falls_silent_ends_the_command_with_76() {
     let place = place.reached_by(uri);
     let script = stubborn(&place, "holds");
     let job = place.start_under("silent", &["--lease-duration=3s"], &script);
-    let pid = place.wait_noted("holds")[2].clone();
+    let pid = place.wait_noted("holds")[2].parse().unwrap();
     proxy.stall();
     let output = job.output();
-    assert!(!runs(&pid));
+    assert!(!exists(pid));
     output.says(76, "lost the lock");
 }
 
@@ -113,13 +115,13 @@ fn a_second_signal_after_a_second_kills_the_command() {
     let place = Place::new();
     let script = stubborn(&place, "holds");
     let job = place.start_under("impatient", &[], &script);
-    let pid = place.wait_noted("holds")[2].clone();
+    let pid = place.wait_noted("holds")[2].parse().unwrap();
     job.signal(Signal::TERM);
     // More than the second within which signals count as one request.
     std::thread::sleep(Duration::from_millis(1500));
     job.signal(Signal::TERM);
     assert_eq!(job.output().code, 128 + 9);
-    assert!(!runs(&pid));
+    assert!(!exists(pid));
 }
 
 #[test]
@@ -191,15 +193,13 @@ fn a_killed_guard_is_told_and_signals_of_the_users_are_passed_on() {
     let place = Place::new();
     let script = trapping(&place, &place.note("usr1"), "USR1");
     let job = place.start_under("guarded", &[], &script);
-    let pid = place.wait_noted("holds")[2].clone();
+    let pid = place.wait_noted("holds")[2].parse().unwrap();
     job.signal(Signal::USR1);
     place.wait_noted("usr1");
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields = stat.rsplit(')').next().unwrap();
-    let guard: u32 = fields.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let guard = parent(pid);
     let words = std::fs::read_to_string(format!("/proc/{guard}/cmdline")).unwrap();
-    assert!(words.contains("__guard"), "{stat}: {words}");
+    assert_contains(&words, "__guard");
     signal(guard, Signal::KILL);
     job.output().says(76, "lost the guard of the command");
-    assert!(!runs(&pid));
+    assert!(!exists(pid));
 }

@@ -3,9 +3,10 @@
 
 use std::process::Command;
 
+use leasehold_testbed::pid::{children, signal};
 use rustix::process::{Signal, getuid};
 
-use crate::job::{Job, Place, eventually, signal, through};
+use crate::job::{Job, Place, eventually, through};
 
 /// Runs the job as process 1 of its own PID namespace, with a matching /proc.
 fn as_process_one(job: &Command) -> Command {
@@ -17,15 +18,7 @@ fn as_process_one(job: &Command) -> Command {
     through(command, job)
 }
 
-/// Returns the children of a process, as this namespace numbers them.
-fn children(pid: u32) -> Vec<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let text = text.unwrap_or_default();
-    text.split_whitespace()
-        .map(|id| id.parse().unwrap())
-        .collect()
-}
-
+/// Returns the child of a process, as this namespace numbers it.
 fn only_child(pid: u32) -> u32 {
     match children(pid)[..] {
         [child] => child,

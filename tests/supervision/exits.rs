@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::Daemon;
+use mongodb::bson::Bson;
+
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal};
 
 #[tokio::test]
 async fn its_exit_code_is_the_daemons_and_the_lease_is_free_at_once() {
     let (contest, journal) = (Contest::new("exit-code").await, Journal::new());
-    let daemon = contest
-        .candidate("a")
-        .workload(journal.command(&Behaviour::Exits(7)))
-        .start();
+    let daemon = journal.run_by(contest.candidate("a"), &Behaviour::Exits(7));
+    let daemon = daemon.start();
     assert_eq!(daemon.wait_exit(LONG).await, 7);
-    let document = contest.document().await;
-    assert!(document.get("holder").unwrap().as_null().is_some());
+    assert_eq!(contest.document().await["holder"], Bson::Null);
     assert_eq!(contest.last_ended().await.reason, "workload_exit");
     assert_eq!(daemon.status()["leader"], false);
 }
@@ -63,22 +63,21 @@ async fn a_graceful_stop_exits_0_whatever_the_command_says_then() {
     assert_eq!(daemon.term_and_exit(LONG).await, 0);
 }
 
+fn crash_looping(contest: &Contest, journal: &Journal, identity: &str) -> Daemon {
+    let candidate = contest.candidate(identity);
+    let candidate = candidate.flag("--workload-on-exit=release");
+    journal.run_by(candidate, &Behaviour::Exits(1)).start()
+}
+
 #[tokio::test]
 async fn a_crash_loop_gives_the_lease_to_a_healthy_replica() {
     let (contest, journal) = (Contest::new("crash-loop").await, Journal::new());
-    let crashing = contest
-        .candidate("crashing")
-        .flag("--workload-on-exit=release")
-        .workload(journal.command(&Behaviour::Exits(1)))
-        .start();
+    let crashing = crash_looping(&contest, &journal, "crashing");
     // Alone it retries, at growing intervals.
     let second = journal.wait("start", 2).await;
     assert_eq!((second.token, second.identity.as_str()), (2, "crashing"));
-    let _healthy = contest
-        .candidate("healthy")
-        .workload(journal.command(&Behaviour::Obedient))
-        .leading(LONG)
-        .await;
+    let healthy = journal.run_by(contest.candidate("healthy"), &Behaviour::Obedient);
+    let _healthy = healthy.leading(LONG).await;
     crashing.wait_follows("healthy", LONG).await;
     assert_eq!(crashing.exit_code(), None, "it stays a candidate");
     journal.assert_one_after_the_other();
@@ -87,11 +86,7 @@ async fn a_crash_loop_gives_the_lease_to_a_healthy_replica() {
 #[tokio::test]
 async fn tries_of_a_lone_crash_loop_are_spaced() {
     let (contest, journal) = (Contest::new("spaced").await, Journal::new());
-    let daemon = contest
-        .candidate("a")
-        .flag("--workload-on-exit=release")
-        .workload(journal.command(&Behaviour::Exits(1)))
-        .start();
+    let daemon = crash_looping(&contest, &journal, "a");
     journal.wait("start", 4).await;
     let starts: Vec<_> = journal.of("start").iter().map(|line| line.at).collect();
     let gaps: Vec<_> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use leasehold_testbed::DaemonBuilder;
+use leasehold_testbed::{Daemon, DaemonBuilder, assert_contains};
+use mongodb::bson::Bson;
 
 use crate::contest::{Contest, LONG, eventually};
 use crate::journal::{Behaviour, Journal};
@@ -22,6 +23,16 @@ fn patient(daemon: DaemonBuilder) -> DaemonBuilder {
         .flag("--workload-health-failures=2")
 }
 
+async fn is_free(contest: &Contest) -> bool {
+    contest.document().await["holder"] == Bson::Null
+}
+
+async fn wait_unhealthy(daemon: &Daemon) {
+    daemon
+        .wait_until(|status| status["reason"] == "unhealthy", LONG)
+        .await;
+}
+
 #[tokio::test]
 async fn an_unhealthy_leader_hands_over_and_stays_out_until_it_is_well() {
     let (contest, journal) = (Contest::new("ill").await, Journal::new());
@@ -37,43 +48,22 @@ async fn an_unhealthy_leader_hands_over_and_stays_out_until_it_is_well() {
     assert_eq!(contest.last_ended().await.reason, "unhealthy");
     // No healthy candidate is left.
     b.term_and_exit(LONG).await;
-    eventually("the lease is free", async || {
-        contest
-            .document()
-            .await
-            .get("holder")
-            .unwrap()
-            .as_null()
-            .is_some()
-    })
-    .await;
+    eventually("the lease is free", async || is_free(&contest).await).await;
     // `a` has observed that the lease is free, and leaves it free.
     let free =
         |status: &serde_json::Value| status["role"] == "follower" && status["holder"].is_null();
     a.wait_until(free, LONG).await;
-    assert!(
-        contest
-            .document()
-            .await
-            .get("holder")
-            .unwrap()
-            .as_null()
-            .is_some()
-    );
+    assert!(is_free(&contest).await);
     std::fs::write(&ill, "").unwrap();
     a.wait_leads(LONG).await;
-    assert!(a.logs().contains("workload unhealthy"), "{}", a.logs());
+    assert_contains(&a.logs(), "workload unhealthy");
 }
 
 #[tokio::test]
 async fn an_unhealthy_candidate_never_leads() {
     let (contest, journal) = (Contest::new("never-well").await, Journal::new());
     let ill = checked(contest.candidate("a"), &journal.path("absent")).start();
-    eventually("it follows", async || {
-        ill.try_status()
-            .is_some_and(|status| status["role"] == "follower")
-    })
-    .await;
+    ill.wait_role("follower", LONG).await;
     let _well = contest.candidate("b").leading(LONG).await;
     assert_eq!(ill.status()["transitions"], 1, "from unknown to follower");
 }
@@ -83,15 +73,11 @@ async fn an_unhealthy_command_is_stopped_and_another_replica_takes_its_turn() {
     let (contest, journal) = (Contest::new("ill-command").await, Journal::new());
     let file = journal.path("a");
     std::fs::write(&file, "").unwrap();
-    let a = checked(contest.candidate("a"), &file)
-        .workload(journal.command(&Behaviour::Obedient))
-        .start();
+    let a = checked(contest.candidate("a"), &file);
+    let a = journal.run_by(a, &Behaviour::Obedient).start();
     journal.wait("start", 1).await;
-    let _b = contest
-        .candidate("b")
-        .workload(journal.command(&Behaviour::Obedient))
-        .following("a", LONG)
-        .await;
+    let b = journal.run_by(contest.candidate("b"), &Behaviour::Obedient);
+    let _b = b.following("a", LONG).await;
     std::fs::remove_file(&file).unwrap();
     let (end, start) = (journal.wait("end", 1).await, journal.wait("start", 2).await);
     assert_eq!((end.identity.as_str(), start.identity.as_str()), ("a", "b"));
@@ -113,42 +99,34 @@ async fn a_url_is_asked_of_the_workload_next_door() {
         .leading(LONG)
         .await;
     workload.say("503 Service Unavailable");
-    a.wait_until(|status| status["reason"] == "unhealthy", LONG)
-        .await;
+    wait_unhealthy(&a).await;
     workload.say("204 No Content");
     a.wait_leads(LONG).await;
     // Accepting a connection without an answer is as bad as an error response.
     workload.say("");
-    a.wait_until(|status| status["reason"] == "unhealthy", LONG)
-        .await;
+    wait_unhealthy(&a).await;
 }
 
 #[tokio::test]
 async fn a_candidate_whose_command_is_not_run_yet_is_not_asked_whether_it_is_well() {
     let (contest, journal) = (Contest::new("not-yet").await, Journal::new());
     let port = leasehold_testbed::ReservedPort::new();
-    let a = contest
-        .candidate("a")
-        .flag(&format!(
-            "--workload-health-url=http://127.0.0.1:{}/",
-            port.number()
-        ))
-        .flag("--workload-health-period=100ms")
-        .flag("--workload-health-timeout=100ms")
-        .flag("--workload-health-failures=5")
-        .workload(journal.command(&Behaviour::Obedient))
-        .start();
+    let url = format!("--workload-health-url=http://127.0.0.1:{}/", port.number());
+    let a = contest.candidate("a").flags([
+        url.as_str(),
+        "--workload-health-period=100ms",
+        "--workload-health-timeout=100ms",
+        "--workload-health-failures=5",
+    ]);
+    let _a = journal.run_by(a, &Behaviour::Obedient).start();
     // The workload never listens, so it is started, found unhealthy, and stopped.
     journal.wait("start", 1).await;
     journal.wait("end", 1).await;
     eventually("the lease is released", async || {
-        let document = contest.document().await;
-        let history = document.get_array("history").unwrap();
-        !history.is_empty()
+        !contest.stored().history().await.is_empty()
     })
     .await;
     assert_eq!(contest.last_ended().await.reason, "unhealthy");
-    drop(a);
 }
 
 /// A workload's health endpoint.

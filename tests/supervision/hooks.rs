@@ -2,35 +2,40 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::DaemonTimings;
 use leasehold_testbed::daemon::{boottime_ns, nanos};
+use leasehold_testbed::pid::exists;
+use leasehold_testbed::{DaemonTimings, assert_contains};
 
 use crate::contest::{Contest, LONG, eventually};
-use crate::journal::{Behaviour, Journal};
+use crate::journal::{Behaviour, Journal, Line};
 
-/// A hook that writes one line into the journal.
-fn hook(journal: &Journal, what: &str, more: &str) -> String {
+/// Flags with hooks that write one line into the journal. `more` is what the hook runs after it.
+fn hooks(journal: &Journal, hooks: &[(&str, &str, &str)]) -> Vec<String> {
     let journal = journal.path("journal").display().to_string();
-    let script = format!(
-        "read -r up _ < /proc/uptime; echo \"${{up%.*}}${{up#*.}} {what} $LEASEHOLD_TOKEN \
-         $LEASEHOLD_IDENTITY $$\" >> {journal}; {more}"
-    );
-    serde_json::to_string(&["sh", "-c", &script]).unwrap()
+    let flag = |(at, what, more): &(&str, &str, &str)| {
+        let script = format!(
+            "read -r up _ < /proc/uptime; echo \"${{up%.*}}${{up#*.}} {what} $LEASEHOLD_TOKEN \
+             $LEASEHOLD_IDENTITY $$\" >> {journal}; {more}"
+        );
+        let hook = serde_json::to_string(&["sh", "-c", &script]).unwrap();
+        format!("--hooks-on-{at}={hook}")
+    };
+    hooks.iter().map(flag).collect()
+}
+
+/// Waits until the hook that wrote this line is killed.
+async fn wait_killed(line: &Line) {
+    eventually("it is killed", async || !exists(line.pid)).await;
 }
 
 #[tokio::test]
 async fn hooks_are_run_when_leadership_begins_and_before_the_release() {
     let (contest, journal) = (Contest::new("hooks").await, Journal::new());
-    let start = |identity| {
-        contest
-            .candidate(identity)
-            .flag(&format!("--hooks-on-lead={}", hook(&journal, "lead", "")))
-            .flag(&format!(
-                "--hooks-on-step-down={}",
-                hook(&journal, "down", "sleep 0.3")
-            ))
-            .start()
-    };
+    let hooks = hooks(
+        &journal,
+        &[("lead", "lead", ""), ("step-down", "down", "sleep 0.3")],
+    );
+    let start = |identity| contest.candidate(identity).flags(&hooks).start();
     let a = start("a");
     assert_eq!(journal.wait("lead", 1).await.token, 1);
     let b = start("b");
@@ -49,28 +54,22 @@ async fn hooks_are_run_when_leadership_begins_and_before_the_release() {
 #[tokio::test]
 async fn a_hook_that_hangs_is_killed_and_holds_up_nothing_beyond_its_time() {
     let (contest, journal) = (Contest::new("hanging-hooks").await, Journal::new());
+    let hang = [
+        ("lead", "lead", "sleep 1000"),
+        ("step-down", "down", "sleep 1000"),
+    ];
     let a = contest
         .candidate("a")
-        .flag(&format!(
-            "--hooks-on-lead={}",
-            hook(&journal, "lead", "sleep 1000")
-        ))
-        .flag(&format!(
-            "--hooks-on-step-down={}",
-            hook(&journal, "down", "sleep 1000")
-        ))
+        .flags(hooks(&journal, &hang))
         .flag("--hooks-timeout=2s")
         .leading(LONG)
         .await;
     let lead = journal.wait("lead", 1).await;
-    eventually("it is killed", async || {
-        !std::path::Path::new(&format!("/proc/{}", lead.pid)).exists()
-    })
-    .await;
+    wait_killed(&lead).await;
     assert!(a.leads(), "leadership goes on");
     assert_eq!(a.term_and_exit(LONG).await, 0);
     assert_eq!(contest.last_ended().await.reason, "shutdown");
-    assert!(a.logs().contains("a hook failed"), "{}", a.logs());
+    assert_contains(&a.logs(), "a hook failed");
 }
 
 #[tokio::test]
@@ -79,23 +78,16 @@ async fn i5_a_frozen_daemons_hook_has_no_more_than_the_deadline_and_the_other_is
     let timings = DaemonTimings::SHORT;
     let a = contest
         .candidate_at("a", timings)
-        .flag(&format!(
-            "--hooks-on-lead={}",
-            hook(&journal, "lead", "sleep 1000")
-        ))
-        .flag(&format!(
-            "--hooks-on-step-down={}",
-            hook(&journal, "down", "")
+        .flags(hooks(
+            &journal,
+            &[("lead", "lead", "sleep 1000"), ("step-down", "down", "")],
         ))
         .flag("--hooks-timeout=1h")
         .start();
     let lead = journal.wait("lead", 1).await;
     a.stop();
     let stopped = boottime_ns();
-    eventually("it is killed", async || {
-        !std::path::Path::new(&format!("/proc/{}", lead.pid)).exists()
-    })
-    .await;
+    wait_killed(&lead).await;
     let bound = stopped + nanos(timings.renew_deadline + timings.loss_grace);
     assert!(boottime_ns() < bound + nanos(Duration::from_secs(1)));
     assert_eq!(journal.of("down"), []);
@@ -106,14 +98,9 @@ async fn i5_a_frozen_daemons_hook_has_no_more_than_the_deadline_and_the_other_is
 #[tokio::test]
 async fn hooks_stand_beside_a_command() {
     let (contest, journal) = (Contest::new("both").await, Journal::new());
-    let a = contest
-        .candidate("a")
-        .flag(&format!(
-            "--hooks-on-step-down={}",
-            hook(&journal, "down", "")
-        ))
-        .workload(journal.command(&Behaviour::Obedient))
-        .start();
+    let hooks = hooks(&journal, &[("step-down", "down", "")]);
+    let a = contest.candidate("a").flags(hooks);
+    let a = journal.run_by(a, &Behaviour::Obedient).start();
     journal.wait("start", 1).await;
     assert_eq!(a.term_and_exit(LONG).await, 0);
     let (end, down) = (journal.wait("end", 1).await, journal.wait("down", 1).await);

@@ -8,7 +8,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use leasehold_testbed::Scratch;
+use leasehold_testbed::{DaemonBuilder, Scratch};
 
 use crate::contest::eventually;
 
@@ -82,6 +82,11 @@ impl Journal {
             journal = journal.display(),
         );
         ["sh", "-c", &script].map(str::to_owned).to_vec()
+    }
+
+    /// Lets a daemon run such a command.
+    pub(crate) fn run_by(&self, daemon: DaemonBuilder, behaviour: &Behaviour) -> DaemonBuilder {
+        daemon.workload(self.command(behaviour))
     }
 
     /// All complete lines so far.

@@ -34,6 +34,13 @@ impl Dice {
     }
 }
 
+async fn one_leads(daemons: &[Daemon]) {
+    eventually("one of them leads", async || {
+        daemons.iter().any(Daemon::leads)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
     let (set, journal) = (ReplicaSet::start().await, Journal::new());
@@ -54,10 +61,7 @@ async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
     let mut done = Vec::new();
     for _ in 0..FAULTS {
         if dice.below(3) > 0 {
-            eventually("one of them leads", async || {
-                daemons.iter().any(Daemon::leads)
-            })
-            .await;
+            one_leads(&daemons).await;
         }
         // The fault may hit any instant of an acquisition, a renewal or an end.
         tokio::time::sleep(Duration::from_millis(dice.below(600))).await;
@@ -91,10 +95,7 @@ async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
     }
     let before = journal.of("start").len();
     daemons[0].restart_same_directory();
-    eventually("one of them leads", async || {
-        daemons.iter().any(Daemon::leads)
-    })
-    .await;
+    one_leads(&daemons).await;
     let starts = journal.of("start");
     for pair in starts.windows(2) {
         assert!(

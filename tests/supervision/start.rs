@@ -3,6 +3,8 @@
 
 use std::process::Command;
 
+use leasehold_testbed::assert_contains;
+
 use crate::contest::{Contest, LONG, eventually, token};
 use crate::journal::{Behaviour, Journal};
 
@@ -42,15 +44,8 @@ async fn only_the_leaders_command_runs_and_it_knows_its_lease() {
     for name in ["LEASEHOLD_TOKEN", "LEASEHOLD_LEASE_TOKEN"] {
         assert_eq!(value(name), Some(token(&status).to_string()), "{name}");
     }
-    let file = value("LEASEHOLD_STATUS_FILE").unwrap();
-    assert_eq!(
-        file,
-        leader
-            .status_directory()
-            .join("status.json")
-            .display()
-            .to_string()
-    );
+    let file = leader.status_directory().join("status.json");
+    assert_eq!(value("LEASEHOLD_STATUS_FILE").as_deref(), file.to_str());
     assert_eq!(value("MINE").as_deref(), Some("kept"));
     assert_eq!(value("LEASEHOLD_LOG__LEVEL"), None, "ours");
     assert_eq!(value("NOTIFY_SOCKET"), None, "it would speak in our name");
@@ -74,18 +69,9 @@ async fn without_a_store_nothing_runs() {
 
 #[test]
 fn no_command_after_two_dashes_is_a_usage_error() {
-    let output = Command::new(crate::contest::PROGRAM)
-        .args([
-            "run",
-            "--lease",
-            "x",
-            "--mongodb-uri",
-            "mongodb://localhost",
-            "--",
-        ])
-        .output()
-        .unwrap();
+    let flags = ["--lease=x", "--mongodb-uri=mongodb://localhost", "--"];
+    let mut command = Command::new(crate::contest::PROGRAM);
+    let output = command.arg("run").args(flags).output().unwrap();
     assert_eq!(output.status.code(), Some(64));
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(text.contains("after --"), "{text}");
+    assert_contains(&String::from_utf8_lossy(&output.stderr), "after --");
 }

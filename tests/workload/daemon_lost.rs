@@ -6,8 +6,10 @@ use leasehold::clock::boot_now;
 use leasehold::workload::claim_share::Child;
 use rustix::process::Signal;
 
-use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, exists, is_alive, millis};
-use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_told_gone};
+use leasehold_testbed::pid::{exists, is_alive};
+
+use crate::scene::{SEEN_LATE, STARTS, Scene, eventually, millis};
+use crate::stand_in::{Plan, deadlines, lock_is_free, recorded_child, sent, wait_told_gone};
 
 const OBEYS: &str =
     "trap 'echo asked >> journal; exit 0' TERM; echo $$ > pid; while :; do sleep 0.01; done";
@@ -17,15 +19,7 @@ const IGNORES: &str =
 #[tokio::test]
 async fn a_killed_daemon_takes_its_command_along_at_once() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: OBEYS,
-        valid: LONG,
-        grace: LONG,
-        renews: true,
-    };
-    let daemon = plan.start(&scene);
-    let pid = scene.wait_pid("pid").await;
-    let guard = guard(&scene).await;
+    let (daemon, pid, guard) = scene.stand_in(Plan::of(OBEYS)).await;
     daemon.kill().await;
     let last = sent(&scene);
     eventually("the guard ends", || !is_alive(guard)).await;
@@ -39,13 +33,7 @@ async fn a_killed_daemon_takes_its_command_along_at_once() {
 #[tokio::test]
 async fn what_runs_stands_in_the_claim_file_from_its_first_instruction_on() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: "cat claim > seen; echo $$ > pid; exec sleep 60",
-        valid: LONG,
-        grace: LONG,
-        renews: true,
-    };
-    let daemon = plan.start(&scene);
+    let daemon = Plan::of("cat claim > seen; echo $$ > pid; exec sleep 60").start(&scene);
     let pid = scene.wait_pid("pid").await;
     let seen = String::from_utf8_lossy(&std::fs::read(scene.path("seen")).unwrap()).into_owned();
     assert!(seen.contains(&format!("running {pid} ")), "{seen}");
@@ -55,15 +43,9 @@ async fn what_runs_stands_in_the_claim_file_from_its_first_instruction_on() {
 #[tokio::test]
 async fn a_command_that_ignores_it_is_killed_at_the_last_deadline_and_holds_the_lock_until_then() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: IGNORES,
-        valid: STARTS,
-        grace: millis(300),
-        renews: true,
-    };
-    let daemon = plan.start(&scene);
-    let pid = scene.wait_pid("pid").await;
-    guard(&scene).await;
+    let (daemon, pid, _) = scene
+        .stand_in(Plan::of(IGNORES).lasting(STARTS, millis(300)))
+        .await;
     daemon.kill().await;
     let (sent, last) = (sent(&scene), deadlines(&scene));
     while exists(pid) {
@@ -80,15 +62,9 @@ async fn a_command_that_ignores_it_is_killed_at_the_last_deadline_and_holds_the_
 #[tokio::test]
 async fn a_frozen_daemon_loses_its_command_at_the_deadline() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: IGNORES,
-        valid: STARTS,
-        grace: STARTS,
-        renews: true,
-    };
-    let daemon = plan.start(&scene);
-    let pid = scene.wait_pid("pid").await;
-    guard(&scene).await;
+    let (daemon, pid, _) = scene
+        .stand_in(Plan::of(IGNORES).lasting(STARTS, STARTS))
+        .await;
     daemon.freeze().await;
     let (sent, last) = (sent(&scene), deadlines(&scene));
     eventually("CMD is asked to end", || !scene.lines("journal").is_empty()).await;

@@ -3,9 +3,11 @@
 //! to end.
 
 use leasehold::clock::boot_now;
-use leasehold::workload::{End, Terms, Workload};
+use leasehold::workload::{End, Terms};
 
-use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, exists, millis, state, terms};
+use leasehold_testbed::pid::{exists, state};
+
+use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, millis, terms};
 
 #[tokio::test]
 async fn a_command_whose_deadline_has_passed_is_not_started() {
@@ -15,8 +17,8 @@ async fn a_command_whose_deadline_has_passed_is_not_started() {
         valid_until: now,
         kill_at: now + LONG,
     };
-    let script = scene.script("echo ran > ran");
-    let mut workload = Workload::start(&script, past, None).unwrap();
+    let script = "echo ran > ran";
+    let mut workload = scene.start_until(script, past);
     assert_eq!(workload.ended().await.end, End::Refused);
     assert!(!scene.path("ran").exists());
 }
@@ -24,9 +26,9 @@ async fn a_command_whose_deadline_has_passed_is_not_started() {
 #[tokio::test]
 async fn a_renewed_command_outlives_its_first_deadline() {
     let scene = Scene::new();
-    let script = scene.script("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 4");
+    let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 4";
     let first = terms(STARTS, millis(100));
-    let mut workload = Workload::start(&script, first, None).unwrap();
+    let mut workload = scene.start_until(script, first);
     workload.extend(terms(LONG, LONG));
     let pid = scene.wait_pid("pid").await;
     eventually("the first deadline is over", || {
@@ -42,9 +44,9 @@ async fn a_renewed_command_outlives_its_first_deadline() {
 #[tokio::test]
 async fn a_renewal_after_the_deadline_revives_nothing() {
     let scene = Scene::new();
-    let script = scene.script("trap 'echo asked >> journal' TERM; while :; do sleep 0.01; done");
+    let script = "trap 'echo asked >> journal' TERM; while :; do sleep 0.01; done";
     let last = terms(STARTS, STARTS);
-    let mut workload = Workload::start(&script, last, None).unwrap();
+    let mut workload = scene.start_until(script, last);
     scene.wait_lines("journal", 1).await;
     workload.extend(terms(LONG, LONG));
     let ended = workload.ended().await;

@@ -5,7 +5,9 @@ use leasehold::clock::boot_now;
 use leasehold::workload::{End, Progress, Workload};
 use leasehold_testbed::process::write_program;
 
-use crate::scene::{LONG, Scene, eventually, exists, guarded, millis, terms};
+use leasehold_testbed::pid::exists;
+
+use crate::scene::{LONG, Scene, eventually, guarded, millis, terms};
 
 #[tokio::test]
 async fn a_daemonized_descendant_does_not_outlive_its_command() {
@@ -26,12 +28,10 @@ async fn a_daemonized_descendant_does_not_outlive_its_command() {
 #[tokio::test]
 async fn what_an_ended_command_left_running_is_ended_too_and_its_end_is_told_first() {
     let scene = Scene::new();
-    let script = scene.script(
-        "setsid sh -c 'echo $$ > away; exec sleep 60' &
+    let script = "setsid sh -c 'echo $$ > away; exec sleep 60' &
          sh -c 'trap \"\" TERM; echo $$ > near; while :; do sleep 1; done' &
-         while [ ! -s away ] || [ ! -s near ]; do sleep 0.01; done; exit 3",
-    );
-    let mut workload = Workload::start(&script, terms(LONG, millis(400)), None).unwrap();
+         while [ ! -s away ] || [ ! -s near ]; do sleep 0.01; done; exit 3";
+    let mut workload = scene.start_until(script, terms(LONG, millis(400)));
     let mut told = Vec::new();
     while !matches!(told.last(), Some(Progress::Gone(_))) {
         told.push(workload.changed().await);

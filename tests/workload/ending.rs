@@ -4,7 +4,9 @@
 use leasehold::clock::boot_now;
 use leasehold::workload::{End, Progress, Workload};
 
-use crate::scene::{LONG, SEEN_LATE, Scene, eventually, exists, guarded, millis, shell, terms};
+use leasehold_testbed::pid::exists;
+
+use crate::scene::{LONG, SEEN_LATE, Scene, eventually, guarded, millis, shell, terms};
 
 async fn end_of(script: &str) -> End {
     let mut workload = Workload::start(&shell(script), terms(LONG, LONG), None).unwrap();
@@ -30,20 +32,19 @@ async fn a_signal_passes_through_as_128_plus_n() {
 
 #[tokio::test]
 async fn a_command_that_is_not_found_ends_with_127() {
-    let command = guarded("/nonexistent/command");
-    let mut workload = Workload::start(&command, terms(LONG, LONG), None).unwrap();
-    let end = workload.ended().await.end;
-    assert_eq!(end, End::NotExecuted(2));
-    assert_eq!(end.exit_code(), Some(127));
+    cannot_run("/nonexistent/command", 2, 127).await;
 }
 
 #[tokio::test]
 async fn a_command_that_cannot_be_executed_ends_with_126() {
-    let command = guarded("/etc/passwd");
-    let mut workload = Workload::start(&command, terms(LONG, LONG), None).unwrap();
+    cannot_run("/etc/passwd", 13, 126).await;
+}
+
+async fn cannot_run(program: &str, error: i32, code: u8) {
+    let mut workload = Workload::start(&guarded(program), terms(LONG, LONG), None).unwrap();
     let end = workload.ended().await.end;
-    assert_eq!(end, End::NotExecuted(13));
-    assert_eq!(end.exit_code(), Some(126));
+    assert_eq!(end, End::NotExecuted(error));
+    assert_eq!(end.exit_code(), Some(code));
 }
 
 #[tokio::test]

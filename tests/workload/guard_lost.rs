@@ -3,11 +3,13 @@
 
 use leasehold::clock::boot_now;
 use leasehold::workload::claim_share::Child;
-use rustix::process::{Pid, Resource, Signal, geteuid, kill_process};
+use rustix::process::{Resource, Signal, geteuid};
 
 use leasehold_testbed::skip;
 
-use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, exists, is_alive, millis};
+use leasehold_testbed::pid::{exists, is_alive, signal};
+
+use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, millis, terms};
 use crate::stand_in::{Plan, deadlines, guard, lock_is_free, recorded_child, sent, wait_told_gone};
 
 /// A command, a descendant in its group, and one that left group and session. All of them ignore
@@ -22,11 +24,6 @@ const FAMILY: &str = "trap '' TERM
 /// In bytes. A higher limit for locked memory does not prevent the lock.
 const PROGRAM_MAX: u64 = 1 << 30;
 
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
-}
-
 async fn family(scene: &Scene) -> [u32; 3] {
     [
         scene.wait_pid("pid").await,
@@ -38,13 +35,7 @@ async fn family(scene: &Scene) -> [u32; 3] {
 #[tokio::test]
 async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: FAMILY,
-        valid: LONG,
-        grace: LONG,
-        renews: true,
-    };
-    let _daemon = plan.start(&scene);
+    let _daemon = Plan::of(FAMILY).start(&scene);
     let family = family(&scene).await;
     let guard = guard(&scene).await;
     let last = sent(&scene);
@@ -61,12 +52,7 @@ async fn a_killed_guard_is_noticed_at_once_and_the_daemon_ends_the_whole_family(
 #[tokio::test]
 async fn what_a_guard_has_used_stays_in_memory() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: "echo $$ > pid; exec sleep 60",
-        valid: LONG,
-        grace: LONG,
-        renews: true,
-    };
+    let plan = Plan::of("echo $$ > pid; exec sleep 60");
     let limit = rustix::process::getrlimit(Resource::Memlock).current;
     if !geteuid().is_root() && limit.is_some_and(|bytes| bytes < PROGRAM_MAX) {
         skip("`ulimit -l` is too low to lock a guard in memory");
@@ -84,15 +70,9 @@ async fn what_a_guard_has_used_stays_in_memory() {
 #[tokio::test]
 async fn what_guard_and_daemon_did_not_see_the_end_of_stands_in_the_claim_file() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: "echo $$ > pid; exec sleep 60",
-        valid: LONG,
-        grace: LONG,
-        renews: true,
-    };
-    let daemon = plan.start(&scene);
-    let pid = scene.wait_pid("pid").await;
-    let guard = guard(&scene).await;
+    let (daemon, pid, guard) = scene
+        .stand_in(Plan::of("echo $$ > pid; exec sleep 60"))
+        .await;
     daemon.freeze().await;
     signal(guard, Signal::KILL);
     daemon.kill().await;
@@ -107,13 +87,7 @@ async fn what_guard_and_daemon_did_not_see_the_end_of_stands_in_the_claim_file()
 #[tokio::test]
 async fn a_guard_that_is_killed_under_a_frozen_daemon_takes_cmd_along() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: FAMILY,
-        valid: LONG,
-        grace: LONG,
-        renews: true,
-    };
-    let daemon = plan.start(&scene);
+    let daemon = Plan::of(FAMILY).start(&scene);
     let [pid, ..] = family(&scene).await;
     daemon.freeze().await;
     signal(guard(&scene).await, Signal::KILL);
@@ -129,13 +103,10 @@ async fn a_guard_that_is_killed_under_a_frozen_daemon_takes_cmd_along() {
 #[tokio::test]
 async fn a_frozen_guard_is_killed_after_the_deadline_and_cmd_with_it() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: FAMILY,
-        valid: STARTS,
-        grace: millis(200),
-        renews: false,
-    };
-    let _daemon = plan.start(&scene);
+    let _daemon = Plan::of(FAMILY)
+        .lasting(STARTS, millis(200))
+        .once()
+        .start(&scene);
     let family = family(&scene).await;
     signal(guard(&scene).await, Signal::STOP);
     let last = deadlines(&scene);
@@ -173,20 +144,19 @@ async fn signals_that_end_others_do_not_end_a_guard() {
 #[tokio::test]
 async fn a_guard_that_is_frozen_while_a_thousand_renewals_are_sent_obeys_the_newest() {
     let scene = Scene::new();
-    let script = scene.script(
-        "trap 'echo asked >> journal; exit 3' TERM; echo $$ > pid; while :; do sleep 0.01; done",
-    );
-    let first = crate::scene::terms(STARTS, millis(500));
-    let mut workload = leasehold::workload::Workload::start(&script, first, None).unwrap();
+    let script =
+        "trap 'echo asked >> journal; exit 3' TERM; echo $$ > pid; while :; do sleep 0.01; done";
+    let first = terms(STARTS, millis(500));
+    let mut workload = scene.start_until(script, first);
     let pid = scene.wait_pid("pid").await;
     signal(workload.guard(), Signal::STOP);
     for _ in 0..1000 {
-        workload.extend(crate::scene::terms(LONG, LONG));
+        workload.extend(terms(LONG, LONG));
         tokio::task::yield_now().await;
     }
     // This record finds no room, and the records that did find room have later deadlines. Waiting
     // for room would never end.
-    let last = crate::scene::terms(STARTS + millis(500), LONG);
+    let last = terms(STARTS + millis(500), LONG);
     workload.extend(last);
     eventually("the first deadline is over", || {
         boot_now() > first.valid_until + millis(100)

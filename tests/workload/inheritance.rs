@@ -74,12 +74,7 @@ async fn cmd_leads_a_group_of_its_own_outside_of_the_guards() {
 #[tokio::test]
 async fn our_configuration_and_the_service_managers_variables_do_not_reach_cmd() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: "env > environment",
-        valid: LONG,
-        grace: LONG,
-        renews: false,
-    };
+    let plan = Plan::of("env > environment").once();
     let daemon = plan.start_with(
         &scene,
         &[
@@ -121,12 +116,9 @@ async fn a_variable_that_the_caller_sets_reaches_cmd() {
 #[test]
 fn standard_input_and_output_pass_through() {
     let scene = Scene::new();
-    let plan = Plan {
-        script: "read word; echo \"out $word\"; echo \"err $word\" >&2",
-        valid: LONG,
-        grace: millis(100),
-        renews: false,
-    };
+    let plan = Plan::of("read word; echo \"out $word\"; echo \"err $word\" >&2")
+        .lasting(LONG, millis(100))
+        .once();
     let mut daemon = Process::new("/bin/sh")
         .args(["-c", &format!("exec {}", command_line())])
         .envs(plan.environment(&scene))

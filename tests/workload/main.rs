@@ -1,6 +1,5 @@
 //! Commands that are run by a guard: real processes, and the faults of each.
 
-#![allow(clippy::print_stderr, reason = "a test that cannot run here says so")]
 #![allow(
     clippy::unwrap_used,
     reason = "a fixture that fails should end its test"

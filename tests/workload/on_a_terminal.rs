@@ -11,8 +11,9 @@ use std::io::Write;
 use std::process::{Child, ChildStdin, Command as Process, Stdio};
 
 use leasehold_testbed::assert_contains;
+use leasehold_testbed::pid::{exists, parent, state};
 
-use crate::scene::{LONG, STARTS, Scene, eventually, exists, millis, state};
+use crate::scene::{LONG, STARTS, Scene, eventually, millis};
 use crate::stand_in::{Plan, command_line, guard, wait_told_gone};
 
 const CTRL_C: &[u8] = b"\x03";
@@ -58,22 +59,11 @@ impl Drop for Terminal {
 
 /// A daemon on a terminal, with deadlines that no test waits for.
 fn plan(script: &'static str) -> Plan {
-    Plan {
-        script,
-        valid: LONG,
-        grace: millis(300),
-        renews: true,
-    }
+    Plan::of(script).lasting(LONG, millis(300))
 }
 
 fn has_stopped(pid: u32) -> bool {
     state(pid) == Some('T')
-}
-
-fn parent(pid: u32) -> u32 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-    line.unwrap().trim().parse().unwrap()
 }
 
 #[tokio::test]
@@ -90,20 +80,18 @@ async fn ctrl_c_ends_cmd_and_the_daemon_is_told_that_it_was_meant_too() {
 
 #[tokio::test]
 async fn cmd_reads_the_terminal() {
-    let scene = Scene::new();
-    let plan = plan("read line < /dev/tty; echo \"$line\" > got");
-    let mut terminal = Terminal::new(&scene, "bash -m", "DAEMON", &plan);
-    guard(&scene).await;
-    terminal.press(b"hello\n");
-    wait_told_gone(&scene).await;
-    assert_eq!(scene.lines("got"), ["hello"]);
+    it_reads_the_terminal("DAEMON").await;
 }
 
 #[tokio::test]
 async fn cmd_in_a_pipeline_gets_the_terminal_when_it_reads_it() {
+    it_reads_the_terminal("DAEMON | cat").await;
+}
+
+async fn it_reads_the_terminal(lines: &str) {
     let scene = Scene::new();
     let plan = plan("read line < /dev/tty; echo \"$line\" > got");
-    let mut terminal = Terminal::new(&scene, "bash -m", "DAEMON | cat", &plan);
+    let mut terminal = Terminal::new(&scene, "bash -m", lines, &plan);
     guard(&scene).await;
     terminal.press(b"hello\n");
     wait_told_gone(&scene).await;
@@ -131,17 +119,15 @@ async fn ctrl_z_stops_the_job_without_the_guard_and_fg_lets_it_go_on() {
     eventually("CMD goes on", || !has_stopped(pid)).await;
     std::fs::write(scene.path("go"), "go\n").unwrap();
     let told = wait_told_gone(&scene).await;
-    assert!(told.contains("Exited(5), by_us: false"), "{told}");
+    assert_contains(&told, "Exited(5), by_us: false");
     assert_eq!(scene.wait_lines("journal", 2).await, ["stopped", "done"]);
 }
 
 #[tokio::test]
 async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
     let scene = Scene::new();
-    let plan = Plan {
-        valid: STARTS,
-        ..plan("mkfifo go; trap '' TERM; echo $$ > pid; read line < go")
-    };
+    let plan =
+        plan("mkfifo go; trap '' TERM; echo $$ > pid; read line < go").lasting(STARTS, millis(300));
     let lines = "DAEMON
         echo stopped >> journal
         while [ ! -e resume ]; do sleep 0.01; done
@@ -155,7 +141,7 @@ async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
     assert!(has_stopped(daemon), "the daemon has gone on");
     std::fs::write(scene.path("resume"), "").unwrap();
     let told = wait_told_gone(&scene).await;
-    assert!(told.contains("Signalled(9), by_us: true"), "{told}");
+    assert_contains(&told, "Signalled(9), by_us: true");
 }
 
 #[tokio::test]

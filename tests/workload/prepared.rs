@@ -2,36 +2,37 @@
 //! it is not needed, and still starts if its waiting guard or shim was killed.
 
 use std::fs::File;
-use std::path::Path;
 
 use leasehold::workload::claim_share::{ClaimShare, Place};
 use leasehold::workload::{End, StandbyGuard};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use crate::scene::{LONG, Scene, eventually, exists, is_alive, millis, state, terms};
+use leasehold_testbed::pid::{children, exists, is_alive, signal, state};
+
+use crate::scene::{LONG, Scene, eventually, millis, terms};
 
 const SCRIPT: &str = "echo \"$TOKEN\" > token; exit 3";
 
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
-}
-
-/// Returns the shim that waits under a guard.
-async fn shim(prepared: &StandbyGuard) -> u32 {
+/// Returns a command that waits, its guard, and the shim that waits under it.
+async fn prepare(scene: &Scene, script: &str) -> (StandbyGuard, u32, u32) {
+    let prepared = scene.script(script).prepare().unwrap();
     let guard = prepared.guard();
     let mut found = None;
     eventually("the shim waits", || {
-        let children = std::fs::read_to_string(format!("/proc/{guard}/task/{guard}/children"));
-        found = children.unwrap().trim().parse().ok();
+        found = children(guard).first().copied();
         // Until the shim has executed its program, its parent waits for that. A stop signal would
         // then stop both.
         let words = found.map(|shim: u32| std::fs::read(format!("/proc/{shim}/cmdline")));
         words.is_some_and(|words| words.unwrap_or_default().ends_with(b"__shim\0"))
     })
     .await;
-    found.unwrap()
+    (prepared, guard, found.unwrap())
+}
+
+async fn wait_gone<const N: usize>(pids: [u32; N]) {
+    let gone = || !pids.into_iter().any(is_alive);
+    eventually("they are gone", gone).await;
 }
 
 async fn runs(scene: &Scene, prepared: StandbyGuard) {
@@ -46,22 +47,20 @@ async fn runs(scene: &Scene, prepared: StandbyGuard) {
 #[tokio::test]
 async fn it_has_not_run_and_starts_with_what_is_known_only_then() {
     let scene = Scene::new();
-    let prepared = scene.script(SCRIPT).prepare().unwrap();
-    let shim = shim(&prepared).await;
+    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
     // `pgrep -f` for the workload must not find a replica that only waits.
-    for pid in [prepared.guard(), shim] {
+    for pid in [guard, shim] {
         let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(!words.contains("token"), "{words}");
     }
-    assert!(!Path::exists(&scene.path("token")));
+    assert!(!scene.path("token").exists());
     runs(&scene, prepared).await;
 }
 
 #[tokio::test]
 async fn the_shim_that_waited_becomes_the_command() {
     let scene = Scene::new();
-    let prepared = scene.script("echo $$ > pid; exit 3").prepare().unwrap();
-    let shim = shim(&prepared).await;
+    let (prepared, _, shim) = prepare(&scene, "echo $$ > pid; exit 3").await;
     let mut workload = prepared.start([], terms(LONG, LONG), None).unwrap();
     assert_eq!(workload.ended().await.end, End::Exited(3));
     assert_eq!(scene.lines("pid"), [shim.to_string()]);
@@ -70,28 +69,25 @@ async fn the_shim_that_waited_becomes_the_command() {
 #[tokio::test]
 async fn a_guard_that_was_killed_while_it_waited_is_replaced() {
     let scene = Scene::new();
-    let prepared = scene.script(SCRIPT).prepare().unwrap();
-    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
     signal(guard, Signal::KILL);
-    eventually("both are gone", || !is_alive(guard) && !is_alive(shim)).await;
+    wait_gone([guard, shim]).await;
     runs(&scene, prepared).await;
 }
 
 #[tokio::test]
 async fn a_shim_that_was_killed_while_it_waited_is_replaced() {
     let scene = Scene::new();
-    let prepared = scene.script(SCRIPT).prepare().unwrap();
-    let shim = shim(&prepared).await;
+    let (prepared, _, shim) = prepare(&scene, SCRIPT).await;
     signal(shim, Signal::TERM);
-    eventually("it is gone", || !is_alive(shim)).await;
+    wait_gone([shim]).await;
     runs(&scene, prepared).await;
 }
 
 #[tokio::test]
 async fn what_was_stopped_while_it_waited_goes_on() {
     let scene = Scene::new();
-    let prepared = scene.script(SCRIPT).prepare().unwrap();
-    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
     signal(guard, Signal::STOP);
     signal(shim, Signal::STOP);
     let stopped = |pid| state(pid) == Some('T');
@@ -102,8 +98,7 @@ async fn what_was_stopped_while_it_waited_goes_on() {
 #[tokio::test]
 async fn one_that_is_dismissed_leaves_no_process_and_no_zombie() {
     let scene = Scene::new();
-    let prepared = scene.script(SCRIPT).prepare().unwrap();
-    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
     prepared.dismiss().await;
     assert!(!exists(guard) && !exists(shim));
 }
@@ -111,35 +106,31 @@ async fn one_that_is_dismissed_leaves_no_process_and_no_zombie() {
 #[tokio::test]
 async fn one_that_was_stopped_is_dismissed_too() {
     let scene = Scene::new();
-    let prepared = scene.script(SCRIPT).prepare().unwrap();
-    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
     signal(guard, Signal::STOP);
     eventually("it has stopped", || state(guard) == Some('T')).await;
     prepared.dismiss().await;
-    eventually("it has ended", || !is_alive(guard)).await;
-    eventually("its shim goes too", || !is_alive(shim)).await;
+    wait_gone([guard, shim]).await;
 }
 
 #[tokio::test]
 async fn one_that_is_not_needed_goes() {
     let scene = Scene::new();
-    let prepared = scene.script(SCRIPT).prepare().unwrap();
-    let (guard, shim) = (prepared.guard(), shim(&prepared).await);
+    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
     drop(prepared);
-    eventually("both are gone", || !is_alive(guard) && !is_alive(shim)).await;
-    assert!(!Path::exists(&scene.path("token")));
+    wait_gone([guard, shim]).await;
+    assert!(!scene.path("token").exists());
 }
 
 #[tokio::test]
 async fn it_is_refused_by_a_deadline_that_has_passed() {
     let scene = Scene::new();
-    let prepared = scene.script(SCRIPT).prepare().unwrap();
-    let shim = shim(&prepared).await;
+    let (prepared, _, shim) = prepare(&scene, SCRIPT).await;
     let passed = terms(millis(0), LONG);
     let mut workload = prepared.start([], passed, None).unwrap();
     assert_eq!(workload.ended().await.end, End::Refused);
-    eventually("nothing is left", || !is_alive(shim)).await;
-    assert!(!Path::exists(&scene.path("token")));
+    wait_gone([shim]).await;
+    assert!(!scene.path("token").exists());
 }
 
 #[tokio::test]
@@ -150,9 +141,8 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
         let other = File::open(scene.path("claim")).unwrap();
         flock(other, FlockOperation::NonBlockingLockExclusive).is_ok()
     };
-    let script = scene.script("echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done");
-    let prepared = script.prepare().unwrap();
-    shim(&prepared).await;
+    let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done";
+    let (prepared, ..) = prepare(&scene, script).await;
     // A process that another test starts at this time holds a copy of each lock of this process
     // until it executes its program.
     eventually("there is nothing to guard yet", free).await;

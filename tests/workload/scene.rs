@@ -1,12 +1,14 @@
 //! Setup that the tests share: a directory in which a command records its events, and terms counted
 //! from now.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold::clock::boot_now;
 use leasehold::workload::{Command, Terms, Workload};
 use tempfile::TempDir;
+
+use crate::stand_in::{Plan, StandIn, guard};
 
 /// Longer than anything takes that works.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
@@ -55,7 +57,19 @@ impl Scene {
 
     /// Starts a script with deadlines that no test waits for.
     pub(crate) fn start(&self, script: &str) -> Workload {
-        Workload::start(&self.script(script), terms(LONG, LONG), None).unwrap()
+        self.start_until(script, terms(LONG, LONG))
+    }
+
+    /// Starts a script with these deadlines.
+    pub(crate) fn start_until(&self, script: &str, terms: Terms) -> Workload {
+        Workload::start(&self.script(script), terms, None).unwrap()
+    }
+
+    /// Starts a stand-in. Returns it with the ids of its command and of its guard.
+    pub(crate) async fn stand_in(&self, plan: Plan) -> (StandIn<'_>, u32, u32) {
+        let daemon = plan.start(self);
+        let command = self.wait_pid("pid").await;
+        (daemon, command, guard(self).await)
     }
 
     /// The lines that a script has written.
@@ -99,22 +113,4 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(boot_now() < end, "never: {what}");
         tokio::time::sleep(millis(1)).await;
     }
-}
-
-/// True if a process exists, a zombie included.
-pub(crate) fn exists(pid: u32) -> bool {
-    Path::new(&format!("/proc/{pid}")).exists()
-}
-
-/// True if a process exists and has not exited. Orphans of a killed daemon are adopted by this
-/// test, which reaps only processes that it has started.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    state(pid).is_some_and(|state| state != 'Z')
-}
-
-/// The state of a process, as `ps` shows it.
-pub(crate) fn state(pid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.chars().next()
 }

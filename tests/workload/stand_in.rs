@@ -11,11 +11,12 @@ use leasehold::clock::boot_now;
 use leasehold::election::BootTime;
 use leasehold::workload::claim_share::{Child, ClaimShare, Place, children};
 use leasehold::workload::{Orphans, Progress, Terms, Workload};
+use leasehold_testbed::pid::{self, is_alive, state};
 use leasehold_testbed::process::{Launch, Process};
 use rustix::fs::FlockOperation;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use crate::scene::{LONG, Scene, eventually, is_alive, millis, state};
+use crate::scene::{LONG, Scene, eventually, millis};
 
 /// If set, the process starts the stand-in and adopts its orphans. The test process adopts orphans
 /// too, but a test that loses a guard kills all adopted processes, including the guards of other
@@ -49,8 +50,7 @@ pub(crate) struct StandIn<'a> {
 impl StandIn<'_> {
     /// Sends a signal. The stand-in must have recorded its [`guard`].
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.pid().try_into().unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
+        pid::signal(self.pid(), signal);
     }
 
     pub(crate) async fn kill(&self) {
@@ -79,13 +79,40 @@ impl StandIn<'_> {
 
 /// Parameters of a stand-in.
 pub(crate) struct Plan {
-    pub(crate) script: &'static str,
-    pub(crate) valid: Duration,
-    pub(crate) grace: Duration,
-    pub(crate) renews: bool,
+    script: &'static str,
+    valid: Duration,
+    grace: Duration,
+    renews: bool,
 }
 
 impl Plan {
+    /// A stand-in that renews deadlines that no test waits for.
+    pub(crate) fn of(script: &'static str) -> Self {
+        Self {
+            script,
+            valid: LONG,
+            grace: LONG,
+            renews: true,
+        }
+    }
+
+    /// With these deadlines.
+    pub(crate) fn lasting(self, valid: Duration, grace: Duration) -> Self {
+        Self {
+            valid,
+            grace,
+            ..self
+        }
+    }
+
+    /// Without renewals.
+    pub(crate) fn once(self) -> Self {
+        Self {
+            renews: false,
+            ..self
+        }
+    }
+
     /// The stand-in's environment.
     pub(crate) fn environment(&self, scene: &Scene) -> Vec<(&'static str, OsString)> {
         let mut environment = vec![
@@ -105,9 +132,11 @@ impl Plan {
     }
 
     pub(crate) fn start_with<'a>(&self, scene: &'a Scene, more: &[(&str, &str)]) -> StandIn<'a> {
-        let more = more.iter().map(|(name, value)| (*name, value.into()));
-        let environment = self.environment(scene).into_iter().chain(more);
-        let starter = environment.fold(itself(&scene.path("")).env(STARTER, "yes"), with);
+        let more = more
+            .iter()
+            .map(|(name, value)| (*name, OsString::from(value)));
+        let starter = itself(&scene.path("")).env(STARTER, "yes");
+        let starter = starter.envs(self.environment(scene)).envs(more);
         StandIn {
             scene,
             _starter: starter.start().unwrap(),
@@ -120,10 +149,6 @@ fn itself(directory: &Path) -> Launch {
     Launch::new(std::env::current_exe().unwrap())
         .arguments(ARGUMENTS)
         .stderr(directory.join("stderr"))
-}
-
-fn with(launch: Launch, (name, value): (impl Into<String>, OsString)) -> Launch {
-    launch.env(name, value)
 }
 
 /// The stand-in as a command line for a shell that has its environment.
@@ -197,7 +222,7 @@ async fn start_and_adopt(directory: &Path) {
     let mut orphans = Orphans::adopt().unwrap();
     let environment = std::env::vars_os().map(|(name, value)| (name.into_string().unwrap(), value));
     let environment = environment.filter(|(name, _)| name != STARTER);
-    let _stand_in = environment.fold(itself(directory), with).start().unwrap();
+    let _stand_in = itself(directory).envs(environment).start().unwrap();
     panic!("{:?}", orphans.reap().await);
 }
 

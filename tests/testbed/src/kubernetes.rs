@@ -18,8 +18,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
-use kube::Client;
-use kube::api::{Api, DynamicObject, ObjectMeta, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, PostParams};
+use kube::core::NamespaceResourceScope;
+use kube::{Client, Resource};
 use tokio::sync::Mutex;
 
 use crate::Proxy;
@@ -98,6 +99,26 @@ impl Kubernetes {
         self.client.clone()
     }
 
+    /// Objects of a namespace, for the administrator.
+    pub fn objects<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client(), namespace)
+    }
+
+    /// Deletes a pod without a grace period.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such pod.
+    pub async fn delete_pod(&self, namespace: &str, name: &str) {
+        let pods: Api<Pod> = self.objects(namespace);
+        let at_once = DeleteParams::default().grace_period(0);
+        let deleted = pods.delete(name, &at_once).await;
+        deleted.unwrap_or_else(|error| panic!("pod {name}: {error}"));
+    }
+
     /// Returns a client with the credentials of a pod's processes.
     pub fn client_as(&self, credentials: &Credentials) -> Client {
         self.control_plane.client(&credentials.token_file())
@@ -157,7 +178,7 @@ impl Kubernetes {
             ..Namespace::default()
         };
         self.create(&Api::all(self.client()), &namespace).await;
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), &name);
+        let accounts: Api<ServiceAccount> = self.objects(&name);
         let end = Instant::now() + CONTROLLER_DEADLINE;
         while accounts.get_opt("default").await.ok().flatten().is_none() {
             let logs = self.logs();
@@ -211,7 +232,7 @@ impl Kubernetes {
         labels: &[(&str, &str)],
         service_account: &str,
     ) -> Pod {
-        let pods = Api::namespaced(self.client(), namespace);
+        let pods = self.objects(namespace);
         let pod = pod::on_node(node, name, labels, service_account);
         self.create(&pods, &pod).await;
         let number = self.pods.fetch_add(1, Ordering::Relaxed);
@@ -224,7 +245,7 @@ impl Kubernetes {
     /// # Panics
     /// If the API server refuses the report.
     pub async fn report_running(&self, namespace: &str, pod: &Pod, address: &str) -> Pod {
-        let pods = Api::namespaced(self.client(), namespace);
+        let pods = self.objects(namespace);
         let reported = pod::report_running(&pods, pod, address).await;
         reported.unwrap_or_else(|error| panic!("report {:?}: {error}", pod.metadata.name))
     }

@@ -21,6 +21,7 @@ mod http;
 mod hung_disk;
 pub mod kubernetes;
 mod mongod;
+pub mod pid;
 mod ports;
 pub mod process;
 pub mod proxy;

@@ -6,19 +6,26 @@
 #![allow(clippy::print_stdout)] // The test prints its measurements.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Instant;
 
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo};
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints, Pod};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Error, ResourceExt};
+use leasehold_testbed::pid::exists;
 use leasehold_testbed::wait::found;
 use leasehold_testbed::{Kubernetes, run};
 use serde_json::json;
 
-/// Maximum wait, far above the printed durations, for machines that are busy with other tests.
+/// Runs a test in a namespace of its own.
+fn in_namespace(test: impl AsyncFnOnce(&Kubernetes, &str)) {
+    run(async {
+        let kubernetes = Kubernetes::shared().await;
+        let namespace = kubernetes.namespace().await;
+        test(&kubernetes, &namespace).await;
+    });
+}
 
 fn code(error: &Error) -> u16 {
     match error {
@@ -46,31 +53,29 @@ async fn a_control_plane_starts_soon_and_leaves_nothing_behind() {
     println!("two namespaces after {:?}", begin.elapsed());
     let pids = kubernetes.pids();
     let directory = kubernetes.directory().to_owned();
-    let exists = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
-    assert_eq!(pids.iter().filter(|pid| exists(pid)).count(), 3);
+    let exist = || pids.iter().filter(|pid| exists(**pid)).count();
+    assert_eq!(exist(), 3);
     let begin = Instant::now();
     drop(kubernetes);
     println!("ended in {:?}", begin.elapsed());
-    assert_eq!(pids.iter().filter(|pid| exists(pid)).count(), 0);
+    assert_eq!(exist(), 0);
     assert!(!directory.exists());
 }
 
 #[test]
 fn rights_are_denied_until_a_role_grants_them() {
-    run(async {
-        let kubernetes = Kubernetes::shared().await;
-        let namespace = kubernetes.namespace().await;
+    in_namespace(async |kubernetes, namespace| {
         let other = kubernetes.namespace().await;
         let account = "{kind: ServiceAccount, apiVersion: v1, metadata: {name: orders}}";
-        kubernetes.apply(&namespace, account).await;
-        let pod = kubernetes.pod(&namespace, "a", &[], "orders").await;
+        kubernetes.apply(namespace, account).await;
+        let pod = kubernetes.pod(namespace, "a", &[], "orders").await;
         let credentials = kubernetes.credentials(&pod).await;
         let client = kubernetes.client_as(&credentials);
         let list = async |namespace: &str| {
             let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
             maps.list(&ListParams::default()).await.map(|_| ())
         };
-        assert_eq!(code(&list(&namespace).await.unwrap_err()), 403);
+        assert_eq!(code(&list(namespace).await.unwrap_err()), 403);
         let rights = "
 kind: Role
 apiVersion: rbac.authorization.k8s.io/v1
@@ -84,21 +89,19 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: orders}]
 ";
         // A dry run stores nothing, so it does not grant anything.
-        let tried = kubernetes.dry_run(&namespace, rights).await;
+        let tried = kubernetes.dry_run(namespace, rights).await;
         assert_eq!(tried.unwrap().len(), 2);
-        assert_eq!(code(&list(&namespace).await.unwrap_err()), 403);
-        kubernetes.apply(&namespace, rights).await;
-        found("granted", async || list(&namespace).await.ok()).await;
+        assert_eq!(code(&list(namespace).await.unwrap_err()), 403);
+        kubernetes.apply(namespace, rights).await;
+        found("granted", async || list(namespace).await.ok()).await;
         assert_eq!(code(&list(&other).await.unwrap_err()), 403);
     });
 }
 
 #[test]
 fn a_pods_token_names_the_pod_and_dies_with_it() {
-    run(async {
-        let kubernetes = Kubernetes::shared().await;
-        let namespace = kubernetes.namespace().await;
-        let pod = kubernetes.pod(&namespace, "orders-0", &[], "default").await;
+    in_namespace(async |kubernetes, namespace| {
+        let pod = kubernetes.pod(namespace, "orders-0", &[], "default").await;
         let mut credentials = kubernetes.credentials(&pod).await;
         let client = kubernetes.client_as(&credentials);
         let user = whoami(&client).await.unwrap();
@@ -112,9 +115,7 @@ fn a_pods_token_names_the_pod_and_dies_with_it() {
         // Never used before the deletion of the pod, so not in any cache of the API server.
         credentials.rotate().await;
         let unused = kubernetes.client_as(&credentials);
-        let pods: Api<Pod> = Api::namespaced(kubernetes.client(), &namespace);
-        let at_once = DeleteParams::default().grace_period(0);
-        pods.delete("orders-0", &at_once).await.unwrap();
+        kubernetes.delete_pod(namespace, "orders-0").await;
         for (what, client) in [("unused token", unused), ("used token", client)] {
             let refusal = found(what, async || whoami(&client).await.err()).await;
             assert_eq!(code(&refusal), 401);
@@ -124,10 +125,8 @@ fn a_pods_token_names_the_pod_and_dies_with_it() {
 
 #[test]
 fn a_rotation_replaces_all_files_at_once() {
-    run(async {
-        let kubernetes = Kubernetes::shared().await;
-        let namespace = kubernetes.namespace().await;
-        let pod = kubernetes.pod(&namespace, "a", &[], "default").await;
+    in_namespace(async |kubernetes, namespace| {
+        let pod = kubernetes.pod(namespace, "a", &[], "default").await;
         let mut credentials = kubernetes.credentials(&pod).await;
         let file = |name: &str| credentials.directory().join(name);
         assert_eq!(
@@ -156,25 +155,22 @@ fn a_rotation_replaces_all_files_at_once() {
 
 #[test]
 fn endpoints_follow_a_label_and_readiness() {
-    run(async {
-        let kubernetes = Kubernetes::shared().await;
-        let namespace = kubernetes.namespace().await;
+    in_namespace(async |kubernetes, namespace| {
         let service = "
 kind: Service
 apiVersion: v1
 metadata: {name: leader}
 spec: {selector: {role: leader}, ports: [{port: 80}]}
 ";
-        kubernetes.apply(&namespace, service).await;
-        let leader = kubernetes
-            .pod(&namespace, "a", &[("role", "leader")], "default")
-            .await;
-        let follower = kubernetes
-            .pod(&namespace, "b", &[("role", "follower")], "default")
-            .await;
+        kubernetes.apply(namespace, service).await;
+        let pod = async |name: &str, role: &str| {
+            let labels = [("role", role)];
+            kubernetes.pod(namespace, name, &labels, "default").await
+        };
+        let (leader, follower) = (pod("a", "leader").await, pod("b", "follower").await);
         let address = |pod: &Pod| pod.status.clone().unwrap().pod_ip.unwrap();
         assert_ne!(address(&leader), address(&follower));
-        let slices: Api<EndpointSlice> = Api::namespaced(kubernetes.client(), &namespace);
+        let slices: Api<EndpointSlice> = kubernetes.objects(namespace);
         let routed = async || {
             let slices = slices.list(&ListParams::default()).await.unwrap();
             let endpoints = slices.items.into_iter().flat_map(|slice| slice.endpoints);
@@ -187,7 +183,7 @@ spec: {selector: {role: leader}, ports: [{port: 80}]}
         };
         let only = async |pod: &Pod| (routed().await == [address(pod)]).then_some(());
         found("routed to a", async || only(&leader).await).await;
-        let pods: Api<Pod> = Api::namespaced(kubernetes.client(), &namespace);
+        let pods: Api<Pod> = kubernetes.objects(namespace);
         let relabel = async |name: &str, role: &str| {
             let labels = json!({ "metadata": { "labels": { "role": role } } });
             pods.patch(name, &PatchParams::default(), &Patch::Merge(labels))
@@ -197,7 +193,7 @@ spec: {selector: {role: leader}, ports: [{port: 80}]}
         relabel("a", "follower").await;
         relabel("b", "leader").await;
         found("routed to b", async || only(&follower).await).await;
-        let endpoints: Api<Endpoints> = Api::namespaced(kubernetes.client(), &namespace);
+        let endpoints: Api<Endpoints> = kubernetes.objects(namespace);
         found("endpoints too", async || {
             let endpoints = endpoints.get_opt("leader").await.unwrap()?;
             let subset = endpoints.subsets?.into_iter().next()?;
@@ -219,20 +215,16 @@ spec: {selector: {role: leader}, ports: [{port: 80}]}
 
 #[test]
 fn what_is_owned_goes_with_its_owner() {
-    run(async {
-        let kubernetes = Kubernetes::shared().await;
-        let namespace = kubernetes.namespace().await;
-        let maps: Api<ConfigMap> = Api::namespaced(kubernetes.client(), &namespace);
-        let pod = kubernetes.pod(&namespace, "a", &[], "default").await;
+    in_namespace(async |kubernetes, namespace| {
+        let maps: Api<ConfigMap> = kubernetes.objects(namespace);
+        let pod = kubernetes.pod(namespace, "a", &[], "default").await;
         let owned = format!(
             "{{kind: ConfigMap, apiVersion: v1, metadata: {{name: owned, ownerReferences: \
              [{{apiVersion: v1, kind: Pod, name: a, uid: {}}}]}}}}",
             pod.uid().unwrap()
         );
-        kubernetes.apply(&namespace, &owned).await;
-        let pods: Api<Pod> = Api::namespaced(kubernetes.client(), &namespace);
-        let at_once = DeleteParams::default().grace_period(0);
-        pods.delete("a", &at_once).await.unwrap();
+        kubernetes.apply(namespace, &owned).await;
+        kubernetes.delete_pod(namespace, "a").await;
         found("owned object deleted", async || {
             maps.get_opt("owned").await.unwrap().is_none().then_some(())
         })
@@ -242,9 +234,7 @@ fn what_is_owned_goes_with_its_owner() {
 
 #[test]
 fn a_deployment_makes_pods() {
-    run(async {
-        let kubernetes = Kubernetes::shared().await;
-        let namespace = kubernetes.namespace().await;
+    in_namespace(async |kubernetes, namespace| {
         let deployment = "
 kind: Deployment
 apiVersion: apps/v1
@@ -256,8 +246,8 @@ spec:
     metadata: {labels: {app: orders}}
     spec: {containers: [{name: workload, image: registry.example/workload:1}]}
 ";
-        kubernetes.apply(&namespace, deployment).await;
-        let pods: Api<Pod> = Api::namespaced(kubernetes.client(), &namespace);
+        kubernetes.apply(namespace, deployment).await;
+        let pods: Api<Pod> = kubernetes.objects(namespace);
         let of_it = ListParams::default().labels("app=orders");
         found("two pods", async || {
             (pods.list(&of_it).await.unwrap().items.len() == 2).then_some(())
@@ -268,9 +258,7 @@ spec:
 
 #[test]
 fn validating_policies_are_enforced() {
-    run(async {
-        let kubernetes = Kubernetes::shared().await;
-        let namespace = kubernetes.namespace().await;
+    in_namespace(async |kubernetes, namespace| {
         let name = format!("{namespace}-short-names");
         let policy = format!(
             "
@@ -291,19 +279,16 @@ spec:
   matchResources: {{namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}}}
 "
         );
-        kubernetes.apply(&namespace, &policy).await;
+        kubernetes.apply(namespace, &policy).await;
         let map =
             |name: &str| format!("{{kind: ConfigMap, apiVersion: v1, metadata: {{name: {name}}}}}");
         let refusal = found("denied", async || {
-            kubernetes
-                .dry_run(&namespace, &map("long-name"))
-                .await
-                .err()
+            kubernetes.dry_run(namespace, &map("long-name")).await.err()
         })
         .await;
         assert_eq!(code(&refusal), 422);
         assert!(refusal.to_string().contains("too long"), "{refusal}");
-        kubernetes.apply(&namespace, &map("short")).await;
+        kubernetes.apply(namespace, &map("short")).await;
     });
 }
 
@@ -342,7 +327,7 @@ spec:
         );
         kubernetes.apply(&namespace, &policy).await;
         let map = "{kind: ConfigMap, apiVersion: v1, metadata: {name: a}}";
-        let maps: Api<ConfigMap> = Api::namespaced(kubernetes.client(), &namespace);
+        let maps: Api<ConfigMap> = kubernetes.objects(&namespace);
         found("changed", async || {
             let tried = kubernetes.dry_run(&namespace, map).await.unwrap();
             (tried[0].labels().get("added")? == "yes").then_some(())

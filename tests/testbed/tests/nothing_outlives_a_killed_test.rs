@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use leasehold_testbed::pid::is_alive;
 use leasehold_testbed::{Launch, ReplicaSet};
 
 const VICTIM: &str = "LEASEHOLD_TESTBED_VICTIM";
@@ -41,12 +42,8 @@ async fn nothing_outlives_a_killed_test() {
         .find(|line| line.starts_with("pids "))
         .unwrap();
     let (pids, directory) = line["pids ".len()..].split_once(" directory ").unwrap();
-    let alive = |pid: &&str| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // A zombie that is never reaped, as in a container without an init, counts as exited.
-        !stat.is_empty() && !stat.rsplit(") ").next().unwrap().starts_with('Z')
-    };
-    let pids: Vec<_> = pids.split(' ').collect();
+    let alive = |pid: &u32| is_alive(*pid);
+    let pids: Vec<_> = pids.split(' ').map(|pid| pid.parse().unwrap()).collect();
     assert_eq!(pids.iter().filter(|pid| alive(pid)).count(), 4);
     victim.kill().unwrap();
     victim.wait().unwrap();

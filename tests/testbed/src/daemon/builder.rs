@@ -173,6 +173,12 @@ impl DaemonBuilder {
         self
     }
 
+    /// Adds flags, each as `--name=value`.
+    pub fn flags<F: AsRef<str>>(self, flags: impl IntoIterator<Item = F>) -> Self {
+        let add = |builder: Self, flag: F| builder.flag(flag.as_ref());
+        flags.into_iter().fold(self, add)
+    }
+
     /// Sets an environment variable. Otherwise the environment contains only PATH.
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.environment.push((name.to_owned(), value.into()));

@@ -1,0 +1,60 @@
+//! Any process of this machine, by its number.
+
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Sends a signal.
+///
+/// # Panics
+///
+/// If there is no such process.
+pub fn signal(pid: u32, signal: Signal) {
+    let number = i32::try_from(pid).expect("a process id");
+    let process = Pid::from_raw(number).expect("a process id");
+    kill_process(process, signal).unwrap_or_else(|error| panic!("process {pid}: {error}"));
+}
+
+/// True if a process exists, a zombie included.
+pub fn exists(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// True if a process exists and has not exited. An orphan stays a zombie as long as its new parent
+/// does not wait for it, as in a container without an init.
+pub fn is_alive(pid: u32) -> bool {
+    state(pid).is_some_and(|state| state != 'Z')
+}
+
+/// The state of a process, as `ps` shows it.
+pub fn state(pid: u32) -> Option<char> {
+    stat(pid)?.first()?.chars().next()
+}
+
+/// The parent of a process.
+///
+/// # Panics
+///
+/// If there is no such process.
+pub fn parent(pid: u32) -> u32 {
+    let fields = stat(pid).unwrap_or_else(|| panic!("process {pid} has ended"));
+    fields[1].parse().expect("the number of the parent")
+}
+
+/// The children of all threads of a process.
+pub fn children(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
+    let children: String = children.map(Result::unwrap_or_default).collect();
+    let pids = children.split_whitespace();
+    pids.map(|pid| pid.parse().expect("the number of a child"))
+        .collect()
+}
+
+/// The fields of /proc/pid/stat from the state on, since the name may contain anything.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
