@@ -6,9 +6,7 @@ use leasehold::config::{
     HealthCheck, LogFormat, LogLevel, Origin, ReadyWhen, Secret, Sources, UriSource,
 };
 
-use leasehold_testbed::assert_contains;
-
-use crate::setup::{Files, REQUIRED, refusal, sources};
+use crate::setup::{Files, REQUIRED, config, refusal, refused, required_and, sources};
 
 /// The value in effect for a key, and its origin.
 fn effective(sources: &Sources, path: &str) -> (String, Origin) {
@@ -64,7 +62,7 @@ fn of_keys_that_exclude_each_other_the_later_layer_counts() {
     let strong = files.write("strong.toml", "[mongodb]\nuri = \"mongodb://strong\"\n");
     let name = &REQUIRED[..2];
     let uri = |sources: &Sources| {
-        let config = sources.load().config().expect("valid");
+        let config = config(sources);
         config
             .mongodb
             .uri
@@ -92,8 +90,8 @@ fn of_keys_that_exclude_each_other_the_later_layer_counts() {
     );
 
     let url = [("LEASEHOLD_WORKLOAD__HEALTH__URL", "http://localhost/")];
-    let command = [&REQUIRED[..], &[("workload.health.command", "/bin/check")]].concat();
-    let config = sources(&[], &url, &command).load().config().expect("valid");
+    let command = required_and(&[("workload.health.command", "/bin/check")]);
+    let config = config(&sources(&[], &url, &command));
     let health = config.workload.health.expect("a check");
     assert!(
         matches!(health.check, HealthCheck::Command(_)),
@@ -107,12 +105,12 @@ fn a_pipe_is_not_read_again_by_a_reload() {
     let uri = UriSource::Pipe("/dev/fd/63".into(), Secret::new("mongodb://piped"));
     let mut sources = sources(&[], &[], &flags);
     sources.started_with = Some(uri.clone());
-    assert_eq!(sources.load().config().expect("valid").mongodb.uri, uri);
+    assert_eq!(config(&sources).mongodb.uri, uri);
 }
 
 #[test]
 fn the_defaults_make_a_configuration() {
-    let config = sources(&[], &[], &REQUIRED).load().config().expect("valid");
+    let config = config(&sources(&[], &[], &REQUIRED));
     assert_eq!(config.lease.name.as_str(), "orders");
     assert_eq!(
         config.lease.timings,
@@ -150,7 +148,7 @@ fn every_value_of_a_file_arrives() {
              [log]\nlevel = \"trace\"\nformat = \"json\"\n"
         ),
     );
-    let config = sources(&[file], &[], &[]).load().config().expect("valid");
+    let config = config(&sources(&[file], &[], &[]));
     assert_eq!(config.lease.name.as_str(), "007");
     assert_eq!(config.lease.handoff_delay, Duration::ZERO);
     let timings = config.lease.timings;
@@ -179,10 +177,7 @@ fn yaml_is_read_by_its_name() {
     let content = "# comment\nlease:\n  name: orders\n  handoff_delay: 0s\nworkload:\n  ends_first: true\nlog:\n";
     for name in ["a.yaml", "a.yml", "A.YML"] {
         let file = files.write(name, content);
-        let config = sources(&[file], &[], &REQUIRED[1..])
-            .load()
-            .config()
-            .expect("valid");
+        let config = config(&sources(&[file], &[], &REQUIRED[1..]));
         assert_eq!(config.lease.name.as_str(), "orders");
         assert_eq!(config.lease.handoff_delay, Duration::ZERO);
         assert!(config.workload.ends_first);
@@ -208,10 +203,7 @@ fn other_variables_are_no_configuration() {
         ("leasehold_lease__name", "other"),
         ("XLEASEHOLD_LEASE__NAME", "other"),
     ];
-    let config = sources(&[], &noise, &REQUIRED)
-        .load()
-        .config()
-        .expect("noise is ignored");
+    let config = config(&sources(&[], &noise, &REQUIRED));
     assert_eq!(config.lease.name.as_str(), "orders");
 
     for (wrong, meant) in [
@@ -240,10 +232,7 @@ fn other_variables_are_no_configuration() {
 fn a_pod_is_the_default_identity_and_then_the_host() {
     let without = [REQUIRED[0], REQUIRED[2]];
     let identity = |variables: &[(&str, &str)], flags: &[(&str, &str)]| {
-        let config = sources(&[], variables, flags)
-            .load()
-            .config()
-            .expect("valid");
+        let config = config(&sources(&[], variables, flags));
         config.identity.as_str().to_owned()
     };
     let pod = [("POD_NAME", "orders-0")];
@@ -257,10 +246,9 @@ fn a_pod_is_the_default_identity_and_then_the_host() {
             "{host}"
         );
     }
-    let refused = refusal(&sources(&[], &[("POD_NAME", "a\nb")], &without));
-    assert_contains(
-        &refused,
-        "identity.name = \"a\\nb\" (environment variable POD_NAME)",
+    refused(
+        &sources(&[], &[("POD_NAME", "a\nb")], &without),
+        &["identity.name = \"a\\nb\" (environment variable POD_NAME)"],
     );
 }
 
@@ -270,10 +258,7 @@ fn an_empty_text_unsets_what_a_weaker_layer_set() {
     let uri = files.write("uri", "mongodb://localhost");
     let file = files.write("a.toml", &format!("[mongodb]\nuri_file = {uri:?}\n"));
     let unset = [("LEASEHOLD_MONGODB__URI_FILE", "")];
-    let config = sources(&[file], &unset, &REQUIRED)
-        .load()
-        .config()
-        .expect("only uri is set");
+    let config = config(&sources(&[file], &unset, &REQUIRED));
     assert!(matches!(config.mongodb.uri, UriSource::Inline(_)));
 }
 
@@ -282,9 +267,9 @@ fn files_are_read_again_by_a_reload() {
     let files = Files::new();
     let file = files.write("a.toml", "[log]\nlevel = \"info\"\n");
     let sources = sources(&[file], &[], &REQUIRED);
-    let old = sources.load().config().expect("valid");
+    let old = config(&sources);
     files.write("a.toml", "[log]\nlevel = \"debug\"\n");
-    let new = sources.load().config().expect("valid");
+    let new = config(&sources);
     let changed: Vec<_> = old.differences(&new).iter().map(|d| d.key.path()).collect();
     assert_eq!(changed, ["log.level"]);
 }

@@ -3,7 +3,7 @@
 
 use leasehold::config::{KEYS, UriSource};
 
-use crate::setup::{Files, PASSWORD, REQUIRED, URI, leasehold, refusal, sources};
+use crate::setup::{Files, PASSWORD, REQUIRED, URI, config, leasehold, refusal, sources};
 
 /// Invalid connection strings, each with the password in it.
 const BROKEN: [&str; 10] = [
@@ -23,7 +23,7 @@ const BROKEN: [&str; 10] = [
 fn i12_a_connection_string_is_masked_in_the_effective_configuration_and_in_debug() {
     let flags = [REQUIRED[0], REQUIRED[1], ("mongodb.uri", URI)];
     let sources = sources(&[], &[("LEASEHOLD_MONGODB__URI", URI)], &flags);
-    let config = sources.load().config().expect("valid");
+    let config = config(&sources);
     let UriSource::Inline(secret) = &config.mongodb.uri else {
         panic!("it was given inline");
     };

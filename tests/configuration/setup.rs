@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use leasehold::config::{Sources, find};
+use leasehold::config::{Config, Sources, find};
+use leasehold_testbed::assert_contains;
 use tempfile::TempDir;
 
 /// A connection string whose password must never appear in output.
@@ -58,6 +59,27 @@ pub(crate) const REQUIRED: [(&str, &str); 3] = [
     ("identity.name", "me"),
     ("mongodb.uri", "mongodb://localhost"),
 ];
+
+/// The configuration that these sources make.
+pub(crate) fn config(sources: &Sources) -> Config {
+    sources.load().config().expect("valid")
+}
+
+/// The required flags and more.
+pub(crate) fn required_and<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    [&REQUIRED, more].concat()
+}
+
+/// Asserts that these sources are refused, and that the message contains each of these texts.
+/// Returns it.
+#[track_caller]
+pub(crate) fn refused(sources: &Sources, expected: &[&str]) -> String {
+    let refused = refusal(sources);
+    for part in expected {
+        assert_contains(&refused, part);
+    }
+    refused
+}
 
 /// The message that lists every mistake.
 pub(crate) fn refusal(sources: &Sources) -> String {

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use leasehold::config::{HealthCheck, OnExit, StopSignal};
 
-use leasehold_testbed::assert_contains;
-
-use crate::setup::{Files, REQUIRED, refusal, sources};
+use crate::setup::{Files, REQUIRED, config, refused, required_and, sources};
 
 #[test]
 fn a_section_in_a_section_is_read_from_each_layer() {
@@ -23,10 +21,7 @@ fn a_section_in_a_section_is_read_from_each_layer() {
         ("LEASEHOLD_WORKLOAD__HEALTH__TIMEOUT", "2s"),
         ("LEASEHOLD_HOOKS__ON_STEP_DOWN", "/bin/stop,-v"),
     ];
-    let config = sources(&[toml, yaml], &variables, &REQUIRED)
-        .load()
-        .config()
-        .expect("valid");
+    let config = config(&sources(&[toml, yaml], &variables, &REQUIRED));
     assert_eq!(config.workload.on_exit, OnExit::Release);
     assert_eq!(config.workload.stop_signal, StopSignal::Quit);
     let health = config.workload.health.expect("a check");
@@ -43,8 +38,7 @@ fn a_section_in_a_section_is_read_from_each_layer() {
 
 #[test]
 fn without_a_check_there_is_no_health() {
-    let config = sources(&[], &[], &REQUIRED).load().config();
-    let config = config.expect("valid");
+    let config = config(&sources(&[], &[], &REQUIRED));
     assert_eq!(config.workload.health, None);
     assert_eq!(config.workload.on_exit, OnExit::Exit);
     assert_eq!(config.workload.stop_grace, Duration::from_secs(30));
@@ -62,9 +56,8 @@ fn mistakes_name_the_key_the_value_and_the_remedy() {
         ("LEASEHOLD_WORKLOAD__HEALTH__NAME", "x"),
         ("LEASEHOLD_WORKLOAD__ON_EXIT", "die"),
     ];
-    let flags = [&REQUIRED[..], &[("workload.health.timeout", "20s")]].concat();
-    let refused = refusal(&sources(&[file], &variables, &flags));
-    for expected in [
+    let flags = required_and(&[("workload.health.timeout", "20s")]);
+    let expected = [
         "7 problems",
         "workload.health.url = \"https://localhost\"",
         "TLS is not spoken to the workload next door",
@@ -74,24 +67,18 @@ fn mistakes_name_the_key_the_value_and_the_remedy() {
         "expected a list of texts: put each word in quotes",
         "workload.on_exit = \"die\"",
         "workload.health.timeout = \"20s\" (flag --workload-health-timeout): expected at most workload.health.period, 10s",
-    ] {
-        assert!(refused.contains(expected), "{expected}\nnot in\n{refused}");
-    }
+    ];
+    refused(&sources(&[file], &variables, &flags), &expected);
 }
 
 #[test]
 fn health_has_one_check() {
-    let flags = [
-        &REQUIRED[..],
-        &[
-            ("workload.health.url", "http://localhost/"),
-            ("workload.health.command", "/bin/true"),
-        ],
-    ]
-    .concat();
-    let refused = refusal(&sources(&[], &[], &flags));
-    assert_contains(
-        &refused,
-        "workload.health.url is set too (flag --workload-health-url)",
+    let flags = required_and(&[
+        ("workload.health.url", "http://localhost/"),
+        ("workload.health.command", "/bin/true"),
+    ]);
+    refused(
+        &sources(&[], &[], &flags),
+        &["workload.health.url is set too (flag --workload-health-url)"],
     );
 }

@@ -4,13 +4,12 @@
 //! acts again after another one did. Then work outlasts the expiry of a lock that is extended.
 
 use futures_util::future::join_all;
-use leasehold_testbed::process::exit_code;
 use leasehold_testbed::run;
 
 use crate::client;
 use crate::designs::Design;
 use crate::journal::returns;
-use crate::scene::{AT_WORK, ByHand, KEPT_OUT, LONG, Scene, outlast};
+use crate::scene::{AT_WORK, ByHand, KEPT_OUT, Scene, outlast};
 
 #[test]
 fn each_design_excludes() {
@@ -34,9 +33,8 @@ fn each_design_excludes() {
                 let at_work = scene.first_at_work(&contenders).await;
                 let (name, client) = contenders.remove(at_work);
                 scene.acts_more(name, AT_WORK).await;
-                scene.finish(name);
-                let status = client.wait(LONG).await.expect("its work is over");
-                assert_eq!(exit_code(status), 0, "{design:?}: {}", scene.tell());
+                let code = scene.end(&client, name).await;
+                assert_eq!(code, 0, "{design:?}: {}", scene.tell());
             }
             let acts = scene.journal.acts();
             assert_eq!(returns(&acts), 0, "{design:?}: {}", scene.tell());

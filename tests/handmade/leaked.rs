@@ -7,7 +7,7 @@ use leasehold_testbed::process::exit_code;
 
 use crate::client::NOT_ACQUIRED;
 use crate::designs::Design;
-use crate::scene::{AT_WORK, ByHand, KEPT_OUT, LONG, Scene, die_beside_another};
+use crate::scene::{ByHand, KEPT_OUT, LONG, Scene, die_beside_another};
 
 /// The design does not record which count belongs to which holder, so all share one expiry: as long
 /// as one of them extends it, the place of the killed one stays taken.
@@ -27,10 +27,8 @@ async fn a_lock_without_expiry_stays_with_the_dead() {
         ..ByHand::extended(Design::Pessimistic)
     };
     let scene = Scene::new(means).await;
-    let a = scene.start("a");
-    scene.acts_more("a", AT_WORK).await;
-    a.kill();
-    scene.finish("a");
+    let a = scene.at_work("a").await;
+    scene.kill(&a, "a");
     for name in ["b", "c"] {
         let status = scene.start(name).wait(LONG).await.expect("it gives up");
         assert_eq!(exit_code(status), i32::from(NOT_ACQUIRED));

@@ -5,7 +5,7 @@
 
 use leasehold::exit::LOCK_LOST;
 use leasehold_testbed::process::exit_code;
-use leasehold_testbed::{DaemonTimings, FakeClock, Launch};
+use leasehold_testbed::{DaemonTimings, Launch};
 use rustix::process::Signal;
 
 use crate::scene::{AT_WORK, KEPT_OUT, LIFE, LONG, Means, Place, Scene};
@@ -56,8 +56,7 @@ async fn ends_while_its_client_is_paused(means: impl Means) {
     let scene = Scene::new(means).await;
     let _contenders = pause(&scene).await;
     scene.acts_more("b", AT_WORK).await;
-    let beside = scene.journal.after_the_next_began("a", "b");
-    assert_eq!(beside, 0, "{}", scene.tell());
+    scene.assert_in_turn("a", "b");
 }
 
 async fn outlasts_its_life(means: impl Means) {
@@ -76,10 +75,8 @@ fn at_work_to_the_end<M: Means>(scene: &Scene<M>) -> bool {
 
 /// Checks that the lock holds although one of the wall clocks is off by this.
 async fn holds(means: impl Means, clock_of_a: Option<&str>, clock_of_b: Option<&str>) {
-    let clock = |offset| FakeClock::offset(offset).expect("libfaketime");
-    let (clock_of_a, clock_of_b) = (clock_of_a.map(clock), clock_of_b.map(clock));
     let scene = Scene::new(means).await;
-    let came = skew(&scene, clock_of_a.as_ref(), clock_of_b.as_ref(), KEPT_OUT).await;
+    let came = skew(&scene, clock_of_a, clock_of_b, KEPT_OUT).await;
     assert!(!came, "{}", scene.tell());
     assert!(at_work_to_the_end(&scene), "{}", scene.tell());
 }
@@ -140,31 +137,23 @@ async fn a_dead_reader_keeps_no_writer_out() {
     let (a, b) = (scene.start("a"), scene.start("b"));
     scene.acts_more("a", AT_WORK).await;
     scene.acts_more("b", AT_WORK).await;
-    a.kill();
-    scene.finish("a");
+    scene.kill(&a, "a");
     let _writer = scene.start_by(&EXCLUSIVE, "c", "c", None);
-    let came = scene.journal.reaches("c", 1, KEPT_OUT).await;
-    assert!(!came, "a reader lives: {}", scene.tell());
-    scene.finish("b");
-    assert_eq!(exit_code(b.wait(LONG).await.expect("it is over")), 0);
+    scene.assert_kept_out("c").await;
+    assert_eq!(scene.end(&b, "b").await, 0);
     scene.acts_more("c", AT_WORK).await;
     for reader in ["a", "b"] {
-        let beside = scene.journal.after_the_next_began(reader, "c");
-        assert_eq!(beside, 0, "{}", scene.tell());
+        scene.assert_in_turn(reader, "c");
     }
 }
 
 #[tokio::test]
 async fn a_lock_of_the_dead_comes_back() {
     let scene = Scene::new(EXCLUSIVE).await;
-    let a = scene.start("a");
-    scene.acts_more("a", AT_WORK).await;
-    a.kill();
-    scene.finish("a");
-    let _b = scene.start("b");
-    scene.acts_more("b", AT_WORK).await;
-    let beside = scene.journal.after_the_next_began("a", "b");
-    assert_eq!(beside, 0, "{}", scene.tell());
+    let a = scene.at_work("a").await;
+    scene.kill(&a, "a");
+    let _b = scene.at_work("b").await;
+    scene.assert_in_turn("a", "b");
 }
 
 /// The contender releases a lock that it no longer holds.
@@ -176,8 +165,7 @@ async fn a_late_release_frees_no_other_ones_lock() {
     let status = a.wait(LONG).await.expect("its lock was lost");
     assert_eq!(exit_code(status), i32::from(LOCK_LOST), "{}", scene.tell());
     let _c = scene.start("c");
-    let came = scene.journal.reaches("c", 1, KEPT_OUT).await;
-    assert!(!came, "{}", scene.tell());
+    scene.assert_kept_out("c").await;
     scene.acts_more("b", AT_WORK).await;
 }
 
@@ -187,11 +175,8 @@ async fn two_processes_with_one_identity_do_not_hold_at_once() {
     let a = scene.start_as("worker-1", "a", None);
     scene.acts_more("a", AT_WORK).await;
     let _b = scene.start_as("worker-1", "b", None);
-    let came = scene.journal.reaches("b", 1, KEPT_OUT).await;
-    assert!(!came, "{}", scene.tell());
-    scene.finish("a");
-    assert_eq!(exit_code(a.wait(LONG).await.expect("it is over")), 0);
+    scene.assert_kept_out("b").await;
+    assert_eq!(scene.end(&a, "a").await, 0);
     scene.acts_more("b", AT_WORK).await;
-    let beside = scene.journal.after_the_next_began("a", "b");
-    assert_eq!(beside, 0, "{}", scene.tell());
+    scene.assert_in_turn("a", "b");
 }

@@ -10,8 +10,7 @@ async fn both_act(design: Design) {
     let scene = Scene::new(ByHand::not_extended(design)).await;
     let came = outlast(&scene, LONG).await;
     assert!(came, "{design:?} held: {}", scene.tell());
-    let beside = scene.journal.after_the_next_began("a", "b");
-    assert!(beside >= AT_WORK, "{design:?} held: {}", scene.tell());
+    scene.assert_both_acted("a", "b");
 }
 
 #[tokio::test]
@@ -41,13 +40,9 @@ async fn a_late_release_frees_the_next_ones_lock() {
     let scene = Scene::new(ByHand::extended(Design::LockedAt)).await;
     let a = scene.start_by(&ByHand::not_extended(Design::LockedAt), "a", "a", None);
     scene.acts_more("a", AT_WORK).await;
-    let _b = scene.start("b");
+    let _b = scene.at_work("b").await;
+    scene.end(&a, "a").await;
+    let _c = scene.at_work("c").await;
     scene.acts_more("b", AT_WORK).await;
-    scene.finish("a");
-    a.wait(LONG).await.expect("its work is over");
-    let _c = scene.start("c");
-    scene.acts_more("c", AT_WORK).await;
-    scene.acts_more("b", AT_WORK).await;
-    let beside = scene.journal.after_the_next_began("b", "c");
-    assert!(beside >= AT_WORK, "it held: {}", scene.tell());
+    scene.assert_both_acted("b", "c");
 }

@@ -10,8 +10,7 @@ async fn both_act(design: Design) {
     let scene = Scene::new(ByHand::extended(design)).await;
     let _contenders = pause(&scene).await;
     scene.acts_more("a", AT_WORK).await;
-    let beside = scene.journal.after_the_next_began("a", "b");
-    assert!(beside >= AT_WORK, "{design:?} held: {}", scene.tell());
+    scene.assert_both_acted("a", "b");
 }
 
 #[tokio::test]

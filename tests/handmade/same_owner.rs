@@ -13,6 +13,5 @@ async fn two_processes_with_one_owner_id_hold_at_once() {
     let _b = scene.start_as("worker-1", "b", None);
     scene.acts_more("b", AT_WORK).await;
     scene.acts_more("a", AT_WORK).await;
-    let beside = scene.journal.after_the_next_began("a", "b");
-    assert!(beside >= AT_WORK, "it held: {}", scene.tell());
+    scene.assert_both_acted("a", "b");
 }

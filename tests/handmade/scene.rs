@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use leasehold_testbed::process::exit_code;
 use leasehold_testbed::{FakeClock, Launch, Process, ReplicaSet, Scratch, SharedSet};
 
 use crate::client::Order;
@@ -162,14 +163,13 @@ impl<M: Means> Scene<M> {
         let command = ["/bin/sh", "-c", WORK, &journal, actor].map(str::to_owned);
         let mut command = command.to_vec();
         command.push(keeps_going.display().to_string());
-        let mut launch = means
+        let launch = means
             .launch(&self.place, owner, command)
             .stderr(self.scratch.path().join(format!("{actor}.log")))
             // Directory for what a lock remembers from one run to the next.
             .env("XDG_RUNTIME_DIR", self.scratch.path().display().to_string());
-        for (name, value) in clock.map_or(&[][..], FakeClock::variables) {
-            launch = launch.env(name, value);
-        }
+        let clock = clock.map_or(&[][..], FakeClock::variables);
+        let launch = launch.envs(clock.iter().cloned());
         launch.start().unwrap_or_else(|failure| panic!("{failure}"))
     }
 
@@ -198,6 +198,54 @@ impl<M: Means> Scene<M> {
         assert!(reached, "{actor} does not act: {}", self.tell());
     }
 
+    /// Starts a contender and waits until it is at work.
+    pub(crate) async fn at_work(&self, owner: &str) -> Process {
+        let process = self.start(owner);
+        self.acts_more(owner, AT_WORK).await;
+        process
+    }
+
+    /// Kills a contender together with its work.
+    pub(crate) fn kill(&self, process: &Process, actor: &str) {
+        process.kill();
+        self.finish(actor);
+    }
+
+    /// Ends the work of a contender. Returns its exit code.
+    pub(crate) async fn end(&self, process: &Process, actor: &str) -> i32 {
+        self.finish(actor);
+        exit_code(process.wait(LONG).await.expect("its work is over"))
+    }
+
+    /// Returns true if a contender comes to work within `time`, while the other one is at work.
+    async fn comes_beside(&self, contender: &str, other: &str, time: Duration) -> bool {
+        let came = self.journal.reaches(contender, AT_WORK, time).await;
+        if came {
+            self.acts_more(other, AT_WORK).await;
+        }
+        came
+    }
+
+    /// Asserts that a contender does not come to work.
+    pub(crate) async fn assert_kept_out(&self, contender: &str) {
+        let came = self.journal.reaches(contender, 1, KEPT_OUT).await;
+        assert!(!came, "{contender} came to work: {}", self.tell());
+    }
+
+    /// Asserts that the first one was at work after the second one had begun.
+    #[track_caller]
+    pub(crate) fn assert_both_acted(&self, first: &str, second: &str) {
+        let beside = self.journal.after_the_next_began(first, second);
+        assert!(beside >= AT_WORK, "it held: {}", self.tell());
+    }
+
+    /// Asserts that the first one did nothing any more when the second one had begun.
+    #[track_caller]
+    pub(crate) fn assert_in_turn(&self, first: &str, second: &str) {
+        let beside = self.journal.after_the_next_began(first, second);
+        assert_eq!(beside, 0, "{}", self.tell());
+    }
+
     /// Returns the journal in short, and the errors of the contenders.
     pub(crate) fn tell(&self) -> String {
         let mut text = String::new();
@@ -219,43 +267,32 @@ impl<M: Means> Scene<M> {
 
 /// Pauses the client of `a` while its work continues, and starts `b`. Returns when `b` is at work.
 pub(crate) async fn pause<M: Means>(scene: &Scene<M>) -> (Process, Process) {
-    let a = scene.start("a");
-    scene.acts_more("a", AT_WORK).await;
+    let a = scene.at_work("a").await;
     a.stop();
-    let b = scene.start("b");
-    scene.acts_more("b", AT_WORK).await;
+    let b = scene.at_work("b").await;
     (a, b)
 }
 
 /// The work of `a` takes several times as long as the lock needs to expire, and `b` contends.
 /// Returns true if `b` came to work within `time`, concurrently with `a`.
 pub(crate) async fn outlast<M: Means>(scene: &Scene<M>, time: Duration) -> bool {
-    let _a = scene.start("a");
-    scene.acts_more("a", AT_WORK).await;
-    let _b = scene.start("b");
-    let came = scene.journal.reaches("b", AT_WORK, time).await;
-    if came {
-        scene.acts_more("a", AT_WORK).await;
-    }
-    came
+    skew(scene, None, None, time).await
 }
 
-/// `a` holds and extends the lock, `b` contends, and one of them has a wrong wall clock. Returns
+/// `a` holds the lock, `b` contends, and one of them has a wall clock that is off by this. Returns
 /// true if `b` came to work within `time`, while `a` was at work.
 pub(crate) async fn skew<M: Means>(
     scene: &Scene<M>,
-    clock_of_a: Option<&FakeClock>,
-    clock_of_b: Option<&FakeClock>,
+    clock_of_a: Option<&str>,
+    clock_of_b: Option<&str>,
     time: Duration,
 ) -> bool {
-    let _a = scene.start_as("a", "a", clock_of_a);
+    let clock = |offset| FakeClock::offset(offset).expect("libfaketime");
+    let (clock_of_a, clock_of_b) = (clock_of_a.map(clock), clock_of_b.map(clock));
+    let _a = scene.start_as("a", "a", clock_of_a.as_ref());
     scene.acts_more("a", AT_WORK).await;
-    let _b = scene.start_as("b", "b", clock_of_b);
-    let came = scene.journal.reaches("b", AT_WORK, time).await;
-    if came {
-        scene.acts_more("a", AT_WORK).await;
-    }
-    came
+    let _b = scene.start_as("b", "b", clock_of_b.as_ref());
+    scene.comes_beside("b", "a", time).await
 }
 
 /// Two may hold: `a` is killed with its lock, `b` continues, and `c` contends. Returns true if `c`
@@ -264,12 +301,7 @@ pub(crate) async fn die_beside_another<M: Means>(scene: &Scene<M>, time: Duratio
     let (a, _b) = (scene.start("a"), scene.start("b"));
     scene.acts_more("a", AT_WORK).await;
     scene.acts_more("b", AT_WORK).await;
-    a.kill();
-    scene.finish("a");
+    scene.kill(&a, "a");
     let _c = scene.start("c");
-    let came = scene.journal.reaches("c", AT_WORK, time).await;
-    if came {
-        scene.acts_more("b", AT_WORK).await;
-    }
-    came
+    scene.comes_beside("c", "b", time).await
 }

@@ -2,19 +2,14 @@
 //! Method: libfaketime gives one real client a clock that is an hour off; the other client, mongod
 //! and the commands have the right time.
 
-use leasehold_testbed::FakeClock;
-
 use crate::designs::Design;
-use crate::scene::{AT_WORK, ByHand, LONG, Scene, skew};
+use crate::scene::{ByHand, LONG, Scene, skew};
 
 async fn stolen(design: Design, clock_of_a: Option<&str>, clock_of_b: Option<&str>) {
-    let clock = |offset| FakeClock::offset(offset).expect("libfaketime");
-    let (clock_of_a, clock_of_b) = (clock_of_a.map(clock), clock_of_b.map(clock));
     let scene = Scene::new(ByHand::extended(design)).await;
-    let came = skew(&scene, clock_of_a.as_ref(), clock_of_b.as_ref(), LONG).await;
+    let came = skew(&scene, clock_of_a, clock_of_b, LONG).await;
     assert!(came, "{design:?} held: {}", scene.tell());
-    let beside = scene.journal.after_the_next_began("a", "b");
-    assert!(beside >= AT_WORK, "{design:?} held: {}", scene.tell());
+    scene.assert_both_acted("a", "b");
 }
 
 #[tokio::test]

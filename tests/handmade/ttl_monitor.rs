@@ -5,14 +5,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::ReplicaSet;
+use leasehold_testbed::{ReplicaSet, eventually};
 use mongodb::bson::doc;
 
 use crate::designs::Design;
-use crate::scene::{ByHand, LIFE, LONG, Scene};
+use crate::scene::{ByHand, LIFE, Scene};
 
 const PAUSE: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(20);
 
 async fn passes(set: &ReplicaSet) -> i64 {
     let status = set.command(0, doc! { "serverStatus": 1 }).await;
@@ -30,16 +29,14 @@ async fn a_dead_holders_document_stays_until_the_monitor_comes() {
     let set = Arc::new(builder.start().await);
     let scene = Scene::on(set, ByHand::extended(Design::TtlIndex));
     let before = passes(scene.set()).await;
-    let end = Instant::now() + LONG;
-    while passes(scene.set()).await == before {
-        assert!(Instant::now() < end, "the TTL monitor does not pass");
-        tokio::time::sleep(POLL).await;
-    }
+    eventually("the TTL monitor passes", async || {
+        passes(scene.set()).await != before
+    })
+    .await;
     let passed = Instant::now();
     let a = scene.start("a");
     scene.acts_more("a", 1).await;
-    a.kill();
-    scene.finish("a");
+    scene.kill(&a, "a");
     let expired = passed.elapsed() + LIFE;
     assert!(expired < PAUSE, "this machine is too slow: {expired:?}");
     let _b = scene.start("b");

@@ -26,14 +26,10 @@ impl HandMade for FindAndModify {
     }
 
     async fn extend(&self) -> Result<()> {
-        let mine = doc! { "_id": &self.0.name, "owner": &self.0.owner };
-        let later = doc! { "$set": { "expireAt": from_now(self.0.life) } };
-        self.0.collection.update_one(mine, later).await?;
-        Ok(())
+        self.0.postpone_mine().await
     }
 
     async fn release(&self) -> Result<bool> {
-        let mine = doc! { "_id": &self.0.name, "owner": &self.0.owner };
-        Ok(self.0.collection.delete_one(mine).await?.deleted_count == 1)
+        self.0.delete_mine().await
     }
 }

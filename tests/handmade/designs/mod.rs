@@ -13,7 +13,7 @@ mod version_check;
 use std::time::Duration;
 
 use mongodb::Collection;
-use mongodb::bson::{DateTime, Document};
+use mongodb::bson::{DateTime, Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,22 @@ pub(crate) struct Terms {
     pub(crate) owner: String,
     /// The time until the lock expires, from its acquisition or extension.
     pub(crate) life: Duration,
+}
+
+impl Terms {
+    /// Postpones the expiry of a lock that has an owner.
+    async fn postpone_mine(&self) -> Result<()> {
+        let mine = doc! { "_id": &self.name, "owner": &self.owner };
+        let later = doc! { "$set": { "expireAt": from_now(self.life) } };
+        self.collection.update_one(mine, later).await?;
+        Ok(())
+    }
+
+    /// Deletes a lock that has an owner.
+    async fn delete_mine(&self) -> Result<bool> {
+        let mine = doc! { "_id": &self.name, "owner": &self.owner };
+        Ok(self.collection.delete_one(mine).await?.deleted_count == 1)
+    }
 }
 
 /// A hand-made lock.
