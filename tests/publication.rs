@@ -7,10 +7,9 @@
     clippy::unwrap_used,
     reason = "a fixture that fails should end its test"
 )]
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -23,67 +22,10 @@ use leasehold::publish::directory::{DirectoryError, RecoveredState, StatusDirect
 use leasehold::publish::file::{FileOptions, Flushed, StatusFile, StatusFileHandle};
 use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
-use leasehold_testbed::{HungDisk, skip};
+use leasehold_testbed::{HungDisk, Mount, assert_contains, skip};
 use tokio::sync::{oneshot, watch};
 
 const REFRESH: Duration = Duration::from_millis(100);
-
-/// A file system for one test, unmounted on drop.
-struct Tmpfs {
-    place: tempfile::TempDir,
-}
-
-impl Tmpfs {
-    /// Returns `None`, with a message, if this user may not mount.
-    fn mount(options: &str) -> Option<Self> {
-        let place = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "leasehold-test"])
-            .arg(place.path())
-            .output();
-        if mounted.is_ok_and(|output| output.status.success()) {
-            return Some(Self { place });
-        }
-        skip("needs root, to mount a tmpfs");
-        None
-    }
-
-    fn path(&self) -> PathBuf {
-        self.place.path().join("status")
-    }
-
-    /// Fills the remaining space.
-    fn fill(&self) {
-        let path = self.place.path().join("filler");
-        let filler = File::options().append(true).create(true).open(path);
-        let mut filler = filler.unwrap();
-        while filler.write_all(&[0; 512]).is_ok() {}
-    }
-
-    /// Fills the disk until the writer fails, including the space that the writer frees meanwhile.
-    fn fill_beside(&self, published: &Published) {
-        let failures = || published.metrics.publish_failures(Surface::File);
-        let before = failures();
-        eventually("the disk is full", || {
-            self.fill();
-            failures() > before
-        });
-    }
-
-    fn empty(&self) {
-        fs::remove_file(self.place.path().join("filler")).unwrap();
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount")
-            .arg("-l")
-            .arg(self.place.path())
-            .status();
-        assert!(thread::panicking() || unmounted.is_ok_and(|s| s.success()));
-    }
-}
 
 struct Published {
     status: watch::Sender<Status>,
@@ -116,6 +58,16 @@ fn publish(path: &Path, first: Status) -> Published {
 }
 
 impl Published {
+    /// Fills the disk until the writer fails, including the space that the writer frees meanwhile.
+    fn fill(&self, disk: &Mount) {
+        let failures = || self.metrics.publish_failures(Surface::File);
+        let before = failures();
+        eventually("the disk is full", || {
+            disk.fill();
+            failures() > before
+        });
+    }
+
     fn say(&self, status: Status) -> Flushed {
         self.status.send_replace(status);
         let answer = self.handle.flush();
@@ -211,7 +163,7 @@ impl Log {
 
 #[test]
 fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
-    let Some(disk) = Tmpfs::mount("size=64k") else {
+    let Some(disk) = Mount::small_disk() else {
         return;
     };
     let log = Log::default();
@@ -220,12 +172,12 @@ fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
         .with_ansi(false)
         .with_writer(move || writer.clone())
         .init();
-    let path = disk.path();
+    let path = disk.path().join("status");
     let published = publish(&path, follower());
     assert_eq!(published.say(follower()), Flushed::Shown);
 
     // On a full disk the new leadership cannot be published, but the claim record can be written.
-    disk.fill_beside(&published);
+    published.fill(&disk);
     assert_eq!(published.say(leader(3)), Flushed::Failed);
     assert_eq!(verdict(&path), Verdict::NotLeader);
     let claim = Claim::from_bytes([9; 16]);
@@ -252,7 +204,7 @@ fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
     );
 
     // After the loss of leadership on a full disk, the files must not keep saying "leader".
-    disk.fill_beside(&published);
+    published.fill(&disk);
     assert_eq!(published.say(follower()), Flushed::Shown);
     assert_ne!(verdict(&path), Verdict::Leader);
     let left = fs::read_to_string(path.join("status.json")).unwrap_or_default();
@@ -267,39 +219,37 @@ fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
 
 #[test]
 fn a_disk_that_is_full_at_the_start_is_refused_unless_the_record_is_there() {
-    let Some(disk) = Tmpfs::mount("size=64k") else {
+    let Some(disk) = Mount::small_disk() else {
         return;
     };
-    fs::create_dir(disk.path()).unwrap();
+    let path = disk.path().join("status");
+    fs::create_dir(&path).unwrap();
     disk.fill();
-    let error = StatusDirectory::open(&disk.path()).unwrap_err();
+    let error = StatusDirectory::open(&path).unwrap_err();
     assert!(matches!(error, DirectoryError::Write { .. }), "{error}");
     disk.empty();
     // On so small a disk the kernel counts the free pages per processor, and may notice freed ones
     // late.
-    eventually("room again", || StatusDirectory::open(&disk.path()).is_ok());
+    eventually("room again", || StatusDirectory::open(&path).is_ok());
     disk.fill();
-    assert!(reopen(&disk.path()).is_ok());
+    assert!(reopen(&path).is_ok());
 }
 
 #[test]
 fn a_read_only_directory_is_a_typed_error() {
-    let Some(disk) = Tmpfs::mount("size=64k") else {
+    let Some(disk) = Mount::small_disk() else {
         return;
     };
-    drop(StatusDirectory::open(&disk.path()).unwrap());
-    let remounted = Command::new("mount")
-        .args(["-o", "remount,ro"])
-        .arg(disk.place.path())
-        .status();
-    assert!(remounted.unwrap().success());
-    let error = reopen(&disk.path()).unwrap_err();
+    let path = disk.path().join("status");
+    drop(StatusDirectory::open(&path).unwrap());
+    assert!(disk.make_read_only());
+    let error = reopen(&path).unwrap_err();
     assert!(matches!(error, DirectoryError::Write { .. }), "{error}");
-    let error = StatusDirectory::open(&disk.path().join("new")).unwrap_err();
+    let error = StatusDirectory::open(&path.join("new")).unwrap_err();
     assert!(matches!(error, DirectoryError::Make { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains(disk.path().to_str().unwrap()), "{text}");
-    assert!(text.contains("status.directory"), "{text}");
+    assert_contains(&text, path.to_str().unwrap());
+    assert_contains(&text, "status.directory");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::etcd::etcdctl_binary;
+use leasehold_testbed::etcdctl_binary;
 use leasehold_testbed::{Etcd, ReplicaSet, Scratch};
 
 use crate::client::Order;

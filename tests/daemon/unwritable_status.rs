@@ -1,14 +1,12 @@
 //! Goal: if the status directory fails, leadership continues, the failures are counted and logged
 //! once, and a step-down is neither delayed nor hidden behind a file that says "leader" (I4).
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use leasehold_testbed::daemon::{boottime_ns, valid_until_ns};
-use leasehold_testbed::{Daemon, DaemonTimings, HungDisk, Scratch, skip};
+use leasehold_testbed::{Daemon, DaemonTimings, HungDisk, Mount, Scratch, skip};
 
 use crate::command::refused;
 use crate::contest::{Contest, LONG, eventually, records};
@@ -19,7 +17,7 @@ const FAILURES: &str = "leasehold_publish_failures_total";
 
 #[tokio::test]
 async fn a_full_disk_costs_neither_leadership_nor_time() {
-    let Some(disk) = Mounted::new(&["-t", "tmpfs", "-o", "size=64k", "leasehold-test"]) else {
+    let Some(disk) = Mount::small_disk() else {
         return;
     };
     let contest = Contest::new("full-disk").await;
@@ -40,8 +38,7 @@ async fn removed(directory: &Path) {
 #[tokio::test]
 async fn a_deleted_status_directory_costs_neither_leadership_nor_time() {
     let contest = Contest::new("deleted-directory").await;
-    let scratch = Scratch::new();
-    let directory = scratch.path().join("status");
+    let (_scratch, directory) = below_scratch();
     let (old, new) = leader_on(&contest, &directory).await;
     removed(&directory).await;
     eventually("nothing can be made in its place", async || {
@@ -53,14 +50,9 @@ async fn a_deleted_status_directory_costs_neither_leadership_nor_time() {
 
 #[tokio::test]
 async fn a_status_directory_that_was_removed_is_made_again() {
-    let contest = Contest::new("directory-again").await;
-    let scratch = Scratch::new();
-    let directory = scratch.path().join("status");
-    let daemon = contest
-        .candidate("a")
-        .status_directory(&directory)
-        .leading(LONG)
-        .await;
+    let (contest, (_scratch, directory)) = (Contest::new("directory-again").await, below_scratch());
+    let daemon = contest.candidate("a").status_directory(&directory);
+    let daemon = daemon.leading(LONG).await;
     removed(&directory).await;
     let again = daemon.wait_leads(LONG).await;
     assert_eq!(again["token"], 1, "the same leadership");
@@ -74,23 +66,15 @@ async fn a_status_directory_that_was_removed_is_made_again() {
 
 #[tokio::test]
 async fn a_disk_that_hangs_is_reported_and_costs_no_leadership() {
-    let contest = Contest::new("hung-disk").await;
-    let scratch = Scratch::new();
-    let directory = scratch.path().join("status");
-    let daemon = contest
-        .candidate("a")
-        .status_directory(&directory)
-        .leading(LONG)
-        .await;
+    let (contest, (_scratch, directory)) = (Contest::new("hung-disk").await, below_scratch());
+    let daemon = contest.candidate("a").status_directory(&directory);
+    let daemon = daemon.leading(LONG).await;
     let Some(hung) = HungDisk::over(&directory) else {
         skip("needs root, to mount a disk that hangs");
         return;
     };
     let message = "status files are stale: a write to their disk has not returned";
-    eventually("it is reported", async || {
-        !records(&daemon, message).is_empty()
-    })
-    .await;
+    daemon.wait_said(message, LONG).await;
     let [line] = &records(&daemon, message)[..] else {
         panic!("once: {}", daemon.logs());
     };
@@ -103,24 +87,22 @@ async fn a_disk_that_hangs_is_reported_and_costs_no_leadership() {
     drop(hung);
     let again = daemon.wait_leads(LONG).await;
     assert_eq!(again["token"], 1, "the same leadership");
-    eventually("its end is told", async || {
-        !records(&daemon, "writes of the status files return again").is_empty()
-    })
-    .await;
+    daemon
+        .wait_said("writes of the status files return again", LONG)
+        .await;
 }
 
 #[tokio::test]
 async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() {
     let contest = Contest::new("stuck-file").await;
-    let scratch = Scratch::new();
-    let directory = scratch.path().join("status");
+    let (_scratch, directory) = below_scratch();
     let (old, new) = leader_on(&contest, &directory).await;
     let lookouts = [Lookout::on(&old), Lookout::on(&new)];
     lookouts[0].sees_leader().await;
-    let place = directory.to_str().unwrap();
-    let Some(_bound) = Mounted::read_only(place).await else {
+    let Some(bound) = Mount::over(&directory) else {
         return;
     };
+    eventually("it is read-only", async || bound.make_read_only()).await;
     let stuck = old.status();
     eventually("a write failed", async || file_failures(&old).await > 0.0).await;
     old.term();
@@ -140,6 +122,13 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
          expire",
     );
     assert_eq!(left.len(), 1, "{}", old.logs());
+}
+
+/// A path for a status directory, below the directory that keeps it.
+fn below_scratch() -> (Scratch, PathBuf) {
+    let scratch = Scratch::new();
+    let directory = scratch.path().join("status");
+    (scratch, directory)
 }
 
 /// Starts a leader on `directory`, and a follower.
@@ -188,72 +177,4 @@ async fn file_failures(daemon: &Daemon) -> f64 {
         value.parse().ok()
     });
     failures.next().expect("the counter exists from the start")
-}
-
-/// A mount, unmounted on drop.
-struct Mounted {
-    path: PathBuf,
-    _scratch: Option<Scratch>,
-}
-
-impl Mounted {
-    /// Mounts a new directory. Returns `None`, with a message, if this user may not mount.
-    fn new(arguments: &[&str]) -> Option<Self> {
-        let scratch = Scratch::new();
-        let path = scratch.path().join("disk");
-        fs::create_dir(&path).unwrap();
-        mount(&[arguments, &[path.to_str().unwrap()]].concat()).then_some(Self {
-            path,
-            _scratch: Some(scratch),
-        })
-    }
-
-    /// Mounts over `place`, so that nothing there can be written or removed.
-    async fn read_only(place: &str) -> Option<Self> {
-        let mounted = mount(&["--bind", place, place]).then(|| Self {
-            path: PathBuf::from(place),
-            _scratch: None,
-        })?;
-        // Refused by the kernel while the daemon has a file there open for writing.
-        eventually("it is read-only", async || {
-            mounts(&["-o", "remount,ro,bind", place])
-        })
-        .await;
-        Some(mounted)
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Fills the remaining space.
-    fn fill(&self) {
-        let filler = self.path.join("filler");
-        let mut filler = File::options()
-            .append(true)
-            .create(true)
-            .open(filler)
-            .unwrap();
-        while filler.write_all(&[0; 512]).is_ok() {}
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg("-l").arg(&self.path).status();
-        assert!(std::thread::panicking() || unmounted.is_ok_and(|s| s.success()));
-    }
-}
-
-fn mounts(arguments: &[&str]) -> bool {
-    let mounted = Command::new("mount").args(arguments).output();
-    mounted.is_ok_and(|output| output.status.success())
-}
-
-fn mount(arguments: &[&str]) -> bool {
-    if mounts(arguments) {
-        return true;
-    }
-    skip("needs root, to mount");
-    false
 }

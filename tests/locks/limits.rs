@@ -1,6 +1,8 @@
 //! Goal: at most 256 contenders hold and 512 wait, 20 ends are kept, and an identity is plain text.
 
-use leasehold::lock::{HOLDERS_MAX, LockDocument, Mode, Operation, QUEUE_MAX};
+use leasehold::lock::{Entry, HOLDERS_MAX, LockDocument, Mode, Operation, QUEUE_MAX};
+use leasehold::store::mongo::lock::MongoLockStore;
+use leasehold_testbed::{Stage, StoredLease};
 
 use crate::scene::{
     applied, document, entry, held, join, joining, leave, numbers, read, rejected, shared_stage,
@@ -13,20 +15,29 @@ fn count(number: usize) -> u16 {
     u16::try_from(number).expect("a bound of the protocol")
 }
 
-#[tokio::test]
-async fn the_513th_waiter_is_rejected_and_the_512th_is_not() {
+/// Stores a lock with these entries.
+async fn locked(
+    newest: i64,
+    holders: impl IntoIterator<Item = Entry>,
+    queue: impl IntoIterator<Item = Entry>,
+) -> (Stage, MongoLockStore, StoredLease) {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
+    let lock = LockDocument {
+        token: token(newest),
+        slots: 0,
+        holders: holders.into_iter().collect(),
+        queue: queue.into_iter().collect(),
+    };
+    stored.replace(&document(&lock)).await;
+    (stage, store, stored)
+}
+
+#[tokio::test]
+async fn the_513th_waiter_is_rejected_and_the_512th_is_not() {
     let (last, one_more) = (count(QUEUE_MAX) + 1, count(QUEUE_MAX) + 2);
     let waiting = (2..last).map(|number| entry(number, Mode::Exclusive));
-    stored
-        .replace(&document(&LockDocument {
-            token: token(1),
-            slots: 0,
-            holders: vec![held(1, Mode::Exclusive, 1)],
-            queue: waiting.collect(),
-        }))
-        .await;
+    let (_stage, store, _) = locked(1, [held(1, Mode::Exclusive, 1)], waiting).await;
     let full = applied(&store, join(last, Mode::Exclusive)).await;
     assert_eq!(full.queue.len(), QUEUE_MAX);
     rejected(&store, join(one_more, Mode::Exclusive)).await;
@@ -37,18 +48,9 @@ async fn the_513th_waiter_is_rejected_and_the_512th_is_not() {
 
 #[tokio::test]
 async fn the_257th_reader_waits() {
-    let stage = shared_stage().await;
-    let (store, stored) = (store(&stage), stored(&stage));
     let (last, one_more) = (count(HOLDERS_MAX), count(HOLDERS_MAX) + 1);
     let holding = (1..last).map(|number| held(number, Mode::Shared, i64::from(number)));
-    stored
-        .replace(&document(&LockDocument {
-            token: token(400),
-            slots: 0,
-            holders: holding.collect(),
-            queue: vec![],
-        }))
-        .await;
+    let (_stage, store, _) = locked(400, holding, []).await;
     let full = applied(&store, join(last, Mode::Shared)).await;
     assert_eq!((full.holders.len(), full.queue.len()), (HOLDERS_MAX, 0));
     rejected(&store, non_blocking(join(one_more, Mode::Shared))).await;
@@ -74,17 +76,8 @@ fn non_blocking(operation: Operation) -> Operation {
 
 #[tokio::test]
 async fn all_readers_that_wait_are_granted_at_once_up_to_the_bound() {
-    let stage = shared_stage().await;
-    let (store, stored) = (store(&stage), stored(&stage));
     let waiting = (2..400).map(|number| entry(number, Mode::Shared));
-    stored
-        .replace(&document(&LockDocument {
-            token: token(1),
-            slots: 0,
-            holders: vec![held(1, Mode::Exclusive, 1)],
-            queue: waiting.collect(),
-        }))
-        .await;
+    let (_stage, store, stored) = locked(1, [held(1, Mode::Exclusive, 1)], waiting).await;
     let granted = applied(&store, leave(1)).await;
     assert_eq!(granted.holders.len(), HOLDERS_MAX);
     let expected: Vec<_> = (2..count(HOLDERS_MAX) + 2).collect();

@@ -4,7 +4,9 @@
 //! The connection string of an X.509 user has no user name, because driver 3.9.1 would send it as a
 //! field that the server refuses.
 
-use leasehold_testbed::{Certificates, Scratch, Witness};
+use std::path::Path;
+
+use leasehold_testbed::{Certificates, Daemon, Scratch, Stage, Witness};
 use mongodb::bson::doc;
 
 use crate::entrance::{LONG, keeps_secrets, stage, stays_out};
@@ -17,8 +19,7 @@ async fn a_certificate_lets_its_user_in() {
     let uri = stage.set().uri_for(&user);
     assert!(uri.contains("MONGODB-X509"));
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
-    let b = stage.candidate("b").uri(&uri).start();
-    b.wait_role("follower", LONG).await;
+    let b = stage.candidate("b").uri(&uri).following("a", LONG).await;
     let witness = Witness::of([&a, &b]);
     b.wait_stream().await;
     a.term();
@@ -27,16 +28,21 @@ async fn a_certificate_lets_its_user_in() {
     keeps_secrets(&b, &["PRIVATE KEY"]).await;
 }
 
+/// Starts a daemon of a new user, which trusts this authority.
+async fn trusting(stage: &Stage, user: &str, authority: &Path) -> Daemon {
+    let set = stage.set();
+    let user = set.add_user(user, vec!["root".into()]).await;
+    let certificates = set.certificates().expect("a set with TLS");
+    let ours = certificates.authority().display().to_string();
+    let uri = set.uri_for(&user);
+    let uri = uri.replace(&ours, &authority.display().to_string());
+    stage.candidate("a").uri(&uri).start()
+}
+
 #[tokio::test]
 async fn a_server_whose_authority_is_not_trusted_is_not_talked_to() {
-    let stage = stage().await;
-    let user = stage.set().add_user("truster", vec!["root".into()]).await;
-    let certificates = stage.set().certificates().expect("a set with TLS");
-    let others = Certificates::new();
-    let ours = certificates.authority().display().to_string();
-    let theirs = others.authority().display().to_string();
-    let uri = stage.set().uri_for(&user).replace(&ours, &theirs);
-    let a = stage.candidate("a").uri(&uri).start();
+    let (stage, others) = (stage().await, Certificates::new());
+    let a = trusting(&stage, "truster", &others.authority()).await;
     a.wait_said("is not signed by a trusted authority", LONG)
         .await;
     stays_out(&a, "failed").await;
@@ -47,19 +53,15 @@ async fn a_server_whose_authority_is_not_trusted_is_not_talked_to() {
 #[tokio::test]
 async fn certificates_that_are_replaced_at_their_path_are_used_without_a_restart() {
     let stage = stage().await;
-    let user = stage.set().add_user("rotator", vec!["root".into()]).await;
-    let certificates = stage.set().certificates().expect("a set with TLS");
     let scratch = Scratch::new();
     let path = scratch.path().join("ca.pem");
     std::fs::copy(Certificates::new().authority(), &path).expect("a file");
-    let ours = certificates.authority().display().to_string();
-    let uri = stage.set().uri_for(&user);
-    let uri = uri.replace(&ours, &path.display().to_string());
-    let a = stage.candidate("a").uri(&uri).start();
+    let a = trusting(&stage, "rotator", &path).await;
     a.wait_said("is not signed by a trusted authority", LONG)
         .await;
     stays_out(&a, "failed").await;
     let replacement = scratch.path().join("new.pem");
+    let certificates = stage.set().certificates().expect("a set with TLS");
     std::fs::copy(certificates.authority(), &replacement).expect("a file");
     std::fs::rename(&replacement, &path).expect("replaced at once");
     a.wait_leads(LONG).await;
@@ -68,12 +70,7 @@ async fn certificates_that_are_replaced_at_their_path_are_used_without_a_restart
 #[tokio::test]
 async fn a_missing_file_of_certificates_is_named_as_the_cause() {
     let stage = stage().await;
-    let user = stage.set().add_user("pathless", vec!["root".into()]).await;
-    let certificates = stage.set().certificates().expect("a set with TLS");
-    let ours = certificates.authority().display().to_string();
-    let uri = stage.set().uri_for(&user);
-    let uri = uri.replace(&ours, "/nonexistent/ca.pem");
-    let a = stage.candidate("a").uri(&uri).start();
+    let a = trusting(&stage, "pathless", Path::new("/nonexistent/ca.pem")).await;
     a.wait_said("tlsCAFile", LONG).await;
     assert_eq!(a.exit_code(), None);
     keeps_secrets(&a, &[]).await;

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::election::{
-    Acquisition, Claim, Declared, Found, HistoryEntry, Identity, Lease, LeaseName, Operation,
-    Outcome, Reason, Revision, Session, TimingSettings, Timings, Token, WallMillis,
+    Acquisition, Claim, Declared, Found, HistoryEntry, Identity, Lease, Operation, Outcome, Reason,
+    Revision, Session, Token, WallMillis,
 };
-use leasehold::runner::news_channel;
-use leasehold::store::mongo::{MongoStore, StoreOptions};
+use leasehold::store::mongo::MongoStore;
 use leasehold::store::{Failure, Store};
 use leasehold_testbed::{Stage, StoredLease};
 use mongodb::bson::spec::BinarySubtype;
@@ -25,7 +24,7 @@ use mongodb::bson::{
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-use crate::scene::shared_stage;
+use crate::scene::{patient_store, shared_stage};
 
 /// Number of documents with several odd fields, in addition to those with one.
 const MIXED: usize = 40;
@@ -221,17 +220,6 @@ fn claim_in(document: &Document) -> Claim {
 /// judged again. A write that the server refuses for its content ends here too, at each attempt.
 struct Disturbed(Failure);
 
-/// Timings for calls on busy cores: nothing here contends.
-fn patient() -> Timings {
-    Timings::new(TimingSettings {
-        lease_duration: Duration::from_secs(120),
-        renew_deadline: Duration::from_secs(90),
-        operation_timeout: TIMEOUT,
-        ..TimingSettings::default()
-    })
-    .expect("they keep the rules")
-}
-
 /// A lease of its own, and the store that writes to it.
 struct Target {
     stored: StoredLease,
@@ -243,13 +231,7 @@ impl Target {
         let name = format!("any-{worker}");
         let client = stage.set().client();
         let stored = StoredLease::new(&client, stage.database(), stage.collection(), &name);
-        let identity = Identity::new("a").expect("legal");
-        let mut options = StoreOptions::new(stage.set().uri(), identity);
-        options.database = stage.database().to_owned();
-        options.collection = stage.collection().to_owned();
-        options.timings = patient();
-        let lease = LeaseName::new(name).expect("legal");
-        let (store, _) = MongoStore::new(options, lease, news_channel().0);
+        let store = patient_store(stage, &name, "a", TIMEOUT);
         Self { stored, store }
     }
 

@@ -11,6 +11,7 @@ use mongodb::bson::{DateTime, doc};
 
 use crate::scene::{
     LONG, eventually, leader_of, pair, set_of_one, shared_stage, stage_on, throughout,
+    witnessed_pair,
 };
 
 /// This text is in each reply to getMore, and in no other reply.
@@ -42,8 +43,7 @@ async fn pair_with_proxy(leader: &str, follower: &str) -> (Stage, Daemon, Daemon
 async fn a_change_stream_whose_getmore_fails_is_opened_again() {
     let set = set_of_one().await;
     let stage = stage_on(&set).timings(DaemonTimings::DEMO);
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     b.wait_stream().await;
     for failure in [
         doc! { "closeConnection": true },
@@ -69,8 +69,7 @@ async fn a_change_stream_whose_getmore_fails_is_opened_again() {
 async fn a_change_stream_outlives_a_step_down_of_the_primary() {
     let set = Arc::new(ReplicaSet::start().await);
     let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     b.wait_stream().await;
     set.step_down_primary().await;
     a.wait_renewal(LONG).await;

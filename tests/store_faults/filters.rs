@@ -5,21 +5,17 @@
 use std::time::Duration;
 
 use leasehold::election::{
-    Acquisition, Claim, Declared, Found, HistoryEntry, Identity, Lease, LeaseName, Operation,
-    Outcome, Reason, Reservation, Revision, Session, TimingSettings, Timings, Token, WallMillis,
-    reference,
+    Acquisition, Claim, Declared, Found, HistoryEntry, Identity, Lease, Operation, Outcome, Reason,
+    Reservation, Revision, Session, Token, WallMillis, reference,
 };
 use leasehold::store::Store;
-use leasehold::store::mongo::{MongoStore, StoreOptions};
+use leasehold::store::mongo::MongoStore;
 use leasehold_testbed::Stage;
 use mongodb::bson::{Bson, Document, Uuid, doc};
-use tokio::sync::mpsc;
 
-use crate::scene::shared_stage;
+use crate::scene::{patient_store, shared_stage};
 
 const NAME: &str = "orders";
-/// Capacity of the channel for news, which is not read here.
-const NEWS_MAX: usize = 16;
 
 fn identity() -> Identity {
     Identity::new("b").expect("legal")
@@ -33,25 +29,8 @@ fn revision(byte: u8) -> Revision {
     Revision::from_bytes([byte; 16])
 }
 
-/// Timings for calls on busy cores: nothing here contends.
-fn patient() -> Timings {
-    Timings::new(TimingSettings {
-        lease_duration: Duration::from_secs(120),
-        renew_deadline: Duration::from_secs(90),
-        operation_timeout: Duration::from_secs(10),
-        ..TimingSettings::default()
-    })
-    .expect("they keep the rules")
-}
-
 fn store(stage: &Stage) -> MongoStore {
-    let (news, _nobody) = mpsc::channel(NEWS_MAX);
-    let mut options = StoreOptions::new(stage.set().uri(), identity());
-    options.database = stage.database().to_owned();
-    options.collection = stage.collection().to_owned();
-    options.timings = patient();
-    let lease = LeaseName::new(NAME).expect("legal");
-    MongoStore::new(options, lease, news).0
+    patient_store(stage, NAME, identity().as_str(), Duration::from_secs(10))
 }
 
 /// A lease held by claim 1, with revision 1.

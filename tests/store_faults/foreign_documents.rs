@@ -7,7 +7,7 @@
 use leasehold_testbed::{DaemonTimings, Stage, Witness};
 use mongodb::bson::{Document, Uuid, doc};
 
-use crate::scene::{LONG, eventually, pair, shared_stage, throughout};
+use crate::scene::{LONG, eventually, shared_stage, throughout, witnessed_pair};
 
 const FOREIGN: &str = "is not a lease of this version";
 
@@ -69,8 +69,7 @@ async fn i11_a_lease_whose_token_is_a_double_is_left_alone() {
 #[tokio::test]
 async fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_never_written() {
     let stage = shared_stage().await;
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     let stored = stage.stored();
     stored.set(doc! { "schema": 2 }).await;
     let before = stored.bytes().await;

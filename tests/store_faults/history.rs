@@ -1,10 +1,9 @@
 //! Goal: the history is bounded (I11) and tokens grow through many handoffs (I3).
 //! Method: 25 transfers back and forth, without a handoff delay.
 
-use leasehold_testbed::Witness;
 use mongodb::bson::{DateTime, doc};
 
-use crate::scene::{LONG, pair, shared_stage};
+use crate::scene::{LONG, shared_stage, witnessed_pair};
 
 const HAND_OFFS: i64 = 25;
 const HISTORY_MAX: usize = 20;
@@ -12,8 +11,7 @@ const HISTORY_MAX: usize = 20;
 #[tokio::test]
 async fn i11_after_25_hand_offs_the_history_has_the_newest_20() {
     let stage = shared_stage().await;
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     let stored = stage.stored();
     for token in 1..=HAND_OFFS {
         let to = if token % 2 == 1 { &b } else { &a };

@@ -11,7 +11,7 @@ use mongodb::bson::doc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::scene::{LONG, eventually, pair, set_of_one, stage_on};
+use crate::scene::{LONG, eventually, set_of_one, stage_on, witnessed_pair};
 
 async fn refuses(daemon: &Daemon) {
     daemon
@@ -47,8 +47,7 @@ async fn leads_alone(
 async fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
     let (set, elsewhere) = (set_of_one().await, set_of_one().await);
     let stage = stage_on(&set);
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     std::fs::write(b.directory().join("uri"), elsewhere.uri()).expect("writable");
     let (reads, how) = (["find", "getMore"], doc! { "closeConnection": true });
     set.fail_commands_of((0, "leasehold/b"), &reads, "alwaysOn", how)
@@ -67,8 +66,7 @@ async fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
 async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
     let (set, elsewhere) = (set_of_one().await, set_of_one().await);
     let stage = stage_on(&set);
-    let (a, mut b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, mut b, witness) = witnessed_pair(&stage).await;
     let known = b.status_directory().join("deployment");
     eventually("it is written down", async || known.exists()).await;
     b.replace_uri(&elsewhere.uri());

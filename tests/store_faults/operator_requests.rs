@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::scene::{
     LONG, eventually, leader_of, pair, shared_stage, throughout, without_change_stream,
+    witnessed_pair,
 };
 
 /// Designed: 1 s. Measured: about 10 ms. The rest is tolerance for a busy machine.
@@ -36,8 +37,7 @@ async fn slow_stage() -> Stage {
 #[tokio::test]
 async fn a_step_down_request_is_obeyed_within_a_second_and_another_leads() {
     let stage = slow_stage().await;
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     a.wait_renewal(LONG).await;
     let asked = Instant::now();
     stage.stored().set(request("step_down", 1)).await;
@@ -103,8 +103,7 @@ async fn a_transfer_reaches_the_named_follower_and_no_other() {
 #[tokio::test]
 async fn a_transfer_to_somebody_who_is_not_there_reserves_the_lease_and_then_lets_it_go() {
     let stage = shared_stage().await;
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     let mut request = transfer(1, "nobody");
     let inner = request.get_document_mut("request").expect("just made");
     inner.insert("reserve_ms", 1_500);
@@ -119,8 +118,7 @@ async fn a_transfer_to_somebody_who_is_not_there_reserves_the_lease_and_then_let
 #[tokio::test]
 async fn i10_while_the_lease_is_paused_nobody_leads_and_then_somebody_does() {
     let stage = slow_stage().await;
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     a.wait_renewal(LONG).await;
     let asked = Instant::now();
     stage.stored().set(doc! { "paused": true }).await;
@@ -148,8 +146,7 @@ async fn i10_while_the_lease_is_paused_nobody_leads_and_then_somebody_does() {
 #[tokio::test]
 async fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
     let stage = shared_stage().await.timings(DaemonTimings::DEMO);
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, _b, witness) = witnessed_pair(&stage).await;
     for nonsense in [
         request("step_down", 0),
         request("step_down", 2),
@@ -172,8 +169,7 @@ async fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
 #[tokio::test]
 async fn a_request_that_is_repeated_for_ever_does_not_keep_a_dead_leader_alive() {
     let stage = shared_stage().await;
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     a.kill();
     eventually("the follower leads", async || {
         // As a cron job would, only more often.

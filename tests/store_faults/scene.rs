@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use leasehold::election::{Identity, LeaseName, TimingSettings, Timings};
+use leasehold::runner::news_channel;
+use leasehold::store::mongo::{MongoStore, StoreOptions};
 pub(crate) use leasehold_testbed::wait::{LONG, eventually, throughout};
-use leasehold_testbed::{Daemon, Proxy, ReplicaSet, SharedSet, Stage};
+use leasehold_testbed::{Daemon, Proxy, ReplicaSet, SharedSet, Stage, Witness};
 use mongodb::bson::Bson;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
@@ -27,6 +30,13 @@ pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
 pub(crate) async fn pair(stage: &Stage) -> (Daemon, Daemon) {
     let a = stage.candidate("a").leading(LONG).await;
     (a, stage.candidate("b").following("a", LONG).await)
+}
+
+/// Starts the same two, and observes who leads.
+pub(crate) async fn witnessed_pair(stage: &Stage) -> (Daemon, Daemon, Witness) {
+    let (a, b) = pair(stage).await;
+    let witness = Witness::of([&a, &b]);
+    (a, b, witness)
 }
 
 /// Starts a set with one member, for a test that disturbs it.
@@ -76,4 +86,26 @@ pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
     })
     .await;
     assert_eq!(daemon.transitions(reason).await, f64::from(times));
+}
+
+/// A store of this lease, with timings for calls on busy cores: nothing contends there.
+pub(crate) fn patient_store(
+    stage: &Stage,
+    lease: &str,
+    identity: &str,
+    timeout: Duration,
+) -> MongoStore {
+    let identity = Identity::new(identity).expect("legal");
+    let mut options = StoreOptions::new(stage.set().uri(), identity);
+    options.database = stage.database().to_owned();
+    options.collection = stage.collection().to_owned();
+    let timings = Timings::new(TimingSettings {
+        lease_duration: Duration::from_secs(120),
+        renew_deadline: Duration::from_secs(90),
+        operation_timeout: timeout,
+        ..TimingSettings::default()
+    });
+    options.timings = timings.expect("they keep the rules");
+    let lease = LeaseName::new(lease).expect("legal");
+    MongoStore::new(options, lease, news_channel().0).0
 }

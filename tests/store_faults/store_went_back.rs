@@ -13,7 +13,9 @@ use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{Daemon, DaemonTimings, Stage, Witness};
 use mongodb::bson::Bson;
 
-use crate::scene::{LONG, eventually, leader_of, pair, shared_stage, without_change_stream};
+use crate::scene::{
+    LONG, eventually, leader_of, shared_stage, without_change_stream, witnessed_pair,
+};
 
 const WENT_BACK: &str = "lease document is older";
 
@@ -70,8 +72,7 @@ async fn i3_a_document_deleted_under_a_leader_is_noticed_by_its_renewal() {
 #[tokio::test]
 async fn i3_a_dropped_collection_is_a_store_that_went_back_for_leader_and_follower() {
     let stage = shared_stage().await;
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     let changed = boottime_ns();
     stage.stored().drop_collection().await;
     a.wait_not_leader(LONG).await;
@@ -124,8 +125,7 @@ async fn i1_a_document_restored_to_an_earlier_renewal_of_its_leader_counts_as_a_
 #[tokio::test]
 async fn i3_a_follower_that_sees_the_document_vanish_waits_before_it_leads() {
     let stage = shared_stage().await;
-    let (a, b) = pair(&stage).await;
-    let witness = Witness::of([&a, &b]);
+    let (a, b, witness) = witnessed_pair(&stage).await;
     // The leader cannot see what happens to the document and keeps its authority meanwhile,
     // which is the reason for the wait.
     a.stop();

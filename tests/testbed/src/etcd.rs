@@ -2,14 +2,12 @@
 //! memory if there is room, and ends with the process that started it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::http;
-use crate::kubernetes::kubernetes_programs;
-use crate::{Failure, Launch, Process, ReservedPort, Scratch};
+use crate::{Launch, Process, ReservedPort, Scratch, kubernetes_programs};
 
 /// Maximum time of a start. Three members elect within 2 s on idle cores.
 const START_DEADLINE: Duration = Duration::from_secs(60);
@@ -83,28 +81,6 @@ impl Drop for Etcd {
             member.signal(Signal::KILL);
         }
     }
-}
-
-/// Returns the path of an etcdctl. The script `fetch-etcdctl` of this crate finds or builds it
-/// (`ETCDCTL`, cache, build).
-///
-/// # Errors
-/// The last output of the script, which names the remedy.
-pub fn etcdctl_binary() -> Result<PathBuf, Failure> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fetch-etcdctl");
-    let output = Command::new(&script)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| {
-            let script = script.display();
-            Failure::new(format!("cannot run {script} (it needs python3): {error}"))
-        })?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure::new(words.trim()));
-    }
-    let path = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    Ok(PathBuf::from(path))
 }
 
 fn flags(directory: &Path, ports: &[[ReservedPort; 2]], index: usize) -> Vec<String> {

@@ -10,7 +10,6 @@ mod credentials;
 mod manifest;
 mod place;
 mod pod;
-mod programs;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,12 +22,11 @@ use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource};
 use tokio::sync::Mutex;
 
-use crate::Proxy;
+use crate::{Proxy, kubernetes_programs};
 use control_plane::ControlPlane;
 
 pub use credentials::Credentials;
 pub use place::{Place, routed_to};
-pub use programs::kubernetes_programs;
 
 /// Maximum wait for a controller. The controllers act within milliseconds, but on a machine busy
 /// with other tests, their start was observed to take seconds.

@@ -1,0 +1,101 @@
+//! Mounts for one test, for which the user must be root.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Scratch, skip};
+
+/// A mount, unmounted on drop.
+#[derive(Debug)]
+pub struct Mount {
+    path: PathBuf,
+    scratch: Option<Scratch>,
+}
+
+impl Mount {
+    /// Mounts a new disk of 64 kB in memory. Returns `None`, with a message, if this user may not
+    /// mount.
+    ///
+    /// # Panics
+    /// If there is no room for a directory.
+    pub fn small_disk() -> Option<Self> {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("disk");
+        fs::create_dir(&path).expect("a directory can be made");
+        let arguments = ["-t", "tmpfs", "-o", "size=64k", "leasehold-test"];
+        Self::mounted(&arguments, path, Some(scratch))
+    }
+
+    /// Mounts a directory over itself. Returns `None`, with a message, if this user may not mount.
+    ///
+    /// # Panics
+    /// If the path is not text.
+    pub fn over(directory: &Path) -> Option<Self> {
+        let place = directory.to_str().expect("a path of a test is text");
+        Self::mounted(&["--bind", place], directory.to_owned(), None)
+    }
+
+    fn mounted(arguments: &[&str], path: PathBuf, scratch: Option<Scratch>) -> Option<Self> {
+        if !mounts(arguments, &path) {
+            skip("needs root, to mount");
+            return None;
+        }
+        Some(Self { path, scratch })
+    }
+
+    /// Returns the directory at which it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes it read-only. Returns false if the kernel refuses, as it does while a process has a
+    /// file there open for writing.
+    pub fn make_read_only(&self) -> bool {
+        let only_here = self.scratch.is_none();
+        let options = if only_here {
+            "remount,ro,bind"
+        } else {
+            "remount,ro"
+        };
+        mounts(&["-o", options], &self.path)
+    }
+
+    /// Fills the remaining space.
+    ///
+    /// # Panics
+    /// If the file that takes the space cannot be opened.
+    pub fn fill(&self) {
+        let filler = File::options()
+            .append(true)
+            .create(true)
+            .open(self.filler());
+        let mut filler = filler.expect("a file can be made on a full disk");
+        while filler.write_all(&[0; 512]).is_ok() {}
+    }
+
+    /// Frees the space that was filled.
+    ///
+    /// # Panics
+    /// If it was not filled.
+    pub fn empty(&self) {
+        fs::remove_file(self.filler()).expect("the disk was filled");
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.path.join("filler")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(&self.path).status();
+        assert!(std::thread::panicking() || unmounted.is_ok_and(|status| status.success()));
+    }
+}
+
+fn mounts(arguments: &[&str], place: &Path) -> bool {
+    let mounted = Command::new("mount").args(arguments).arg(place).output();
+    mounted.is_ok_and(|output| output.status.success())
+}
