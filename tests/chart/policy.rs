@@ -56,9 +56,9 @@ fn a_sidecar_labels_its_own_pod_and_changes_nothing_else() {
         for (patch, reason) in [
             (labelled(&label, "king"), "is leader or follower"),
             (labelled(&label, Value::Null), "is leader or follower"),
-            (labelled("leasehold.dev/billing", "leader"), &not_its_label),
-            (labelled(name, "else"), &not_its_label),
-            (labelled(name, Value::Null), &not_its_label),
+            (labelled("leasehold.dev/billing", "leader"), not_its_label),
+            (labelled(name, "else"), not_its_label),
+            (labelled(name, Value::Null), not_its_label),
             (json!({"metadata": {"annotations": noted}}), "no annotation"),
             (json!({"metadata": {"finalizers": held}}), "no annotation"),
             (json!({"status": address}), "no status"),
