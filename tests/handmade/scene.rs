@@ -239,7 +239,7 @@ impl<M: Means> Scene<M> {
         assert!(beside >= AT_WORK, "it held: {}", self.tell());
     }
 
-    /// Asserts that the first one did nothing any more when the second one had begun.
+    /// Asserts that the first one no longer acted when the second one had begun.
     #[track_caller]
     pub(crate) fn assert_in_turn(&self, first: &str, second: &str) {
         let beside = self.journal.after_the_next_began(first, second);
