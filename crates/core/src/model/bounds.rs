@@ -25,6 +25,30 @@ pub(crate) struct Bounds {
     pub(crate) quiet_ticks_max: u8,
 }
 
+impl Bounds {
+    /// The same, with change streams.
+    pub(crate) fn on_streams(self) -> Self {
+        Self {
+            streams: true,
+            ..self
+        }
+    }
+
+    /// The same, with these requests instead of signals.
+    pub(crate) fn with(self, requested: Requests) -> Self {
+        Self { requested, ..self }
+    }
+
+    /// The same, with deletions, which every candidate waits out.
+    pub(crate) fn with_deletions(self) -> Self {
+        Self {
+            kinds: Kinds::DELETIONS,
+            quiet_ticks_max: 12,
+            ..self
+        }
+    }
+}
+
 /// Clock rate and lease duration of one candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pace {
@@ -51,6 +75,18 @@ impl Requests {
         signals: false,
         pauses: false,
         transfers: false,
+    };
+    pub(crate) const SIGNALS: Self = Self {
+        signals: true,
+        ..Self::NONE
+    };
+    pub(crate) const PAUSES: Self = Self {
+        pauses: true,
+        ..Self::NONE
+    };
+    pub(crate) const TRANSFERS: Self = Self {
+        transfers: true,
+        ..Self::NONE
     };
 }
 
@@ -97,6 +133,13 @@ impl Kinds {
         crashes: true,
         freezes: true,
         deletions: false,
+    };
+    /// Deletions, and the kinds that combine with them.
+    const DELETIONS: Self = Self {
+        delays: true,
+        crashes: true,
+        deletions: true,
+        ..Self::NONE
     };
 }
 

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use crate::model::bounds::{Bounds, Kinds, Pace, Requests};
+use crate::model::bounds::{Bounds, Requests};
+use crate::model::cases::{APART, bounds};
 use crate::model::properties::Exploration;
 use crate::model::world::World;
 use stateright::Model;
@@ -21,13 +22,9 @@ fn forms_of_successors(exploration: &Exploration, world: &World) -> BTreeSet<u64
 fn merged(streams: bool, requests: u8, requested: Requests) -> usize {
     let exploration = Exploration {
         bounds: Bounds {
-            candidates: vec![Pace::of(750), Pace::of(1000)],
-            faults: 1,
-            kinds: Kinds::ALL,
-            requests,
             requested,
             streams,
-            quiet_ticks_max: 9,
+            ..bounds(&APART, 1, requests)
         },
         milestones: Vec::new(),
         planted: None,
@@ -65,10 +62,6 @@ fn merged(streams: bool, requests: u8, requested: Requests) -> usize {
 
 #[test]
 fn states_of_one_form_have_successors_of_the_same_forms() {
-    let signals = Requests {
-        signals: true,
-        ..Requests::NONE
-    };
     let operators = Requests {
         pauses: true,
         transfers: true,
@@ -76,7 +69,7 @@ fn states_of_one_form_have_successors_of_the_same_forms() {
     };
     for (streams, requests, requested) in [
         (false, 0, Requests::NONE),
-        (false, 1, signals),
+        (false, 1, Requests::SIGNALS),
         (false, 1, operators),
         (true, 0, Requests::NONE),
     ] {

@@ -26,22 +26,6 @@ pub(crate) const THREE: [Pace; 3] = [Pace::of(750), Pace::of(1000), Pace::of(100
 /// Limit on the states reached. No exploration that is meant to end reaches more.
 pub(crate) const REACHED_MAX: usize = 400_000_000;
 
-pub(crate) const DELETIONS: Kinds = Kinds {
-    delays: true,
-    crashes: true,
-    deletions: true,
-    ..Kinds::NONE
-};
-
-pub(crate) const PAUSE: Requests = Requests {
-    pauses: true,
-    ..Requests::NONE
-};
-pub(crate) const TRANSFER: Requests = Requests {
-    transfers: true,
-    ..Requests::NONE
-};
-
 const UNKNOWN: &[Milestone] = &[
     HandOver,
     TakeOver,
@@ -70,10 +54,7 @@ pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
         faults,
         kinds: Kinds::ALL,
         requests,
-        requested: Requests {
-            signals: true,
-            ..Requests::NONE
-        },
+        requested: Requests::SIGNALS,
         streams: false,
         quiet_ticks_max: 9,
     }
@@ -90,20 +71,13 @@ pub(crate) fn short() -> Vec<Case> {
         },
         Case {
             name: "two candidates on change streams, one fault of any kind",
-            bounds: Bounds {
-                streams: true,
-                ..bounds(&APART, 1, 0)
-            },
+            bounds: bounds(&APART, 1, 0).on_streams(),
             milestones: UNKNOWN,
             states_min: 55_100,
         },
         Case {
             name: "two candidates, a deletion and a delay or a crash, or two deletions",
-            bounds: Bounds {
-                kinds: DELETIONS,
-                quiet_ticks_max: 12,
-                ..bounds(&APART, 2, 0)
-            },
+            bounds: bounds(&APART, 2, 0).with_deletions(),
             milestones: &[StoreRolledBack, RenewalRejected, TakeOver],
             states_min: 1_658_000,
         },
@@ -121,38 +95,25 @@ pub(crate) fn short() -> Vec<Case> {
         },
         Case {
             name: "two candidates, one fault of any kind, one pause",
-            bounds: Bounds {
-                requested: PAUSE,
-                ..bounds(&APART, 1, 1)
-            },
+            bounds: bounds(&APART, 1, 1).with(Requests::PAUSES),
             milestones: &[Paused, TakeOver, HandOver, RollBack],
             states_min: 1_606_000,
         },
         Case {
             name: "two candidates, one fault of any kind, one transfer",
-            bounds: Bounds {
-                requested: TRANSFER,
-                ..bounds(&APART, 1, 1)
-            },
+            bounds: bounds(&APART, 1, 1).with(Requests::TRANSFERS),
             milestones: &[Transferred, TakeOver, HandOver, RollBack],
             states_min: 324_000,
         },
         Case {
             name: "two candidates on change streams, no fault, one pause",
-            bounds: Bounds {
-                streams: true,
-                requested: PAUSE,
-                ..bounds(&APART, 0, 1)
-            },
+            bounds: bounds(&APART, 0, 1).on_streams().with(Requests::PAUSES),
             milestones: &[Paused, HandOver],
             states_min: 36_500,
         },
         Case {
             name: "three candidates, no fault, one transfer",
-            bounds: Bounds {
-                requested: TRANSFER,
-                ..bounds(&THREE, 0, 1)
-            },
+            bounds: bounds(&THREE, 0, 1).with(Requests::TRANSFERS),
             milestones: &[Transferred],
             states_min: 45_200,
         },
@@ -170,20 +131,13 @@ pub(crate) fn long() -> Vec<Case> {
         },
         Case {
             name: "two candidates on change streams, one fault of any kind, one request",
-            bounds: Bounds {
-                streams: true,
-                ..bounds(&APART, 1, 1)
-            },
+            bounds: bounds(&APART, 1, 1).on_streams(),
             milestones: UNKNOWN,
             states_min: 2_494_000,
         },
         Case {
             name: "two candidates on change streams, one fault of any kind, one transfer",
-            bounds: Bounds {
-                streams: true,
-                requested: TRANSFER,
-                ..bounds(&APART, 1, 1)
-            },
+            bounds: bounds(&APART, 1, 1).on_streams().with(Requests::TRANSFERS),
             milestones: &[Transferred, TakeOver, HandOver, RollBack],
             states_min: 1_127_000,
         },

@@ -13,49 +13,26 @@ fn every_run_holds(index: usize) {
     assert_eq!(case.complaint(&figures), None);
 }
 
-#[test]
-fn two_candidates_with_a_fault_and_a_request() {
-    every_run_holds(0);
+/// Defines a test for each case, so that they run side by side.
+macro_rules! tests {
+    ($($index:literal $name:ident)+) => {
+        $(#[test]
+        fn $name() {
+            every_run_holds($index);
+        })+
+    };
 }
 
-#[test]
-fn two_candidates_on_change_streams() {
-    every_run_holds(1);
-}
-
-#[test]
-fn a_document_that_is_deleted() {
-    every_run_holds(2);
-}
-
-#[test]
-fn three_candidates_with_a_fault() {
-    every_run_holds(3);
-}
-
-#[test]
-fn two_candidates_that_declare_different_durations() {
-    every_run_holds(4);
-}
-
-#[test]
-fn a_lease_that_is_paused() {
-    every_run_holds(5);
-}
-
-#[test]
-fn a_lease_that_is_transferred() {
-    every_run_holds(6);
-}
-
-#[test]
-fn a_pause_on_change_streams() {
-    every_run_holds(7);
-}
-
-#[test]
-fn a_transfer_among_three_candidates() {
-    every_run_holds(8);
+tests! {
+    0 two_candidates_with_a_fault_and_a_request
+    1 two_candidates_on_change_streams
+    2 a_document_that_is_deleted
+    3 three_candidates_with_a_fault
+    4 two_candidates_that_declare_different_durations
+    5 a_lease_that_is_paused
+    6 a_lease_that_is_transferred
+    7 a_pause_on_change_streams
+    8 a_transfer_among_three_candidates
 }
 
 #[test]

@@ -133,20 +133,15 @@ impl Machine {
         if !remembers {
             self.directory = Memory::default();
         }
-        let Memory {
-            claim,
-            token,
-            lease_longest,
-        } = self.directory;
         let candidate = Candidate {
             identity: self.identity.clone(),
             tunables: tunables(self.pace),
-            token_remembered: token,
-            lease_longest_remembered: lease_longest,
+            token_remembered: self.directory.token,
+            lease_longest_remembered: self.directory.lease_longest,
             supervises: false,
-            predecessor_claim: claim,
+            predecessor_claim: self.directory.claim,
         };
-        self.proven_dead = claim;
+        self.proven_dead = self.directory.claim;
         self.election = Some(Election::new(candidate, now, &mut Draw(drawn)));
     }
 

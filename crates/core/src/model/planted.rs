@@ -2,7 +2,7 @@
 
 use crate::election::mutation::Mutation;
 use crate::model::bounds::Bounds;
-use crate::model::cases::{APART, DECLARED_APART, DELETIONS, REACHED_MAX, bounds};
+use crate::model::cases::{APART, DECLARED_APART, REACHED_MAX, bounds};
 use crate::model::exploration::{Figures, explore};
 use crate::model::properties::Exploration;
 
@@ -31,18 +31,11 @@ impl Planted {
 /// Returns every planted bug that is visible in the model. Each comes with an exploration that
 /// holds without it: one of the cases, or one with fewer faults or requests.
 pub(crate) fn planted() -> Vec<Planted> {
-    let streams = Bounds {
-        streams: true,
-        ..bounds(&APART, 1, 0)
-    };
+    let streams = bounds(&APART, 1, 0).on_streams();
     let polls = bounds(&APART, 1, 0);
     let signals = bounds(&APART, 1, 1);
     let declared = bounds(&DECLARED_APART, 1, 0);
-    let deletions = Bounds {
-        kinds: DELETIONS,
-        quiet_ticks_max: 12,
-        ..bounds(&APART, 2, 0)
-    };
+    let deletions = bounds(&APART, 2, 0).with_deletions();
     let one = |mutation, among, bounds: &Bounds| Planted {
         mutation,
         among,

@@ -89,45 +89,35 @@ impl Exploration {
     fn of_machine(&self, world: &World, index: usize, machine: &Machine, into: &mut Vec<Action>) {
         let kinds = self.bounds.kinds;
         let fault = world.faults_left > 0;
-        if machine.due(world.ticks) {
-            into.push(Action::Wake(index));
-        }
-        if machine.runs() {
-            if !machine.events.is_empty() {
-                into.push(Action::Event(index));
-                if fault && kinds.delays {
-                    into.push(Action::DelayEvent(index));
-                }
-            }
-            if !machine.late_events.is_empty() {
-                into.push(Action::LateEvent(index));
-            }
-            if fault && kinds.freezes {
-                into.push(Action::Freeze(index));
-            }
-            if world.requests_left > 0 && self.bounds.requested.signals {
-                into.push(Action::Shutdown(index));
-                if machine.leads(world.ticks) {
-                    into.push(Action::StepDown(index));
-                }
-            }
-        }
-        if machine.frozen {
-            into.push(Action::Thaw(index));
-        }
-        if machine.election.is_none() {
-            for remembers in [true, false] {
+        let runs = machine.runs();
+        let event = runs && !machine.events.is_empty();
+        let late_event = runs && !machine.late_events.is_empty();
+        let signal = runs && world.requests_left > 0 && self.bounds.requested.signals;
+        let gone = machine.election.is_none();
+        let restart = |remembers| Action::Restart {
+            candidate: index,
+            remembers,
+        };
+        extend_by(
+            into,
+            [
+                (machine.due(world.ticks), Action::Wake(index)),
+                (event, Action::Event(index)),
+                (event && fault && kinds.delays, Action::DelayEvent(index)),
+                (late_event, Action::LateEvent(index)),
+                (runs && fault && kinds.freezes, Action::Freeze(index)),
+                (signal, Action::Shutdown(index)),
+                (
+                    signal && machine.leads(world.ticks),
+                    Action::StepDown(index),
+                ),
+                (machine.frozen, Action::Thaw(index)),
+                (gone, restart(true)),
                 // A process without memory cannot know what was deleted.
-                if remembers || !kinds.deletions {
-                    into.push(Action::Restart {
-                        candidate: index,
-                        remembers,
-                    });
-                }
-            }
-        } else if fault && kinds.crashes {
-            into.push(Action::Crash(index));
-        }
+                (gone && !kinds.deletions, restart(false)),
+                (!gone && fault && kinds.crashes, Action::Crash(index)),
+            ],
+        );
     }
 
     /// Adds the writes of operators, which happen only while no write lags.
@@ -172,27 +162,18 @@ impl Exploration {
         match call.place {
             Place::Sent => {
                 into.push(Action::Serve(index, number));
-                if !fault {
-                    return;
-                }
-                let read = matches!(call.operation, Operation::Read { .. });
-                if kinds.delays {
-                    into.push(Action::Delay(index, number));
-                    into.push(Action::DelayAnswer(index, number));
-                }
-                if kinds.duplicates && !read {
-                    into.push(Action::Duplicate(index, number));
-                }
-                if kinds.rollbacks && !read {
-                    into.push(Action::Lag(index, number));
-                }
-                if kinds.refusals {
-                    into.push(Action::Refuse(index, number));
-                }
+                let write = !matches!(call.operation, Operation::Read { .. });
                 let plain = matches!(call.operation, Operation::Read { confirm: false });
-                if kinds.stale_reads && plain && world.store.previous.is_some() {
-                    into.push(Action::ReadStale(index, number));
-                }
+                let stale = kinds.stale_reads && plain && world.store.previous.is_some();
+                let faults = [
+                    (kinds.delays, Action::Delay(index, number)),
+                    (kinds.delays, Action::DelayAnswer(index, number)),
+                    (kinds.duplicates && write, Action::Duplicate(index, number)),
+                    (kinds.rollbacks && write, Action::Lag(index, number)),
+                    (kinds.refusals, Action::Refuse(index, number)),
+                    (stale, Action::ReadStale(index, number)),
+                ];
+                extend_by(into, faults.map(|(may, action)| (may && fault, action)));
                 return;
             }
             Place::Delayed => into.push(Action::Land(index, number)),
@@ -205,23 +186,22 @@ impl Exploration {
     }
 }
 
+/// Adds the actions whose conditions hold.
+fn extend_by<const N: usize>(into: &mut Vec<Action>, actions: [(bool, Action); N]) {
+    let possible = actions.into_iter().filter(|(holds, _)| *holds);
+    into.extend(possible.map(|(_, action)| action));
+}
+
 /// Returns true if every candidate, or its status directory, has seen the stored token.
 fn everybody_knows(world: &World) -> bool {
-    let Some(lease) = world
-        .store
-        .committed
-        .as_ref()
-        .filter(|_| !world.store.lags())
-    else {
+    let Some(lease) = &world.store.committed else {
         return false;
     };
-    world
-        .machines
-        .iter()
-        .all(|machine| match &machine.election {
-            Some(election) => election.status().token_highest >= lease.token,
-            None => machine.directory.token >= lease.token,
-        })
+    let knows = |machine: &Machine| match &machine.election {
+        Some(election) => election.status().token_highest >= lease.token,
+        None => machine.directory.token >= lease.token,
+    };
+    !world.store.lags() && world.machines.iter().all(|machine| knows(machine))
 }
 
 fn reached(milestone: Milestone) -> Property<Exploration> {

@@ -257,12 +257,13 @@ impl World {
     }
 
     fn place(&mut self, candidate: usize, number: u64, place: Place) {
+        self.change_call(candidate, number, |call| call.place = place);
+    }
+
+    fn change_call(&mut self, candidate: usize, number: u64, change: impl FnOnce(&mut Call)) {
         let machine = self.machine(candidate);
-        for call in &mut machine.calls {
-            if call.number == number {
-                call.place = place.clone();
-            }
-        }
+        let mut calls = machine.calls.iter_mut();
+        calls.find(|call| call.number == number).map(change);
         machine.tidy();
     }
 
@@ -358,13 +359,7 @@ impl World {
     fn give_up(&mut self, candidate: usize, number: u64) {
         self.disturb();
         let id = self.call(candidate, number).id;
-        let machine = self.machine(candidate);
-        for call in &mut machine.calls {
-            if call.number == number {
-                call.waiting = false;
-            }
-        }
-        machine.tidy();
+        self.change_call(candidate, number, |call| call.waiting = false);
         if let Some(id) = id {
             let outcome = Outcome::Unknown;
             self.input(candidate, Input::Reply { call: id, outcome });
