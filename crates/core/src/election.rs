@@ -24,6 +24,7 @@ mod input;
 mod lead;
 mod lease;
 mod memory;
+pub(crate) mod named;
 mod reading;
 mod status;
 mod summary;

@@ -400,26 +400,7 @@ impl Election {
             push_bounded(&mut self.ended, ended);
             return;
         }
-        let (reason, notice) = match from {
-            Predecessor::Nobody => (Reason::Acquired, None),
-            Predecessor::Myself => (Reason::TookOver, None),
-            Predecessor::Dead { token } => (Reason::TookOver, Some(Notice::Succeeded { token })),
-            Predecessor::Expired {
-                identity,
-                token,
-                seen,
-            } => {
-                let silent = turn.now.since(seen);
-                (
-                    Reason::TookOver,
-                    Some(Notice::Overtook {
-                        identity,
-                        token,
-                        silent,
-                    }),
-                )
-            }
-        };
+        let (reason, notice) = from.succeeded(turn.now);
         self.spread = if self.spread > SPREAD_MIN {
             self.spread / 2
         } else {

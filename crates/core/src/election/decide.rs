@@ -3,7 +3,7 @@
 //! This module changes nothing. Every write of a follower begins with one of these decisions, so
 //! this is where I8 is enforced.
 
-use super::effect::HistoryEntry;
+use super::effect::{HistoryEntry, Notice};
 use super::lease::{Holder, Identity, Lease, RESERVATION_MAX, Token};
 use super::status::Reason;
 use super::time::BootTime;
@@ -23,6 +23,27 @@ pub(super) enum Predecessor {
         token: Token,
         seen: BootTime,
     },
+}
+
+impl Predecessor {
+    /// Returns the reason of a claim that follows this holder, and the notice of it, if any.
+    pub(super) fn succeeded(self, now: BootTime) -> (Reason, Option<Notice>) {
+        let notice = match self {
+            Self::Nobody => return (Reason::Acquired, None),
+            Self::Myself => None,
+            Self::Dead { token } => Some(Notice::Succeeded { token }),
+            Self::Expired {
+                identity,
+                token,
+                seen,
+            } => Some(Notice::Overtook {
+                identity,
+                token,
+                silent: now.since(seen),
+            }),
+        };
+        (Reason::TookOver, notice)
+    }
 }
 
 /// The next step, given the document as last seen.

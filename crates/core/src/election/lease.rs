@@ -56,26 +56,9 @@ impl LeaseName {
             }
             (None, _) | (_, None) => false,
         };
-        if legal {
-            Ok(Self(name))
-        } else {
-            Err(NameError {
-                value: name,
-                expected: "1 to 63 characters, letters, digits, '-', '_' or '.', beginning and \
-                           ending with a letter or digit (a Kubernetes label value)",
-            })
-        }
-    }
-
-    /// Returns the name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for LeaseName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let expected = "1 to 63 characters, letters, digits, '-', '_' or '.', beginning and \
+                        ending with a letter or digit (a Kubernetes label value)";
+        checked(name, legal, expected).map(Self)
     }
 }
 
@@ -94,27 +77,37 @@ impl Identity {
         let legal = !identity.is_empty()
             && identity.len() <= IDENTITY_LENGTH_MAX
             && !identity.chars().any(char::is_control);
-        if legal {
-            Ok(Self(identity))
-        } else {
-            Err(NameError {
-                value: identity,
-                expected: "1 to 253 bytes without control characters",
-            })
+        let expected = "1 to 253 bytes without control characters";
+        checked(identity, legal, expected).map(Self)
+    }
+}
+
+fn checked(value: String, legal: bool, expected: &'static str) -> Result<String, NameError> {
+    if legal {
+        Ok(value)
+    } else {
+        Err(NameError { value, expected })
+    }
+}
+
+macro_rules! text {
+    ($($name:ident)+) => {
+        $(impl $name {
+            /// Returns the name.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
         }
-    }
 
-    /// Returns the name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        })+
+    };
 }
 
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+text! { LeaseName Identity }
 
 /// Source of the election's random ids: the kernel in the daemon, a seeded generator in the
 /// simulator.
@@ -320,29 +313,12 @@ mod tests {
 
     #[test]
     fn names_are_label_values() {
-        for name in [
-            "a",
-            "orders-scheduler",
-            "ns.release",
-            "A_b-c.9",
-            &"x".repeat(63),
-        ] {
-            assert_eq!(
-                LeaseName::new(name).map(|n| n.to_string()),
-                Ok(name.to_owned())
-            );
+        let (longest, too_long) = ("x".repeat(63), "x".repeat(64));
+        for name in ["a", "orders-scheduler", "ns.release", "A_b-c.9", &longest] {
+            let legal = LeaseName::new(name).expect("legal");
+            assert_eq!(legal.to_string(), name);
         }
-        for name in [
-            "",
-            "-a",
-            "a-",
-            ".",
-            "a b",
-            "ü",
-            "a/b",
-            "..",
-            &"x".repeat(64),
-        ] {
+        for name in ["", "-a", "a-", ".", "a b", "ü", "a/b", "..", &too_long] {
             assert_eq!(LeaseName::new(name).expect_err("not legal").value, name);
         }
     }

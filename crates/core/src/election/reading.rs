@@ -19,11 +19,7 @@ impl Election {
 
     /// Returns the instant of the next read; `None` while one is in flight or none is due.
     pub(super) fn next_read(&self) -> Option<BootTime> {
-        if self.reading.is_some() {
-            None
-        } else {
-            self.read_due
-        }
+        self.read_due.filter(|_| self.reading.is_none())
     }
 
     /// Sends a read if one is due and none is in flight.
@@ -109,7 +105,7 @@ impl Election {
             Outcome::Applied(found) => found,
             Outcome::Rejected | Outcome::Failed | Outcome::Unknown => {
                 let retry = turn.now + turn.jittered(self.tunables.timings.retry_interval());
-                self.read_due = Some(self.read_due.map_or(retry, |due| due.min(retry)));
+                self.read_soon(retry);
                 self.settle_check(None, turn);
                 return;
             }

@@ -3,128 +3,58 @@
 //! A [`Status`] reaches every surface through one watch channel. A surface evaluates [`Status::at`]
 //! each time it is asked, so a daemon that was frozen past its deadline never answers "leader".
 
-use std::fmt;
-
 use super::lease::{Identity, Session, Token};
+use super::named::named;
 use super::time::BootTime;
 
-/// The role of a candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// The candidate has authority.
-    Leader,
-    /// The candidate contends; another one may lead.
-    Follower,
-    /// An operator paused the lease, so no candidate leads.
-    Paused,
-    /// The candidate gives up leadership: it has no authority, and its workload is ending.
-    Stopping,
-    /// The store has not been read yet, or not for a lease duration.
-    Unknown,
-}
-
-impl Role {
-    /// All roles, for surfaces that list them.
-    pub const ALL: [Self; 5] = [
-        Self::Leader,
-        Self::Follower,
-        Self::Paused,
-        Self::Stopping,
-        Self::Unknown,
-    ];
-
-    /// Returns the name used in files, logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Leader => "leader",
-            Self::Follower => "follower",
-            Self::Paused => "paused",
-            Self::Stopping => "stopping",
-            Self::Unknown => "unknown",
-        }
+named! {
+    /// The role of a candidate.
+    pub enum Role {
+        /// The candidate has authority.
+        Leader = "leader",
+        /// The candidate contends; another one may lead.
+        Follower = "follower",
+        /// An operator paused the lease, so no candidate leads.
+        Paused = "paused",
+        /// The candidate gives up leadership: it has no authority, and its workload is ending.
+        Stopping = "stopping",
+        /// The store has not been read yet, or not for a lease duration.
+        Unknown = "unknown",
     }
 }
 
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// Reason for the state of a candidate: one closed list for file, log, history, Event and metric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// The candidate acquired a free lease.
-    Acquired,
-    /// The candidate took over from an expired holder, from an exited process, or from its own
-    /// ended claim.
-    TookOver,
-    /// The candidate renewed its lease. This is never the reason for a role, because a leader keeps
-    /// the reason for which it began to lead.
-    Renewed,
-    /// The candidate could not renew before its deadline.
-    Deadline,
-    /// The store rejected a renewal, because the claim no longer holds the lease.
-    Rejected,
-    /// An operator, or a signal, asked the candidate to step down.
-    Requested,
-    /// An operator asked the candidate to step down in favor of another.
-    Transferred,
-    /// An operator paused the lease.
-    Paused,
-    /// The workload is unhealthy.
-    Unhealthy,
-    /// The workload exited on its own.
-    WorkloadExit,
-    /// The candidate is shutting down.
-    Shutdown,
-    /// The document was deleted or restored to an older state.
-    StoreRolledBack,
-    /// Another process renews this process's claim, which means a forked machine.
-    Duplicate,
-}
-
-impl Reason {
-    /// All reasons, for surfaces that list them.
-    pub const ALL: [Self; 13] = [
-        Self::Acquired,
-        Self::TookOver,
-        Self::Renewed,
-        Self::Deadline,
-        Self::Rejected,
-        Self::Requested,
-        Self::Transferred,
-        Self::Paused,
-        Self::Unhealthy,
-        Self::WorkloadExit,
-        Self::Shutdown,
-        Self::StoreRolledBack,
-        Self::Duplicate,
-    ];
-
-    /// Returns the name used in files, logs, history and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Acquired => "acquired",
-            Self::TookOver => "took_over",
-            Self::Renewed => "renewed",
-            Self::Deadline => "deadline",
-            Self::Rejected => "rejected",
-            Self::Requested => "requested",
-            Self::Transferred => "transferred",
-            Self::Paused => "paused",
-            Self::Unhealthy => "unhealthy",
-            Self::WorkloadExit => "workload_exit",
-            Self::Shutdown => "shutdown",
-            Self::StoreRolledBack => "store_went_back",
-            Self::Duplicate => "duplicate",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+named! {
+    /// Reason for the state of a candidate: one closed list for file, log, history, Event and
+    /// metric.
+    pub enum Reason {
+        /// The candidate acquired a free lease.
+        Acquired = "acquired",
+        /// The candidate took over from an expired holder, from an exited process, or from its own
+        /// ended claim.
+        TookOver = "took_over",
+        /// The candidate renewed its lease. This is never the reason for a role, because a leader
+        /// keeps the reason for which it began to lead.
+        Renewed = "renewed",
+        /// The candidate could not renew before its deadline.
+        Deadline = "deadline",
+        /// The store rejected a renewal, because the claim no longer holds the lease.
+        Rejected = "rejected",
+        /// An operator, or a signal, asked the candidate to step down.
+        Requested = "requested",
+        /// An operator asked the candidate to step down in favor of another.
+        Transferred = "transferred",
+        /// An operator paused the lease.
+        Paused = "paused",
+        /// The workload is unhealthy.
+        Unhealthy = "unhealthy",
+        /// The workload exited on its own.
+        WorkloadExit = "workload_exit",
+        /// The candidate is shutting down.
+        Shutdown = "shutdown",
+        /// The document was deleted or restored to an older state.
+        StoreRolledBack = "store_went_back",
+        /// Another process renews this process's claim, which means a forked machine.
+        Duplicate = "duplicate",
     }
 }
 

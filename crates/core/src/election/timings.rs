@@ -148,36 +148,21 @@ impl Timings {
     pub fn settings(&self) -> TimingSettings {
         self.0
     }
+}
 
-    /// See [`TimingSettings::lease_duration`].
-    pub fn lease_duration(&self) -> Duration {
-        self.0.lease_duration
-    }
+macro_rules! getters {
+    ($($duration:ident)+) => {
+        impl Timings {
+            $(#[doc = concat!("See [`TimingSettings::", stringify!($duration), "`].")]
+            pub fn $duration(&self) -> Duration {
+                self.0.$duration
+            })+
+        }
+    };
+}
 
-    /// See [`TimingSettings::renew_deadline`].
-    pub fn renew_deadline(&self) -> Duration {
-        self.0.renew_deadline
-    }
-
-    /// See [`TimingSettings::renew_interval`].
-    pub fn renew_interval(&self) -> Duration {
-        self.0.renew_interval
-    }
-
-    /// See [`TimingSettings::retry_interval`].
-    pub fn retry_interval(&self) -> Duration {
-        self.0.retry_interval
-    }
-
-    /// See [`TimingSettings::operation_timeout`].
-    pub fn operation_timeout(&self) -> Duration {
-        self.0.operation_timeout
-    }
-
-    /// See [`TimingSettings::loss_grace`].
-    pub fn loss_grace(&self) -> Duration {
-        self.0.loss_grace
-    }
+getters! {
+    lease_duration renew_deadline renew_interval retry_interval operation_timeout loss_grace
 }
 
 /// Returns the worst-case time until a renewal and its first retry are resolved.
@@ -197,11 +182,9 @@ mod tests {
 
     #[test]
     fn the_defaults_keep_their_own_rules() {
-        assert_eq!(
-            Timings::new(TimingSettings::default()),
-            Ok(Timings::default())
-        );
-        assert_eq!(Timings::default().election_gap_warning(), None);
+        let defaults = Timings::default();
+        assert_eq!(Timings::new(TimingSettings::default()), Ok(defaults));
+        assert_eq!(defaults.election_gap_warning(), None);
     }
 
     #[test]
@@ -235,10 +218,9 @@ mod tests {
         assert_eq!(keys, ["retry_interval", "renew_deadline", "lease_duration"]);
         assert!(
             errors[1].message.contains("renew_interval 8s"),
-            "{}",
-            errors[1]
+            "{errors:?}"
         );
-        assert!(errors[2].message.contains("loss_grace 3s"), "{}", errors[2]);
+        assert!(errors[2].message.contains("loss_grace 3s"), "{errors:?}");
     }
 
     #[test]
@@ -256,29 +238,23 @@ mod tests {
             loss_grace: millis(100),
         };
         type Change = fn(&mut TimingSettings, Duration);
-        let cases: [(&str, TimingSettings, Duration, Change); 6] = [
-            ("renew_interval", short, INTERVAL_MIN, |s, to| {
-                s.renew_interval = to
-            }),
-            ("retry_interval", short, INTERVAL_MIN, |s, to| {
-                s.retry_interval = to
-            }),
-            ("operation_timeout", short, INTERVAL_MIN, |s, to| {
-                s.operation_timeout = to
-            }),
-            ("lease_duration", short, LEASE_DURATION_MIN, |s, to| {
-                s.lease_duration = to
-            }),
+        let renew_interval: Change = |s, to| s.renew_interval = to;
+        let retry_interval: Change = |s, to| s.retry_interval = to;
+        let operation_timeout: Change = |s, to| s.operation_timeout = to;
+        let renew_deadline: Change = |s, to| s.renew_deadline = to;
+        let lease_duration: Change = |s, to| s.lease_duration = to;
+        let (long, least_lease) = (defaults(), LEASE_DURATION_MIN);
+        let cases = [
+            ("renew_interval", renew_interval, short, INTERVAL_MIN),
+            ("retry_interval", retry_interval, short, INTERVAL_MIN),
+            ("operation_timeout", operation_timeout, short, INTERVAL_MIN),
+            ("lease_duration", lease_duration, short, least_lease),
             // 1.2 × (3 s + 1 s) + 2 × 3 s.
-            ("renew_deadline", defaults(), millis(10_800), |s, to| {
-                s.renew_deadline = to
-            }),
+            ("renew_deadline", renew_deadline, long, millis(10_800)),
             // (18 s + 3 s) × 1.1 + 500 ms.
-            ("lease_duration", defaults(), millis(23_600), |s, to| {
-                s.lease_duration = to
-            }),
+            ("lease_duration", lease_duration, long, millis(23_600)),
         ];
-        for (key, mut settings, bound, change) in cases {
+        for (key, change, mut settings, bound) in cases {
             change(&mut settings, bound);
             assert!(Timings::new(settings).is_ok(), "{key} {bound:?}");
             change(&mut settings, bound - least);

@@ -2,6 +2,7 @@
 //!
 //! There is no BSON here, and the dates decide nothing.
 
+use crate::election::named::named;
 use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
 
 /// Maximum number of entries that hold or were granted. Further readers are queued. A document with
@@ -12,25 +13,15 @@ pub const QUEUE_MAX: usize = 512;
 /// Maximum number of slots of a semaphore.
 pub const SLOTS_MAX: u32 = 256;
 
-/// Mode in which an entry wants to hold the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Mode {
-    /// Not together with any other holder.
-    Exclusive,
-    /// Together with other readers, never with an exclusive holder.
-    Shared,
-    /// One of the lock's N slots.
-    Slot,
-}
-
-impl Mode {
-    /// Returns the value used in the document and in output.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Exclusive => "exclusive",
-            Self::Shared => "shared",
-            Self::Slot => "slot",
-        }
+named! {
+    /// Mode in which an entry wants to hold the lock.
+    pub enum Mode {
+        /// Not together with any other holder.
+        Exclusive = "exclusive",
+        /// Together with other readers, never with an exclusive holder.
+        Shared = "shared",
+        /// One of the lock's N slots.
+        Slot = "slot",
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::document::{Entry, LockDocument};
 use super::operation::Seen;
+use crate::election::named::named;
 use crate::election::{BootTime, Claim, Declared, Identity, Revision, Token};
 
 /// Divisor of the declared lease duration that gives the time for a grantee to confirm. The
@@ -17,25 +18,15 @@ use crate::election::{BootTime, Claim, Declared, Identity, Revision, Token};
 /// shorter durations before it can know of its grant.
 const GRANT_SHARE: u32 = 8;
 
-/// State of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EntryState {
-    /// Waiting in the queue.
-    Waiting,
-    /// Granted but not confirmed, so without authority.
-    Granted,
-    /// Holding the lock.
-    Held,
-}
-
-impl EntryState {
-    /// Returns the value used in logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Granted => "granted",
-            Self::Held => "held",
-        }
+named! {
+    /// State of an entry.
+    pub enum EntryState {
+        /// Waiting in the queue.
+        Waiting = "waiting",
+        /// Granted but not confirmed, so without authority.
+        Granted = "granted",
+        /// Holding the lock.
+        Held = "held",
     }
 }
 

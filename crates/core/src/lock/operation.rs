@@ -1,6 +1,7 @@
 //! Operations on a lock's document, and their outcomes.
 
 use super::document::{Found, Mode};
+use crate::election::named::named;
 use crate::election::{Claim, Declared, Revision, Session, Token};
 
 /// Entry that a join appends. The store adds the name and the dates.
@@ -38,25 +39,15 @@ pub struct Seen {
     pub revision: Revision,
 }
 
-/// Reason why an entry ended, for the lock's history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ending {
-    /// The owner released it.
-    Released,
-    /// Another contender observed the entry unchanged for its lease duration.
-    Expired,
-    /// An operator broke the lock.
-    Broken,
-}
-
-impl Ending {
-    /// Returns the value used in the history.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Broken => "broken",
-        }
+named! {
+    /// Reason why an entry ended, for the lock's history.
+    pub enum Ending {
+        /// The owner released it.
+        Released = "released",
+        /// Another contender observed the entry unchanged for its lease duration.
+        Expired = "expired",
+        /// An operator broke the lock.
+        Broken = "broken",
     }
 }
 

@@ -1,31 +1,22 @@
 //! Published status of a contender, with a deadline.
 
 use super::document::Mode;
+use crate::election::named::named;
 use crate::election::{Authority, BootTime, Claim, Identity, Session, Token, WallMillis};
 
 /// Maximum number of entries ahead that a status lists, of holders and of waiters each. A human
 /// does not read more.
 pub const AHEAD_SHOWN_MAX: usize = 16;
 
-/// Reason why a held lock was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Loss {
-    /// No renewal was acknowledged in time.
-    Deadline,
-    /// The entry is no longer held in the document, usually because it was evicted or broken.
-    Rejected,
-    /// The document lost acknowledged writes.
-    StoreRolledBack,
-}
-
-impl Loss {
-    /// Returns the value used in logs and output.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Deadline => "deadline",
-            Self::Rejected => "rejected",
-            Self::StoreRolledBack => "store_went_back",
-        }
+named! {
+    /// Reason why a held lock was lost.
+    pub enum Loss {
+        /// No renewal was acknowledged in time.
+        Deadline = "deadline",
+        /// The entry is no longer held in the document, usually because it was evicted or broken.
+        Rejected = "rejected",
+        /// The document lost acknowledged writes.
+        StoreRolledBack = "store_went_back",
     }
 }
 

@@ -9,12 +9,11 @@ fn a_first_candidate_creates_acquires_and_leads() {
     let mut a = Node::start("a", at(0));
     assert_eq!((a.role(), a.waiting()), (Role::Unknown, vec!["read"]));
     a.serve(at(0), &mut stored);
-    let sent: Vec<_> = a.sent.iter().map(Operation::as_str).collect();
-    assert_eq!(sent, ["read", "create", "acquire"]);
+    assert_eq!(a.sent_after(0), ["read", "create", "acquire"]);
     assert!(a.leads(at(0)));
     assert_eq!((a.token(), a.reason()), (token(1), Some(Reason::Acquired)));
     assert_eq!(stored.lease().token, token(1));
-    let claim = stored.lease().holder.as_ref().map(|h| h.claim);
+    let claim = Some(stored.claim());
     // The token is recorded only after it was seen in the store.
     let remembered = |n| (claim, token(n), seconds(24));
     assert_eq!(a.remembered, [remembered(0), remembered(1)]);
@@ -24,14 +23,10 @@ fn a_first_candidate_creates_acquires_and_leads() {
 fn i2_authority_counts_from_before_the_send_not_from_the_reply() {
     let mut stored = Stored::default();
     let mut a = Node::start("a", at(0));
-    let (read, _) = a.take_call();
-    a.reply(at(0), read, Outcome::Applied(Found::Missing));
-    let (create, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(1), create, outcome);
+    a.answer_with(at(0), MISSING);
+    a.answer(at(1), &mut stored);
     // Sent at 1 s, answered at 3 s.
-    let (acquire, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
+    let (acquire, outcome) = a.perform(&mut stored);
     a.reply(at(3), acquire, outcome);
     assert_eq!(a.valid_until(), at(1) + seconds(18));
 }
@@ -41,14 +36,9 @@ fn a_renewal_goes_out_every_renew_interval_and_extends_from_its_send() {
     let (mut a, mut stored) = leader("a", at(0));
     assert_eq!(a.election.next_wakeup(), Some(at(3)));
     a.tick(at(3));
-    let (call, operation) = a.take_call();
-    assert_eq!(operation.as_str(), "renew");
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(5), call, outcome);
-    assert_eq!(
-        (a.valid_until(), a.reason()),
-        (at(3) + seconds(18), Some(Reason::Acquired))
-    );
+    assert_eq!(a.answer(at(5), &mut stored).as_str(), "renew");
+    a.assert_role(Role::Leader, Reason::Acquired);
+    assert_eq!(a.valid_until(), at(3) + seconds(18));
     assert_eq!(a.election.next_wakeup(), Some(at(6)));
 }
 
@@ -57,16 +47,9 @@ fn i4_at_its_deadline_a_leader_has_stepped_down() {
     let (mut a, _) = leader("a", at(0));
     a.run_cut_off(at(60), &Outcome::Failed);
     assert!(!a.leads(at(18)));
-    let lost: Vec<_> = a
-        .transitions
-        .iter()
-        .filter(|t| t.from == Role::Leader)
-        .collect();
-    assert_eq!(lost.len(), 1);
-    assert_eq!(
-        (lost[0].reason, lost[0].lasted),
-        (Some(Reason::Deadline), seconds(18))
-    );
+    let lost = a.transitions.iter().filter(|t| t.from == Role::Leader);
+    let lost: Vec<_> = lost.map(|t| (t.reason, t.lasted)).collect();
+    assert_eq!(lost, [(Some(Reason::Deadline), seconds(18))]);
 }
 
 #[test]
@@ -81,46 +64,28 @@ fn i7_a_renewal_of_unknown_outcome_extends_nothing() {
 
 #[test]
 fn i7_an_acquisition_of_unknown_outcome_grants_nothing_until_it_is_adopted_by_a_renewal() {
-    let mut stored = Stored {
-        document: Some(free(Revision::from_bytes([9; 16]), token(4))),
-        ..Default::default()
-    };
+    let mut stored = Stored::free(token(4));
     let mut a = Node::start("a", at(0));
-    let (read, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
+    let (read, outcome) = a.perform(&mut stored);
     a.reply(at(0), read, outcome);
     // The write lands, and its reply is lost.
-    let (acquire, operation) = a.take_call();
-    stored.apply(&a.identity, &operation);
-    a.reply(at(3), acquire, Outcome::Unknown);
+    a.lose_reply(at(3), &mut stored);
     assert_eq!(a.role(), Role::Follower);
-    let retry = a.election.next_wakeup().expect("it reads again");
-    a.tick(retry);
-    let (read, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(retry, read, outcome);
+    let retry = a.wake();
+    a.answer(retry, &mut stored);
     // The read shows the candidate as the holder, which alone grants nothing.
     assert!(!a.leads(retry));
-    let (renew, operation) = a.take_call();
-    assert_eq!(operation.as_str(), "renew");
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(retry + seconds(1), renew, outcome);
-    assert_eq!(
-        (a.valid_until(), a.token()),
-        (retry + seconds(18), token(5))
-    );
+    let renewal = a.answer(retry + seconds(1), &mut stored);
+    assert_eq!(renewal.as_str(), "renew");
+    assert_eq!(a.valid_until(), retry + seconds(18));
+    assert_eq!(a.token(), token(5));
 }
 
 #[test]
 fn i7_the_late_true_outcome_of_an_acquisition_is_only_a_hint() {
-    let mut stored = Stored {
-        document: Some(free(Revision::from_bytes([9; 16]), token(4))),
-        ..Default::default()
-    };
+    let mut stored = Stored::free(token(4));
     let mut a = Node::start("a", at(0));
-    let (read, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(0), read, outcome);
+    a.answer(at(0), &mut stored);
     let (acquire, operation) = a.take_call();
     a.reply(at(3), acquire, Outcome::Unknown);
     let applied = stored.apply(&a.identity, &operation);
@@ -135,8 +100,7 @@ fn i7_the_late_true_outcome_of_an_acquisition_is_only_a_hint() {
 fn a_late_acknowledgement_of_a_renewal_counts_from_its_own_send() {
     let (mut a, mut stored) = leader("a", at(0));
     a.tick(at(3));
-    let (renew, operation) = a.take_call();
-    let applied = stored.apply(&a.identity, &operation);
+    let (renew, applied) = a.perform(&mut stored);
     a.reply(at(6), renew, Outcome::Unknown);
     assert_eq!(a.valid_until(), at(18));
     a.reply(at(6) + millis(500), renew, applied);
@@ -147,8 +111,7 @@ fn a_late_acknowledgement_of_a_renewal_counts_from_its_own_send() {
 fn i4_an_acknowledgement_that_waited_in_a_frozen_process_does_not_revive_a_claim() {
     let (mut a, mut stored) = leader("a", at(0));
     a.tick(at(15));
-    let (renew, operation) = a.take_call();
-    let applied = stored.apply(&a.identity, &operation);
+    let (renew, applied) = a.perform(&mut stored);
     // The process is frozen past its deadline. The reply is the first input after that, although
     // 15 s + 18 s lies ahead.
     a.reply(at(20), renew, applied);
@@ -166,23 +129,24 @@ fn a_hung_renewal_is_joined_by_one_more_when_the_primary_changes() {
     assert_eq!(a.waiting(), ["renew", "renew"]);
     a.input(at(4), Input::PrimaryChanged);
     assert_eq!(a.calls.len(), 2, "two at the most");
-    let (_, second) = a.calls.pop_back().expect("two calls");
-    let id = CallId(a.sent.len() as u64);
-    let outcome = stored.apply(&a.identity, &second);
-    a.reply(at(4), id, outcome);
+    a.take_call();
+    a.answer(at(4), &mut stored);
     assert_eq!(a.valid_until(), at(4) + seconds(18));
+}
+
+/// Returns a leader with a renewal sent at 3 s and a second one at 4 s, and the store.
+fn renewing_twice() -> (Node, Stored) {
+    let (mut a, stored) = leader("a", at(0));
+    a.tick(at(3));
+    a.input(at(4), Input::PrimaryChanged);
+    (a, stored)
 }
 
 #[test]
 fn renewals_acknowledged_out_of_order_never_shorten_authority() {
-    let (mut a, mut stored) = leader("a", at(0));
-    a.tick(at(3));
-    a.input(at(4), Input::PrimaryChanged);
-    let (first, first_operation) = a.take_call();
-    let (second, second_operation) = a.take_call();
-    let first_outcome = stored.apply(&a.identity, &first_operation);
-    let second_outcome = stored.apply(&a.identity, &second_operation);
-    a.reply(at(5), second, second_outcome);
+    let (mut a, mut stored) = renewing_twice();
+    let (first, first_outcome) = a.perform(&mut stored);
+    a.answer(at(5), &mut stored);
     assert_eq!(a.valid_until(), at(4) + seconds(18));
     a.reply(at(5), first, first_outcome);
     assert_eq!(a.valid_until(), at(4) + seconds(18));
@@ -192,19 +156,12 @@ fn renewals_acknowledged_out_of_order_never_shorten_authority() {
 
 #[test]
 fn the_late_rejection_of_an_overtaken_renewal_means_nothing() {
-    let (mut a, mut stored) = leader("a", at(0));
-    a.tick(at(3));
-    a.input(at(4), Input::PrimaryChanged);
-    let (first, first_operation) = a.take_call();
-    let (second, second_operation) = a.take_call();
-    let second_outcome = stored.apply(&a.identity, &second_operation);
-    let first_outcome = stored.apply(&a.identity, &first_operation);
-    assert_eq!(
-        first_outcome,
-        Outcome::Rejected,
-        "a late renewal is a no-op"
-    );
-    a.reply(at(5), first, first_outcome.clone());
+    let (mut a, mut stored) = renewing_twice();
+    let (first, operation) = a.take_call();
+    let (second, second_outcome) = a.perform(&mut stored);
+    let late = stored.apply(&a.identity, &operation);
+    assert_eq!(late, Outcome::Rejected, "a late renewal is a no-op");
+    a.reply(at(5), first, late);
     assert!(a.leads(at(5)), "the second may have overtaken it");
     a.reply(at(5), second, second_outcome);
     assert!(a.leads(at(5)));
@@ -217,9 +174,7 @@ fn a_renewal_that_landed_unacknowledged_does_not_end_the_chain() {
     let (mut a, mut stored) = leader("a", at(0));
     for second in [3, 7] {
         a.tick(at(second));
-        let (call, operation) = a.take_call();
-        stored.apply(&a.identity, &operation);
-        a.reply(at(second), call, Outcome::Unknown);
+        a.lose_reply(at(second), &mut stored);
     }
     a.run(at(40), &mut stored);
     assert!(a.leads(at(40)));
@@ -228,49 +183,25 @@ fn a_renewal_that_landed_unacknowledged_does_not_end_the_chain() {
 #[test]
 fn timings_belong_to_a_claim() {
     let (mut a, mut stored) = leader("a", at(0));
-    let longer = TimingSettings {
+    let longer = with_timings(TimingSettings {
         lease_duration: seconds(240),
         renew_deadline: seconds(180),
         ..TimingSettings::default()
-    };
-    let timings = Timings::new(longer).expect("legal");
-    a.input(
-        at(1),
-        Input::Reconfigure(Tunables {
-            timings,
-            ..tunables()
-        }),
-    );
+    });
+    a.input(at(1), Input::Reconfigure(longer));
     a.run(at(4), &mut stored);
-    assert_eq!(
-        a.valid_until(),
-        at(3) + seconds(18),
-        "others wait 24 s, as was declared"
-    );
-    a.input(at(5), Input::StepDown);
-    a.input(at(5), Input::Demoted { shown: true });
-    a.serve(at(5), &mut stored);
+    // Others wait 24 s, as was declared.
+    assert_eq!(a.valid_until(), at(3) + seconds(18));
+    a.release(at(5), Input::StepDown, &mut stored);
     a.run(at(5) + seconds(240), &mut stored);
-    assert_eq!(
-        stored
-            .lease()
-            .holder
-            .as_ref()
-            .map(|h| h.lease_duration.millis),
-        Some(240_000)
-    );
+    assert_eq!(stored.holder_mut().lease_duration.millis, 240_000);
 }
 
 #[test]
 fn i9_dates_in_the_document_decide_nothing() {
     let (_, mut stored) = leader("a", at(0));
     for date in [i64::MIN, 0, i64::MAX] {
-        stored
-            .lease_mut()
-            .holder
-            .as_mut()
-            .expect("held")
-            .acquired_at = WallMillis(date);
+        stored.holder_mut().acquired_at = WallMillis(date);
         let mut b = follower("b", at(10), &mut stored.clone());
         b.run(at(33), &mut stored);
         assert_eq!(b.role(), Role::Follower);

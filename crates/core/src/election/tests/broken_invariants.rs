@@ -6,16 +6,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::harness::*;
 use crate::election::*;
 
-/// Returns the panic message of the invariant check after `change`.
-fn complaint(node: &Node, change: impl FnOnce(&mut Election)) -> String {
+/// Asserts that the invariant check panics with this message after `change`, and only then.
+#[track_caller]
+fn assert_complains(node: &Node, message: &str, change: impl FnOnce(&mut Election)) {
     let mut election = node.election.clone();
     election.check_invariants();
     change(&mut election);
     let check = AssertUnwindSafe(|| election.check_invariants());
     let panic = catch_unwind(check).expect_err("an invariant is broken");
     let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
-        .expect("a message")
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+    let text = text.expect("a message");
+    assert!(text.starts_with(message), "{text}");
 }
 
 fn ended(claim: Claim) -> Ended {
@@ -36,8 +38,7 @@ fn ended(claim: Claim) -> Ended {
 fn a_wakeup_that_is_due_already_would_never_end() {
     let (a, _) = leader("a", at(0));
     for due in [at(0), at(0) - millis(1)] {
-        let text = complaint(&a, |e| e.wakeup = Some(due));
-        assert!(text.starts_with("due at once again"), "{text}");
+        assert_complains(&a, "due at once again", |e| e.wakeup = Some(due));
     }
 }
 
@@ -47,36 +48,28 @@ fn a_candidate_that_is_behind_the_store_reads() {
     let b = follower("b", at(0), &mut stored);
     let changes: [fn(&mut Election); 2] = [|e| e.view.behind = true, |e| e.suspicious = true];
     for change in changes {
-        let text = complaint(&b, change);
-        assert!(text.starts_with("behind the store for ever"), "{text}");
+        assert_complains(&b, "behind the store for ever", change);
     }
 }
 
 #[test]
 fn i2_authority_ends_at_its_deadline_and_has_the_highest_token() {
     let (a, _) = leader("a", at(0));
-    let text = complaint(&a, |e| {
+    assert_complains(&a, "authority outlives its deadline", |e| {
         e.status.authority.as_mut().expect("it leads").valid_until = at(0);
     });
-    assert!(
-        text.starts_with("authority outlives its deadline"),
-        "{text}"
-    );
-    let text = complaint(&a, |e| e.token_highest = token(0));
-    assert!(text.starts_with("a leader's token"), "{text}");
-    let text = complaint(&a, |e| e.status.authority = None);
-    assert!(
-        text.starts_with("assertion `left == right` failed: a role without"),
-        "{text}"
-    );
+    assert_complains(&a, "a leader's token", |e| e.token_highest = token(0));
+    let role = "assertion `left == right` failed: a role without";
+    assert_complains(&a, role, |e| e.status.authority = None);
 }
 
 #[test]
 fn i11_the_lists_of_claims_are_bounded() {
     let (a, _) = leader("a", at(0));
     let many = |count| vec![ended(Claim::from_bytes([200; 16])); count];
-    let text = complaint(&a, |e| e.ended = many(OPEN_CLAIMS_MAX + 1));
-    assert!(text.starts_with("too many ended claims"), "{text}");
+    assert_complains(&a, "too many ended claims", |e| {
+        e.ended = many(OPEN_CLAIMS_MAX + 1)
+    });
     let mut full = a.election.clone();
     full.ended = many(OPEN_CLAIMS_MAX);
     full.check_invariants();
@@ -85,7 +78,6 @@ fn i11_the_lists_of_claims_are_bounded() {
 #[test]
 fn i1_a_claim_that_ended_does_not_lead() {
     let (a, stored) = leader("a", at(0));
-    let claim = stored.lease().holder.as_ref().expect("held").claim;
-    let text = complaint(&a, |e| e.ended.push(ended(claim)));
-    assert!(text.starts_with("a claim leads again"), "{text}");
+    let claim = stored.claim();
+    assert_complains(&a, "a claim leads again", |e| e.ended.push(ended(claim)));
 }

@@ -15,22 +15,16 @@ impl Randomness for Always {
     }
 }
 
+fn turn(random: &mut Always) -> Turn<'_> {
+    Turn { now: at(0), random }
+}
+
 fn jittered(bits: u128, duration: Duration) -> Duration {
-    let mut random = Always(bits);
-    let mut turn = Turn {
-        now: at(0),
-        random: &mut random,
-    };
-    turn.jittered(duration)
+    turn(&mut Always(bits)).jittered(duration)
 }
 
 fn up_to(bits: u128, most: Duration) -> Duration {
-    let mut random = Always(bits);
-    let mut turn = Turn {
-        now: at(0),
-        random: &mut random,
-    };
-    turn.up_to(most)
+    turn(&mut Always(bits)).up_to(most)
 }
 
 #[test]
@@ -62,14 +56,9 @@ fn a_spread_is_between_nothing_and_the_most_both_included() {
     assert_eq!(up_to(u128::MAX, Duration::ZERO), Duration::ZERO);
 }
 
-/// Returns a follower of a lease that was freed, with its acquisition in flight.
-fn acquiring(spread: Duration) -> (Node, Stored) {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
-    stored.lease_mut().holder = None;
-    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
-    b.event(at(1), &stored);
-    assert_eq!(b.waiting(), ["acquire"]);
+/// Returns a follower that has sent an acquisition after races that left it this spread.
+fn acquiring_with(spread: Duration) -> (Node, Stored) {
+    let (mut b, stored) = acquiring();
     b.election.spread = spread;
     (b, stored)
 }
@@ -87,11 +76,10 @@ fn the_spread_doubles_with_each_race_lost_and_halves_with_each_won() {
         let micros = Duration::from_micros;
         (micros(a), micros(b), micros(c))
     }) {
-        let (mut b, _) = acquiring(before);
-        let (call, _) = b.take_call();
-        b.reply(at(1), call, Outcome::Rejected);
+        let (mut b, _) = acquiring_with(before);
+        b.answer_with(at(1), Outcome::Rejected);
         assert_eq!(b.election.spread, lost, "lost at {before:?}");
-        let (mut b, mut stored) = acquiring(before);
+        let (mut b, mut stored) = acquiring_with(before);
         b.serve(at(1), &mut stored);
         assert!(b.leads(at(1)));
         assert_eq!(b.election.spread, won, "won at {before:?}");
@@ -100,26 +88,19 @@ fn the_spread_doubles_with_each_race_lost_and_halves_with_each_won() {
 
 #[test]
 fn a_take_over_that_is_rejected_is_no_race() {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
-    b.tick(at(24));
-    let (call, operation) = b.take_call();
-    assert_eq!(operation.as_str(), "take_over");
-    b.reply(at(24), call, Outcome::Rejected);
+    let (mut b, _) = taking_over();
+    b.answer_with(at(24), Outcome::Rejected);
     assert_eq!(b.election.spread, Duration::ZERO);
 }
 
 #[test]
 fn candidates_that_lost_a_race_wait_a_drawn_time_for_the_next() {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut b, mut stored) = follower_of_vanished();
     b.election.spread = millis(40);
-    stored.lease_mut().holder = None;
-    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    stored.vacate();
     b.event(at(1), &stored);
     assert_eq!(b.waiting(), [""; 0]);
-    let turn = b.election.next_wakeup().expect("its turn comes");
+    let turn = b.wake();
     assert!(turn > at(1) && turn <= at(1) + millis(40));
-    b.tick(turn);
     assert_eq!(b.waiting(), ["acquire"]);
 }

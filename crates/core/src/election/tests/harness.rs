@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+pub(super) use super::roles::*;
+pub(super) use super::stored::*;
 pub(super) use crate::election::reference::free;
 use crate::election::*;
 
@@ -39,33 +41,6 @@ pub(super) fn token(n: i64) -> Token {
     Token::new(n).expect("not negative")
 }
 
-/// The document and its history.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Stored {
-    pub(super) document: Option<Lease>,
-    pub(super) history: Vec<HistoryEntry>,
-}
-
-impl Stored {
-    pub(super) fn lease(&self) -> &Lease {
-        self.document.as_ref().expect("a document")
-    }
-
-    pub(super) fn lease_mut(&mut self) -> &mut Lease {
-        self.document.as_mut().expect("a document")
-    }
-
-    pub(super) fn apply(&mut self, by: &Identity, operation: &Operation) -> Outcome {
-        if let Operation::Read { .. } = operation {
-            return Outcome::Applied(reference::found(self.document.as_ref()));
-        }
-        let matched = reference::write(&mut self.document, by, WallMillis(0), operation);
-        self.history
-            .extend(reference::ends(operation).filter(|_| matched).cloned());
-        reference::outcome(matched, self.document.as_ref())
-    }
-}
-
 /// One candidate and the effects that it emitted.
 #[derive(Clone)]
 pub(super) struct Node {
@@ -85,6 +60,18 @@ pub(super) struct Node {
     pub(super) exited: bool,
 }
 
+/// Returns a candidate whose status directory is empty, and which does not supervise its workload.
+pub(super) fn candidate(name: &str) -> Candidate {
+    Candidate {
+        identity: identity(name),
+        tunables: tunables(),
+        token_remembered: Token::ZERO,
+        lease_longest_remembered: None,
+        supervises: false,
+        predecessor_claim: None,
+    }
+}
+
 /// Returns the default timings without a handoff delay.
 pub(super) fn tunables() -> Tunables {
     Tunables {
@@ -94,58 +81,59 @@ pub(super) fn tunables() -> Tunables {
     }
 }
 
+/// Starts a candidate whose status directory remembers a token.
+pub(super) fn start_with_token(name: &str, now: BootTime, token_remembered: Token) -> Node {
+    let candidate = Candidate {
+        token_remembered,
+        ..candidate(name)
+    };
+    Node::begin(candidate, now)
+}
+
+/// Returns the default timings with a handoff delay.
+pub(super) fn with_handoff(delay: Duration) -> Tunables {
+    Tunables {
+        handoff_delay: delay,
+        ..tunables()
+    }
+}
+
+/// Returns tunables with these timings and without a handoff delay.
+pub(super) fn with_timings(settings: TimingSettings) -> Tunables {
+    Tunables {
+        timings: Timings::new(settings).expect("legal"),
+        ..tunables()
+    }
+}
+
+/// Returns timings with a declared lease duration of 100 s.
+pub(super) fn with_long_lease() -> Tunables {
+    with_timings(TimingSettings {
+        lease_duration: seconds(100),
+        ..TimingSettings::default()
+    })
+}
+
 impl Node {
     /// Starts a candidate at `now`, which sends its first read.
     pub(super) fn start(name: &str, now: BootTime) -> Self {
-        Self::start_with(name, now, tunables(), Token::ZERO, None)
-    }
-
-    pub(super) fn start_with(
-        name: &str,
-        now: BootTime,
-        tunables: Tunables,
-        token_remembered: Token,
-        predecessor_claim: Option<Claim>,
-    ) -> Self {
-        let candidate = Candidate {
-            identity: identity(name),
-            tunables,
-            token_remembered,
-            lease_longest_remembered: None,
-            supervises: false,
-            predecessor_claim,
-        };
-        Self::begin(candidate, now)
+        Self::begin(candidate(name), now)
     }
 
     /// Starts the next process on the status directory of this one, in the same boot.
     pub(super) fn successor(&self, now: BootTime) -> Self {
         let (claim, token, lease_longest) = *self.remembered.last().expect("it remembers");
         let candidate = Candidate {
-            identity: self.identity.clone(),
-            tunables: tunables(),
             token_remembered: token,
             lease_longest_remembered: Some(lease_longest),
-            supervises: false,
             predecessor_claim: claim,
+            ..candidate(self.identity.as_str())
         };
         Self::begin(candidate, now)
     }
 
-    /// Starts a candidate that supervises its workload.
-    pub(super) fn supervising(name: &str, now: BootTime) -> Self {
-        let candidate = Candidate {
-            identity: identity(name),
-            tunables: tunables(),
-            token_remembered: Token::ZERO,
-            lease_longest_remembered: None,
-            supervises: true,
-            predecessor_claim: None,
-        };
-        Self::begin(candidate, now)
-    }
-
-    fn begin(candidate: Candidate, now: BootTime) -> Self {
+    /// Starts this candidate at `now`.
+    pub(super) fn begin(candidate: Candidate, now: BootTime) -> Self {
         let identity = candidate.identity.clone();
         // Each candidate draws from its own range.
         let seed = identity
@@ -216,30 +204,82 @@ impl Node {
         self.calls.pop_front().expect("a call was sent")
     }
 
+    /// Performs the oldest unanswered call. The reply is still to be delivered.
+    pub(super) fn perform(&mut self, stored: &mut Stored) -> (CallId, Outcome) {
+        let (call, operation) = self.take_call();
+        (call, stored.apply(&self.identity, &operation))
+    }
+
+    /// Performs and answers the oldest unanswered call.
+    pub(super) fn answer(&mut self, now: BootTime, stored: &mut Stored) -> Operation {
+        let (call, operation) = self.take_call();
+        let outcome = stored.apply(&self.identity, &operation);
+        self.reply(now, call, outcome);
+        operation
+    }
+
+    /// Answers the oldest unanswered call without performing it.
+    pub(super) fn answer_with(&mut self, now: BootTime, outcome: Outcome) -> Operation {
+        let (call, operation) = self.take_call();
+        self.reply(now, call, outcome);
+        operation
+    }
+
+    /// Performs the oldest unanswered call, whose reply is lost.
+    pub(super) fn lose_reply(&mut self, now: BootTime, stored: &mut Stored) -> Operation {
+        let (call, operation) = self.take_call();
+        stored.apply(&self.identity, &operation);
+        self.reply(now, call, Outcome::Unknown);
+        operation
+    }
+
+    /// Gives a leader an input that ends its leadership. The files say so immediately.
+    pub(super) fn demote(&mut self, now: BootTime, input: Input) {
+        self.input(now, input);
+        self.input(now, Input::Demoted { shown: true });
+    }
+
+    /// Ends leadership by this input, up to the release.
+    pub(super) fn release(&mut self, now: BootTime, input: Input, stored: &mut Stored) {
+        self.demote(now, input);
+        self.serve(now, stored);
+    }
+
+    /// Ticks at the next wake-up, and returns its instant.
+    pub(super) fn wake(&mut self) -> BootTime {
+        let due = self.election.next_wakeup().expect("it goes on");
+        self.tick(due);
+        due
+    }
+
     /// Answers all open and all following calls immediately, from the store.
     pub(super) fn serve(&mut self, now: BootTime, stored: &mut Stored) {
         for _ in 0..32 {
-            let Some((id, operation)) = self.calls.pop_front() else {
+            if self.calls.is_empty() {
                 return;
-            };
-            let outcome = stored.apply(&self.identity, &operation);
-            self.reply(now, id, outcome);
+            }
+            self.answer(now, stored);
         }
         panic!("{} does not come to rest: {:?}", self.identity, self.sent);
     }
 
     /// Answers reads until the oldest open call is not a read.
     pub(super) fn serve_reads(&mut self, now: BootTime, stored: &mut Stored) {
-        while let Some((id, operation @ Operation::Read { .. })) = self.calls.front().cloned() {
-            self.calls.pop_front();
-            let outcome = stored.apply(&self.identity, &operation);
-            self.reply(now, id, outcome);
+        while self.waiting().first() == Some(&"read") {
+            self.answer(now, stored);
+        }
+    }
+
+    /// Answers calls until the oldest open one is of this operation.
+    pub(super) fn serve_up_to(&mut self, operation: &str, now: BootTime, stored: &mut Stored) {
+        while self.waiting().first() != Some(&operation) {
+            self.answer(now, stored);
         }
     }
 
     /// Advances time to `until`, with a store that answers immediately.
     pub(super) fn run(&mut self, until: BootTime, stored: &mut Stored) {
-        self.serve(self.election.status_time(), stored);
+        self.serve(self.now(), stored);
         for _ in 0..100_000 {
             match self.election.next_wakeup() {
                 Some(at) if at <= until => {
@@ -255,9 +295,8 @@ impl Node {
     /// Advances time to `until`, with `outcome` as the answer to every call.
     pub(super) fn run_cut_off(&mut self, until: BootTime, outcome: &Outcome) {
         for _ in 0..100_000 {
-            while let Some((id, _)) = self.calls.pop_front() {
-                let now = self.election.status_time();
-                self.reply(now, id, outcome.clone());
+            while !self.calls.is_empty() {
+                self.answer_with(self.now(), outcome.clone());
             }
             match self.election.next_wakeup() {
                 Some(at) if at <= until => self.tick(at),
@@ -265,6 +304,22 @@ impl Node {
             }
         }
         panic!("{} does not come to rest", self.identity);
+    }
+
+    /// Advances time to `due`, and asserts that the operation is sent for the `nth` time then, not
+    /// a millisecond earlier.
+    #[track_caller]
+    pub(super) fn sends_nth(
+        &mut self,
+        nth: usize,
+        operation: &str,
+        due: BootTime,
+        stored: &mut Stored,
+    ) {
+        self.run(due - millis(1), stored);
+        assert_eq!(self.count(operation), nth - 1, "early: {:?}", self.sent);
+        self.run(due, stored);
+        assert_eq!(self.count(operation), nth, "late: {:?}", self.sent);
     }
 
     /// Opens the change stream, so that the candidate does not poll.
@@ -275,6 +330,28 @@ impl Node {
 
     pub(super) fn event(&mut self, now: BootTime, stored: &Stored) {
         self.input(now, Input::Watch(Watch::Changed(stored.lease().clone())));
+    }
+
+    /// Reports the stored lease by an event, and answers the calls that follow.
+    pub(super) fn observe(&mut self, now: BootTime, stored: &mut Stored) {
+        self.event(now, stored);
+        self.serve(now, stored);
+    }
+
+    /// Reports a change without its document, and answers the read that follows.
+    pub(super) fn reread(&mut self, now: BootTime, stored: &mut Stored) {
+        self.input(now, Input::Watch(Watch::Unclear));
+        self.serve(now, stored);
+    }
+
+    #[track_caller]
+    pub(super) fn assert_role(&self, role: Role, reason: Reason) {
+        assert_eq!((self.role(), self.reason()), (role, Some(reason)));
+    }
+
+    /// Returns the instant of the last input.
+    pub(super) fn now(&self) -> BootTime {
+        self.election.now
     }
 
     pub(super) fn role(&self) -> Role {
@@ -290,55 +367,31 @@ impl Node {
     }
 
     pub(super) fn valid_until(&self) -> BootTime {
-        self.election
-            .status()
-            .authority
-            .expect("it leads")
-            .valid_until
+        let authority = self.election.status().authority;
+        authority.expect("it leads").valid_until
     }
 
     pub(super) fn token(&self) -> Token {
         self.election.status().authority.expect("it leads").token
     }
 
+    /// Returns how often the candidate has become the leader.
+    pub(super) fn times_leader(&self) -> usize {
+        let led = self.transitions.iter().filter(|t| t.to == Role::Leader);
+        led.count()
+    }
+
     pub(super) fn count(&self, operation: &str) -> usize {
         self.sent.iter().filter(|o| o.as_str() == operation).count()
     }
 
-    pub(super) fn waiting(&self) -> Vec<&'static str> {
-        self.calls
-            .iter()
-            .map(|(_, operation)| operation.as_str())
-            .collect()
+    /// Returns the names of the operations sent after the first `skipped`.
+    pub(super) fn sent_after(&self, skipped: usize) -> Vec<&'static str> {
+        self.sent[skipped..].iter().map(Operation::as_str).collect()
     }
-}
 
-/// Returns a leader that acquired at `now`, with its stream open, and the store.
-pub(super) fn leader(name: &str, now: BootTime) -> (Node, Stored) {
-    leader_with(name, now, tunables())
-}
-
-pub(super) fn leader_with(name: &str, now: BootTime, tunables: Tunables) -> (Node, Stored) {
-    let mut stored = Stored::default();
-    let mut node = Node::start_with(name, now, tunables, Token::ZERO, None);
-    node.serve(now, &mut stored);
-    node.open_stream(now, &mut stored);
-    assert_eq!(node.role(), Role::Leader, "{:?}", node.sent);
-    (node, stored)
-}
-
-/// Returns a follower of the stored lease, with its stream open.
-pub(super) fn follower(name: &str, now: BootTime, stored: &mut Stored) -> Node {
-    let mut node = Node::start(name, now);
-    node.serve(now, stored);
-    node.open_stream(now, stored);
-    assert_eq!(node.role(), Role::Follower, "{:?}", node.sent);
-    node
-}
-
-impl Election {
-    /// Returns the instant of the last input.
-    pub(super) fn status_time(&self) -> BootTime {
-        self.now
+    pub(super) fn waiting(&self) -> Vec<&'static str> {
+        let names = self.calls.iter().map(|(_, operation)| operation.as_str());
+        names.collect()
     }
 }

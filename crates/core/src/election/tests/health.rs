@@ -7,25 +7,11 @@ use crate::election::*;
 const ILL: Input = Input::Health { healthy: false };
 const WELL: Input = Input::Health { healthy: true };
 
-/// Returns a follower that has just sent an acquisition of a freed lease.
-fn acquiring() -> (Node, Stored) {
-    let (_, mut stored) = leader("a", at(0));
-    let mut node = follower("b", at(0), &mut stored);
-    stored.lease_mut().holder = None;
-    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
-    node.event(at(1), &stored);
-    assert_eq!(node.waiting(), ["acquire"]);
-    (node, stored)
-}
-
 #[test]
 fn an_unhealthy_leader_releases_and_contends_again_as_soon_as_it_is_healthy() {
     let (mut a, mut stored) = leader("a", at(0));
     a.input(at(1), ILL);
-    assert_eq!(
-        (a.role(), a.reason()),
-        (Role::Stopping, Some(Reason::Unhealthy))
-    );
+    a.assert_role(Role::Stopping, Reason::Unhealthy);
     a.input(at(1), Input::Demoted { shown: true });
     a.serve(at(1), &mut stored);
     assert_eq!(stored.lease().holder, None);
@@ -50,8 +36,7 @@ fn health_that_comes_back_during_the_step_down_does_not_undo_it() {
 
 #[test]
 fn an_unhealthy_candidate_takes_nothing_over_and_makes_no_document() {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut b, mut stored) = follower_of_vanished();
     b.input(at(1), ILL);
     b.run(at(500), &mut stored);
     assert_eq!(b.count("take_over"), 0);
@@ -71,13 +56,7 @@ fn an_acquisition_that_lands_while_unhealthy_never_leads_and_is_released() {
     let (mut b, mut stored) = acquiring();
     b.input(at(1), ILL);
     b.serve(at(2), &mut stored);
-    assert_eq!(
-        b.transitions
-            .iter()
-            .filter(|t| t.to == Role::Leader)
-            .count(),
-        0
-    );
+    assert_eq!(b.times_leader(), 0);
     assert_eq!(stored.lease().holder, None);
     assert_eq!(stored.history[0].reason, Reason::Unhealthy);
     assert_eq!(b.role(), Role::Follower);
@@ -86,9 +65,7 @@ fn an_acquisition_that_lands_while_unhealthy_never_leads_and_is_released() {
 #[test]
 fn an_open_acquisition_is_released_and_not_adopted_while_unhealthy() {
     let (mut b, mut stored) = acquiring();
-    let (call, operation) = b.take_call();
-    stored.apply(&b.identity, &operation);
-    b.reply(at(1), call, Outcome::Unknown);
+    b.lose_reply(at(1), &mut stored);
     b.input(at(1), ILL);
     b.run(at(10), &mut stored);
     assert_eq!((b.count("renew"), b.count("release")), (0, 1));
@@ -103,9 +80,7 @@ fn a_release_beside_a_read_that_is_due_again_waits_for_its_own_answer() {
     b.input(at(1), Input::Watch(Watch::Lost));
     b.input(at(1), ILL);
     assert_eq!(b.waiting(), ["acquire", "read"]);
-    let (call, operation) = b.take_call();
-    let outcome = stored.apply(&b.identity, &operation);
-    b.reply(at(1), call, outcome);
+    b.answer(at(1), &mut stored);
     assert_eq!(b.waiting(), ["read", "release"]);
     b.run(at(30), &mut stored);
     assert_eq!(stored.lease().holder, None);

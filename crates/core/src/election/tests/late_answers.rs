@@ -7,74 +7,43 @@ use crate::election::*;
 fn i10_the_late_reply_of_an_acquisition_during_its_adoption_leaves_nothing_undone() {
     let mut stored = Stored::default();
     let mut a = Node::start("a", at(0));
-    // The read, then the create.
-    let (c, op) = a.take_call();
-    let o = stored.apply(&a.identity, &op);
-    a.reply(at(0), c, o);
-    let (c, op) = a.take_call();
-    let o = stored.apply(&a.identity, &op);
+    a.answer(at(0), &mut stored);
+    let (create, created) = a.perform(&mut stored);
     a.input(at(0), Input::Watch(Watch::Opened));
-    a.reply(at(0), c, o);
-    // Answer calls until the acquire is found.
-    let mut acquire = None;
-    for _ in 0..10 {
-        let Some((c, op)) = a.calls.pop_front() else {
-            break;
-        };
-        let o = stored.apply(&a.identity, &op);
-        if op.as_str() == "acquire" {
-            acquire = Some((c, o));
-        } else {
-            a.reply(at(0), c, o);
-        }
-    }
-    let (acq, late) = acquire.expect("acquire");
+    a.reply(at(0), create, created);
+    a.serve_up_to("acquire", at(0), &mut stored);
+    let (acquire, late) = a.perform(&mut stored);
     assert!(matches!(late, Outcome::Applied(_)));
+    a.serve(at(0), &mut stored);
     // The timeout makes the outcome unknown.
-    a.reply(at(3), acq, Outcome::Unknown);
-    let w = a.election.next_wakeup().unwrap();
-    a.tick(w);
-    let (c, op) = a.take_call();
-    assert_eq!(op.as_str(), "read");
-    let o = stored.apply(&a.identity, &op);
-    a.reply(w, c, o);
-    let (adopt, op) = a.take_call();
-    assert_eq!(op.as_str(), "renew");
-    let o = stored.apply(&a.identity, &op);
-    // The acquire's own reply finally arrives.
-    a.reply(w, acq, late);
-    a.reply(w, adopt, o);
+    a.reply(at(3), acquire, Outcome::Unknown);
+    let due = a.wake();
+    assert_eq!(a.answer(due, &mut stored).as_str(), "read");
+    assert_eq!(a.waiting()[0], "renew");
+    let (adopt, adopted) = a.perform(&mut stored);
+    // The acquisition's own reply finally arrives.
+    a.reply(due, acquire, late);
+    a.reply(due, adopt, adopted);
     assert_eq!(a.role(), Role::Leader);
-    a.calls.clear(); // the read in flight: its reply has no effect (reading = None)
+    a.calls.clear(); // The read in flight: its reply has no effect.
     a.run(at(60), &mut stored);
     assert_eq!(a.role(), Role::Leader);
-    let n = a.election.status_time();
-    a.input(n, Input::StepDown);
-    a.input(n, Input::Demoted { shown: true });
-    a.serve(n, &mut stored);
+    let now = a.now();
+    a.release(now, Input::StepDown, &mut stored);
     // No other candidate exists, so this one must lead again after one lease duration.
-    a.run(n + seconds(600), &mut stored);
+    a.run(now + seconds(600), &mut stored);
     assert_eq!(a.role(), Role::Leader, "stuck for ever");
 }
 
 #[test]
 fn a_requested_step_down_that_meets_its_deadline_stays_out() {
-    let t = Tunables {
-        handoff_delay: seconds(2),
-        ..tunables()
-    };
-    let (mut a, mut stored) = leader_with("a", at(0), t);
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(2)));
     a.run_cut_off(at(17), &Outcome::Failed);
-    a.input(at(17), Input::StepDown);
-    a.input(at(17), Input::Demoted { shown: true });
+    a.demote(at(17), Input::StepDown);
     assert_eq!(a.role(), Role::Stopping);
     a.run_cut_off(at(20), &Outcome::Failed);
     a.run(at(24), &mut stored);
-    assert_ne!(
-        a.role(),
-        Role::Leader,
-        "told to step down and stay out at 17 s, leads again at once"
-    );
+    assert_ne!(a.role(), Role::Leader, "it was asked to stay out at 17 s");
 }
 
 #[test]
@@ -94,11 +63,8 @@ fn a_read_answered_before_the_release_is_forgotten() {
     let (mut a, mut stored) = leader("a", at(0));
     a.run(at(2), &mut stored);
     a.input(at(2), Input::Watch(Watch::Unclear));
-    let (read, op) = a.take_call();
-    let old = stored.apply(&a.identity, &op);
-    a.input(at(2), Input::StepDown);
-    a.input(at(2), Input::Demoted { shown: true });
-    a.serve(at(2), &mut stored);
+    let (read, old) = a.perform(&mut stored);
+    a.release(at(2), Input::StepDown, &mut stored);
     a.reply(at(2), read, old);
     a.serve(at(2), &mut stored);
     // The candidate stays out for 24 s, until 26 s, and should lead after that.
@@ -114,8 +80,7 @@ fn a_foreign_document_in_the_late_answer_to_an_old_read_ends_nothing() {
     a.reply(at(3), read, Outcome::Unknown);
     a.run(at(10), &mut stored);
     assert_eq!(a.role(), Role::Leader);
-    let foreign = Found::Foreign("newer".to_owned());
-    a.reply(at(10), read, Outcome::Applied(foreign));
+    a.reply(at(10), read, foreign());
     assert_eq!(a.role(), Role::Leader);
 }
 
@@ -126,8 +91,7 @@ fn i11_after_a_foreign_document_in_a_late_answer_a_contender_reads_before_it_wri
     let (old, _) = b.take_call();
     b.reply(at(4), old, Outcome::Unknown);
     b.run(at(8), &mut stored);
-    let foreign = Found::Foreign("somebody else's".to_owned());
-    b.reply(at(8), old, Outcome::Applied(foreign));
+    b.reply(at(8), old, foreign());
     let (_, next) = b.take_call();
     assert_eq!(next, Operation::Read { confirm: false });
 }
@@ -137,27 +101,15 @@ fn an_adoption_that_meets_a_pause_steps_down_for_it() {
     let mut stored = Stored::default();
     let mut a = Node::start("a", at(0));
     // The acquisition lands, its reply is lost, and a read finds it.
-    let (adopt, renewal) = loop {
-        let Some((call, operation)) = a.calls.pop_front() else {
-            a.tick(a.election.next_wakeup().unwrap());
-            continue;
-        };
-        if operation.as_str() == "renew" {
-            break (call, operation);
-        }
-        let lost = operation.as_str() == "acquire";
-        let outcome = stored.apply(&a.identity, &operation);
-        let outcome = if lost { Outcome::Unknown } else { outcome };
-        a.reply(a.election.status_time(), call, outcome);
-    };
-    let now = a.election.status_time();
+    a.serve_up_to("acquire", at(0), &mut stored);
+    a.lose_reply(at(0), &mut stored);
+    let now = a.wake();
+    a.serve_up_to("renew", now, &mut stored);
     stored.lease_mut().paused = true;
     a.event(now, &stored);
     assert_eq!(a.role(), Role::Paused);
-    let outcome = stored.apply(&a.identity, &renewal);
-    a.reply(now, adopt, outcome);
-    assert_eq!(a.role(), Role::Stopping);
-    assert_eq!(a.reason(), Some(Reason::Paused));
+    a.answer(now, &mut stored);
+    a.assert_role(Role::Stopping, Reason::Paused);
 }
 
 /// An operator raised the token, so that the old document looks like a successor's.
@@ -169,9 +121,7 @@ fn i8_who_stays_out_takes_its_own_raised_claim_for_no_successor() {
     let mut raised = stored.lease().clone();
     a.run(at(6), &mut stored);
     raised.revision = stored.lease().revision;
-    a.input(at(6), Input::StepDown);
-    a.input(at(6), Input::Demoted { shown: true });
-    a.serve(at(6), &mut stored);
+    a.release(at(6), Input::StepDown, &mut stored);
     assert_eq!(stored.lease().holder, None, "released");
     a.input(at(7), Input::Watch(Watch::Changed(raised)));
     a.event(at(8), &stored);
@@ -183,16 +133,13 @@ fn i8_who_stays_out_takes_its_own_raised_claim_for_no_successor() {
 
 #[test]
 fn i11_a_reply_that_an_event_overtook_is_read_again_before_a_write() {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut b, stored) = follower_of_vanished();
     b.input(at(1), Input::Watch(Watch::Opened));
     let (read, _) = b.take_call();
     b.event(at(1), &stored);
-    let foreign = Found::Foreign("somebody else's".to_owned());
-    b.reply(at(1), read, Outcome::Applied(foreign));
-    let (again, operation) = b.take_call();
-    assert_eq!(operation, Operation::Read { confirm: false });
-    b.reply(at(4), again, Outcome::Unknown);
+    b.reply(at(1), read, foreign());
+    let again = b.answer_with(at(4), Outcome::Unknown);
+    assert_eq!(again, Operation::Read { confirm: false });
     b.run_cut_off(at(60), &Outcome::Unknown);
     assert_eq!(b.count("take_over"), 0, "what it saw last may be foreign");
 }

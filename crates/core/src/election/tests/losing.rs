@@ -3,13 +3,6 @@
 use super::harness::*;
 use crate::election::*;
 
-fn with_handoff(delay: std::time::Duration) -> Tunables {
-    Tunables {
-        handoff_delay: delay,
-        ..tunables()
-    }
-}
-
 /// Returns true if no claim was renewed after its release was sent.
 fn no_renewal_after_release(node: &Node) -> bool {
     let mut released = Vec::new();
@@ -26,21 +19,25 @@ fn no_renewal_after_release(node: &Node) -> bool {
     })
 }
 
+/// Returns a handoff delay that ends with the workload, which stops before the daemon.
+fn ends_first(delay: std::time::Duration) -> Tunables {
+    Tunables {
+        workload_ends_first: true,
+        ..with_handoff(delay)
+    }
+}
+
 #[test]
 fn a_graceful_stop_says_so_first_and_renews_while_the_workload_drains() {
     let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(10)));
     a.input(at(1), Input::Shutdown);
-    assert_eq!(
-        (a.role(), a.leads(at(1)), a.demotions_asked),
-        (Role::Stopping, false, 1)
-    );
+    assert_eq!((a.role(), a.demotions_asked), (Role::Stopping, 1));
+    assert!(!a.leads(at(1)));
     a.input(at(1), Input::Demoted { shown: true });
     a.run(at(10), &mut stored);
     assert_eq!(a.count("release"), 0);
-    assert!(
-        a.count("renew") >= 3,
-        "nobody may take over while it drains"
-    );
+    // No other candidate may take over while it drains.
+    assert!(a.count("renew") >= 3);
     a.run(at(11), &mut stored);
     assert_eq!(a.count("release"), 1);
     assert!(a.exited && no_renewal_after_release(&a));
@@ -51,8 +48,7 @@ fn a_graceful_stop_says_so_first_and_renews_while_the_workload_drains() {
 #[test]
 fn i6_the_release_waits_for_the_workloads_confirmation_under_its_own_token() {
     let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(600)));
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
+    a.demote(at(1), Input::StepDown);
     a.input(at(2), Input::WorkloadDone { token: token(7) });
     a.run(at(20), &mut stored);
     assert_eq!(a.count("release"), 0, "another token's confirmation");
@@ -75,14 +71,8 @@ fn a_file_that_cannot_be_rewritten_holds_the_release_back_to_its_deadline() {
     a.run(at(3), &mut stored);
     a.input(at(4), Input::StepDown);
     a.input(at(4), Input::Demoted { shown: false });
-    a.run(at(21) - millis(1), &mut stored);
-    assert_eq!(
-        a.count("release"),
-        0,
-        "a reader of the file believes it until 21 s"
-    );
-    a.run(at(21), &mut stored);
-    assert_eq!(a.count("release"), 1);
+    // A reader of the file believes it until 21 s.
+    a.sends_nth(1, "release", at(21), &mut stored);
 }
 
 #[test]
@@ -92,22 +82,15 @@ fn a_file_thread_that_does_not_answer_counts_as_stuck() {
     a.run(at(2), &mut stored);
     assert_eq!((a.count("release"), a.exited), (0, true));
     assert_eq!(a.notices, [Notice::LeftToExpire]);
-    assert!(
-        stored.lease().holder.is_some(),
-        "the lease expires by itself"
-    );
+    // The lease expires by itself.
+    assert!(stored.lease().holder.is_some());
 }
 
 #[test]
 fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
-    let tunables = Tunables {
-        workload_ends_first: true,
-        ..with_handoff(seconds(30))
-    };
-    let (mut a, mut stored) = leader_with("a", at(0), tunables);
+    let (mut a, mut stored) = leader_with("a", at(0), ends_first(seconds(30)));
     let mut asked_twice = a.clone();
-    a.input(at(1), Input::Shutdown);
-    a.input(at(1), Input::Demoted { shown: true });
+    a.demote(at(1), Input::Shutdown);
     a.run(at(2) - millis(1), &mut stored);
     assert_eq!(a.count("release"), 0, "the sidecar alone may be restarted");
     let mut confirmed = (a.clone(), stored.clone());
@@ -121,8 +104,7 @@ fn i6_a_workload_that_ends_first_shortens_the_wait_at_a_shutdown_to_a_second() {
 
     // A requested step-down waits for the whole handoff delay, until the shutdown shortens it.
     let b = &mut asked_twice;
-    b.input(at(1), Input::StepDown);
-    b.input(at(1), Input::Demoted { shown: true });
+    b.demote(at(1), Input::StepDown);
     b.input(at(5), Input::Shutdown);
     assert_eq!(b.waiting(), ["renew"]);
     b.tick(at(6));
@@ -144,10 +126,8 @@ fn i6_after_a_loss_by_deadline_the_workload_has_its_time_to_notice() {
     let (mut a, mut stored) = lost_at_18(seconds(2));
     assert_eq!(a.election.status().unnoticed, Some(token(1)));
     a.run(at(20) - millis(1), &mut stored);
-    assert_eq!(a.count("release"), 0);
     assert!(stored.lease().holder.is_some());
-    a.run(at(20), &mut stored);
-    assert_eq!(a.count("release"), 1);
+    a.sends_nth(1, "release", at(20), &mut stored);
     assert_eq!(a.election.status().unnoticed, None);
     assert_eq!(stored.lease().holder, None);
 }
@@ -156,10 +136,7 @@ fn i6_after_a_loss_by_deadline_the_workload_has_its_time_to_notice() {
 fn i6_a_frozen_daemon_gives_the_workload_its_time_from_when_it_wakes() {
     let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(2)));
     a.input(at(21), Input::Health { healthy: false });
-    a.run(at(23) - millis(1), &mut stored);
-    assert_eq!(a.count("release"), 0);
-    a.run(at(23), &mut stored);
-    assert_eq!(a.count("release"), 1);
+    a.sends_nth(1, "release", at(23), &mut stored);
 }
 
 #[test]
@@ -207,24 +184,17 @@ fn i6_a_shutdown_after_a_loss_waits_for_the_workload_and_not_for_ever() {
     cut_off.run_cut_off(at(23), &Outcome::Unknown);
     assert!(cut_off.exited, "the wait, and one operation");
 
-    let tunables = Tunables {
-        workload_ends_first: true,
-        ..with_handoff(seconds(600))
-    };
-    let (mut b, mut stored) = leader_with("b", at(0), tunables);
+    let (mut b, mut stored) = leader_with("b", at(0), ends_first(seconds(600)));
     b.run_cut_off(at(18), &Outcome::Unknown);
     b.input(at(19), Input::Shutdown);
-    b.run(at(20) - millis(1), &mut stored);
-    assert_eq!(b.count("release"), 0);
-    b.run(at(20), &mut stored);
+    b.sends_nth(1, "release", at(20), &mut stored);
     assert!(b.exited && stored.lease().holder.is_none());
 }
 
 #[test]
 fn i6_a_loss_during_the_drain_does_not_end_the_wait_for_the_workload() {
     let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(20)));
-    a.input(at(1), Input::Shutdown);
-    a.input(at(1), Input::Demoted { shown: true });
+    a.demote(at(1), Input::Shutdown);
     a.run_cut_off(at(18), &Outcome::Unknown);
     a.run(at(21) - millis(1), &mut stored);
     assert_eq!((a.count("release"), a.exited), (0, false));
@@ -239,9 +209,8 @@ fn i6_an_acquisition_that_does_not_lead_is_released_after_the_wait_too() {
     a.serve_reads(at(18), &mut stored);
     a.tick(at(19));
     a.serve_reads(at(19), &mut stored);
-    let (call, operation) = a.take_call();
-    assert_eq!(operation.as_str(), "take_over");
-    let outcome = stored.apply(&a.identity, &operation);
+    assert_eq!(a.waiting(), ["take_over"]);
+    let (call, outcome) = a.perform(&mut stored);
     a.input(at(19), Input::Health { healthy: false });
     a.reply(at(19), call, outcome);
     a.run(at(20) - millis(1), &mut stored);
@@ -264,25 +233,19 @@ fn i6_the_wait_begins_when_the_file_says_so_or_with_the_deadline_in_it() {
     let mut stuck = (a.clone(), stored.clone());
     a.input(at(1), Input::StepDown);
     a.input(at(1) + millis(400), Input::Demoted { shown: true });
-    a.run(at(3) + millis(399), &mut stored);
-    assert_eq!(a.count("release"), 0);
-    a.run(at(3) + millis(400), &mut stored);
-    assert_eq!(a.count("release"), 1);
+    a.sends_nth(1, "release", at(3) + millis(400), &mut stored);
 
     let (b, stored) = (&mut stuck.0, &mut stuck.1);
     b.input(at(1), Input::StepDown);
     b.input(at(1), Input::Demoted { shown: false });
-    b.run(at(20) - millis(1), stored);
-    assert_eq!(b.count("release"), 0, "a reader believes it until 18 s");
-    b.run(at(20), stored);
-    assert_eq!(b.count("release"), 1);
+    // A reader believes it until 18 s.
+    b.sends_nth(1, "release", at(20), stored);
 }
 
 #[test]
 fn a_deadline_while_draining_is_a_loss() {
     let (mut a, _) = leader_with("a", at(0), with_handoff(seconds(600)));
-    a.input(at(1), Input::Shutdown);
-    a.input(at(1), Input::Demoted { shown: true });
+    a.demote(at(1), Input::Shutdown);
     a.run_cut_off(at(60), &Outcome::Unknown);
     assert!(a.exited && no_renewal_after_release(&a));
     assert_eq!(a.reason(), Some(Reason::Deadline));
@@ -291,11 +254,11 @@ fn a_deadline_while_draining_is_a_loss() {
 #[test]
 fn i1_a_claim_that_passed_its_deadline_is_taken_over_never_renewed() {
     let (mut a, mut stored) = leader("a", at(0));
-    let first = stored.lease().holder.as_ref().expect("held").claim;
+    let first = stored.claim();
     a.run_cut_off(at(30), &Outcome::Failed);
     a.run(at(40), &mut stored);
     assert!(a.leads(at(40)) && no_renewal_after_release(&a));
-    let second = stored.lease().holder.as_ref().expect("held").claim;
+    let second = stored.claim();
     assert_ne!(first, second);
     assert_eq!(a.token(), token(2));
 }
@@ -305,8 +268,8 @@ fn i1_a_release_that_lands_late_does_not_dethrone_its_own_successor() {
     let (mut a, mut stored) = leader("a", at(0));
     for second in [3, 7, 11, 15] {
         a.tick(at(second));
-        while let Some((call, _)) = a.calls.pop_front() {
-            a.reply(at(second), call, Outcome::Failed);
+        while !a.calls.is_empty() {
+            a.answer_with(at(second), Outcome::Failed);
         }
     }
     a.tick(at(18));
@@ -323,21 +286,12 @@ fn i1_a_release_that_lands_late_does_not_dethrone_its_own_successor() {
 #[test]
 fn a_rejected_leader_steps_down_at_once_and_reads_why() {
     let (mut a, mut stored) = leader("a", at(0));
-    stored.lease_mut().holder = None;
-    stored.lease_mut().revision = Revision::from_bytes([77; 16]);
+    stored.vacate();
     a.tick(at(3));
-    let (call, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(3), call, outcome);
+    a.answer(at(3), &mut stored);
     assert_eq!((a.role(), a.leads(at(3))), (Role::Stopping, false));
-    assert_eq!(a.waiting(), ["read"]);
-    let (call, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(3), call, outcome);
-    assert_eq!(
-        (a.role(), a.reason()),
-        (Role::Follower, Some(Reason::Rejected))
-    );
+    assert_eq!(a.answer(at(3), &mut stored).as_str(), "read");
+    a.assert_role(Role::Follower, Reason::Rejected);
     assert_eq!(a.count("release"), 0);
 }
 
@@ -349,8 +303,7 @@ fn a_forked_twin_ends_in_one_leader_within_a_renew_interval() {
     a.tick(at(3));
     a.serve(at(3), &mut stored);
     twin.input(at(4), Input::PrimaryChanged);
-    let (call, operation) = twin.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
+    let (call, outcome) = twin.perform(&mut stored);
     assert_eq!(outcome, Outcome::Rejected);
     let session = twin.election.status().session;
     twin.reply(at(4), call, outcome);
@@ -376,49 +329,33 @@ fn after_two_losses_by_deadline_others_go_first() {
     assert!(a.leads(at(30)), "the first loss costs nothing more");
     let lost_from = a.valid_until();
     a.run_cut_off(at(60), &Outcome::Failed);
-    assert!(
-        a.notices
-            .contains(&Notice::BackingOff { wait: seconds(24) })
-    );
-    let lost_at = a
-        .transitions
-        .iter()
-        .filter(|t| t.to == Role::Leader)
-        .count();
-    assert_eq!(lost_at, 2);
+    let backing_off = Notice::BackingOff { wait: seconds(24) };
+    assert!(a.notices.contains(&backing_off));
+    assert_eq!(a.times_leader(), 2);
     a.run(lost_from + seconds(23), &mut stored);
     assert_ne!(a.role(), Role::Leader);
+    // It leads within the declared duration all the same (I10).
     a.run(lost_from + seconds(34), &mut stored);
-    assert_eq!(
-        a.role(),
-        Role::Leader,
-        "I10: within the declared duration all the same"
-    );
+    assert_eq!(a.role(), Role::Leader);
 }
 
 #[test]
 fn an_acquisition_that_lands_during_the_shutdown_is_released() {
-    let mut stored = Stored {
-        document: Some(free(Revision::from_bytes([9; 16]), token(0))),
-        ..Default::default()
-    };
+    let mut stored = Stored::free(token(0));
     let mut a = Node::start("a", at(0));
-    let (read, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(0), read, outcome);
+    a.answer(at(0), &mut stored);
     a.input(at(0), Input::Shutdown);
     assert!(!a.exited);
     a.serve(at(0), &mut stored);
     assert!(a.exited);
     assert_eq!(stored.lease().holder, None);
-    assert!(a.transitions.iter().all(|t| t.to != Role::Leader));
+    assert_eq!(a.times_leader(), 0);
 }
 
 #[test]
 fn a_shutdown_ends_in_bounded_time_with_a_store_that_never_answers() {
     let (mut a, _) = leader("a", at(0));
-    a.input(at(1), Input::Shutdown);
-    a.input(at(1), Input::Demoted { shown: true });
+    a.demote(at(1), Input::Shutdown);
     assert_eq!(a.waiting(), ["release"]);
     while let Some(next) = a.election.next_wakeup() {
         assert!(next <= at(1) + seconds(4));
@@ -432,12 +369,9 @@ fn a_store_that_is_silent_after_a_loss_is_not_counted_as_another_loss() {
     let (mut a, mut stored) = leader("a", at(0));
     a.run_cut_off(at(100), &Outcome::Failed);
     a.run(at(200), &mut stored);
-    let became = |role| a.transitions.iter().any(|t| t.to == role);
-    assert!(became(Role::Unknown) && a.leads(at(200)));
-    let by_deadline = a
-        .transitions
-        .iter()
-        .filter(|t| t.reason == Some(Reason::Deadline));
+    assert!(a.leads(at(200)) && a.transitions.iter().any(|t| t.to == Role::Unknown));
+    let reasons = a.transitions.iter().map(|t| t.reason);
+    let by_deadline = reasons.filter(|reason| *reason == Some(Reason::Deadline));
     assert_eq!(by_deadline.count(), 1, "{:?}", a.transitions);
 }
 

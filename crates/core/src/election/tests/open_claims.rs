@@ -7,14 +7,8 @@ use crate::election::*;
 /// Returns a follower whose acquisition of the free lease was not answered, the operation, and the
 /// store before the operation.
 fn unanswered() -> (Node, Operation, Stored) {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
-    stored.lease_mut().holder = None;
-    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
-    b.event(at(1), &stored);
-    let (call, operation) = b.take_call();
-    assert_eq!(operation.as_str(), "acquire");
-    b.reply(at(1), call, Outcome::Unknown);
+    let (mut b, stored) = acquiring();
+    let operation = b.answer_with(at(1), Outcome::Unknown);
     (b, operation, stored)
 }
 
@@ -47,8 +41,7 @@ fn an_open_acquisition_is_a_strangers_once_another_claim_has_its_token() {
 fn an_open_acquisition_is_a_strangers_once_the_store_went_back() {
     let (mut b, operation, before) = unanswered();
     let mut gone = Stored::default();
-    b.input(at(1), Input::Watch(Watch::Unclear));
-    b.serve(at(1), &mut gone);
+    b.reread(at(1), &mut gone);
     assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
     // The old document is restored, and the acquisition lands on it.
     let mut restored = before;
@@ -62,11 +55,10 @@ fn an_open_acquisition_is_a_strangers_once_the_store_went_back() {
 
 #[test]
 fn an_adopted_acquisition_stays_on_record() {
-    let (mut b, operation, mut stored) = unanswered();
-    stored.apply(&b.identity, &operation);
+    let (mut b, mut stored) = unacknowledged();
     b.run(at(3), &mut stored);
     assert!(b.leads(at(3)));
-    let claim = stored.lease().holder.as_ref().map(|h| h.claim);
+    let claim = Some(stored.claim());
     assert_eq!(recorded(&b), claim);
 }
 
@@ -89,10 +81,16 @@ fn an_ended_claim_is_off_the_record_once_another_took_over() {
     assert_eq!((a.count("take_over"), a.role()), (0, Role::Follower));
 }
 
-/// Like [`unanswered`], but the acquisition landed, and a renewal is in flight to adopt it.
+/// Like [`unanswered`], but the acquisition landed.
+fn unacknowledged() -> (Node, Stored) {
+    let (mut b, mut stored) = acquiring();
+    b.lose_reply(at(1), &mut stored);
+    (b, stored)
+}
+
+/// Like [`unacknowledged`], with a renewal in flight to adopt the acquisition.
 fn adopting() -> (Node, Stored) {
-    let (mut b, operation, mut stored) = unanswered();
-    stored.apply(&b.identity, &operation);
+    let (mut b, mut stored) = unacknowledged();
     look(&mut b, &mut stored);
     assert_eq!(b.waiting(), ["renew"]);
     (b, stored)
@@ -100,51 +98,36 @@ fn adopting() -> (Node, Stored) {
 
 /// Performs the next read, at the instant at which it is due.
 fn look(node: &mut Node, stored: &mut Stored) {
-    let due = node.election.next_wakeup().expect("it reads again");
-    node.tick(due);
+    let due = node.wake();
     node.serve_reads(due, stored);
-}
-
-fn now(node: &Node) -> BootTime {
-    node.election.status_time()
 }
 
 #[test]
 fn i1_a_claim_that_never_led_is_not_adopted_after_its_release_was_sent() {
-    let (mut b, operation, mut stored) = unanswered();
-    stored.apply(&b.identity, &operation);
+    let (mut b, mut stored) = unacknowledged();
     stored.lease_mut().paused = true;
     look(&mut b, &mut stored);
-    let (release, operation) = b.take_call();
-    assert_eq!(operation.as_str(), "release");
-    b.reply(now(&b), release, Outcome::Unknown);
+    assert_eq!(b.waiting(), ["release"]);
+    b.answer_with(b.now(), Outcome::Unknown);
     stored.lease_mut().paused = false;
     b.run(at(4), &mut stored);
     assert_eq!((b.count("renew"), b.count("take_over")), (0, 1));
-    assert_eq!(
-        b.token(),
-        token(3),
-        "a new claim, as the release may land late"
-    );
+    // A new claim, as the release may land late.
+    assert_eq!(b.token(), token(3));
 }
 
 #[test]
 fn a_release_that_is_repeated_is_one_ended_claim_until_it_is_answered() {
     let (mut a, mut stored) = leader("a", at(0));
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
+    a.demote(at(1), Input::StepDown);
     for _ in 0..3 {
-        let (release, operation) = a.take_call();
-        assert_eq!(operation.as_str(), "release");
-        a.reply(now(&a), release, Outcome::Unknown);
+        assert_eq!(a.answer_with(a.now(), Outcome::Unknown).as_str(), "release");
         look(&mut a, &mut stored);
     }
     assert_eq!(a.election.ended.len(), 1);
-    a.serve(now(&a), &mut stored);
-    assert_eq!(
-        (stored.lease().holder.clone(), a.election.ended.len()),
-        (None, 0)
-    );
+    a.serve(a.now(), &mut stored);
+    assert_eq!(stored.lease().holder, None);
+    assert_eq!(a.election.ended.len(), 0);
 }
 
 #[test]
@@ -174,32 +157,26 @@ fn i7_an_acknowledgement_that_shows_another_holder_grants_nothing() {
     let (_, stored) = leader("c", at(0));
     let strange = Outcome::Applied(Found::Lease(stored.lease().clone()));
 
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
-    b.tick(at(24));
-    let (take_over, _) = b.take_call();
-    b.reply(at(24), take_over, strange.clone());
+    let (mut b, _) = taking_over();
+    b.answer_with(at(24), strange.clone());
     assert!(!b.leads(at(24)));
 
     let (mut b, _) = adopting();
-    let (renew, _) = b.take_call();
-    b.reply(now(&b), renew, strange.clone());
-    assert!(!b.leads(now(&b)));
+    b.answer_with(b.now(), strange.clone());
+    assert!(!b.leads(b.now()));
 
     let (mut a, _) = leader("a", at(0));
     a.tick(at(3));
-    let (renew, _) = a.take_call();
-    a.reply(at(3), renew, strange);
+    a.answer_with(at(3), strange);
     assert_eq!(a.valid_until(), at(18), "not extended");
 }
 
 #[test]
 fn an_adoption_that_is_rejected_is_given_up() {
     let (mut b, mut stored) = adopting();
-    let (renew, _) = b.take_call();
-    b.reply(now(&b), renew, Outcome::Rejected);
+    b.answer_with(b.now(), Outcome::Rejected);
     assert_eq!(b.election.pending, []);
-    stored.lease_mut().revision = Revision::from_bytes([51; 16]);
+    stored.rewrite();
     b.run(at(20), &mut stored);
     assert_eq!((b.role(), b.count("renew")), (Role::Follower, 1));
 }
@@ -207,10 +184,9 @@ fn an_adoption_that_is_rejected_is_given_up() {
 #[test]
 fn an_adoption_that_landed_unheard_is_known_again() {
     let (mut b, mut stored) = adopting();
-    let (renew, operation) = b.take_call();
-    let outcome = stored.apply(&b.identity, &operation);
+    let (renew, outcome) = b.perform(&mut stored);
     assert!(matches!(outcome, Outcome::Applied(_)));
-    b.reply(now(&b), renew, Outcome::Unknown);
+    b.reply(b.now(), renew, Outcome::Unknown);
     b.run(at(5), &mut stored);
     assert_eq!((b.leads(at(5)), b.count("renew") > 1), (true, true));
     assert_eq!(b.token(), token(2), "adopted, not waited out");
@@ -220,8 +196,7 @@ fn an_adoption_that_landed_unheard_is_known_again() {
 fn i11_the_revisions_of_an_adoption_are_bounded() {
     let (mut b, mut stored) = adopting();
     for _ in 0..2 * OPEN_CLAIMS_MAX {
-        let (renew, _) = b.take_call();
-        b.reply(now(&b), renew, Outcome::Unknown);
+        b.answer_with(b.now(), Outcome::Unknown);
         look(&mut b, &mut stored);
     }
     assert_eq!(b.election.pending[0].chain.len(), OPEN_CLAIMS_MAX);
@@ -229,8 +204,7 @@ fn i11_the_revisions_of_an_adoption_are_bounded() {
 
 #[test]
 fn an_open_acquisition_is_looked_for_before_the_exit() {
-    let (mut b, operation, mut stored) = unanswered();
-    stored.apply(&b.identity, &operation);
+    let (mut b, mut stored) = unacknowledged();
     b.input(at(1), Input::Shutdown);
     assert!(!b.exited);
     b.run(at(4), &mut stored);

@@ -21,21 +21,23 @@ fn transfer(to: &str, n: i64) -> Option<Request> {
     })
 }
 
+/// Returns the notice of a request to the leader with token 1.
+fn notice(requested: i64) -> Notice {
+    Notice::RequestForAnotherToken {
+        requested: token(requested),
+        leading: token(1),
+    }
+}
+
 #[test]
 fn a_request_is_learned_from_the_stream_and_obeyed_after_a_read() {
     let (mut a, mut stored) = leader("a", at(0));
     stored.lease_mut().request = step_down(1);
     a.event(at(1), &stored);
-    assert_eq!(
-        (a.role(), a.waiting()),
-        (Role::Leader, vec!["read"]),
-        "an event is a hint"
-    );
+    // An event is a hint.
+    assert_eq!((a.role(), a.waiting()), (Role::Leader, vec!["read"]));
     a.serve(at(1), &mut stored);
-    assert_eq!(
-        (a.role(), a.reason()),
-        (Role::Stopping, Some(Reason::Requested))
-    );
+    a.assert_role(Role::Stopping, Reason::Requested);
 }
 
 #[test]
@@ -55,10 +57,6 @@ fn a_request_for_another_token_is_ignored() {
     assert_eq!(a.sent.len(), sent, "and costs no read");
     a.run(at(30), &mut stored);
     assert!(a.leads(at(30)));
-    let notice = |requested| Notice::RequestForAnotherToken {
-        requested: token(requested),
-        leading: token(1),
-    };
     assert_eq!(a.notices, [notice(2)], "once");
     stored.lease_mut().request = step_down(3);
     a.run(at(40), &mut stored);
@@ -72,9 +70,7 @@ fn a_request_for_the_token_that_somebody_raised_is_reported() {
     stored.lease_mut().request = step_down(9);
     a.run(at(30), &mut stored);
     assert!(a.leads(at(30)) && a.token() == token(1));
-    let (requested, leading) = (token(9), token(1));
-    let notice = Notice::RequestForAnotherToken { requested, leading };
-    assert_eq!(a.notices, [notice]);
+    assert_eq!(a.notices, [notice(9)]);
     stored.lease_mut().request = step_down(1);
     a.run(at(33), &mut stored);
     assert_eq!(a.role(), Role::Stopping);
@@ -83,50 +79,36 @@ fn a_request_for_the_token_that_somebody_raised_is_reported() {
 #[test]
 fn after_a_step_down_a_candidate_stays_out_for_a_lease_duration() {
     let (mut a, mut stored) = leader("a", at(0));
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.release(at(1), Input::StepDown, &mut stored);
     assert_eq!(stored.lease().holder, None);
-    a.run(at(25) - millis(1), &mut stored);
-    assert_eq!(a.count("acquire"), 1);
-    a.run(at(25), &mut stored);
+    a.sends_nth(2, "acquire", at(25), &mut stored);
     assert!(a.leads(at(25)), "nobody else wanted it");
 }
 
 #[test]
 fn after_a_step_down_a_candidate_contends_again_once_another_led() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
-    b.event(at(1), &stored);
-    b.serve(at(1), &mut stored);
+    let (mut a, mut b, mut stored) = leader_and_follower();
+    a.release(at(1), Input::StepDown, &mut stored);
+    b.observe(at(1), &mut stored);
     a.event(at(1), &stored);
-    b.input(at(2), Input::Shutdown);
-    b.input(at(2), Input::Demoted { shown: true });
-    b.serve(at(2), &mut stored);
-    a.event(at(2), &stored);
-    a.serve(at(2), &mut stored);
+    b.release(at(2), Input::Shutdown, &mut stored);
+    a.observe(at(2), &mut stored);
     assert!(a.leads(at(2)));
 }
 
 #[test]
 fn a_transfer_keeps_the_lease_for_its_target_for_a_while() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut a, mut b, mut stored) = leader_and_follower();
     let mut c = follower("c", at(0), &mut stored);
     stored.lease_mut().request = transfer("c", 1);
-    a.event(at(1), &stored);
-    a.serve(at(1), &mut stored);
+    a.observe(at(1), &mut stored);
     a.input(at(1), Input::Demoted { shown: true });
     a.serve(at(1), &mut stored);
     assert_eq!(stored.history[0].reason, Reason::Transferred);
     b.event(at(1), &stored);
     assert_eq!(b.election.next_wakeup(), Some(at(6)));
     let mut without_c = stored.clone();
-    c.event(at(1), &stored);
-    c.serve(at(1), &mut stored);
+    c.observe(at(1), &mut stored);
     assert!(c.leads(at(1)));
     assert_eq!(stored.lease().reserved_for, None);
     // If c had exited, b would have acquired after five seconds.
@@ -145,25 +127,20 @@ fn a_transfer_to_the_leader_itself_changes_nothing() {
 
 #[test]
 fn while_paused_nobody_leads_and_nobody_acquires() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut a, mut b, mut stored) = leader_and_follower();
     stored.lease_mut().paused = true;
-    a.event(at(1), &stored);
-    a.serve(at(1), &mut stored);
+    a.observe(at(1), &mut stored);
     a.input(at(1), Input::Demoted { shown: true });
     a.serve(at(1), &mut stored);
     b.event(at(1), &stored);
     assert_eq!((a.role(), b.role()), (Role::Paused, Role::Paused));
     for node in [&mut a, &mut b] {
         node.run(at(200), &mut stored);
-        assert_eq!(
-            node.count("acquire") + node.count("take_over"),
-            usize::from(node.identity == identity("a"))
-        );
+        let led_before = usize::from(node.identity == identity("a"));
+        assert_eq!(node.count("acquire") + node.count("take_over"), led_before);
     }
     stored.lease_mut().paused = false;
-    b.event(at(201), &stored);
-    b.serve(at(201), &mut stored);
+    b.observe(at(201), &mut stored);
     assert!(b.leads(at(201)));
 }
 
@@ -179,13 +156,8 @@ fn a_paused_lease_of_a_dead_holder_is_not_taken_over() {
 
 #[test]
 fn a_candidate_that_was_asked_to_step_down_stays_out_also_if_its_deadline_ended_the_drain() {
-    let drain = Tunables {
-        handoff_delay: seconds(60),
-        ..tunables()
-    };
-    let (mut a, mut stored) = leader_with("a", at(0), drain);
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(60)));
+    a.demote(at(1), Input::StepDown);
     // The store is unreachable until the claim has expired.
     a.run_cut_off(at(18), &Outcome::Unknown);
     assert_eq!(a.reason(), Some(Reason::Deadline));

@@ -13,46 +13,38 @@ fn an_ended_claim_whose_release_is_unknown_is_taken_over_at_once() {
     a.run(at(22), &mut stored);
     // The wait is not 24 s, as it would be for another candidate's claim.
     assert!(a.leads(at(22)), "{:?}", a.sent);
-    assert_eq!(
-        (a.count("take_over"), a.token()),
-        (1, token(2)),
-        "a claim leads at most once"
-    );
+    // A claim leads at most once.
+    assert_eq!((a.count("take_over"), a.token()), (1, token(2)));
 }
 
 #[test]
 fn an_event_with_an_unanswered_renewals_revision_is_no_news() {
     let (mut a, mut stored) = leader("a", at(0));
     a.tick(at(3));
-    let (id, operation) = a.take_call();
-    assert_eq!(operation.as_str(), "renew");
-    let outcome = stored.apply(&identity("a"), &operation);
+    assert_eq!(a.waiting(), ["renew"]);
+    let (renewal, outcome) = a.perform(&mut stored);
     a.event(at(3), &stored);
     assert_eq!(a.waiting(), [""; 0], "the answer will tell");
-    a.reply(at(4), id, outcome);
+    a.reply(at(4), renewal, outcome);
     assert_eq!(a.valid_until(), at(21));
 }
 
 #[test]
 fn a_read_with_ones_own_revision_hurries_nothing() {
     let (mut a, mut stored) = leader("a", at(0));
-    a.input(at(1), Input::Watch(Watch::Unclear));
-    a.serve(at(1), &mut stored);
+    a.reread(at(1), &mut stored);
     assert_eq!(a.count("renew"), 0);
     // With another revision it renews immediately, because only a rejection is proof.
-    stored.lease_mut().revision = Revision::from_bytes([9; 16]);
-    a.input(at(2), Input::Watch(Watch::Unclear));
-    a.serve(at(2), &mut stored);
+    stored.rewrite();
+    a.reread(at(2), &mut stored);
     assert_eq!((a.count("renew"), a.leads(at(2))), (1, false));
 }
 
 #[test]
 fn an_ended_claim_under_a_raised_token_is_no_other_that_led() {
     let (mut a, mut stored) = leader("a", at(0));
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
-    let (release, _) = a.take_call();
-    a.reply(at(2), release, Outcome::Unknown);
+    a.demote(at(1), Input::StepDown);
+    a.answer_with(at(2), Outcome::Unknown);
     // An operator raises the token, as after a restore.
     stored.lease_mut().token = token(9);
     a.run(at(25) - millis(1), &mut stored);
@@ -64,18 +56,12 @@ fn an_ended_claim_under_a_raised_token_is_no_other_that_led() {
 
 #[test]
 fn a_twin_with_the_claim_of_a_step_down_is_no_other_that_led() {
-    let drain = Tunables {
-        handoff_delay: seconds(60),
-        ..tunables()
-    };
-    let (mut a, mut stored) = leader_with("a", at(0), drain);
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
-    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(60)));
+    a.demote(at(1), Input::StepDown);
+    stored.rewrite();
     a.run(at(3), &mut stored);
     assert_eq!(a.reason(), Some(Reason::Duplicate));
-    stored.lease_mut().holder = None;
-    stored.lease_mut().revision = Revision::from_bytes([51; 16]);
+    stored.vacate();
     a.event(at(4), &stored);
     a.run(at(26), &mut stored);
     assert_eq!(a.count("acquire"), 1, "it was asked to stay out");

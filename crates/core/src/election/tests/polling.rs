@@ -8,9 +8,7 @@ fn i10_without_a_stream_a_successor_is_noticed_while_staying_out() {
     let (mut a, mut stored) = leader("a", at(0));
     a.input(at(1), Input::Watch(Watch::Lost));
     a.serve(at(1), &mut stored);
-    a.input(at(2), Input::StepDown);
-    a.input(at(2), Input::Demoted { shown: true });
-    a.serve(at(2), &mut stored);
+    a.release(at(2), Input::StepDown, &mut stored);
     assert_eq!(stored.lease().holder, None);
 
     let mut b = Node::start("b", at(2));
@@ -26,9 +24,7 @@ fn i10_without_a_stream_a_successor_is_noticed_while_staying_out() {
 
 #[test]
 fn a_follower_without_a_stream_goes_on_reading() {
-    let mut stored = Stored::default();
-    let mut a = Node::start("a", at(0));
-    a.serve(at(0), &mut stored);
+    let (_, mut stored) = leader("a", at(0));
     let mut b = Node::start("b", at(0));
     b.serve(at(0), &mut stored);
     assert_eq!(b.role(), Role::Follower);
@@ -44,12 +40,9 @@ fn after_its_own_release_a_candidate_without_a_stream_reads_at_the_pace_of_a_pol
     a.input(at(1), Input::Watch(Watch::Lost));
     a.serve(at(1), &mut stored);
     let reads = a.count("read");
-    a.input(at(2), Input::StepDown);
-    a.input(at(2), Input::Demoted { shown: true });
-    a.serve(at(2), &mut stored);
+    a.release(at(2), Input::StepDown, &mut stored);
     assert_eq!(a.count("read"), reads, "the release showed the document");
-    let next = a.election.next_wakeup().expect("it goes on reading");
-    let wait = next.since(at(2));
+    let wait = a.wake().since(at(2));
     assert!((millis(800)..=millis(1200)).contains(&wait), "{wait:?}");
 }
 
@@ -58,8 +51,7 @@ fn nothing_is_read_while_a_release_is_under_way() {
     let (mut a, mut stored) = leader("a", at(0));
     a.input(at(1), Input::Watch(Watch::Lost));
     a.serve(at(1), &mut stored);
-    a.input(at(2), Input::StepDown);
-    a.input(at(2), Input::Demoted { shown: true });
+    a.demote(at(2), Input::StepDown);
     a.tick(at(4));
     assert_eq!(a.waiting(), ["release"], "its answer shows the document");
 }

@@ -3,17 +3,35 @@
 use super::harness::*;
 use crate::election::*;
 
+const CONFIRMING: Operation = Operation::Read { confirm: true };
+
+fn rolled_back(seen: i64, found: Option<i64>) -> Notice {
+    Notice::StoreRolledBack {
+        seen: token(seen),
+        found: found.map(token),
+        wait: seconds(24),
+    }
+}
+
+/// Asserts that the candidate noticed the rollback, sends no further `operation` before `due`, and
+/// leads with the next token once another read shows the same.
+#[track_caller]
+fn waits_out_a_rollback(node: &mut Node, operation: &str, due: BootTime, stored: &mut Stored) {
+    let sent = node.count(operation);
+    assert_eq!(node.reason(), Some(Reason::StoreRolledBack));
+    node.run(due - millis(1), stored);
+    assert_eq!(node.count(operation), sent, "another one may still lead");
+    node.run(due + seconds(1), stored);
+    assert_eq!(node.token(), token(2));
+}
+
 #[test]
 fn a_reply_of_a_deposed_primary_alone_is_not_believed() {
     let (mut a, mut stored) = leader("a", at(0));
     a.input(at(1), Input::Watch(Watch::Unclear));
-    let (read, _) = a.take_call();
-    a.reply(at(1), read, Outcome::Applied(Found::Missing));
+    a.answer_with(at(1), MISSING);
     assert!(a.leads(at(1)));
-    let (confirm, operation) = a.take_call();
-    assert_eq!(operation, Operation::Read { confirm: true });
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(1), confirm, outcome);
+    assert_eq!(a.answer(at(1), &mut stored), CONFIRMING);
     a.run(at(30), &mut stored);
     assert!(a.leads(at(30)));
     assert_eq!(a.notices, []);
@@ -23,40 +41,21 @@ fn a_reply_of_a_deposed_primary_alone_is_not_believed() {
 fn i3_a_deleted_document_makes_the_leader_step_down_and_its_tokens_go_on() {
     let (mut a, mut stored) = leader("a", at(0));
     stored.document = None;
-    a.input(at(1), Input::Watch(Watch::Unclear));
-    a.serve(at(1), &mut stored);
+    a.reread(at(1), &mut stored);
     assert!(!a.leads(at(1)));
-    assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
-    let notice = Notice::StoreRolledBack {
-        seen: token(1),
-        found: None,
-        wait: seconds(24),
-    };
-    assert_eq!(a.notices, [notice]);
-    a.run(at(25) - millis(1), &mut stored);
-    assert_eq!(
-        a.count("create"),
-        1,
-        "no writes while others may still believe"
-    );
-    a.run(at(26), &mut stored);
-    assert_eq!((a.leads(at(26)), a.token()), (true, token(2)));
+    assert_eq!(a.notices, [rolled_back(1, None)]);
+    assert_eq!(a.count("create"), 1);
+    waits_out_a_rollback(&mut a, "create", at(25), &mut stored);
+    assert!(a.leads(at(26)));
 }
 
 #[test]
 fn i3_a_document_that_was_foreign_for_a_while_and_is_missing_then_was_lost() {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut b, mut stored) = follower_of_vanished();
     b.input(at(1), Input::Watch(Watch::Unclear));
-    let (read, _) = b.take_call();
-    b.reply(
-        at(1),
-        read,
-        Outcome::Applied(Found::Foreign("newer".to_owned())),
-    );
+    b.answer_with(at(1), foreign());
     stored.document = None;
-    b.input(at(2), Input::Watch(Watch::Unclear));
-    b.serve(at(2), &mut stored);
+    b.reread(at(2), &mut stored);
     assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
     b.run(at(27), &mut stored);
     assert_eq!(b.token(), token(2));
@@ -67,14 +66,13 @@ fn i3_a_restored_document_makes_the_leader_step_down_and_its_tokens_go_on() {
     let (mut a, mut stored) = leader("a", at(0));
     let old = stored.clone();
     for _ in 0..3 {
-        a.input(a.election.status_time() + seconds(1), Input::StepDown);
-        a.input(a.election.status_time(), Input::Demoted { shown: true });
-        a.serve(a.election.status_time(), &mut stored);
-        a.run(a.election.status_time() + seconds(24), &mut stored);
+        let now = a.now() + seconds(1);
+        a.release(now, Input::StepDown, &mut stored);
+        a.run(now + seconds(24), &mut stored);
     }
     assert_eq!(a.token(), token(4));
     stored = old;
-    let now = a.election.status_time();
+    let now = a.now();
     a.run(now + seconds(4), &mut stored);
     assert_ne!(a.role(), Role::Leader);
     assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
@@ -82,35 +80,19 @@ fn i3_a_restored_document_makes_the_leader_step_down_and_its_tokens_go_on() {
     assert_eq!(a.token(), token(5));
 }
 
-/// Returns settings with a declared lease duration of 100 s.
-fn long() -> Tunables {
-    let settings = TimingSettings {
-        lease_duration: seconds(100),
-        ..TimingSettings::default()
-    };
-    Tunables {
-        timings: Timings::new(settings).expect("legal"),
-        ..tunables()
-    }
-}
-
 #[test]
 fn a_follower_waits_for_the_longest_duration_it_has_seen() {
-    let (_, mut stored) = leader_with("a", at(0), long());
+    let (_, mut stored) = leader_with("a", at(0), with_long_lease());
     let mut b = follower("b", at(0), &mut stored);
     stored.document = None;
-    b.input(at(1), Input::Watch(Watch::Unclear));
-    b.serve(at(1), &mut stored);
-    b.run(at(101) - millis(1), &mut stored);
-    assert_eq!(b.count("create"), 0);
-    b.run(at(102), &mut stored);
-    assert_eq!(b.token(), token(2));
+    b.reread(at(1), &mut stored);
+    waits_out_a_rollback(&mut b, "create", at(101), &mut stored);
 }
 
 #[test]
 fn the_status_directorys_memory_tells_that_the_store_went_back() {
     let mut stored = Stored::default();
-    let mut a = Node::start_with("a", at(0), tunables(), token(40), None);
+    let mut a = start_with_token("a", at(0), token(40));
     a.serve(at(0), &mut stored);
     assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
     a.run(at(25), &mut stored);
@@ -121,16 +103,12 @@ fn the_status_directorys_memory_tells_that_the_store_went_back() {
 /// directory must also know how long the leader may continue.
 #[test]
 fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
-    let (_, mut stored) = leader_with("a", at(0), long());
+    let (_, mut stored) = leader_with("a", at(0), with_long_lease());
     let b = follower("b", at(0), &mut stored);
     stored.document = None;
     let mut b = b.successor(at(1));
     b.serve(at(1), &mut stored);
-    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
-    b.run(at(101) - millis(1), &mut stored);
-    assert_eq!(b.count("create"), 0);
-    b.run(at(102), &mut stored);
-    assert_eq!(b.token(), token(2));
+    waits_out_a_rollback(&mut b, "create", at(101), &mut stored);
 }
 
 /// The opening of a stream triggers a second read, which overtakes the first. Only the reply to the
@@ -145,13 +123,10 @@ fn i1_what_only_an_overtaken_read_showed_is_known_to_have_been_there() {
     let shown = Found::Lease(stored.lease().clone());
     b.reply(at(0), first, Outcome::Applied(shown));
     let mut gone = Stored::default();
-    b.reply(at(1), second, Outcome::Applied(Found::Missing));
+    b.reply(at(1), second, MISSING);
     b.serve(at(1), &mut gone);
-    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
-    b.run(at(25) - millis(1), &mut gone);
-    assert_eq!(b.count("create"), 0, "a may still lead");
-    b.run(at(26), &mut gone);
-    assert_eq!(b.token(), token(2));
+    assert_eq!(b.count("create"), 0);
+    waits_out_a_rollback(&mut b, "create", at(25), &mut gone);
 }
 
 /// An event that is not applied still raises the token in the directory, and the duration that goes
@@ -176,28 +151,13 @@ fn i1_a_token_is_never_remembered_without_the_duration_that_goes_with_it() {
 fn i11_a_document_that_turns_foreign_under_a_leader_ends_its_leadership() {
     let (mut a, _) = leader("a", at(0));
     a.tick(at(3));
-    let (renew, _) = a.take_call();
-    a.reply(at(3), renew, Outcome::Rejected);
-    let (read, _) = a.take_call();
-    a.reply(
-        at(3),
-        read,
-        Outcome::Applied(Found::Foreign("newer".to_owned())),
-    );
-    assert_eq!(
-        (a.role(), a.reason()),
-        (Role::Follower, Some(Reason::Rejected))
-    );
+    a.answer_with(at(3), Outcome::Rejected);
+    a.answer_with(at(3), foreign());
+    a.assert_role(Role::Follower, Reason::Rejected);
     let writes = a.sent.len() - a.count("read");
     for _ in 0..5 {
-        let next = a.election.next_wakeup().expect("it keeps looking");
-        a.tick(next);
-        let (read, _) = a.take_call();
-        a.reply(
-            next,
-            read,
-            Outcome::Applied(Found::Foreign("newer".to_owned())),
-        );
+        let next = a.wake();
+        a.answer_with(next, foreign());
     }
     assert_eq!(a.sent.len() - a.count("read"), writes);
 }
@@ -212,18 +172,14 @@ fn a_store_that_was_not_read_for_a_lease_duration_makes_the_role_unknown() {
     b.run_cut_off(at(24) - millis(1), &Outcome::Failed);
     assert_eq!(b.role(), Role::Follower);
     b.run_cut_off(at(25), &Outcome::Failed);
-    assert_eq!(
-        (b.role(), b.election.status().holder.clone()),
-        (Role::Unknown, None)
-    );
+    assert_eq!(b.role(), Role::Unknown);
+    assert_eq!(b.election.status().holder, None);
 }
 
 #[test]
 fn an_idle_stream_is_contact_enough() {
     let (mut a, mut stored) = leader("a", at(0));
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.release(at(1), Input::StepDown, &mut stored);
     stored.lease_mut().paused = true;
     a.event(at(2), &stored);
     for second in [10, 20, 30, 40, 50] {
@@ -245,9 +201,9 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     a.serve(at(0), &mut stored);
     assert!(a.leads(at(0)));
     b.input(at(1), Input::Watch(Watch::Opened));
-    let read = b.calls.pop_back().expect("a read");
-    let outcome = stored.apply(&identity("b"), &read.1);
-    b.reply(at(1), read.0, outcome);
+    let (read, operation) = b.calls.pop_back().expect("a read");
+    let outcome = stored.apply(&b.identity, &operation);
+    b.reply(at(1), read, outcome);
     // Then the document is deleted, and the insert lands.
     stored.document = None;
     b.serve(at(2), &mut stored);
@@ -261,30 +217,21 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
 #[test]
 fn i1_a_document_made_by_oneself_after_another_one_was_seen_went_back_too() {
     let (_, stored) = leader("a", at(0));
-    let mut b = Node::start_with("b", at(0), tunables(), token(1), None);
+    let mut b = start_with_token("b", at(0), token(1));
     let mut gone = Stored::default();
     b.input(at(0), Input::Watch(Watch::Opened));
     b.serve(at(0), &mut gone);
     b.tick(at(24));
-    let (create, operation) = b.take_call();
-    assert_eq!(operation.as_str(), "create");
     b.event(at(25), &stored);
-    let outcome = gone.apply(&b.identity, &operation);
-    b.reply(at(25), create, outcome);
-    assert_eq!(b.reason(), Some(Reason::StoreRolledBack));
-    b.run(at(49) - millis(1), &mut gone);
-    assert_eq!(b.count("acquire"), 0, "a may still lead");
-    b.run(at(50), &mut gone);
-    assert_eq!(b.token(), token(2));
+    assert_eq!(b.answer(at(25), &mut gone).as_str(), "create");
+    assert_eq!(b.count("acquire"), 0);
+    waits_out_a_rollback(&mut b, "acquire", at(49), &mut gone);
 }
 
 #[test]
 fn a_token_that_was_never_stored_is_not_remembered_as_seen() {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
-    b.tick(at(24));
     // The takeover is lost, and the process exits.
-    assert_eq!(b.waiting(), ["take_over"]);
+    let (b, mut stored) = taking_over();
     let remembered = b.remembered.last().map(|(_, token, _)| *token);
     assert_eq!(remembered, Some(token(1)));
     let mut b = b.successor(at(25));
@@ -295,7 +242,7 @@ fn a_token_that_was_never_stored_is_not_remembered_as_seen() {
 #[test]
 fn a_rejected_claim_is_no_proof_of_a_death_any_more() {
     let (mut a, mut stored) = leader("a", at(0));
-    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    stored.rewrite();
     a.tick(at(3));
     a.serve(at(3), &mut stored);
     assert_eq!(a.reason(), Some(Reason::Duplicate));
@@ -306,14 +253,10 @@ fn a_rejected_claim_is_no_proof_of_a_death_any_more() {
 fn a_document_made_by_oneself_after_a_higher_token_was_seen_went_back_too() {
     let (_, stored) = leader("a", at(0));
     let mut b = Node::start("b", at(0));
-    let (read, _) = b.take_call();
-    b.reply(at(0), read, Outcome::Applied(Found::Missing));
-    let (create, operation) = b.take_call();
-    assert_eq!(operation.as_str(), "create");
+    b.answer_with(at(0), MISSING);
     b.event(at(1), &stored);
     let mut gone = Stored::default();
-    let outcome = gone.apply(&b.identity, &operation);
-    b.reply(at(1), create, outcome);
+    assert_eq!(b.answer(at(1), &mut gone).as_str(), "create");
     b.serve(at(1), &mut gone);
     assert!(matches!(b.notices[..], [Notice::StoreRolledBack { .. }]));
 }
@@ -321,16 +264,11 @@ fn a_document_made_by_oneself_after_a_higher_token_was_seen_went_back_too() {
 #[test]
 fn i1_a_document_that_stood_in_the_way_of_an_insert_and_is_missing_was_deleted() {
     let mut a = Node::start("a", at(0));
-    let missing = Outcome::Applied(Found::Missing);
-    let (read, _) = a.take_call();
-    a.reply(at(0), read, missing.clone());
-    let (create, _) = a.take_call();
-    a.reply(at(0), create, Outcome::Rejected);
-    let (read, _) = a.take_call();
-    a.reply(at(0), read, missing.clone());
-    let (confirm, operation) = a.take_call();
-    assert_eq!(operation, Operation::Read { confirm: true });
-    a.reply(at(0), confirm, missing);
+
+    a.answer_with(at(0), MISSING);
+    a.answer_with(at(0), Outcome::Rejected);
+    a.answer_with(at(0), MISSING);
+    assert_eq!(a.answer_with(at(0), MISSING), CONFIRMING);
     assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
     let mut stored = Stored::default();
     a.run(at(24) - millis(1), &mut stored);
@@ -344,22 +282,14 @@ fn i3_a_token_that_is_lowered_before_an_adoption_is_no_reason_to_lead_or_to_abor
     let (_, mut stored) = leader("a", at(0));
     stored.lease_mut().token = token(6);
     let mut b = follower("b", at(0), &mut stored);
-    stored.lease_mut().holder = None;
-    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    stored.vacate();
     b.event(at(1), &stored);
-    let (call, acquire) = b.take_call();
-    stored.apply(&b.identity, &acquire);
-    b.reply(at(1), call, Outcome::Unknown);
+    b.lose_reply(at(1), &mut stored);
     assert_eq!(stored.lease().token, token(7));
     stored.lease_mut().token = token(6);
     b.run(at(10), &mut stored);
     assert!(!b.leads(at(10)), "the next one would have this token too");
-    let notice = Notice::StoreRolledBack {
-        seen: token(7),
-        found: Some(token(6)),
-        wait: seconds(24),
-    };
-    assert_eq!(b.notices, [notice]);
+    assert_eq!(b.notices, [rolled_back(7, Some(6))]);
     b.run(at(60), &mut stored);
     assert_eq!((b.leads(at(60)), b.token()), (true, token(8)));
 }
@@ -369,47 +299,34 @@ fn i3_a_leader_whose_token_is_lowered_steps_down_once_a_linearizable_read_shows_
     let (mut a, mut stored) = leader("a", at(0));
     stored.lease_mut().token = token(0);
     a.tick(at(3));
-    let (renew, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(3), renew, outcome);
-    let (read, operation) = a.take_call();
-    assert_eq!(operation, Operation::Read { confirm: true });
+    a.answer(at(3), &mut stored);
     assert!(a.leads(at(3)));
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(3), read, outcome);
-    assert_eq!(
-        (a.leads(at(3)), a.reason()),
-        (false, Some(Reason::StoreRolledBack))
-    );
+    assert_eq!(a.answer(at(3), &mut stored), CONFIRMING);
+    assert!(!a.leads(at(3)));
+    assert_eq!(a.reason(), Some(Reason::StoreRolledBack));
     a.run(at(60), &mut stored);
     assert_eq!(a.token(), token(2));
 }
 
 #[test]
 fn i3_what_is_put_together_of_two_documents_gives_no_token_that_was_used() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut a, mut b, mut stored) = leader_and_follower();
     // b missed the claim with token 2. Its stream applies the release of that claim to the older
     // document.
     let before = stored.lease().clone();
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.release(at(1), Input::StepDown, &mut stored);
     let mut c = Node::start("c", at(1));
     c.serve(at(1), &mut stored);
     assert_eq!(c.token(), token(2));
-    c.input(at(2), Input::Shutdown);
-    c.input(at(2), Input::Demoted { shown: true });
-    c.serve(at(2), &mut stored);
+    c.release(at(2), Input::Shutdown, &mut stored);
     let mixed = Lease {
         revision: stored.lease().revision,
         holder: None,
         ..before
     };
     b.input(at(3), Input::Watch(Watch::Changed(mixed)));
-    let (call, operation) = b.take_call();
-    assert_eq!(operation.as_str(), "acquire");
-    let outcome = stored.apply(&b.identity, &operation);
+    assert_eq!(b.waiting(), ["acquire"]);
+    let (call, outcome) = b.perform(&mut stored);
     assert_eq!(outcome, Outcome::Rejected);
     b.reply(at(3), call, outcome);
     b.serve(at(3), &mut stored);
@@ -418,24 +335,18 @@ fn i3_what_is_put_together_of_two_documents_gives_no_token_that_was_used() {
 
 #[test]
 fn i1_a_holder_that_is_put_together_of_two_documents_is_not_taken_over() {
-    let short = Tunables {
-        timings: Timings::new(TimingSettings {
-            lease_duration: seconds(8),
-            renew_deadline: seconds(5),
-            renew_interval: millis(700),
-            retry_interval: millis(300),
-            operation_timeout: seconds(1),
-            loss_grace: seconds(1),
-        })
-        .expect("the durations keep the rules"),
-        ..tunables()
-    };
+    let short = with_timings(TimingSettings {
+        lease_duration: seconds(8),
+        renew_deadline: seconds(5),
+        renew_interval: millis(700),
+        retry_interval: millis(300),
+        operation_timeout: seconds(1),
+        loss_grace: seconds(1),
+    });
     let (mut a, mut stored) = leader_with("a", at(0), short);
     let mut b = follower("b", at(0), &mut stored);
     let before = stored.lease().clone();
-    a.input(at(1), Input::StepDown);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.release(at(1), Input::StepDown, &mut stored);
     let mut c = Node::start("c", at(1));
     c.serve(at(1), &mut stored);
     let mixed = Lease {

@@ -14,8 +14,7 @@ fn deaf(node: &mut Node, from: u64, until: u64, stored: &mut Stored) {
 
 #[test]
 fn i10_a_follower_on_a_stale_stream_takes_over_within_the_bound() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut a, mut b, mut stored) = leader_and_follower();
     // The stream of b reports none of the renewals; the last one is sent at second 12.
     for second in 1..=12 {
         a.run(at(second), &mut stored);
@@ -31,13 +30,10 @@ fn i10_a_follower_on_a_stale_stream_takes_over_within_the_bound() {
 
 #[test]
 fn i10_a_lease_that_is_resumed_is_noticed_on_a_stale_stream() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut a, mut b, mut stored) = leader_and_follower();
     stored.lease_mut().paused = true;
     b.event(at(1), &stored);
-    a.input(at(1), Input::Shutdown);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.release(at(1), Input::Shutdown, &mut stored);
     b.event(at(1), &stored);
     deaf(&mut b, 2, 200, &mut stored);
     assert_eq!(b.role(), Role::Paused);
@@ -48,26 +44,21 @@ fn i10_a_lease_that_is_resumed_is_noticed_on_a_stale_stream() {
 
 #[test]
 fn i10_a_late_reply_to_a_read_does_not_replace_a_newer_event() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut a, mut b, mut stored) = leader_and_follower();
     b.input(at(0), Input::Watch(Watch::Unclear));
-    let (read, operation) = b.take_call();
-    let late = stored.apply(&b.identity, &operation);
+    let (read, late) = b.perform(&mut stored);
     // The only renewal and its event overtake the reply.
     a.run(at(3), &mut stored);
     b.event(at(3), &stored);
     b.reply(at(3), read, late);
     b.serve(at(3), &mut stored);
-    b.run(at(27) - millis(1), &mut stored);
-    assert_eq!(b.count("take_over"), 0);
-    b.run(at(27), &mut stored);
+    b.sends_nth(1, "take_over", at(27), &mut stored);
     assert!(b.leads(at(27)), "{:?}", b.sent);
 }
 
 #[test]
 fn a_reply_that_shows_what_the_event_showed_is_not_asked_for_again() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut a, mut b, mut stored) = leader_and_follower();
     a.run(at(3), &mut stored);
     b.input(at(3), Input::Watch(Watch::Unclear));
     b.event(at(3), &stored);
@@ -78,8 +69,7 @@ fn a_reply_that_shows_what_the_event_showed_is_not_asked_for_again() {
 
 #[test]
 fn a_read_that_shows_what_the_stream_did_not_report_opens_it_anew() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut a, mut b, mut stored) = leader_and_follower();
     a.run(at(4), &mut stored);
     deaf(&mut b, 4, 5, &mut stored);
     assert_eq!(b.streams_reopened, 0);
@@ -95,8 +85,7 @@ fn a_read_that_shows_what_the_stream_did_not_report_opens_it_anew() {
 
 #[test]
 fn a_silent_holder_is_read_every_two_renewal_intervals_until_it_expires() {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut b, mut stored) = follower_of_vanished();
     let reads = b.count("read");
     deaf(&mut b, 1, 23, &mut stored);
     assert_eq!(b.count("read") - reads, 3);
@@ -108,8 +97,7 @@ fn a_silent_holder_is_read_every_two_renewal_intervals_until_it_expires() {
 
 #[test]
 fn another_primary_opens_the_stream_anew() {
-    let (mut a, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
+    let (mut a, mut b, _) = leader_and_follower();
     for node in [&mut a, &mut b] {
         node.input(at(1), Input::PrimaryChanged);
         assert_eq!(node.streams_reopened, 1);
@@ -121,11 +109,7 @@ fn another_primary_opens_the_stream_anew() {
 
 #[test]
 fn a_rejected_take_over_opens_the_stream_anew() {
-    let (_, mut stored) = leader("a", at(0));
-    let mut b = follower("b", at(0), &mut stored);
-    b.tick(at(24));
-    let (call, operation) = b.take_call();
-    assert_eq!(operation.as_str(), "take_over");
-    b.reply(at(24), call, Outcome::Rejected);
+    let (mut b, _) = taking_over();
+    b.answer_with(at(24), Outcome::Rejected);
     assert_eq!(b.streams_reopened, 1);
 }

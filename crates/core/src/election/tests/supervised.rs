@@ -3,15 +3,6 @@
 use super::harness::*;
 use crate::election::*;
 
-fn supervisor() -> (Node, Stored) {
-    let mut stored = Stored::default();
-    let mut node = Node::supervising("a", at(0));
-    node.serve(at(0), &mut stored);
-    node.open_stream(at(0), &mut stored);
-    assert_eq!(node.role(), Role::Leader, "{:?}", node.sent);
-    (node, stored)
-}
-
 fn gone(number: i64) -> Input {
     Input::WorkloadGone {
         token: token(number),
@@ -25,6 +16,13 @@ fn terms(valid_until: BootTime) -> Terms {
     }
 }
 
+fn start(number: i64, valid_until: BootTime) -> Order {
+    Order {
+        token: token(number),
+        kind: OrderKind::Start(terms(valid_until)),
+    }
+}
+
 fn kinds(node: &Node) -> Vec<OrderKind> {
     node.orders.iter().map(|order| order.kind).collect()
 }
@@ -32,30 +30,25 @@ fn kinds(node: &Node) -> Vec<OrderKind> {
 #[test]
 fn it_starts_with_the_acknowledged_acquisition_and_never_before() {
     let mut stored = Stored::default();
-    let mut a = Node::supervising("a", at(0));
-    a.serve_reads(at(0), &mut stored);
-    let (call, operation) = a.take_call();
-    let outcome = stored.apply(&a.identity, &operation);
-    a.reply(at(0), call, outcome);
-    a.serve_reads(at(0), &mut stored);
+    let supervising = Candidate {
+        supervises: true,
+        ..candidate("a")
+    };
+    let mut a = Node::begin(supervising, at(0));
+    a.serve_up_to("acquire", at(0), &mut stored);
     assert_eq!(a.waiting(), ["acquire"]);
     assert_eq!(a.orders, []);
     a.serve(at(2), &mut stored);
-    let start = Order {
-        token: token(1),
-        kind: OrderKind::Start(terms(at(18))),
-    };
-    assert_eq!(a.orders, [start], "the deadline counts from the send");
+    assert_eq!(a.orders, [start(1, at(18))], "it counts from the send");
 }
 
 #[test]
 fn each_renewal_carries_its_deadline_on_also_while_it_ends() {
-    let (mut a, mut stored) = supervisor();
+    let (mut a, mut stored) = supervisor("a");
     a.orders.clear();
     a.run(at(3), &mut stored);
     assert_eq!(kinds(&a), [OrderKind::Extend(terms(at(21)))]);
-    a.input(at(4), Input::StepDown);
-    a.input(at(4), Input::Demoted { shown: true });
+    a.demote(at(4), Input::StepDown);
     a.orders.clear();
     a.run(at(60), &mut stored);
     assert_eq!(a.role(), Role::Stopping);
@@ -74,9 +67,8 @@ fn i6_nothing_is_released_before_it_is_gone() {
         Input::Shutdown,
         Input::Health { healthy: false },
     ] {
-        let (mut a, mut stored) = supervisor();
-        a.input(at(1), input);
-        a.input(at(1), Input::Demoted { shown: true });
+        let (mut a, mut stored) = supervisor("a");
+        a.demote(at(1), input);
         assert_eq!(kinds(&a).last(), Some(&OrderKind::Stop));
         a.run(at(100), &mut stored);
         assert_eq!(a.count("release"), 0);
@@ -93,7 +85,7 @@ fn i6_nothing_is_released_before_it_is_gone() {
 
 #[test]
 fn i6_a_claim_that_was_lost_is_taken_over_when_its_workload_is_gone() {
-    let (mut a, mut stored) = supervisor();
+    let (mut a, mut stored) = supervisor("a");
     a.run_cut_off(at(30), &Outcome::Unknown);
     assert_eq!(a.role(), Role::Unknown);
     assert_eq!(kinds(&a).last(), Some(&OrderKind::Lost { kill_at: at(21) }));
@@ -104,19 +96,13 @@ fn i6_a_claim_that_was_lost_is_taken_over_when_its_workload_is_gone() {
     a.serve(at(31), &mut stored);
     assert_eq!((a.count("release"), a.count("take_over")), (0, 1));
     assert_eq!(a.token(), token(2));
-    let valid_until = a.valid_until();
-    let start = Order {
-        token: token(2),
-        kind: OrderKind::Start(terms(valid_until)),
-    };
-    assert_eq!(a.orders.last(), Some(&start));
+    assert_eq!(a.orders.last(), Some(&start(2, a.valid_until())));
 }
 
 #[test]
 fn after_a_rejection_it_has_its_grace_from_now_and_no_more() {
-    let (mut a, mut stored) = supervisor();
-    stored.lease_mut().holder = None;
-    stored.lease_mut().revision = Revision::from_bytes([9; 16]);
+    let (mut a, mut stored) = supervisor("a");
+    stored.vacate();
     a.run(at(4), &mut stored);
     assert_eq!(a.reason(), Some(Reason::Rejected));
     assert_eq!(kinds(&a).last(), Some(&OrderKind::Lost { kill_at: at(6) }));
@@ -129,7 +115,7 @@ fn after_a_rejection_it_has_its_grace_from_now_and_no_more() {
 
 #[test]
 fn a_shutdown_waits_for_it() {
-    let (mut a, mut stored) = supervisor();
+    let (mut a, mut stored) = supervisor("a");
     a.run_cut_off(at(19), &Outcome::Failed);
     a.input(at(19), Input::Shutdown);
     a.run(at(60), &mut stored);
@@ -142,26 +128,21 @@ fn a_shutdown_waits_for_it() {
 
 #[test]
 fn its_own_end_gives_the_lease_to_others_first() {
-    let (mut a, mut stored) = supervisor();
+    let (mut a, mut stored) = supervisor("a");
     a.input(at(1), Input::WorkloadEnded { token: token(1) });
-    assert_eq!(
-        (a.role(), a.reason()),
-        (Role::Stopping, Some(Reason::WorkloadExit))
-    );
+    a.assert_role(Role::Stopping, Reason::WorkloadExit);
     a.input(at(1), Input::Demoted { shown: true });
     a.input(at(1), gone(1));
     a.serve(at(1), &mut stored);
     assert_eq!(stored.history[0].reason, Reason::WorkloadExit);
     assert_eq!(stored.lease().holder, None);
-    a.run(at(1) + millis(999), &mut stored);
-    assert_eq!(a.count("acquire"), 1);
-    a.run(at(2), &mut stored);
-    assert_eq!(a.count("acquire"), 2, "alone, it tries again");
+    // Alone, it tries again.
+    a.sends_nth(2, "acquire", at(2), &mut stored);
 }
 
 #[test]
 fn quick_exits_are_tried_again_ever_more_seldom_and_a_long_life_starts_anew() {
-    let (mut a, mut stored) = supervisor();
+    let (mut a, mut stored) = supervisor("a");
     let mut waits = Vec::new();
     let mut now = at(0);
     for number in 1..=7 {
@@ -188,7 +169,7 @@ fn quick_exits_are_tried_again_ever_more_seldom_and_a_long_life_starts_anew() {
 
 #[test]
 fn another_workload_s_words_mean_nothing() {
-    let (mut a, mut stored) = supervisor();
+    let (mut a, mut stored) = supervisor("a");
     a.input(at(1), Input::WorkloadEnded { token: token(7) });
     a.input(at(1), gone(7));
     a.run(at(2), &mut stored);

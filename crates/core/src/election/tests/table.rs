@@ -12,29 +12,13 @@ use crate::election::*;
 /// The name of a state, a candidate that reached it from its start, and the store.
 type Case = (&'static str, Node, Stored);
 
-fn follower_of_a() -> (Node, Stored) {
-    let (_, mut stored) = leader("a", at(0));
-    let node = follower("b", at(0), &mut stored);
-    (node, stored)
-}
-
-/// Returns a candidate with its stream open that acquires a lease freed by another one, and the
-/// store.
-fn acquiring() -> (Node, Stored) {
-    let (mut node, mut stored) = follower_of_a();
-    stored.lease_mut().holder = None;
-    stored.lease_mut().revision = Revision::from_bytes([50; 16]);
-    node.event(at(1), &stored);
-    (node, stored)
-}
-
 fn pending(lands: bool) -> (Node, Stored) {
     let (mut node, mut stored) = acquiring();
-    let (call, operation) = node.take_call();
     if lands {
-        stored.apply(&node.identity, &operation);
+        node.lose_reply(at(1), &mut stored);
+    } else {
+        node.answer_with(at(1), Outcome::Unknown);
     }
-    node.reply(at(1), call, Outcome::Unknown);
     (node, stored)
 }
 
@@ -45,136 +29,93 @@ fn stopping(tunables: Tunables, input: Input) -> (Node, Stored) {
 }
 
 fn draining() -> (Node, Stored) {
-    let tunables = Tunables {
-        handoff_delay: seconds(10),
-        ..tunables()
-    };
-    let (mut node, stored) = stopping(tunables, Input::StepDown);
+    let (mut node, stored) = stopping(with_handoff(seconds(10)), Input::StepDown);
     node.input(at(1), Input::Demoted { shown: true });
     (node, stored)
 }
 
-fn supervising() -> (Node, Stored) {
-    let mut stored = Stored::default();
-    let mut node = Node::supervising("b", at(0));
-    node.serve(at(0), &mut stored);
-    node.open_stream(at(0), &mut stored);
+/// Returns this state after these steps.
+fn then(
+    (mut node, mut stored): (Node, Stored),
+    steps: impl FnOnce(&mut Node, &mut Stored),
+) -> (Node, Stored) {
+    steps(&mut node, &mut stored);
     (node, stored)
 }
 
 fn states() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut case = |name, (node, stored): (Node, Stored)| cases.push((name, node, stored));
-    case("unread", (Node::start("b", at(0)), leader("a", at(0)).1));
-    case("following", follower_of_a());
-    case("polling", {
-        let (mut node, mut stored) = follower_of_a();
+    let unread = || (Node::start("b", at(0)), Stored::default());
+    let leading = || leader("b", at(0));
+    case("unread", (unread().0, leader("a", at(0)).1));
+    case("following", follower_of_vanished());
+    let polling = then(follower_of_vanished(), |node, stored| {
         node.input(at(1), Input::Watch(Watch::Lost));
-        node.serve(at(1), &mut stored);
-        (node, stored)
+        node.serve(at(1), stored);
     });
-    case("creating", {
-        let mut node = Node::start("b", at(0));
-        let (call, _) = node.take_call();
-        node.reply(at(1), call, Outcome::Applied(Found::Missing));
-        (node, Stored::default())
+    case("polling", polling);
+    let creating = then(unread(), |node, _| {
+        node.answer_with(at(1), MISSING);
     });
+    case("creating", creating);
     case("acquiring", acquiring());
     case("pending, landed", pending(true));
     case("pending, lost", pending(false));
-    case("adopting", {
-        let (mut node, mut stored) = pending(true);
-        let due = node.election.next_wakeup().expect("it reads again");
-        node.tick(due);
-        let (call, operation) = node.take_call();
-        let outcome = stored.apply(&node.identity, &operation);
-        node.reply(due, call, outcome);
-        (node, stored)
+    let adopting = then(pending(true), |node, stored| {
+        let due = node.wake();
+        node.answer(due, stored);
     });
-    case("leading", leader("b", at(0)));
-    case("renewing", {
-        let (mut node, stored) = leader("b", at(0));
-        node.tick(at(3));
-        (node, stored)
-    });
+    case("adopting", adopting);
+    case("leading", leading());
+    case("renewing", then(leading(), |node, _| node.tick(at(3))));
     case("demoting", stopping(tunables(), Input::StepDown));
     case("draining", draining());
-    case("draining, shutdown", {
-        let (mut node, stored) = draining();
-        node.input(at(1), Input::Shutdown);
-        (node, stored)
-    });
-    case("releasing", {
-        let (mut node, stored) = stopping(tunables(), Input::StepDown);
+    let shut_down = |node: &mut Node, _: &mut Stored| node.input(at(1), Input::Shutdown);
+    case("draining, shutdown", then(draining(), shut_down));
+    let demoted = |node: &mut Node, _: &mut Stored| {
         node.input(at(1), Input::Demoted { shown: true });
-        (node, stored)
-    });
-    case("releasing, shutdown", {
-        let (mut node, stored) = stopping(tunables(), Input::Shutdown);
-        node.input(at(1), Input::Demoted { shown: true });
-        (node, stored)
-    });
-    case("lost by deadline", {
-        let (mut node, stored) = leader("b", at(0));
-        node.tick(at(18));
-        (node, stored)
-    });
-    case("lost by rejection", {
-        let (mut node, mut stored) = leader("b", at(0));
-        stored.lease_mut().revision = Revision::from_bytes([50; 16]);
+    };
+    let releasing = then(stopping(tunables(), Input::StepDown), demoted);
+    case("releasing", releasing);
+    let releasing = then(stopping(tunables(), Input::Shutdown), demoted);
+    case("releasing, shutdown", releasing);
+    let lost = then(leading(), |node, _| node.tick(at(18)));
+    case("lost by deadline", lost);
+    let lost = then(leading(), |node, stored| {
+        stored.rewrite();
         node.tick(at(3));
-        let (call, _) = node.take_call();
-        node.reply(at(3), call, Outcome::Rejected);
-        (node, stored)
+        node.answer_with(at(3), Outcome::Rejected);
     });
-    case("paused", {
-        let (mut node, mut stored) = follower_of_a();
+    case("lost by rejection", lost);
+    let paused = then(follower_of_vanished(), |node, stored| {
         stored.lease_mut().paused = true;
-        node.event(at(1), &stored);
-        (node, stored)
+        node.event(at(1), stored);
     });
-    case("store went back", {
-        let (mut node, mut stored) = follower_of_a();
+    case("paused", paused);
+    let rolled_back = then(follower_of_vanished(), |node, stored| {
         stored.document = None;
-        node.input(at(1), Input::Watch(Watch::Unclear));
-        node.serve(at(1), &mut stored);
-        (node, stored)
+        node.reread(at(1), stored);
     });
-    case("foreign", {
-        let (mut node, stored) = (Node::start("b", at(0)), Stored::default());
-        let (call, _) = node.take_call();
-        node.reply(
-            at(0),
-            call,
-            Outcome::Applied(Found::Foreign("newer".to_owned())),
-        );
-        (node, stored)
+    case("store went back", rolled_back);
+    let unrecognized = then(unread(), |node, _| {
+        node.answer_with(at(0), foreign());
     });
-    case("unhealthy", {
-        let (mut node, mut stored) = follower_of_a();
+    case("foreign", unrecognized);
+    let unhealthy = then(follower_of_vanished(), |node, stored| {
         node.input(at(1), Input::Health { healthy: false });
-        stored.lease_mut().holder = None;
-        stored.lease_mut().revision = Revision::from_bytes([50; 16]);
-        node.event(at(1), &stored);
-        (node, stored)
+        stored.vacate();
+        node.event(at(1), stored);
     });
-    case("supervising", supervising());
-    case("supervised workload stopping", {
-        let (mut node, stored) = supervising();
-        node.input(at(1), Input::StepDown);
-        node.input(at(1), Input::Demoted { shown: true });
-        (node, stored)
+    case("unhealthy", unhealthy);
+    case("supervising", supervisor("b"));
+    let stopping = then(supervisor("b"), |node, _| {
+        node.demote(at(1), Input::StepDown);
     });
-    case("supervised workload stopping, lost by deadline", {
-        let (mut node, stored) = supervising();
-        node.tick(at(18));
-        (node, stored)
-    });
-    case("exited", {
-        let (mut node, stored) = follower_of_a();
-        node.input(at(1), Input::Shutdown);
-        (node, stored)
-    });
+    case("supervised workload stopping", stopping);
+    let lost = then(supervisor("b"), |node, _| node.tick(at(18)));
+    case("supervised workload stopping, lost by deadline", lost);
+    case("exited", then(follower_of_vanished(), shut_down));
     cases
 }
 
@@ -199,52 +140,40 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
         lease
     };
     let same = stored.document.clone().unwrap_or_else(|| other.clone());
-    vec![
+    let mut inputs = vec![
         ("tick", Some(Input::Tick)),
         ("reply: as the store says", applied.and_then(answer)),
         ("reply: rejected", answer(Outcome::Rejected)),
         ("reply: failed", answer(Outcome::Failed)),
         ("reply: unknown", answer(Outcome::Unknown)),
-        (
-            "reply: of nobody",
-            Some(Input::Reply {
-                call: CallId(999),
-                outcome: Outcome::Rejected,
-            }),
-        ),
-        ("stream: opened", Some(Input::Watch(Watch::Opened))),
-        ("stream: alive", Some(Input::Watch(Watch::Alive))),
-        (
-            "stream: what is stored",
-            Some(Input::Watch(Watch::Changed(same))),
-        ),
-        (
-            "stream: a free lease",
-            Some(Input::Watch(Watch::Changed(other))),
-        ),
-        ("stream: unclear", Some(Input::Watch(Watch::Unclear))),
-        ("stream: lost", Some(Input::Watch(Watch::Lost))),
-        ("primary changed", Some(Input::PrimaryChanged)),
-        ("demoted", Some(Input::Demoted { shown: true })),
-        ("not demoted", Some(Input::Demoted { shown: false })),
-        (
-            "workload done",
-            Some(Input::WorkloadDone { token: token(1) }),
-        ),
-        (
-            "workload ended",
-            Some(Input::WorkloadEnded { token: token(1) }),
-        ),
-        (
-            "workload gone",
-            Some(Input::WorkloadGone { token: token(1) }),
-        ),
-        ("unhealthy", Some(Input::Health { healthy: false })),
-        ("healthy", Some(Input::Health { healthy: true })),
-        ("step down", Some(Input::StepDown)),
-        ("shutdown", Some(Input::Shutdown)),
-        ("reconfigure", Some(Input::Reconfigure(tunables()))),
-    ]
+    ];
+    let call = CallId(999);
+    let outcome = Outcome::Rejected;
+    let token = token(1);
+    inputs.extend(
+        [
+            ("reply: of nobody", Input::Reply { call, outcome }),
+            ("stream: opened", Input::Watch(Watch::Opened)),
+            ("stream: alive", Input::Watch(Watch::Alive)),
+            ("stream: what is stored", Input::Watch(Watch::Changed(same))),
+            ("stream: a free lease", Input::Watch(Watch::Changed(other))),
+            ("stream: unclear", Input::Watch(Watch::Unclear)),
+            ("stream: lost", Input::Watch(Watch::Lost)),
+            ("primary changed", Input::PrimaryChanged),
+            ("demoted", Input::Demoted { shown: true }),
+            ("not demoted", Input::Demoted { shown: false }),
+            ("workload done", Input::WorkloadDone { token }),
+            ("workload ended", Input::WorkloadEnded { token }),
+            ("workload gone", Input::WorkloadGone { token }),
+            ("unhealthy", Input::Health { healthy: false }),
+            ("healthy", Input::Health { healthy: true }),
+            ("step down", Input::StepDown),
+            ("shutdown", Input::Shutdown),
+            ("reconfigure", Input::Reconfigure(tunables())),
+        ]
+        .map(|(name, input)| (name, Some(input))),
+    );
+    inputs
 }
 
 fn table() -> String {
@@ -254,7 +183,7 @@ fn table() -> String {
         for (input, what) in inputs(&node, &mut stored) {
             let Some(what) = what else { continue };
             let mut node = node.clone();
-            let now = node.election.status_time() + millis(1);
+            let now = node.now() + millis(1);
             if let Input::Reply { .. } = &what
                 && input != "reply: of nobody"
             {

@@ -14,28 +14,17 @@ fn roles_reasons_and_outcomes_are_closed_lists_of_words() {
         "acquired took_over renewed deadline rejected requested transferred paused unhealthy \
          workload_exit shutdown store_went_back duplicate"
     );
-    let outcomes = [
-        Outcome::Applied(Found::Missing),
-        Outcome::Rejected,
-        Outcome::Failed,
-        Outcome::Unknown,
-    ];
-    let outcomes = outcomes.map(|outcome| outcome.as_str());
+    let [rejected, failed, unknown] = [Outcome::Rejected, Outcome::Failed, Outcome::Unknown];
+    let outcomes = [MISSING, rejected, failed, unknown].map(|outcome| outcome.as_str());
     assert_eq!(outcomes, ["applied", "rejected", "failed", "unknown"]);
 }
 
 #[test]
 fn names_and_numbers_are_shown_as_they_are() {
     let name = LeaseName::new("orders").expect("legal");
-    assert_eq!(
-        (name.as_str(), name.to_string().as_str()),
-        ("orders", "orders")
-    );
+    assert_eq!([name.as_str(), &name.to_string()], ["orders"; 2]);
     let host = identity("host-1");
-    assert_eq!(
-        (host.as_str(), host.to_string().as_str()),
-        ("host-1", "host-1")
-    );
+    assert_eq!([host.as_str(), &host.to_string()], ["host-1"; 2]);
     assert_eq!((token(7).get(), token(7).to_string().as_str()), (7, "7"));
     assert_eq!(CallId(8).to_string(), "8");
     let instant = BootTime::from_nanos(12_000_000_034);
@@ -47,8 +36,6 @@ fn names_and_numbers_are_shown_as_they_are() {
 fn a_refused_name_is_shown_with_what_would_be_accepted() {
     let refused = LeaseName::new("a b").expect_err("a blank");
     let text = refused.to_string();
-    assert!(
-        text.starts_with("\"a b\" is not accepted: expected 1 to 63"),
-        "{text}"
-    );
+    let expected = "\"a b\" is not accepted: expected 1 to 63";
+    assert!(text.starts_with(expected), "{text}");
 }

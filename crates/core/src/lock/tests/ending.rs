@@ -1,14 +1,12 @@
 //! Leaving a lock, losing it, and losing a place in the queue.
 
-use super::harness::{Scene, options, seconds};
+use super::harness::{Scene, seconds};
 use crate::lock::{End, Input, Loss, Notice, Outcome, Standing, Want};
 
 #[test]
 fn a_lost_lock_is_left_only_when_nothing_runs_under_it() {
-    let mut scene = Scene::empty();
-    let a = scene.come("a", Want::Exclusive);
-    scene.now = scene.now + seconds(20);
-    scene.input(a, Input::Tick);
+    let (mut scene, [a]) = Scene::exclusive(["a"]);
+    scene.tick_after(a, seconds(20));
     assert_eq!(scene.standing(a), Standing::Lost(Loss::Deadline));
     assert!(scene.ones[a].pending.is_empty(), "no leave yet (I6)");
     scene.input(a, Input::Release);
@@ -18,8 +16,7 @@ fn a_lost_lock_is_left_only_when_nothing_runs_under_it() {
 
 #[test]
 fn a_broken_lock_is_noticed_at_the_next_renewal_and_not_left() {
-    let mut scene = Scene::empty();
-    let a = scene.come("a", Want::Exclusive);
+    let (mut scene, [a]) = Scene::exclusive(["a"]);
     let everybody = crate::lock::Operation::Break {
         claims: vec![scene.claim(a)],
         seen: crate::election::Token::ZERO,
@@ -34,8 +31,7 @@ fn a_broken_lock_is_noticed_at_the_next_renewal_and_not_left() {
 
 #[test]
 fn a_leave_is_repeated_until_it_is_resolved_or_the_entry_is_dead_to_all() {
-    let mut scene = Scene::empty();
-    let a = scene.come("a", Want::Exclusive);
+    let (mut scene, [a]) = Scene::exclusive(["a"]);
     scene.input(a, Input::Release);
     scene.answer(a, Outcome::Unknown);
     assert_eq!(scene.standing(a), Standing::Leaving);
@@ -50,22 +46,17 @@ fn a_leave_is_repeated_until_it_is_resolved_or_the_entry_is_dead_to_all() {
         while !scene.ones[b].pending.is_empty() {
             scene.answer(b, Outcome::Failed);
         }
-        scene.now = scene.ones[b].contender.next_wakeup().expect("it waits");
-        scene.input(b, Input::Tick);
+        scene.wake(b);
     }
     assert_eq!(scene.now, begun + seconds(24));
 }
 
 #[test]
 fn a_leave_waits_for_its_own_join() {
-    let mut scene = Scene::empty();
-    let a = scene.enter(options("a", Want::Exclusive));
+    let (mut scene, a) = Scene::entering("a");
     scene.input(a, Input::GiveUp);
-    assert_eq!(
-        scene.ones[a].sent,
-        ["join"],
-        "a leave now could overtake it"
-    );
+    // A leave now could overtake it.
+    assert_eq!(scene.ones[a].sent, ["join"]);
     scene.settle();
     assert_eq!(scene.ones[a].sent, ["join", "leave"]);
     assert_eq!(scene.end(a), Some(End::GaveUp));
@@ -74,8 +65,7 @@ fn a_leave_waits_for_its_own_join() {
 
 #[test]
 fn a_contender_that_never_joined_has_nothing_to_leave() {
-    let mut scene = Scene::empty();
-    let a = scene.enter(options("a", Want::Exclusive));
+    let (mut scene, a) = Scene::entering("a");
     scene.answer(a, Outcome::Failed);
     scene.input(a, Input::GiveUp);
     assert_eq!(scene.end(a), Some(End::GaveUp));
@@ -84,15 +74,11 @@ fn a_contender_that_never_joined_has_nothing_to_leave() {
 
 #[test]
 fn who_lost_its_place_joins_again_at_the_tail_with_a_new_claim() {
-    let mut scene = Scene::empty();
-    let a = scene.come("a", Want::Exclusive);
-    let [late, c] = ["late", "c"].map(|name| scene.come(name, Want::Exclusive));
+    let (mut scene, [a, late, c]) = Scene::exclusive(["a", "late", "c"]);
     let before = scene.claim(late);
     scene.pass_for(seconds(40), &[a, c]);
-    assert_eq!(
-        (scene.position(c), scene.document().queue.len()),
-        (Some(0), 1)
-    );
+    assert_eq!(scene.position(c), Some(0));
+    assert_eq!(scene.document().queue.len(), 1);
     scene.pass(seconds(1));
     assert_ne!(scene.claim(late), before);
     assert_eq!(scene.position(late), Some(1));
@@ -101,9 +87,7 @@ fn who_lost_its_place_joins_again_at_the_tail_with_a_new_claim() {
 
 #[test]
 fn after_a_rejection_comes_a_read() {
-    let mut scene = Scene::empty();
-    let [a, late] = ["a", "late"].map(|name| scene.come(name, Want::Exclusive));
-    let c = scene.come("c", Want::Exclusive);
+    let (mut scene, [a, late, c]) = Scene::exclusive(["a", "late", "c"]);
     scene.pass_for(seconds(40), &[a, c]);
     scene.ones[late].sent.clear();
     scene.pass(seconds(1));

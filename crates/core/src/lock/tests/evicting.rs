@@ -1,6 +1,6 @@
 //! Evicting entries whose owners no longer renew.
 
-use super::harness::{Scene, options, seconds, slots};
+use super::harness::{One, Scene, options, seconds, slots};
 use crate::lock::{EntryState, Input, Notice, Operation, Outcome, Want};
 
 #[test]
@@ -21,8 +21,7 @@ fn a_grantee_has_its_time_to_confirm_from_its_grant_on_and_no_more() {
 
 #[test]
 fn a_holder_evicts_an_expired_holder_although_nobody_waits() {
-    let mut scene = Scene::empty();
-    let [a, _expired] = ["a", "expired"].map(|name| scene.come(name, slots(2)));
+    let (mut scene, [a, _expired]) = Scene::of(["a", "expired"], slots(2));
     scene.pass_for(seconds(23), &[a]);
     assert_eq!(scene.document().holders.len(), 2);
     scene.pass_for(seconds(6), &[a]);
@@ -33,18 +32,12 @@ fn a_holder_evicts_an_expired_holder_although_nobody_waits() {
 /// Returns a scene in which `a` and an expired contender hold a slot each and `a` has sent its
 /// eviction, with the index of `a`.
 fn evicting() -> (Scene, usize) {
-    let mut scene = Scene::empty();
-    let [a, _expired] = ["a", "expired"].map(|name| scene.come(name, slots(2)));
+    let (mut scene, [a, _expired]) = Scene::of(["a", "expired"], slots(2));
     while scene.ones[a].pending.is_empty() {
-        scene.pass_for(seconds(1), &[]);
-        scene.input(a, Input::Tick);
-        while let Some((call, operation)) = scene.ones[a].pending.pop_front() {
-            if matches!(operation, Operation::Evict { .. }) {
-                scene.ones[a].pending.push_back((call, operation));
-                break;
-            }
-            let outcome = scene.land(a, &operation);
-            scene.reply(a, call, outcome);
+        scene.tick_after(a, seconds(1));
+        let evicts = |one: &One| matches!(one.pending.front(), Some((_, Operation::Evict { .. })));
+        while !scene.ones[a].pending.is_empty() && !evicts(&scene.ones[a]) {
+            scene.perform(a);
         }
     }
     (scene, a)
@@ -65,8 +58,7 @@ fn reported(scene: &Scene, one: usize) -> usize {
 #[test]
 fn an_eviction_that_is_answered_late_is_reported_once() {
     let (mut scene, a) = evicting();
-    let (call, evict) = scene.take(a);
-    let applied = scene.land(a, &evict);
+    let (call, applied) = scene.land_next(a);
     scene.reply(a, call, Outcome::Unknown);
     assert_eq!(reported(&scene, a), 0, "nothing is known of it yet");
     // Renewals show in between that the entry is gone.
@@ -92,8 +84,7 @@ fn an_eviction_of_unknown_outcome_that_is_rejected_late_is_not_reported() {
 #[test]
 fn an_eviction_is_reported_after_the_work_has_ended() {
     let (mut scene, a) = evicting();
-    let (call, evict) = scene.take(a);
-    let applied = scene.land(a, &evict);
+    let (call, applied) = scene.land_next(a);
     scene.input(a, Input::Release);
     scene.reply(a, call, applied);
     assert_eq!(reported(&scene, a), 1);

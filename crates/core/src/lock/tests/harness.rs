@@ -86,6 +86,25 @@ impl Scene {
         }
     }
 
+    /// Creates a lock that these contenders joined, one after the other.
+    pub(super) fn of<const N: usize>(names: [&str; N], want: Want) -> (Self, [usize; N]) {
+        let mut scene = Self::empty();
+        let ones = names.map(|name| scene.come(name, want));
+        (scene, ones)
+    }
+
+    /// Creates a lock that these contenders joined to hold it exclusively.
+    pub(super) fn exclusive<const N: usize>(names: [&str; N]) -> (Self, [usize; N]) {
+        Self::of(names, Want::Exclusive)
+    }
+
+    /// Creates an empty lock and a contender whose join is not performed yet.
+    pub(super) fn entering(name: &str) -> (Self, usize) {
+        let mut scene = Self::empty();
+        let one = scene.enter(options(name, Want::Exclusive));
+        (scene, one)
+    }
+
     /// Adds a contender. Its first call is not performed yet.
     pub(super) fn enter(&mut self, options: Options) -> usize {
         let identity = options.identity.clone();
@@ -104,9 +123,38 @@ impl Scene {
 
     /// Adds a contender and performs all calls.
     pub(super) fn come(&mut self, name: &str, want: Want) -> usize {
-        let one = self.enter(options(name, want));
+        self.come_with(options(name, want))
+    }
+
+    /// Adds a contender with these options and performs all calls.
+    pub(super) fn come_with(&mut self, options: Options) -> usize {
+        let one = self.enter(options);
         self.settle();
         one
+    }
+
+    /// Releases the lock and performs all calls.
+    pub(super) fn release(&mut self, one: usize) {
+        self.input(one, Input::Release);
+        self.settle();
+    }
+
+    /// Reports that the stream is open, and performs all calls.
+    pub(super) fn open_stream(&mut self, one: usize) {
+        self.input(one, Input::Hint(Hint::Opened));
+        self.settle();
+    }
+
+    /// Lets time pass and wakes one contender, without performing a call.
+    pub(super) fn tick_after(&mut self, one: usize, passed: Duration) {
+        self.now = self.now + passed;
+        self.input(one, Input::Tick);
+    }
+
+    /// Wakes one contender at the instant that it waits for.
+    pub(super) fn wake(&mut self, one: usize) {
+        self.now = self.ones[one].contender.next_wakeup().expect("it waits");
+        self.input(one, Input::Tick);
     }
 
     pub(super) fn input(&mut self, one: usize, input: Input) {
@@ -164,6 +212,18 @@ impl Scene {
 
     pub(super) fn reply(&mut self, one: usize, call: CallId, outcome: Outcome) {
         self.input(one, Input::Reply { call, outcome });
+    }
+
+    /// Performs the oldest call. The reply is still to be delivered.
+    pub(super) fn land_next(&mut self, one: usize) -> (CallId, Outcome) {
+        let (call, operation) = self.take(one);
+        (call, self.land(one, &operation))
+    }
+
+    /// Performs the oldest call, whose reply is lost.
+    pub(super) fn lose_reply(&mut self, one: usize) {
+        let (call, _) = self.land_next(one);
+        self.reply(one, call, Outcome::Unknown);
     }
 
     /// Performs the oldest call and answers it.
@@ -265,13 +325,6 @@ impl Scene {
     pub(super) fn watches(&self, one: usize) -> usize {
         let watch = |effect: &&Effect| matches!(effect, Effect::Watch(Some(_)));
         self.ones[one].asked.iter().filter(watch).count()
-    }
-
-    pub(super) fn document_mut(&mut self) -> &mut LockDocument {
-        match &mut self.stored {
-            Found::Lock(lock) => lock,
-            other => panic!("{other:?} is no lock"),
-        }
     }
 
     pub(super) fn document(&self) -> &LockDocument {

@@ -3,24 +3,23 @@
 use super::harness::{Scene, options, seconds, slots};
 use crate::election::{Claim, Token};
 use crate::lock::{
-    End, Entry, Found, Input, LockDocument, Mode, Notice, Observer, Operation, Outcome, QUEUE_MAX,
-    Standing, Want,
+    End, Entry, Found, LockDocument, Mode, Notice, Observer, Operation, Options, Outcome,
+    QUEUE_MAX, Standing, Want,
 };
 
-fn non_blocking(scene: &mut Scene, name: &str, want: Want) -> usize {
-    let mut options = options(name, want);
-    options.non_blocking = true;
-    let one = scene.enter(options);
-    scene.settle();
-    one
+fn non_blocking(name: &str) -> Options {
+    Options {
+        non_blocking: true,
+        ..options(name, Want::Exclusive)
+    }
 }
 
 #[test]
 fn who_does_not_wait_is_told_who_holds() {
     let mut scene = Scene::empty();
-    let first = non_blocking(&mut scene, "first", Want::Exclusive);
+    let first = scene.come_with(non_blocking("first"));
     assert_eq!(scene.token(first), Some(1));
-    let second = non_blocking(&mut scene, "second", Want::Exclusive);
+    let second = scene.come_with(non_blocking("second"));
     let Some(End::Busy {
         holding: 1,
         waiting: 0,
@@ -36,16 +35,15 @@ fn who_does_not_wait_is_told_who_holds() {
 
 #[test]
 fn who_does_not_wait_sweeps_what_an_earlier_one_saw_long_enough_ago() {
-    let mut scene = Scene::empty();
-    let _dead = scene.come("dead", Want::Exclusive);
-    let first = non_blocking(&mut scene, "first", Want::Exclusive);
+    let (mut scene, [_dead]) = Scene::exclusive(["dead"]);
+    let first = scene.come_with(non_blocking("first"));
     let observations = scene.ones[first].contender.observations().clone();
     for (passed, acquired) in [(seconds(23), false), (seconds(1), true)] {
         scene.now = scene.now + passed;
-        let mut options = options("second", Want::Exclusive);
-        options.non_blocking = true;
-        options.observations = observations.clone();
-        let second = scene.enter(options);
+        let second = scene.enter(Options {
+            observations: observations.clone(),
+            ..non_blocking("second")
+        });
         scene.settle_one(second);
         assert_eq!(scene.token(second).is_some(), acquired);
     }
@@ -104,8 +102,7 @@ fn a_queue_that_is_full_of_the_dead_is_swept_by_who_has_no_place_in_it() {
 
 #[test]
 fn a_store_that_went_back_is_believed_by_a_linearizable_read_and_waited_for() {
-    let mut scene = Scene::empty();
-    let [_a, b] = ["a", "b"].map(|name| scene.come(name, Want::Exclusive));
+    let (mut scene, [_a, b]) = Scene::exclusive(["a", "b"]);
     scene.stored = Found::Missing;
     scene.pass_for(seconds(12), &[b]);
     let back = Notice::StoreRolledBack {
@@ -133,8 +130,7 @@ fn tokens_that_cannot_grow_end_it() {
 
 #[test]
 fn an_operator_breaks_what_was_silent_for_as_long_as_it_declared() {
-    let mut scene = Scene::empty();
-    let [a, _b] = ["a", "b"].map(|name| scene.come(name, Want::Exclusive));
+    let (mut scene, [a, _b]) = Scene::exclusive(["a", "b"]);
     let mut observer = Observer::new(seconds(3));
     observer.observe(scene.document(), scene.now);
     assert_eq!(observer.next_death(), Some(scene.now + seconds(24)));
@@ -144,10 +140,8 @@ fn an_operator_breaks_what_was_silent_for_as_long_as_it_declared() {
     };
     // The holder has renewed since, so only the waiter is removed.
     assert!(matches!(scene.land(a, &operation), Outcome::Applied(_)));
-    assert_eq!(
-        (scene.document().holders.len(), scene.document().queue.len()),
-        (1, 0)
-    );
+    assert_eq!(scene.document().holders.len(), 1);
+    assert_eq!(scene.document().queue, []);
     observer.observe(scene.document(), scene.now);
     assert_eq!(observer.break_silent(scene.now), None);
 }
@@ -155,25 +149,21 @@ fn an_operator_breaks_what_was_silent_for_as_long_as_it_declared() {
 #[test]
 fn commands_for_each_acquisition_are_few() {
     for (watch_first, most) in [(true, 3.1), (false, 4.1)] {
-        let mut scene = Scene::empty();
-        let first = scene.come("a", Want::Exclusive);
+        let (mut scene, [first]) = Scene::exclusive(["a"]);
         let all: Vec<_> = (0..20)
             .map(|_| {
-                let mut options = options("b", Want::Exclusive);
-                options.watch_first = watch_first;
-                let one = scene.enter(options);
-                scene.settle();
-                scene.input(one, Input::Hint(crate::lock::Hint::Opened));
-                scene.settle();
+                let one = scene.come_with(Options {
+                    watch_first,
+                    ..options("b", Want::Exclusive)
+                });
+                scene.open_stream(one);
                 one
             })
             .collect();
-        scene.input(first, Input::Release);
-        scene.settle();
+        scene.release(first);
         for one in &all {
             assert!(scene.token(*one).is_some());
-            scene.input(*one, Input::Release);
-            scene.settle();
+            scene.release(*one);
         }
         let commands: usize = all.iter().map(|one| scene.ones[*one].sent.len()).sum();
         let each = commands as f64 / all.len() as f64;

@@ -1,7 +1,8 @@
 //! Unknown outcomes give no authority, and late ones none past their deadline.
 
 use super::harness::{Scene, millis, options, seconds};
-use crate::lock::{Hint, Input, Operation, Outcome, Standing, Want};
+use crate::election::Token;
+use crate::lock::{Found, Hint, Input, LockDocument, Operation, Outcome, Standing, Want};
 
 fn joined(operation: &Operation) -> &crate::lock::Joining {
     match operation {
@@ -12,8 +13,7 @@ fn joined(operation: &Operation) -> &crate::lock::Joining {
 
 #[test]
 fn an_unknown_join_is_looked_for_and_then_repeated_with_its_claim() {
-    let mut scene = Scene::empty();
-    let a = scene.enter(options("a", Want::Exclusive));
+    let (mut scene, a) = Scene::entering("a");
     let first = scene.answer(a, Outcome::Unknown);
     assert_eq!(scene.token(a), None);
     scene.pass(seconds(2));
@@ -26,26 +26,20 @@ fn an_unknown_join_is_looked_for_and_then_repeated_with_its_claim() {
 
 #[test]
 fn a_join_that_landed_unseen_is_renewed_and_leads_from_that() {
-    let mut scene = Scene::empty();
-    let a = scene.enter(options("a", Want::Exclusive));
-    let (call, join) = scene.take(a);
-    scene.land(a, &join);
-    scene.reply(a, call, Outcome::Unknown);
+    let (mut scene, a) = Scene::entering("a");
+    scene.lose_reply(a);
     let sent = scene.now;
     scene.pass(seconds(2));
     assert_eq!(scene.ones[a].sent, ["join", "read", "renew"]);
     let until = scene.valid_until(a).expect("it holds");
-    assert!(
-        until > sent + seconds(18),
-        "from the renewal, not from the join"
-    );
+    // The deadline counts from the renewal, not from the join.
+    assert!(until > sent + seconds(18));
 }
 
 #[test]
 fn a_late_answer_counts_from_when_it_was_sent_and_not_after_its_deadline() {
     for (late, holds) in [(seconds(17), true), (seconds(18), false)] {
-        let mut scene = Scene::empty();
-        let a = scene.enter(options("a", Want::Exclusive));
+        let (mut scene, a) = Scene::entering("a");
         let sent = scene.now;
         let (call, join) = scene.take(a);
         scene.reply(a, call, Outcome::Unknown);
@@ -58,16 +52,12 @@ fn a_late_answer_counts_from_when_it_was_sent_and_not_after_its_deadline() {
 
 #[test]
 fn a_hint_makes_a_grantee_confirm_and_grants_nothing() {
-    let mut scene = Scene::empty();
-    let [a, b] = ["a", "b"].map(|name| scene.come(name, Want::Exclusive));
+    let (mut scene, [a, b]) = Scene::exclusive(["a", "b"]);
     scene.input(b, Input::Hint(Hint::Granted));
     assert_eq!(scene.token(b), None);
     scene.settle();
-    assert_eq!(
-        scene.ones[b].sent,
-        ["join", "renew"],
-        "once: it was a false one"
-    );
+    // It renews once, because the hint was a false one.
+    assert_eq!(scene.ones[b].sent, ["join", "renew"]);
     assert_eq!((scene.token(a), scene.token(b)), (Some(1), None));
 }
 
@@ -76,8 +66,7 @@ fn a_grant_that_only_a_read_shows_is_confirmed() {
     let mut scene = Scene::empty();
     scene.streams = false;
     let [a, b] = ["a", "b"].map(|name| scene.come(name, Want::Exclusive));
-    scene.input(a, Input::Release);
-    scene.settle();
+    scene.release(a);
     assert_eq!(scene.document().holders[0].token, None);
     scene.pass(millis(1_300));
     assert_eq!(scene.token(b), Some(2));
@@ -86,11 +75,9 @@ fn a_grant_that_only_a_read_shows_is_confirmed() {
 
 #[test]
 fn an_unknown_renewal_extends_nothing_and_is_repeated() {
-    let mut scene = Scene::empty();
-    let a = scene.come("a", Want::Exclusive);
+    let (mut scene, [a]) = Scene::exclusive(["a"]);
     let until = scene.valid_until(a);
-    scene.now = scene.now + seconds(3);
-    scene.input(a, Input::Tick);
+    scene.tick_after(a, seconds(3));
     scene.answer(a, Outcome::Unknown);
     assert_eq!(scene.valid_until(a), until);
     scene.pass(seconds(2));
@@ -99,12 +86,9 @@ fn an_unknown_renewal_extends_nothing_and_is_repeated() {
 
 #[test]
 fn at_its_deadline_a_lock_is_lost_whatever_comes_then() {
-    let mut scene = Scene::empty();
-    let a = scene.come("a", Want::Exclusive);
-    scene.now = scene.now + seconds(3);
-    scene.input(a, Input::Tick);
-    let (call, renew) = scene.take(a);
-    let outcome = scene.land(a, &renew);
+    let (mut scene, [a]) = Scene::exclusive(["a"]);
+    scene.tick_after(a, seconds(3));
+    let (call, outcome) = scene.land_next(a);
     scene.now = scene.now + seconds(16);
     scene.reply(a, call, outcome);
     assert!(matches!(scene.standing(a), Standing::Lost(_)));
@@ -113,33 +97,27 @@ fn at_its_deadline_a_lock_is_lost_whatever_comes_then() {
 
 #[test]
 fn a_token_that_is_lowered_before_a_confirmation_is_no_reason_to_hold_or_to_abort() {
-    let mut scene = Scene::empty();
-    let a = scene.enter(options("a", Want::Exclusive));
-    let (call, join) = scene.take(a);
-    scene.land(a, &join);
-    scene.reply(a, call, Outcome::Unknown);
+    let (mut scene, a) = Scene::entering("a");
+    scene.lose_reply(a);
     assert_eq!(scene.document().token.get(), 1);
-    scene.document_mut().token = crate::election::Token::ZERO;
+    scene.stored = Found::Lock(LockDocument {
+        token: Token::ZERO,
+        ..scene.document().clone()
+    });
     scene.pass(seconds(2));
-    assert_eq!(
-        scene.token(a),
-        None,
-        "the next one would have this token too"
-    );
+    // The next contender would have this token too.
+    assert_eq!(scene.token(a), None);
     scene.pass(seconds(60));
     assert_eq!(scene.token(a), Some(2));
 }
 
 #[test]
 fn the_late_rejection_of_an_overtaken_renewal_means_nothing() {
-    let mut scene = Scene::empty();
-    let a = scene.come("a", Want::Exclusive);
-    scene.now = scene.now + seconds(3);
-    scene.input(a, Input::Tick);
+    let (mut scene, [a]) = Scene::exclusive(["a"]);
+    scene.tick_after(a, seconds(3));
     let (first, overtaken) = scene.take(a);
     scene.input(a, Input::PrimaryChanged);
-    let (second, newest) = scene.take(a);
-    let applied = scene.land(a, &newest);
+    let (second, applied) = scene.land_next(a);
     let rejected = scene.land(a, &overtaken);
     assert_eq!(rejected, Outcome::Rejected);
     scene.reply(a, first, rejected);
@@ -157,10 +135,8 @@ fn a_read_from_before_the_claim_was_known_does_not_prove_it_absent() {
     let claim = scene.claim(b);
     let (join_call, join) = scene.take(b);
     scene.reply(b, join_call, Outcome::Unknown);
-    scene.now = scene.ones[b].contender.next_wakeup().expect("it waits");
-    scene.input(b, Input::Tick);
-    let (read_call, read) = scene.take(b);
-    let before = scene.land(b, &read);
+    scene.wake(b);
+    let (read_call, before) = scene.land_next(b);
     let joined = scene.land(b, &join);
     scene.reply(b, join_call, joined);
     assert_eq!(scene.position(b), Some(0));
