@@ -134,18 +134,15 @@ impl fmt::Display for Problem {
             }
             Self::Syntax {
                 path,
-                place: Some((line, column)),
+                place,
                 message,
-            } => write!(
-                f,
-                "{}: line {line}, column {column}: {message}",
-                shown_path(path)
-            ),
-            Self::Syntax {
-                path,
-                place: None,
-                message,
-            } => write!(f, "{}: {message}", shown_path(path)),
+            } => {
+                write!(f, "{}: ", shown_path(path))?;
+                if let Some((line, column)) = place {
+                    write!(f, "line {line}, column {column}: ")?;
+                }
+                f.write_str(message)
+            }
             Self::UnknownSection {
                 section,
                 origin,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKind};
 
 use super::error::{Origin, Problem};
-use super::schema::{KEYS, Key, Kind, is_section, suggest, suggest_key};
+use super::schema::{KEYS, Key, Kind, find_in, is_section, suggest, suggest_key};
 use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, read_bounded, reason, shown};
 use super::{value, yaml};
 
@@ -111,6 +111,11 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Returns true if no layer gives a value; a rejected value counts as given.
+    pub(super) fn is_unset(&self) -> bool {
+        self.valid && self.value.is_empty()
+    }
+
     /// Returns the value in a form that may be printed.
     pub fn shown(&self) -> &str {
         if !self.value.is_empty() && (self.key.secret || is_misplaced_uri(&self.value)) {
@@ -248,7 +253,7 @@ impl Loader {
                 self.section(&inner, value, origin);
                 continue;
             }
-            let Some(key) = known(section, &name) else {
+            let Some(key) = find_in(section, &name) else {
                 self.problems.push(Problem::UnknownKey {
                     key: format!("{section}.{name}"),
                     origin: origin.clone(),
@@ -263,13 +268,7 @@ impl Loader {
                         true => MASK.to_owned(),
                         false => shown_kind(&value.kind),
                     };
-                    self.problems.push(Problem::Invalid {
-                        key: key.path(),
-                        value,
-                        origin: origin.clone(),
-                        expected,
-                    });
-                    self.put(key, String::new(), origin.clone(), false);
+                    self.unusable(key, value, origin.clone(), expected);
                 }
             }
         }
@@ -284,13 +283,8 @@ impl Loader {
         match (known, value.to_str()) {
             (Some(key), Some(value)) => self.set(key, value.to_owned(), origin),
             (Some(key), None) => {
-                self.problems.push(Problem::Invalid {
-                    key: key.path(),
-                    value: MASK.to_owned(),
-                    origin: origin.clone(),
-                    expected: "expected UTF-8 text".to_owned(),
-                });
-                self.put(key, String::new(), origin, false);
+                let expected = "expected UTF-8 text".to_owned();
+                self.unusable(key, MASK.to_owned(), origin, expected);
             }
             (None, _) => self.problems.push(Problem::UnknownKey {
                 key: format!("{section}.{}", key_name.to_lowercase()),
@@ -324,6 +318,17 @@ impl Loader {
         self.put(key, value, origin, valid);
     }
 
+    /// Reports a value that is not even text. `value` is its form that may be printed.
+    fn unusable(&mut self, key: &'static Key, value: String, origin: Origin, expected: String) {
+        self.problems.push(Problem::Invalid {
+            key: key.path(),
+            value,
+            origin: origin.clone(),
+            expected,
+        });
+        self.put(key, String::new(), origin, false);
+    }
+
     fn put(&mut self, key: &'static Key, value: String, origin: Origin, valid: bool) {
         if let Some(setting) = self.settings.iter_mut().find(|s| s.key == key) {
             *setting = Setting {
@@ -342,7 +347,7 @@ impl Loader {
             let value = environment
                 .iter()
                 .find(|(name, value)| name == variable && !value.is_empty());
-            if let (Some(key), Some((_, value))) = (known(section, name), value)
+            if let (Some(key), Some((_, value))) = (find_in(section, name), value)
                 && self.is_unset(key)
             {
                 let origin = Origin::Variable(variable.to_owned());
@@ -353,7 +358,7 @@ impl Loader {
 
     /// Names the candidate after host and process, unless a layer or the pod names it.
     fn identity(&mut self) {
-        if let Some(key) = known("identity", "name")
+        if let Some(key) = find_in("identity", "name")
             && self.is_unset(key)
         {
             let system = rustix::system::uname();
@@ -363,16 +368,10 @@ impl Loader {
         }
     }
 
-    /// Returns true if no layer gives a value; a rejected value counts as given.
     fn is_unset(&self, key: &Key) -> bool {
         let mut settings = self.settings.iter();
-        settings.any(|s| s.key == key && s.valid && s.value.is_empty())
+        settings.any(|s| s.key == key && s.is_unset())
     }
-}
-
-fn known(section: &str, name: &str) -> Option<&'static Key> {
-    KEYS.iter()
-        .find(|key| key.section == section && key.name == name)
 }
 
 /// Returns the section and the key that a variable names; `None` if it is not configuration.

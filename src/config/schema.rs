@@ -143,6 +143,11 @@ impl Key {
 /// Returns the key with this full name.
 pub fn find(path: &str) -> Option<&'static Key> {
     let (section, name) = path.rsplit_once('.')?;
+    find_in(section, name)
+}
+
+/// Returns the key of this section with this name.
+pub(super) fn find_in(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter()
         .find(|key| key.section == section && key.name == name)
 }
@@ -385,21 +390,20 @@ mod tests {
     #[test]
     fn near_names_are_suggested_and_far_ones_are_not() {
         let suggested = |section, name| suggest_key(section, name).map(Key::path);
-        assert_eq!(
-            suggested("lease", "renew_dedline"),
-            Some("lease.renew_deadline".to_owned())
-        );
-        assert_eq!(
-            suggested("lease", "Renew-Deadline"),
-            Some("lease.renew_deadline".to_owned())
-        );
-        assert_eq!(
-            suggested("lease", "operation_timeout"),
-            Some("mongodb.operation_timeout".to_owned())
-        );
-        assert_eq!(suggested("mongodb", "url"), Some("mongodb.uri".to_owned()));
-        assert_eq!(suggested("lease", "colour"), None);
-        assert_eq!(suggested("lease", &"x".repeat(1_000_000)), None);
+        for (section, name, expected) in [
+            ("lease", "renew_dedline", Some("lease.renew_deadline")),
+            ("lease", "Renew-Deadline", Some("lease.renew_deadline")),
+            (
+                "lease",
+                "operation_timeout",
+                Some("mongodb.operation_timeout"),
+            ),
+            ("mongodb", "url", Some("mongodb.uri")),
+            ("lease", "colour", None),
+            ("lease", &"x".repeat(1_000_000), None),
+        ] {
+            assert_eq!(suggested(section, name).as_deref(), expected);
+        }
         assert_eq!(suggest("mongo", ["mongodb", "log"]), Some("mongodb"));
     }
 }

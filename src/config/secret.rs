@@ -377,6 +377,7 @@ mod tests {
 
     #[test]
     fn problems_of_connection_strings_are_told_apart() {
+        use UriProblem::*;
         for (uri, expected) in [
             ("mongodb://h", Ok(())),
             (
@@ -384,26 +385,23 @@ mod tests {
                 Ok(()),
             ),
             ("mongodb+srv://cluster.example.net/", Ok(())),
-            ("", Err(UriProblem::Scheme)),
-            ("http://h", Err(UriProblem::Scheme)),
-            ("MONGODB://h", Err(UriProblem::Scheme)),
-            ("mongodb://h \n", Err(UriProblem::Whitespace)),
-            ("mongodb://u:%ü@h", Err(UriProblem::NotAscii)),
-            ("mongodb://h/?socketTimeoutMS=1", Err(UriProblem::Timeout)),
+            ("", Err(Scheme)),
+            ("http://h", Err(Scheme)),
+            ("MONGODB://h", Err(Scheme)),
+            ("mongodb://h \n", Err(Whitespace)),
+            ("mongodb://u:%ü@h", Err(NotAscii)),
+            ("mongodb://h/?socketTimeoutMS=1", Err(Timeout)),
             (
                 "mongodb://h/?tls=true&heartbeatFrequencyMS=1",
-                Err(UriProblem::Heartbeat),
+                Err(Heartbeat),
             ),
-            (
-                "mongodb://h/?loadBalanced=true",
-                Err(UriProblem::LoadBalanced),
-            ),
+            ("mongodb://h/?loadBalanced=true", Err(LoadBalanced)),
             ("mongodb://h/?loadBalanced=false", Ok(())),
-            ("mongodb://h/?w=1&TIMEOUTms=1", Err(UriProblem::Timeout)),
-            ("mongodb://u:p/ss@h", Err(UriProblem::Malformed)),
-            ("mongodb://u:p@ss@h", Err(UriProblem::Malformed)),
-            ("mongodb://h/?nonsense=1", Err(UriProblem::Malformed)),
-            ("mongodb://h:99999", Err(UriProblem::Malformed)),
+            ("mongodb://h/?w=1&TIMEOUTms=1", Err(Timeout)),
+            ("mongodb://u:p/ss@h", Err(Malformed)),
+            ("mongodb://u:p@ss@h", Err(Malformed)),
+            ("mongodb://h/?nonsense=1", Err(Malformed)),
+            ("mongodb://h:99999", Err(Malformed)),
         ] {
             assert_eq!(check_uri(uri), expected, "{uri}");
         }
@@ -450,32 +448,24 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("uri");
         let source = UriSource::File(path.clone());
-        let refused = || source.read().expect_err("refused").to_string();
-        let name = path.display().to_string();
-
-        let absent = refused();
-        assert!(
-            absent.contains(&name) && absent.contains("create it"),
-            "{absent}"
-        );
-        for content in ["", "\n", "  \n"] {
+        let assert_refused = |remedy: &str| {
+            let refused = source.read().expect_err("refused").to_string();
+            assert!(refused.contains(path.to_str().expect("UTF-8")), "{refused}");
+            assert!(refused.contains(remedy), "{refused}");
+            assert!(!refused.contains("hunt"), "{refused}");
+        };
+        assert_refused("create it");
+        let too_long = "x".repeat(FILE_BYTES_MAX + 1);
+        for (content, remedy) in [
+            (&b""[..], "is empty"),
+            (b"\n", "is empty"),
+            (b"  \n", "is empty"),
+            (b"mongodb://u:hunt/er2@h", "percent-encode"),
+            (&[0xff, 0xfe], "UTF-8"),
+            (too_long.as_bytes(), "64 KiB"),
+        ] {
             std::fs::write(&path, content).expect("written");
-            let empty = refused();
-            assert!(
-                empty.contains(&name) && empty.contains("is empty"),
-                "{empty}"
-            );
+            assert_refused(remedy);
         }
-        std::fs::write(&path, "mongodb://u:hunt/er2@h").expect("written");
-        let malformed = refused();
-        assert!(
-            malformed.contains(&name) && malformed.contains("percent-encode"),
-            "{malformed}"
-        );
-        assert!(!malformed.contains("hunt"), "{malformed}");
-        std::fs::write(&path, [0xff, 0xfe]).expect("written");
-        assert!(refused().contains("UTF-8"));
-        std::fs::write(&path, "x".repeat(FILE_BYTES_MAX + 1)).expect("written");
-        assert!(refused().contains("64 KiB"));
     }
 }

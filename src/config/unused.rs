@@ -1,7 +1,7 @@
 //! Rejects flags without effect, because the feature that they configure is off. In a file or in
 //! the environment they are accepted, because they may be intended for another daemon.
 
-use super::error::{Origin, Problem};
+use super::error::Origin;
 use super::validate::Checked;
 
 /// Keys that apply only if other keys enable a feature.
@@ -68,10 +68,7 @@ impl Checked {
             for key in dependent.keys {
                 let setting = self.setting(key);
                 if setting.valid && matches!(setting.origin, Origin::Flag(_)) {
-                    let expected = format!("it applies to {}", dependent.what);
-                    let (value, origin) = (setting.value.clone(), setting.origin.clone());
-                    let problem = Problem::invalid(setting.key, &value, origin, expected);
-                    self.0.problems.push(problem);
+                    self.reject(key, format!("it applies to {}", dependent.what));
                 }
             }
         }

@@ -29,17 +29,14 @@ impl Loaded {
         let name = checked.lease_name();
         let uri = checked.required_uri();
         let config = checked.assemble(timings, name, uri);
-        match config {
-            Some(config) if checked.0.problems.is_empty() => Ok(config),
-            Some(_) | None => Err(ConfigError::new(checked.0.problems)),
-        }
+        checked.finish(config)
     }
 
     /// Returns true if no layer specifies the store.
     pub fn names_no_store(&self) -> bool {
         let unset = |path: &str| {
             let mut settings = self.settings.iter();
-            settings.any(|s| s.key.path() == path && s.valid && s.value.is_empty())
+            settings.any(|s| s.key.path() == path && s.is_unset())
         };
         unset("mongodb.uri") && unset("mongodb.uri_file")
     }
@@ -56,10 +53,7 @@ impl Loaded {
         checked.unused_flags();
         let uri = checked.required_uri();
         let config = checked.assemble_lock(timings, uri);
-        match config {
-            Some(config) if checked.0.problems.is_empty() => Ok(config),
-            Some(_) | None => Err(ConfigError::new(checked.0.problems)),
-        }
+        checked.finish(config)
     }
 
     /// Returns the effective values, in the order of the documentation. Nothing is required, and no
@@ -73,11 +67,8 @@ impl Loaded {
         checked.health();
         checked.unused_flags();
         checked.uri_source();
-        if checked.0.problems.is_empty() {
-            Ok(checked.0.settings)
-        } else {
-            Err(ConfigError::new(checked.0.problems))
-        }
+        let settings = checked.0.settings.clone();
+        checked.finish(Some(settings))
     }
 }
 
@@ -108,10 +99,25 @@ impl Checked {
         (setting.valid && !setting.value.is_empty()).then_some(setting.value.as_str())
     }
 
-    /// Returns true if no layer gives a value; a rejected value counts as given.
     fn is_unset(&self, path: &str) -> bool {
-        let setting = self.setting(path);
-        setting.valid && setting.value.is_empty()
+        self.setting(path).is_unset()
+    }
+
+    /// Reports a value that is accepted alone and not together with others.
+    pub(super) fn reject(&mut self, path: &str, expected: String) {
+        let Setting {
+            key, value, origin, ..
+        } = self.setting(path);
+        let problem = Problem::invalid(key, value, origin.clone(), expected);
+        self.0.problems.push(problem);
+    }
+
+    /// Returns the result, or all problems if there is one.
+    fn finish<T>(self, result: Option<T>) -> Result<T, ConfigError> {
+        match result {
+            Some(result) if self.0.problems.is_empty() => Ok(result),
+            Some(_) | None => Err(ConfigError::new(self.0.problems)),
+        }
     }
 
     /// Reports a missing value that is required. Skipped if a file cannot be read, because the
@@ -208,16 +214,11 @@ impl Checked {
             Ordering::Less => (one.key, other.origin.clone()),
             Ordering::Greater => (other.key, one.origin.clone()),
             Ordering::Equal => {
-                let problem = Problem::invalid(
-                    other.key,
-                    &other.value,
-                    other.origin.clone(),
-                    format!(
-                        "{first} is set too ({}): expected one of them; set the other to \"\"",
-                        one.origin
-                    ),
+                let origin = &one.origin;
+                let expected = format!(
+                    "{first} is set too ({origin}): expected one of them; set the other to \"\""
                 );
-                self.0.problems.push(problem);
+                self.reject(second, expected);
                 return false;
             }
         };

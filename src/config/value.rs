@@ -7,21 +7,13 @@ use std::time::Duration;
 
 use super::schema::Kind;
 use super::secret::check_uri;
-use crate::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName};
+use crate::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName, NameError};
 
 /// Checks a value. The error describes the accepted values.
 pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
     match kind {
-        Kind::LeaseName => optional(text, |text| {
-            LeaseName::new(text)
-                .map(drop)
-                .map_err(|e| format!("expected {}", e.expected))
-        }),
-        Kind::Identity => optional(text, |text| {
-            Identity::new(text)
-                .map(drop)
-                .map_err(|e| format!("expected {}", e.expected))
-        }),
+        Kind::LeaseName => optional(text, |text| name(LeaseName::new(text))),
+        Kind::Identity => optional(text, |text| name(Identity::new(text))),
         Kind::Line => optional(text, line),
         Kind::Uri => optional(text, |text| {
             check_uri(text).map_err(|problem| format!("it {problem}"))
@@ -32,13 +24,10 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Duration { min, max } => duration(text, min, max).map(drop),
         Kind::Listen => listen(text).map(drop),
         Kind::LabelPrefix => label_prefix(text),
+        Kind::OneOf(words) if words.contains(&text) => Ok(()),
         Kind::OneOf(words) => {
-            if words.contains(&text) {
-                Ok(())
-            } else {
-                let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
-                Err(format!("expected one of {}", words.join(", ")))
-            }
+            let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
+            Err(format!("expected one of {}", words.join(", ")))
         }
         Kind::Flag => flag(text).map(drop),
         Kind::Count { min, max } => count(text, min, max).map(drop),
@@ -179,33 +168,35 @@ fn label_prefix(text: &str) -> Result<(), String> {
             && !part.starts_with('-')
             && !part.ends_with('-')
     };
-    if text.len() <= LENGTH_MAX && text.split('.').all(part) {
-        Ok(())
-    } else {
-        Err("expected a domain such as \"leasehold.dev\": lower-case letters, digits, \"-\" and \".\", \
-             at most 253 bytes"
-            .to_owned())
-    }
+    accepted(
+        text.len() <= LENGTH_MAX && text.split('.').all(part),
+        "expected a domain such as \"leasehold.dev\": lower-case letters, digits, \"-\" and \".\", \
+         at most 253 bytes",
+    )
 }
 
 fn optional(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
     if text.is_empty() { Ok(()) } else { check(text) }
 }
 
+fn accepted(legal: bool, expected: &str) -> Result<(), String> {
+    legal.then_some(()).ok_or_else(|| expected.to_owned())
+}
+
+fn name<T>(name: Result<T, NameError>) -> Result<(), String> {
+    name.map(drop)
+        .map_err(|error| format!("expected {}", error.expected))
+}
+
 fn line(text: &str) -> Result<(), String> {
-    if text.len() <= IDENTITY_LENGTH_MAX && !text.chars().any(char::is_control) {
-        Ok(())
-    } else {
-        Err("expected 1 to 253 bytes without control characters".to_owned())
-    }
+    accepted(
+        text.len() <= IDENTITY_LENGTH_MAX && !text.chars().any(char::is_control),
+        "expected 1 to 253 bytes without control characters",
+    )
 }
 
 fn path(text: &str) -> Result<(), String> {
-    if text.contains('\0') {
-        Err("expected a path without NUL".to_owned())
-    } else {
-        Ok(())
-    }
+    accepted(!text.contains('\0'), "expected a path without NUL")
 }
 
 /// Checks MongoDB's rules for database names, including those for Windows, so that a name is valid
@@ -217,13 +208,10 @@ fn database(text: &str) -> Result<(), String> {
         return Err("expected another database: this one is not replicated like data".to_owned());
     }
     let illegal = |c: char| c.is_whitespace() || c.is_control() || "/\\.\"$*<>:|?".contains(c);
-    if text.is_empty() || text.len() > LENGTH_MAX || text.contains(illegal) {
-        return Err(
-            "expected 1 to 63 bytes without spaces and without any of / \\ . \" $ * < > : | ?"
-                .to_owned(),
-        );
-    }
-    Ok(())
+    accepted(
+        !text.is_empty() && text.len() <= LENGTH_MAX && !text.contains(illegal),
+        "expected 1 to 63 bytes without spaces and without any of / \\ . \" $ * < > : | ?",
+    )
 }
 
 fn collection(text: &str) -> Result<(), String> {
@@ -235,15 +223,11 @@ fn collection(text: &str) -> Result<(), String> {
         && !text.starts_with("system.")
         && !text.starts_with('.')
         && !text.ends_with('.');
-    if legal {
-        Ok(())
-    } else {
-        Err(
-            "expected 1 to 180 bytes without $, not beginning with \"system.\", and with no point \
-             at either end"
-                .to_owned(),
-        )
-    }
+    accepted(
+        legal,
+        "expected 1 to 180 bytes without $, not beginning with \"system.\", and with no point \
+         at either end",
+    )
 }
 
 #[cfg(test)]
@@ -252,8 +236,28 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
+    /// Asserts that each of these values is refused, with a text that contains `hint`.
+    fn assert_refused(kind: Kind, values: &[&str], hint: &str) {
+        for value in values {
+            let expected = check(kind, value).expect_err(value);
+            assert!(expected.contains(hint), "{value}: {expected}");
+        }
+    }
+
+    fn assert_accepted(kind: Kind, values: &[&str]) {
+        for value in values {
+            assert_eq!(check(kind, value), Ok(()), "{value}");
+        }
+    }
+
+    const LEAST: Duration = Duration::from_millis(50);
+    const UP_TO_AN_HOUR: Kind = Kind::Duration {
+        min: LEAST,
+        max: HOUR,
+    };
+
     fn parsed(text: &str) -> Result<Duration, String> {
-        duration(text, Duration::from_millis(50), HOUR)
+        duration(text, LEAST, HOUR)
     }
 
     #[test]
@@ -266,29 +270,17 @@ mod tests {
             let hint = parsed(bare).expect_err("a bare number");
             assert!(hint.contains(&format!("write \"{bare}s\"")), "{hint}");
         }
-        for bare in ["0", ".", "4000"] {
-            let range = parsed(bare).expect_err("a bare number");
-            assert!(
-                range.contains("with its unit, between 50ms and 1h"),
-                "{range}"
-            );
-        }
-        for wrong in ["", " ", "-1s", "s", "18 parsecs", "1s,", "٣s"] {
-            assert!(parsed(wrong).is_err(), "{wrong}");
-        }
-        assert!(
-            parsed("1500us")
-                .expect_err("fraction")
-                .contains("milliseconds")
-        );
+        let unit = "with its unit, between 50ms and 1h";
+        assert_refused(UP_TO_AN_HOUR, &["0", ".", "4000"], unit);
+        let wrong = ["", " ", "-1s", "s", "18 parsecs", "1s,", "٣s"];
+        assert_refused(UP_TO_AN_HOUR, &wrong, "");
+        assert_refused(UP_TO_AN_HOUR, &["1500us"], "milliseconds");
     }
 
     #[test]
     fn durations_out_of_range_say_the_range() {
-        for wrong in ["49ms", "0s", "3601s", "999999999years"] {
-            let error = parsed(wrong).expect_err("out of range");
-            assert!(error.contains("between 50ms and 1h"), "{error}");
-        }
+        let outside = ["49ms", "0s", "3601s", "999999999years"];
+        assert_refused(UP_TO_AN_HOUR, &outside, "between 50ms and 1h");
         assert_eq!(duration("0s", Duration::ZERO, HOUR), Ok(Duration::ZERO));
         // The sum of these two would panic in the humantime parser.
         assert!(parsed("18446744073709551615s 1000000000ns").is_err());
@@ -296,38 +288,25 @@ mod tests {
 
     #[test]
     fn names_are_not_numbers() {
-        assert_eq!(check(Kind::LeaseName, "007"), Ok(()));
-        assert!(check(Kind::LeaseName, "-7").is_err());
+        assert_accepted(Kind::LeaseName, &["007"]);
+        assert_refused(Kind::LeaseName, &["-7"], "");
     }
 
     #[test]
     fn databases_that_are_not_replicated_are_refused() {
-        assert_eq!(check(Kind::Database, "leasehold"), Ok(()));
-        for wrong in ["", "local", "Config", "a.b", "a b", &"x".repeat(64)] {
-            assert!(check(Kind::Database, wrong).is_err(), "{wrong}");
-        }
-        for wrong in ["", "system.users", "a$b", ".a", "a."] {
-            assert!(check(Kind::Collection, wrong).is_err(), "{wrong}");
-        }
+        assert_accepted(Kind::Database, &["leasehold"]);
+        let wrong = ["", "local", "Config", "a.b", "a b", &"x".repeat(64)];
+        assert_refused(Kind::Database, &wrong, "");
+        let wrong = ["", "system.users", "a$b", ".a", "a."];
+        assert_refused(Kind::Collection, &wrong, "");
     }
 
     #[test]
     fn label_prefixes_are_domains() {
-        for right in ["leasehold.dev", "a", "1-2.x"] {
-            assert_eq!(check(Kind::LabelPrefix, right), Ok(()), "{right}");
-        }
-        for wrong in [
-            "",
-            "A.dev",
-            "a..b",
-            "-a",
-            "a-",
-            "a/b",
-            "a.",
-            &"x".repeat(254),
-        ] {
-            assert!(check(Kind::LabelPrefix, wrong).is_err(), "{wrong}");
-        }
+        assert_accepted(Kind::LabelPrefix, &["leasehold.dev", "a", "1-2.x"]);
+        let long = "x".repeat(254);
+        let wrong = ["", "A.dev", "a..b", "-a", "a-", "a/b", "a.", &long];
+        assert_refused(Kind::LabelPrefix, &wrong, "");
     }
 
     #[test]
@@ -337,13 +316,9 @@ mod tests {
         assert_eq!(words("/bin/check"), ["/bin/check"]);
         assert_eq!(words("/bin/check,-v,"), ["/bin/check", "-v", ""]);
         assert_eq!(words(r#"["a b","c,d"]"#), ["a b", "c,d"]);
-        for wrong in [",x", "[]", "[1]", "[\"\"]", "[\"a\"", "a,b\0"] {
-            let error = command(wrong).expect_err(wrong);
-            assert!(
-                error.contains("such as [\"/bin/check\", \"--fast\"]"),
-                "{error}"
-            );
-        }
+        let wrong = [",x", "[]", "[1]", "[\"\"]", "[\"a\"", "a,b\0"];
+        let example = "such as [\"/bin/check\", \"--fast\"]";
+        assert_refused(Kind::Command, &wrong, example);
     }
 
     #[test]
@@ -357,25 +332,14 @@ mod tests {
 
     #[test]
     fn health_is_asked_over_plain_http() {
-        for right in [
-            "",
-            "http://localhost/",
-            "http://127.0.0.1:8080/healthz?x=1",
-            "http://[::1]:1",
-        ] {
-            assert_eq!(check(Kind::HealthUrl, right), Ok(()), "{right}");
-        }
-        for wrong in [
-            "https://localhost/",
-            "localhost:80",
-            "/healthz",
-            "http://",
-            "ftp://a",
-            "a b",
-        ] {
-            let error = check(Kind::HealthUrl, wrong).expect_err(wrong);
-            assert!(error.contains("http://127.0.0.1:8080/healthz"), "{error}");
-        }
+        let local = ["", "http://localhost/", "http://[::1]:1"];
+        assert_accepted(Kind::HealthUrl, &local);
+        assert_accepted(Kind::HealthUrl, &["http://127.0.0.1:8080/healthz?x=1"]);
+        let example = "http://127.0.0.1:8080/healthz";
+        let tls = ["https://localhost/"];
+        assert_refused(Kind::HealthUrl, &tls, example);
+        let wrong = ["localhost:80", "/healthz", "http://", "ftp://a", "a b"];
+        assert_refused(Kind::HealthUrl, &wrong, example);
     }
 
     #[test]
@@ -387,17 +351,9 @@ mod tests {
         assert_eq!(address(":9402"), all);
         let local = Ok(Some("127.0.0.1:9402".to_owned()));
         assert_eq!(address("localhost:9402"), local);
-        for wrong in [
-            "9402",
-            ":",
-            ":99999",
-            "localhost",
-            "localhost:http",
-            "elsewhere:9402",
-            "127.0.0.1",
-            "127.0.0.1:99999",
-        ] {
-            assert!(listen(wrong).is_err(), "{wrong}");
-        }
+        let no_port = ["9402", ":", "localhost", "127.0.0.1", "localhost:http"];
+        assert_refused(Kind::Listen, &no_port, "");
+        let wrong = [":99999", "elsewhere:9402", "127.0.0.1:99999"];
+        assert_refused(Kind::Listen, &wrong, "");
     }
 }

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::choice::{OnExit, StopSignal};
-use super::error::Problem;
 use super::schema::Kind;
 use super::validate::Checked;
 use super::value;
@@ -62,22 +61,15 @@ impl Checked {
     /// Checks the relations between the keys of `[workload.health]`.
     pub(super) fn health(&mut self) {
         self.one_of("workload.health.url", "workload.health.command");
-        let timeout = self.setting("workload.health.timeout");
         if let (Some(period), Some(most)) = (
             self.duration("workload.health.period"),
             self.duration("workload.health.timeout"),
         ) && most > period
         {
-            let problem = Problem::invalid(
-                timeout.key,
-                &timeout.value,
-                timeout.origin.clone(),
-                format!(
-                    "expected at most workload.health.period, {}: looks would overlap",
-                    humantime::format_duration(period)
-                ),
-            );
-            self.0.problems.push(problem);
+            let period = humantime::format_duration(period);
+            let expected =
+                format!("expected at most workload.health.period, {period}: looks would overlap");
+            self.reject("workload.health.timeout", expected);
         }
     }
 
