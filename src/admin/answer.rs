@@ -170,10 +170,8 @@ fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer 
         .filter_map(|value| value.to_str().ok())
         .collect();
     let mut answer = if page::preferred(&accept.join(",")) {
-        let (store, error) = (
-            state.store.borrow().clone(),
-            state.store_error.borrow().clone(),
-        );
+        let store = state.store.borrow().clone();
+        let error = state.store_error.borrow().clone();
         let store = (store.as_ref(), error.as_ref());
         let body = page::page(status, &state.who, store, Moment::now());
         let mut answer = respond(StatusCode::OK, HTML, body);
@@ -310,14 +308,8 @@ mod tests {
     fn tokens_are_read_from_the_query() {
         assert_eq!(token_of("token=7"), Token::new(7));
         assert_eq!(token_of("a=b&token=7&c"), Token::new(7));
-        for bad in [
-            "",
-            "token=",
-            "token=-1",
-            "token=x",
-            "tok=7",
-            "token=99999999999999999999",
-        ] {
+        let too_large = "token=99999999999999999999";
+        for bad in ["", "token=", "token=-1", "token=x", "tok=7", too_large] {
             assert_eq!(token_of(bad), None, "{bad}");
         }
     }

@@ -83,10 +83,8 @@ mod tests {
         directory.remember_deployment(&deployment()).unwrap();
         assert_eq!(directory.deployment().unwrap(), Some(deployment()));
         let text = fs::read_to_string(directory.deployment_file()).unwrap();
-        assert_eq!(
-            text,
-            r#"{"schema":1,"set":"rs0","members":["a:1","b:1"],"seeds":["a:1"]}"#
-        );
+        let expected = r#"{"schema":1,"set":"rs0","members":["a:1","b:1"],"seeds":["a:1"]}"#;
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -59,18 +59,10 @@ mod tests {
     use std::process::{Child as Started, Command};
 
     use super::*;
-    use crate::election::{Claim, Token};
+    use crate::publish::directory::tests::{claim, token};
     use crate::publish::directory::{CLAIM_FILE, DirectoryError, RecoveredState, StatusDirectory};
     use crate::workload::claim_share::{ClaimShare, PLACES_BEGIN, Place};
     use crate::workload::survivors::ProcessId;
-
-    fn claim() -> Claim {
-        Claim::from_bytes([0x5a; 16])
-    }
-
-    fn token(n: i64) -> Token {
-        Token::new(n).unwrap()
-    }
 
     /// Returns a directory whose daemon led and has exited, with this entry of its guard for its
     /// child.

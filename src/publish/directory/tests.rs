@@ -3,11 +3,11 @@
 use super::*;
 use crate::workload::claim_share::FILE_LENGTH;
 
-fn claim() -> Claim {
+pub(super) fn claim() -> Claim {
     Claim::from_bytes([0x5a; 16])
 }
 
-fn token(n: i64) -> Token {
+pub(super) fn token(n: i64) -> Token {
     Token::new(n).unwrap()
 }
 
@@ -121,11 +121,8 @@ fn the_claim_is_proof_in_this_file_of_this_boot_only() {
 
     let text = fs::read_to_string(path.join(CLAIM_FILE)).unwrap();
     let boot = clock::boot_id().unwrap();
-    fs::write(
-        path.join(CLAIM_FILE),
-        text.replace(&boot, &format!("{:36}", "another boot")),
-    )
-    .unwrap();
+    let text = text.replace(&boot, &format!("{:36}", "another boot"));
+    fs::write(path.join(CLAIM_FILE), text).unwrap();
     let (_, memory) = opened(&path);
     assert_eq!((memory.claim, memory.token), (None, token(7)));
     assert!(!memory.damaged);
@@ -137,12 +134,11 @@ fn garbage_is_told_and_proves_nothing() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join(CLAIM_FILE), garbage).unwrap();
         let (_, memory) = opened(place.path());
-        assert_eq!(
-            (memory.claim, memory.token),
-            (None, Token::ZERO),
-            "{garbage}"
-        );
-        assert!(memory.damaged, "{garbage}");
+        let expected = RecoveredState {
+            damaged: true,
+            ..RecoveredState::default()
+        };
+        assert_eq!(memory, expected, "{garbage}");
         let (_, memory) = opened(place.path());
         assert!(!memory.damaged, "the garbage was replaced");
     }
@@ -200,12 +196,18 @@ fn fifo(path: &Path) {
     rustix::fs::mknodat(cwd, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
 }
 
-#[test]
-fn a_link_that_was_planted_as_the_probe_is_not_followed() {
+/// Returns a file with a secret, and an empty status directory beside it.
+fn beside_a_secret() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let place = tempfile::tempdir().unwrap();
     let (precious, path) = (place.path().join("precious"), place.path().join("status"));
     fs::write(&precious, "secret").unwrap();
     fs::create_dir(&path).unwrap();
+    (place, precious, path)
+}
+
+#[test]
+fn a_link_that_was_planted_as_the_probe_is_not_followed() {
+    let (_place, precious, path) = beside_a_secret();
     std::os::unix::fs::symlink(&precious, path.join(".probe")).unwrap();
     opened(&path);
     assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
@@ -223,10 +225,7 @@ fn a_fifo_that_was_planted_as_the_probe_holds_nothing_up() {
 #[test]
 fn a_claim_file_that_has_another_name_elsewhere_is_not_written() {
     for name in [CLAIM_FILE, DAEMON_FILE] {
-        let place = tempfile::tempdir().unwrap();
-        let (precious, path) = (place.path().join("precious"), place.path().join("status"));
-        fs::write(&precious, "secret").unwrap();
-        fs::create_dir(&path).unwrap();
+        let (_place, precious, path) = beside_a_secret();
         fs::hard_link(&precious, path.join(name)).unwrap();
         let refused = StatusDirectory::open(&path).map(drop);
         assert!(matches!(refused, Err(DirectoryError::Write { .. })));
@@ -252,10 +251,9 @@ fn what_else_has_the_name_of_a_file_of_ours_is_refused_by_its_name() {
         plant(&path.join(name));
         let refused = returns(move || StatusDirectory::open(&path).map(drop)).unwrap_err();
         let path = place.path().display();
-        assert_eq!(
-            refused.to_string(),
-            format!("cannot write {name} in status directory {path}: it is {what}. Remove it")
-        );
+        let expected =
+            format!("cannot write {name} in status directory {path}: it is {what}. Remove it");
+        assert_eq!(refused.to_string(), expected);
     }
 }
 
@@ -268,10 +266,8 @@ fn a_directory_that_was_removed_is_locked_again_and_proves_nothing() {
     fs::remove_dir_all(&path).unwrap();
     assert!(directory.keep().unwrap());
     assert!(!directory.keep().unwrap());
-    assert!(matches!(
-        StatusDirectory::open(&path).unwrap_err(),
-        DirectoryError::Locked { .. }
-    ));
+    let refused = StatusDirectory::open(&path).unwrap_err();
+    assert!(matches!(refused, DirectoryError::Locked { .. }));
     // A guard that holds the lock of the removed file may still run.
     directory.record(Some(claim()), token(7), None).unwrap();
     drop(directory);

@@ -49,6 +49,29 @@ fn start_with(first: Status, refresh: Duration) -> Place {
     }
 }
 
+impl Place {
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Publishes the status of a leader, without a wake-up.
+    fn lead(&self, token: i64) {
+        let status = status(token, Duration::from_secs(60));
+        self.status.send_replace(status);
+    }
+
+    fn flush(&self) -> Flushed {
+        self.handle.flush().blocking_recv().unwrap()
+    }
+}
+
+/// Returns a place whose files show the first status.
+fn shown(first: Status) -> Place {
+    let place = start(first);
+    assert_eq!(place.flush(), Flushed::Shown);
+    place
+}
+
 fn read(directory: &Path) -> Document {
     serde_json::from_str(&fs::read_to_string(directory.join(JSON_FILE)).unwrap()).unwrap()
 }
@@ -72,15 +95,12 @@ fn obstruct(path: &Path, name: &str) {
 fn a_flush_answers_when_the_newest_status_is_in_the_files() {
     let place = start(follower());
     for token in 1..50 {
-        place
-            .status
-            .send_replace(status(token, Duration::from_secs(60)));
+        place.lead(token);
         place.handle.wake();
-        let flushed = place.handle.flush().blocking_recv();
-        assert_eq!(flushed, Ok(Flushed::Shown));
-        assert_eq!(read(place.directory.path()).token, Some(token));
+        assert_eq!(place.flush(), Flushed::Shown);
+        assert_eq!(read(place.path()).token, Some(token));
     }
-    let env = place.directory.path().join(ENV_FILE);
+    let env = place.path().join(ENV_FILE);
     let text = fs::read_to_string(&env).unwrap();
     assert!(text.contains("LEASEHOLD_LEADER='true'\n"), "{text}");
     let mode = fs::metadata(&env).unwrap().permissions().mode();
@@ -99,13 +119,10 @@ fn files_that_would_read_the_same_are_not_rewritten_before_the_refresh() {
     };
     let first = seen(60);
     let place = start_with(first.clone(), Duration::from_secs(60));
-    let flush = || place.handle.flush().blocking_recv();
-    assert_eq!(flush(), Ok(Flushed::Shown));
-    let inode = || {
-        fs::metadata(place.directory.path().join(JSON_FILE))
-            .unwrap()
-            .ino()
-    };
+
+    assert_eq!(place.flush(), Flushed::Shown);
+    let json = place.path().join(JSON_FILE);
+    let inode = || fs::metadata(&json).unwrap().ino();
     let before = inode();
     // The holder renewed, which is not rendered.
     let holder = seen(90).holder;
@@ -113,25 +130,23 @@ fn files_that_would_read_the_same_are_not_rewritten_before_the_refresh() {
         holder,
         ..first.clone()
     });
-    assert_eq!((flush(), inode()), (Ok(Flushed::Shown), before));
+    assert_eq!((place.flush(), inode()), (Flushed::Shown, before));
     // The holder released the lease, which is rendered.
     place.status.send_replace(Status {
         holder: None,
         ..first
     });
-    assert_eq!(flush(), Ok(Flushed::Shown));
+    assert_eq!(place.flush(), Flushed::Shown);
     assert_ne!(inode(), before);
-    assert_eq!(read(place.directory.path()).holder, None);
+    assert_eq!(read(place.path()).holder, None);
 }
 
 #[test]
 fn a_wake_up_is_enough_and_the_files_are_refreshed_without_one() {
     let place = start(follower());
-    place
-        .status
-        .send_replace(status(3, Duration::from_secs(60)));
+    place.lead(3);
     place.handle.wake();
-    let path = place.directory.path();
+    let path = place.path();
     eventually("token 3", || {
         path.join(JSON_FILE).exists() && read(path).token == Some(3)
     });
@@ -144,7 +159,7 @@ fn i4_the_bare_field_falls_at_the_deadline_too() {
     // The refresh interval is too long to matter here.
     let first = status(3, Duration::from_millis(50));
     let place = start_with(first, Duration::from_secs(3600));
-    let path = place.directory.path();
+    let path = place.path();
     eventually("not leader", || {
         path.join(JSON_FILE).exists() && read(path).reason.as_deref() == Some("deadline")
     });
@@ -159,11 +174,11 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
     place.handle.record(Some(claim), token(3), longest);
     let ended = place.handle.close().blocking_recv();
     assert_eq!(ended, Ok(Flushed::Shown));
-    let last = read(place.directory.path());
+    let last = read(place.path());
     assert_eq!((last.role.as_str(), last.leader), ("stopping", false));
     assert_eq!((last.valid_until_boottime_ns, last.holder), (None, None));
     // A child that another test has forked may hold the lock for a moment.
-    let path = place.directory.path();
+    let path = place.path();
     let mut opened = None;
     eventually("the lock is free", || {
         opened = StatusDirectory::open(path).ok();
@@ -177,10 +192,8 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
         damaged: false,
         unproven: None,
     };
-    assert_eq!(
-        memory, expected,
-        "the last record is written before the end"
-    );
+    // The last record is written before the end.
+    assert_eq!(memory, expected);
 }
 
 #[test]
@@ -194,70 +207,58 @@ fn dropping_the_handle_ends_the_thread_as_well() {
 
 #[test]
 fn a_leader_that_cannot_be_written_down_is_told_and_counted() {
-    let place = start(follower());
-    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
-    obstruct(place.directory.path(), JSON_FILE);
-    place
-        .status
-        .send_replace(status(3, Duration::from_secs(60)));
-    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Failed));
+    let place = shown(follower());
+    obstruct(place.path(), JSON_FILE);
+    place.lead(3);
+    assert_eq!(place.flush(), Flushed::Failed);
     assert!(place.metrics.publish_failures(Surface::File) > 0);
-    assert!(!read(place.directory.path()).leader);
+    assert!(!read(place.path()).leader);
 
-    fs::remove_dir(place.directory.path().join(".status.json.tmp")).unwrap();
-    let path = place.directory.path();
+    fs::remove_dir(place.path().join(".status.json.tmp")).unwrap();
+    let path = place.path();
     eventually("retried by itself", || read(path).leader);
 }
 
 #[test]
 fn a_leader_that_cannot_be_taken_back_is_removed() {
-    let place = start(status(3, Duration::from_secs(60)));
-    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
-    let path = place.directory.path();
+    let place = shown(status(3, Duration::from_secs(60)));
+    let path = place.path();
     assert!(read(path).leader);
     obstruct(path, JSON_FILE);
     obstruct(path, ENV_FILE);
     place.status.send_replace(follower());
-    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+    assert_eq!(place.flush(), Flushed::Shown);
     assert!(!path.join(JSON_FILE).exists());
     assert!(!path.join(ENV_FILE).exists());
 }
 
 #[test]
 fn a_leader_in_only_one_of_the_files_is_removed_too() {
-    let place = start(follower());
-    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
-    let path = place.directory.path();
+    let place = shown(follower());
+    let path = place.path();
     obstruct(path, ENV_FILE);
-    place
-        .status
-        .send_replace(status(3, Duration::from_secs(60)));
-    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Failed));
+    place.lead(3);
+    assert_eq!(place.flush(), Flushed::Failed);
     assert!(read(path).leader, "the first of the two could be written");
 
     obstruct(path, JSON_FILE);
     place.status.send_replace(follower());
-    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
+    assert_eq!(place.flush(), Flushed::Shown);
     assert!(!path.join(JSON_FILE).exists());
 }
 
 #[test]
 fn what_was_planted_under_the_temporary_name_is_neither_written_nor_waited_for() {
-    let place = start(follower());
-    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
-    let path = place.directory.path();
+    let place = shown(follower());
+    let path = place.path();
     let precious = path.join("precious");
     fs::write(&precious, "secret").unwrap();
     fs::set_permissions(&precious, fs::Permissions::from_mode(0o600)).unwrap();
     let temporary = path.join(".status.json.tmp");
     eventually("linked", || fs::hard_link(&precious, &temporary).is_ok());
-    let token = |token| {
-        let status = status(token, Duration::from_secs(60));
-        place.status.send_replace(status);
-        assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
-        assert_eq!(read(path).token, Some(token));
-    };
-    token(3);
+    place.lead(3);
+    assert_eq!(place.flush(), Flushed::Shown);
+    assert_eq!(read(path).token, Some(3));
     assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
     assert_eq!(fs::metadata(&precious).unwrap().mode() & 0o777, 0o600);
 
@@ -276,20 +277,15 @@ fn what_was_planted_under_the_temporary_name_is_neither_written_nor_waited_for()
 
 #[test]
 fn a_directory_that_was_removed_is_made_again() {
-    let place = start(follower());
-    assert_eq!(place.handle.flush().blocking_recv(), Ok(Flushed::Shown));
-    let path = place.directory.path();
+    let place = shown(follower());
+    let path = place.path();
     // The writer may write between the removal of the files and of the directory.
     eventually("removed", || fs::remove_dir_all(path).is_ok());
-    place
-        .status
-        .send_replace(status(3, Duration::from_secs(60)));
+    place.lead(3);
     place.handle.wake();
     eventually("written again", || {
         path.join(JSON_FILE).exists() && read(path).token == Some(3)
     });
-    assert!(
-        StatusDirectory::open(path).is_err(),
-        "nobody else gets the new directory"
-    );
+    // No other process gets the new directory.
+    assert!(StatusDirectory::open(path).is_err());
 }

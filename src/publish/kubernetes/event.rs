@@ -191,42 +191,23 @@ mod tests {
 
     #[test]
     fn the_reasons_are_those_that_alerts_and_docs_name() {
-        let token = Token::ZERO;
-        let holder = Identity::new("a").expect("legal");
-        let events = [
-            Event::LeaderElected {
-                token: None,
-                reason: None,
-            },
-            Event::SteppedDown {
-                token: None,
-                reason: None,
-            },
-            Event::TakenOver {
-                from: holder,
-                token,
-                silent: Duration::ZERO,
-            },
-            Event::RenewalFailing { why: "a" },
-            Event::StoreRolledBack {
-                seen: token,
-                found: None,
-            },
-        ];
+        let (token, reason, found) = (None, None, None);
+        let (seen, silent) = (Token::ZERO, Duration::ZERO);
+        let taken_over = Event::TakenOver {
+            from: Identity::new("a").expect("legal"),
+            token: seen,
+            silent,
+        };
         let page = include_str!("../../../docs/kubernetes.md");
-        let reasons = events.map(|event| event.reason());
-        assert_eq!(
-            reasons,
-            [
-                "LeaderElected",
-                "SteppedDown",
-                "TakenOver",
-                "RenewalFailing",
-                "StoreWentBack"
-            ]
-        );
-        for reason in reasons {
-            assert!(page.contains(&format!("`{reason}`")), "{reason}");
+        for (event, expected) in [
+            (Event::LeaderElected { token, reason }, "LeaderElected"),
+            (Event::SteppedDown { token, reason }, "SteppedDown"),
+            (taken_over, "TakenOver"),
+            (Event::RenewalFailing { why: "a" }, "RenewalFailing"),
+            (Event::StoreRolledBack { seen, found }, "StoreWentBack"),
+        ] {
+            assert_eq!(event.reason(), expected);
+            assert!(page.contains(&format!("`{expected}`")), "{expected}");
         }
     }
 }

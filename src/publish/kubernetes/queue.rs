@@ -146,7 +146,7 @@ impl Line {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
@@ -158,7 +158,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    fn stepped_down(token: i64) -> Event {
+    pub(in crate::publish::kubernetes) fn stepped_down(token: i64) -> Event {
         Event::SteppedDown {
             token: Token::new(token),
             reason: None,

@@ -9,8 +9,9 @@ use tokio::sync::Semaphore;
 use tower::BoxError;
 use tower::util::service_fn;
 
+use super::queue::tests::stepped_down;
 use super::*;
-use crate::election::{Role, Token};
+use crate::election::Role;
 use crate::publish::{Surface, fixture};
 
 /// A timeout for operations that complete immediately.
@@ -58,13 +59,6 @@ where
 fn in_sync(metrics: &Metrics) -> bool {
     let page = metrics.text().unwrap();
     page.contains("leasehold_label_in_sync{lease=\"orders\"} 1")
-}
-
-fn stepped_down(token: i64) -> Event {
-    Event::SteppedDown {
-        token: Token::new(token),
-        reason: None,
-    }
 }
 
 async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {

@@ -3,6 +3,8 @@ use crate::clock::boot_now;
 use crate::election::HolderView;
 use crate::publish::fixture::{self, who};
 
+const LEADER: &str = r#"leasehold_leader{lease="orders"}"#;
+
 fn value(text: &str, series: &str) -> Option<f64> {
     let line = text
         .lines()
@@ -28,7 +30,7 @@ fn all_series_of_closed_lists_are_there_from_the_first_scrape() {
     let (_status, rx) = watch::channel(fixture::status(Role::Unknown));
     let text = fixture::metrics(rx).text().unwrap();
     for zero in [
-        r#"leasehold_leader{lease="orders"}"#,
+        LEADER,
         r#"leader_election_master_status{name="orders"}"#,
         r#"leasehold_authority_seconds{lease="orders"}"#,
         r#"leasehold_token{lease="orders"}"#,
@@ -69,10 +71,7 @@ fn i4_the_leader_gauge_falls_at_the_deadline_without_any_event() {
     let (_store, store) = watch::channel(Some(store));
     let metrics = Metrics::new(&who("me"), rx, store).unwrap();
     let text = metrics.text().unwrap();
-    assert_eq!(
-        value(&text, r#"leasehold_leader{lease="orders"}"#),
-        Some(1.0)
-    );
+    assert_eq!(value(&text, LEADER), Some(1.0));
     let left = value(&text, r#"leasehold_authority_seconds{lease="orders"}"#);
     assert!(left.is_some_and(|l| l > 50.0 && l <= 60.0), "{left:?}");
     let info = r#"leasehold_holder_info{identity="me",lease="orders"}"#;
@@ -82,17 +81,12 @@ fn i4_the_leader_gauge_falls_at_the_deadline_without_any_event() {
 
     sender.send_replace(leader(Duration::ZERO));
     let text = metrics.text().unwrap();
-    assert_eq!(
-        value(&text, r#"leasehold_leader{lease="orders"}"#),
-        Some(0.0)
-    );
+    assert_eq!(value(&text, LEADER), Some(0.0));
     let alias = r#"leader_election_master_status{name="orders"}"#;
     assert_eq!(value(&text, alias), Some(0.0));
     assert!(!text.contains("leasehold_holder_info{"), "{text}");
-    assert_eq!(
-        value(&text, r#"leasehold_token{lease="orders"}"#),
-        Some(7.0)
-    );
+    let token = r#"leasehold_token{lease="orders"}"#;
+    assert_eq!(value(&text, token), Some(7.0));
 }
 
 #[test]
@@ -104,20 +98,11 @@ fn calls_and_failures_are_counted() {
     metrics.publish_failed(Surface::File);
     assert_eq!(metrics.publish_failures(Surface::File), 1);
     let text = metrics.text().unwrap();
-    for (series, expected) in [
-        (
-            r#"leasehold_store_operations_total{lease="orders",operation="renew",outcome="unknown"}"#,
-            1.0,
-        ),
-        (
-            r#"leasehold_store_operation_duration_seconds_bucket{lease="orders",operation="renew",le="0.005"}"#,
-            1.0,
-        ),
-        (
-            r#"leasehold_transitions_total{lease="orders",reason="took_over",to="leader"}"#,
-            1.0,
-        ),
+    for series in [
+        r#"leasehold_store_operations_total{lease="orders",operation="renew",outcome="unknown"}"#,
+        r#"leasehold_store_operation_duration_seconds_bucket{lease="orders",operation="renew",le="0.005"}"#,
+        r#"leasehold_transitions_total{lease="orders",reason="took_over",to="leader"}"#,
     ] {
-        assert_eq!(value(&text, series), Some(expected), "{series}\n{text}");
+        assert_eq!(value(&text, series), Some(1.0), "{series}\n{text}");
     }
 }

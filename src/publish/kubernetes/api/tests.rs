@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -47,6 +48,18 @@ fn server(
     (api, asked, made)
 }
 
+/// Returns a directory with a token and the certificate of this authority.
+fn credentials(authority: &Certificates) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::copy(authority.authority(), directory.path().join("ca.crt")).unwrap();
+    std::fs::write(directory.path().join("token"), "secret\n").unwrap();
+    directory
+}
+
+fn api_at(host: &str, port: &str, credentials: &Path) -> Api {
+    Api::new(Access::find(Some(host), Some(port), credentials).unwrap())
+}
+
 fn request() -> Request<Vec<u8>> {
     Request::patch("/api/v1/namespaces/shop/pods/a/status")
         .body(b"{}".to_vec())
@@ -58,11 +71,8 @@ async fn error(
     headers: &'static [(&'static str, &'static str)],
     body: &'static str,
 ) -> ApiError {
-    server(status, headers, body)
-        .0
-        .send(request())
-        .await
-        .unwrap_err()
+    let (api, ..) = server(status, headers, body);
+    api.send(request()).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -78,18 +88,14 @@ async fn a_request_is_sent_once() {
 async fn answers_are_told_apart() {
     let uid =
         r#"{"details": {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}}"#;
+    let policy = r#"{"message": "a policy says no to metadata.uid"}"#;
     let cases = [
         (401, "", RetryPolicy::Again, false),
         (403, "", RetryPolicy::Person, false),
         (404, "", RetryPolicy::NewPod, false),
         (409, "", RetryPolicy::Again, false),
         (422, uid, RetryPolicy::NewPod, false),
-        (
-            422,
-            r#"{"message": "a policy says no to metadata.uid"}"#,
-            RetryPolicy::Person,
-            false,
-        ),
+        (422, policy, RetryPolicy::Person, false),
         (422, "no json", RetryPolicy::Person, false),
         (400, "", RetryPolicy::Person, false),
         (500, "", RetryPolicy::Again, true),
@@ -97,12 +103,8 @@ async fn answers_are_told_apart() {
     ];
     for (status, body, retry, may_land) in cases {
         let error = error(status, &[], body).await;
-        assert_eq!(
-            (error.retry, error.may_land),
-            (retry, may_land),
-            "{status} {body}"
-        );
-        assert_eq!(error.status, Some(status));
+        let found = (error.status, error.retry, error.may_land);
+        assert_eq!(found, (Some(status), retry, may_land), "{status} {body}");
     }
 }
 
@@ -149,24 +151,18 @@ async fn what_cannot_be_read_is_told_apart_and_read_again() {
     let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
     write("token", "t");
     write("ca.crt", "no certificate");
-    let access = Access::find(Some("127.0.0.1"), Some("1"), directory.path()).unwrap();
-    let api = Api::new(access);
+    let api = api_at("127.0.0.1", "1", directory.path());
     let what = async || api.send(request()).await.unwrap_err().what;
-    assert_eq!(
-        what().await,
-        "the certificate of the API server, ca.crt, cannot be used"
-    );
+    let no_certificate = "the certificate of the API server, ca.crt, cannot be used";
+    assert_eq!(what().await, no_certificate);
     let authority = Certificates::new();
     std::fs::copy(authority.authority(), directory.path().join("ca.crt")).unwrap();
     std::fs::remove_file(directory.path().join("token")).unwrap();
     assert_eq!(what().await, "the token file cannot be read");
     for no_token in ["", " \n", "t\nt"] {
         write("token", no_token);
-        assert_eq!(
-            what().await,
-            "the token file cannot be read",
-            "{no_token:?}"
-        );
+        let what = what().await;
+        assert_eq!(what, "the token file cannot be read", "{no_token:?}");
     }
     write("token", "t\n");
     assert_eq!(what().await, "the API server cannot be reached");
@@ -203,27 +199,21 @@ fn tls_server(authority: &Certificates, address: &str) -> (String, JoinHandle<St
 #[tokio::test]
 async fn the_token_is_told_only_to_a_server_of_the_authority_in_ca_crt() {
     let (ours, another) = (Certificates::new(), Certificates::new());
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::copy(ours.authority(), directory.path().join("ca.crt")).unwrap();
-    std::fs::write(directory.path().join("token"), "secret\n").unwrap();
+    let directory = credentials(&ours);
     for (authority, believed) in [(&another, false), (&ours, true)] {
         let (port, asked) = tls_server(authority, "127.0.0.1");
-        let access = Access::find(Some("127.0.0.1"), Some(&port), directory.path()).unwrap();
-        let answer = Api::new(access).send(request()).await;
+        let api = api_at("127.0.0.1", &port, directory.path());
+        let answer = api.send(request()).await;
         let asked = asked.join().unwrap();
         if believed {
             assert_eq!(answer.unwrap(), "done");
             assert!(asked.starts_with("PATCH /api/v1/namespaces/shop/pods/a/status "));
-            assert!(
-                asked.contains("\r\nauthorization: Bearer secret\r\n"),
-                "{asked}"
-            );
+            let bearer = "\r\nauthorization: Bearer secret\r\n";
+            assert!(asked.contains(bearer), "{asked}");
         } else {
             let error = answer.unwrap_err();
-            assert_eq!(
-                error.what,
-                "the certificate of the API server is not signed by an authority in ca.crt"
-            );
+            let why = "the certificate of the API server is not signed by an authority in ca.crt";
+            assert_eq!(error.what, why);
             assert!(!error.may_land);
             assert_eq!(asked, "");
         }
@@ -233,20 +223,16 @@ async fn the_token_is_told_only_to_a_server_of_the_authority_in_ca_crt() {
 #[tokio::test]
 async fn a_server_of_another_name_and_one_without_tls_are_told_apart() {
     let authority = Certificates::new();
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::copy(authority.authority(), directory.path().join("ca.crt")).unwrap();
-    std::fs::write(directory.path().join("token"), "secret\n").unwrap();
+    let directory = credentials(&authority);
     let what = async |host: &str, port: &str| {
-        let access = Access::find(Some(host), Some(port), directory.path()).unwrap();
-        Api::new(access).send(request()).await.unwrap_err().what
+        let api = api_at(host, port, directory.path());
+        api.send(request()).await.unwrap_err().what
     };
 
     // 127.0.0.2 is also this machine, but is not in the certificate.
     let (port, asked) = tls_server(&authority, "127.0.0.2");
-    assert_eq!(
-        what("127.0.0.2", &port).await,
-        "the certificate of the API server is for another name"
-    );
+    let another_name = "the certificate of the API server is for another name";
+    assert_eq!(what("127.0.0.2", &port).await, another_name);
     assert_eq!(asked.join().unwrap(), "");
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -258,10 +244,8 @@ async fn a_server_of_another_name_and_one_without_tls_are_told_apart() {
             .unwrap();
         let _ = socket.read_to_end(&mut Vec::new());
     });
-    assert_eq!(
-        what("127.0.0.1", &port).await,
-        "the TLS handshake with the API server failed"
-    );
+    let no_tls = "the TLS handshake with the API server failed";
+    assert_eq!(what("127.0.0.1", &port).await, no_tls);
     plain.join().unwrap();
 }
 
@@ -269,9 +253,6 @@ async fn a_server_of_another_name_and_one_without_tls_are_told_apart() {
 async fn an_answer_without_end_is_not_read_to_its_end() {
     let endless = "x".repeat(ANSWER_BYTES_MAX + 1);
     let (api, _, _) = server(200, &[], endless.leak());
-    assert_eq!(
-        api.send(request()).await.unwrap(),
-        "",
-        "it was done all the same"
-    );
+    // It was done all the same.
+    assert_eq!(api.send(request()).await.unwrap(), "");
 }

@@ -64,31 +64,34 @@ fn others(
     (others, asked)
 }
 
+/// Like [`others`], for a candidate that leads throughout.
+fn others_while_leading(answers: Box<Answers>) -> (Others, Arc<Mutex<Vec<String>>>) {
+    others(watch::channel(leader()).1, answers)
+}
+
 #[tokio::test]
 async fn each_other_pod_is_patched_and_the_list_made_again() {
-    let (_status, receiver) = watch::channel(leader());
     let mut lists = vec![pods(&["me"]), pods(&["a", "me", "b"])];
     let answers = move |method: &Method| match *method {
         Method::GET => (200, lists.pop().unwrap()),
         _ => (200, json!({})),
     };
-    let (others, asked) = others(receiver, Box::new(answers));
+    let (others, asked) = others_while_leading(Box::new(answers));
     others.round(token()).await.unwrap();
-    let asked = asked.lock().unwrap().clone();
-    assert_eq!(asked, ["GET shop", "PATCH a", "PATCH b", "GET shop"]);
+    let expected = ["GET shop", "PATCH a", "PATCH b", "GET shop"];
+    assert_eq!(*asked.lock().unwrap(), expected);
 }
 
 #[tokio::test]
 async fn a_pod_that_changed_meanwhile_is_listed_again() {
     for status in [404, 409, 422] {
-        let (_status, receiver) = watch::channel(leader());
         let mut lists = vec![pods(&[]), pods(&["a"]), pods(&["a"])];
         let mut patches = vec![200, status];
         let answers = move |method: &Method| match *method {
             Method::GET => (200, lists.pop().unwrap()),
             _ => (patches.pop().unwrap(), json!({})),
         };
-        let (others, asked) = others(receiver, Box::new(answers));
+        let (others, asked) = others_while_leading(Box::new(answers));
         others.round(token()).await.unwrap();
         assert_eq!(asked.lock().unwrap().len(), 5, "{status}");
     }
@@ -106,37 +109,34 @@ async fn who_lost_the_lease_meanwhile_patches_nobody_any_more() {
     };
     let (others, asked) = others(receiver, Box::new(answers));
     others.round(token()).await.unwrap();
-    let asked = asked.lock().unwrap().clone();
-    assert_eq!(asked, ["GET shop", "PATCH a"], "b may lead by now");
+    // By now b may lead.
+    assert_eq!(*asked.lock().unwrap(), ["GET shop", "PATCH a"]);
 }
 
 #[tokio::test]
 async fn labels_that_keep_changing_end_a_round() {
-    let (_status, receiver) = watch::channel(leader());
     let answers = move |method: &Method| match *method {
         Method::GET => (200, pods(&["a"])),
         _ => (409, json!({})),
     };
-    let (others, asked) = others(receiver, Box::new(answers));
+    let (others, asked) = others_while_leading(Box::new(answers));
     others.round(token()).await.unwrap_err();
     assert_eq!(asked.lock().unwrap().len(), 2 * LISTS_MAX);
 }
 
 #[tokio::test]
 async fn a_list_without_pods_ends_a_round() {
-    let (_status, receiver) = watch::channel(leader());
-    let (others, asked) = others(receiver, Box::new(|_| (200, json!({ "items": null }))));
+    let (others, asked) = others_while_leading(Box::new(|_| (200, json!({ "items": null }))));
     others.round(token()).await.unwrap();
-    assert_eq!(asked.lock().unwrap().clone(), ["GET shop"]);
+    assert_eq!(*asked.lock().unwrap(), ["GET shop"]);
 }
 
 #[tokio::test]
 async fn a_pod_whose_name_makes_no_url_is_a_failure_and_no_panic() {
     for name in ["a b", "a\n", "é", "..", ""] {
-        let (_status, receiver) = watch::channel(leader());
-        let (others, asked) = others(receiver, Box::new(move |_| (200, pods(&[name]))));
+        let (others, asked) = others_while_leading(Box::new(move |_| (200, pods(&[name]))));
         others.round(token()).await.unwrap_err();
-        assert_eq!(asked.lock().unwrap().clone(), ["GET shop"], "{name:?}");
+        assert_eq!(*asked.lock().unwrap(), ["GET shop"], "{name:?}");
     }
 }
 

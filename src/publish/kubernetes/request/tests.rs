@@ -22,10 +22,8 @@ fn shape(request: &Request<Vec<u8>>) -> (String, String, Value) {
 #[test]
 fn the_label_is_a_merge_patch_on_the_status_with_the_uid() {
     let (line, kind, body) = shape(&requests().label(Label::Leader));
-    assert_eq!(
-        line,
-        "PATCH /api/v1/namespaces/shop/pods/orders-0/status?fieldManager=leasehold"
-    );
+    let status = "/api/v1/namespaces/shop/pods/orders-0/status";
+    assert_eq!(line, format!("PATCH {status}?fieldManager=leasehold"));
     assert_eq!(kind, "application/merge-patch+json");
     let labels = json!({ "leasehold.dev/shop.orders": "leader" });
     let expected = json!({ "metadata": { "uid": "0d5f-1", "labels": labels } });
@@ -59,29 +57,16 @@ fn leaders_are_listed_by_the_label_and_one_of_them_is_not_another() {
     assert!(line.starts_with("PATCH /api/v1/namespaces/shop/pods/orders-1/status?"));
     let labels = json!({ "leasehold.dev/shop.orders": "follower" });
     let metadata = json!({ "uid": "9", "resourceVersion": "7", "labels": labels });
-    assert_eq!(
-        body,
-        json!({ "metadata": metadata }),
-        "only as it was listed"
-    );
+    // Only as it was listed.
+    assert_eq!(body, json!({ "metadata": metadata }));
 }
 
 #[test]
 fn a_name_that_would_make_another_url_is_refused() {
-    for wrong in [
-        "",
-        ".",
-        "..",
-        "a/b",
-        "a?b",
-        "a b",
-        "A",
-        "é",
-        "..%2f",
-        "-a",
-        "a.",
-        &"x".repeat(254),
-    ] {
+    let long = "x".repeat(254);
+    let letters = ["A", "é", "-a", "a.", &long];
+    let paths = ["", ".", "..", "a/b", "a?b", "a b", "..%2f"];
+    for wrong in letters.into_iter().chain(paths) {
         assert!(Pod::new(wrong, "shop", "1").is_err(), "{wrong}");
         assert!(Pod::new("a", wrong, "1").is_err(), "{wrong}");
         assert!(Pod::new("a", "shop", wrong).is_err(), "{wrong}");

@@ -21,10 +21,45 @@ fn at(seconds: f64) -> BootTime {
     BootTime::from_nanos(1_000_000_000_000) + Duration::from_secs_f64(seconds)
 }
 
+/// Sends a write that is acknowledged immediately.
+fn succeed(upkeep: &mut Upkeep, label: Label, now: BootTime) {
+    upkeep.sent(label, now);
+    upkeep.acknowledged();
+}
+
+/// Sends a write that fails immediately, without jitter in the wait after it.
+fn fail(upkeep: &mut Upkeep, label: Label, now: BootTime, error: &ApiError) {
+    upkeep.sent(label, now);
+    upkeep.failed(error, now, 0);
+}
+
+/// Returns the upkeep of a label whose first write failed.
+fn refused(label: Label, error: &ApiError) -> Upkeep {
+    let mut upkeep = Upkeep::new(MINUTE);
+    fail(&mut upkeep, label, at(0.0), error);
+    upkeep
+}
+
+#[track_caller]
+fn assert_writes(upkeep: &mut Upkeep, label: Label, now: BootTime) {
+    assert_eq!(upkeep.step(label, now), Step::Write(label));
+}
+
+/// Returns the waits in milliseconds between eight writes that all fail like this, and the instant
+/// of the next write.
+fn waits(upkeep: &mut Upkeep, error: &ApiError) -> ([u128; 8], BootTime) {
+    let mut now = at(0.0);
+    let waits = [(); 8].map(|()| {
+        fail(upkeep, Label::Leader, now, error);
+        let next = next_write(upkeep, Label::Leader, now);
+        next.since(std::mem::replace(&mut now, next)).as_millis()
+    });
+    (waits, now)
+}
+
 fn written(label: Label, sent: f64) -> Upkeep {
     let mut upkeep = Upkeep::new(MINUTE);
-    upkeep.sent(label, at(sent));
-    upkeep.acknowledged();
+    succeed(&mut upkeep, label, at(sent));
     upkeep
 }
 
@@ -43,15 +78,9 @@ fn next_write(upkeep: &mut Upkeep, wanted: Label, now: BootTime) -> BootTime {
 #[test]
 fn the_first_write_and_a_change_are_at_once() {
     let mut upkeep = Upkeep::new(MINUTE);
-    assert_eq!(
-        upkeep.step(Label::Follower, at(0.0)),
-        Step::Write(Label::Follower)
-    );
+    assert_writes(&mut upkeep, Label::Follower, at(0.0));
     let mut upkeep = written(Label::Follower, 0.0);
-    assert_eq!(
-        upkeep.step(Label::Leader, at(0.1)),
-        Step::Write(Label::Leader)
-    );
+    assert_writes(&mut upkeep, Label::Leader, at(0.1));
 }
 
 #[test]
@@ -61,8 +90,7 @@ fn a_label_that_is_right_is_written_again_each_minute_from_send_to_send() {
     let mut now = at(1.0);
     while now < at(600.0) {
         now = next_write(&mut upkeep, Label::Leader, now);
-        upkeep.sent(Label::Leader, now);
-        upkeep.acknowledged();
+        succeed(&mut upkeep, Label::Leader, now);
         writes += 1;
     }
     assert_eq!((writes, now), (10, at(600.0)));
@@ -77,35 +105,29 @@ fn one_write_at_a_time_and_the_newest_truth_after_it() {
         assert!(matches!(upkeep.step(wanted, at(0.05)), Step::Wait(_)));
     }
     upkeep.acknowledged();
-    assert_eq!(
-        upkeep.step(Label::Follower, at(0.06)),
-        Step::Write(Label::Follower)
-    );
+    assert_writes(&mut upkeep, Label::Follower, at(0.06));
 }
 
 #[test]
 fn a_hanging_write_that_is_wrong_by_now_gives_way_soon_and_a_right_one_late() {
     let mut upkeep = Upkeep::new(MINUTE);
     upkeep.sent(Label::Leader, at(0.0));
-    assert_eq!(
-        upkeep.step(Label::Follower, at(0.0)),
-        Step::Wait(at(0.0) + GIVE_WAY_AFTER)
-    );
-    assert_eq!(
-        upkeep.step(Label::Follower, at(0.0) + GIVE_WAY_AFTER),
-        Step::GiveUp
-    );
-    assert_eq!(
-        upkeep.step(Label::Leader, at(4.0)),
-        Step::Wait(at(0.0) + REQUEST_TIME_MAX)
-    );
-    assert_eq!(upkeep.step(Label::Leader, at(5.0)), Step::GiveUp);
+    let give_way = at(0.0) + GIVE_WAY_AFTER;
+    for (label, now, expected) in [
+        (Label::Follower, at(0.0), Step::Wait(give_way)),
+        (Label::Follower, give_way, Step::GiveUp),
+        (
+            Label::Leader,
+            at(4.0),
+            Step::Wait(at(0.0) + REQUEST_TIME_MAX),
+        ),
+        (Label::Leader, at(5.0), Step::GiveUp),
+    ] {
+        assert_eq!(upkeep.step(label, now), expected, "{label:?}");
+    }
     upkeep.failed(&ApiError::NO_ANSWER, at(2.0), 0);
-    assert_eq!(
-        upkeep.step(Label::Follower, at(2.0)),
-        Step::Write(Label::Follower),
-        "the demotion does not wait for the backoff of the promotion"
-    );
+    // The demotion does not wait for the backoff of the promotion.
+    assert_writes(&mut upkeep, Label::Follower, at(2.0));
 }
 
 #[test]
@@ -117,23 +139,20 @@ fn what_may_still_land_is_written_over_until_it_cannot() {
     let mut times = Vec::new();
     while now < at(200.0) {
         now = next_write(&mut upkeep, Label::Follower, now);
-        upkeep.sent(Label::Follower, now);
-        upkeep.acknowledged();
+        succeed(&mut upkeep, Label::Follower, now);
         times.push(now);
     }
-    let gaps: Vec<_> = times
-        .windows(2)
-        .map(|pair| pair[1].since(pair[0]))
-        .collect();
-    let settled = times
-        .iter()
-        .position(|time| *time >= at(1.0) + LANDS_WITHIN);
-    let settled = settled.expect("it settles");
-    assert!(
-        gaps[..settled].iter().all(|gap| *gap == SETTLING_INTERVAL),
-        "{gaps:?}"
-    );
-    assert!(gaps[settled..].iter().all(|gap| *gap == MINUTE), "{gaps:?}");
+    let settled = times.partition_point(|time| *time < at(1.0) + LANDS_WITHIN);
+    let gaps = times.windows(2).map(|pair| pair[1].since(pair[0]));
+    for (index, gap) in gaps.enumerate() {
+        let expected = if index < settled {
+            SETTLING_INTERVAL
+        } else {
+            MINUTE
+        };
+        assert_eq!(gap, expected, "{index}: {times:?}");
+    }
+    assert!(settled < times.len() - 1, "it settles: {times:?}");
 }
 
 #[test]
@@ -141,41 +160,27 @@ fn a_write_that_was_refused_for_certain_leaves_nothing_to_write_over() {
     let mut upkeep = Upkeep::new(MINUTE);
     upkeep.sent(Label::Leader, at(0.0));
     upkeep.failed(&REFUSED, at(0.1), 0);
-    upkeep.sent(Label::Follower, at(1.0));
-    upkeep.acknowledged();
+    succeed(&mut upkeep, Label::Follower, at(1.0));
     assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.1)), at(61.0));
 }
 
 #[test]
 fn attempts_at_an_api_server_that_is_gone_are_at_growing_intervals_up_to_five_seconds() {
     let mut upkeep = Upkeep::new(MINUTE);
-    let mut now = at(0.0);
-    let mut waits = Vec::new();
-    for _ in 0..8 {
-        upkeep.sent(Label::Leader, now);
-        upkeep.failed(&UNREACHABLE, now, 0);
-        let next = next_write(&mut upkeep, Label::Leader, now);
-        waits.push(next.since(now).as_millis());
-        now = next;
-    }
+    let (waits, now) = waits(&mut upkeep, &UNREACHABLE);
     assert_eq!(waits, [250, 500, 1000, 2000, 4000, 5000, 5000, 5000]);
-    upkeep.sent(Label::Leader, now);
-    upkeep.acknowledged();
-    upkeep.sent(Label::Leader, at(90.0));
-    upkeep.failed(&UNREACHABLE, at(90.0), 0);
+    succeed(&mut upkeep, Label::Leader, now);
+    fail(&mut upkeep, Label::Leader, at(90.0), &UNREACHABLE);
     let next = next_write(&mut upkeep, Label::Leader, at(90.0));
     assert_eq!(next, at(90.25), "a success begins anew");
 }
 
 #[test]
 fn a_refusal_that_a_person_must_mend_is_tried_each_minute_and_each_change_once() {
-    let mut upkeep = Upkeep::new(MINUTE);
-    upkeep.sent(Label::Leader, at(0.0));
-    upkeep.failed(&REFUSED, at(0.0), 0);
+    let mut upkeep = refused(Label::Leader, &REFUSED);
     assert_eq!(next_write(&mut upkeep, Label::Leader, at(0.0)), at(60.0));
     assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(1.0));
-    upkeep.sent(Label::Follower, at(1.0));
-    upkeep.failed(&REFUSED, at(1.0), 0);
+    fail(&mut upkeep, Label::Follower, at(1.0), &REFUSED);
     assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(61.0));
 }
 
@@ -193,9 +198,7 @@ fn asked(seconds: u64) -> ApiError {
 fn a_pause_that_the_api_server_asks_for_holds_for_both_labels_and_not_for_ever() {
     for (seconds, obeyed) in [(7, 7.0), (3600, 60.0), (0, 0.25)] {
         for wanted in [Label::Follower, Label::Leader] {
-            let mut upkeep = Upkeep::new(MINUTE);
-            upkeep.sent(Label::Follower, at(0.0));
-            upkeep.failed(&asked(seconds), at(0.0), 0);
+            let mut upkeep = refused(Label::Follower, &asked(seconds));
             let next = next_write(&mut upkeep, wanted, at(0.0));
             assert_eq!(next, at(obeyed), "{seconds} {wanted:?}");
         }
@@ -204,16 +207,7 @@ fn a_pause_that_the_api_server_asks_for_holds_for_both_labels_and_not_for_ever()
 
 #[test]
 fn an_api_server_that_asks_for_a_second_each_time_is_asked_less_and_less() {
-    let mut upkeep = Upkeep::new(MINUTE);
-    let mut now = at(0.0);
-    let mut waits = Vec::new();
-    for _ in 0..8 {
-        upkeep.sent(Label::Leader, now);
-        upkeep.failed(&asked(1), now, 0);
-        let next = next_write(&mut upkeep, Label::Leader, now);
-        waits.push(next.since(now).as_millis());
-        now = next;
-    }
+    let (waits, _) = waits(&mut Upkeep::new(MINUTE), &asked(1));
     assert_eq!(waits, [1000, 1000, 1000, 2000, 4000, 5000, 5000, 5000]);
 }
 
@@ -247,13 +241,10 @@ fn behind_an_api_server_that_hangs_two_writes_are_ten_seconds_apart_at_most() {
 
 #[test]
 fn a_demotion_is_attempted_once_whatever_pause_was_asked_for() {
-    let mut upkeep = Upkeep::new(MINUTE);
-    upkeep.sent(Label::Leader, at(0.0));
-    upkeep.failed(&asked(60), at(0.0), 0);
+    let mut upkeep = refused(Label::Leader, &asked(60));
     assert_eq!(next_write(&mut upkeep, Label::Leader, at(0.0)), at(60.0));
     assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(1.0));
-    upkeep.sent(Label::Follower, at(1.0));
-    upkeep.failed(&asked(60), at(1.0), 0);
+    fail(&mut upkeep, Label::Follower, at(1.0), &asked(60));
     assert_eq!(next_write(&mut upkeep, Label::Follower, at(1.0)), at(61.0));
 
     // A leadership that was never shown because of the pause also needs its demotion.
