@@ -51,7 +51,7 @@ publish-check: ## package the crates for embedders as `cargo publish` would, wit
 doc: ## the API documentation; checks every public item and every link
 	$(CARGO) doc --workspace --no-deps
 
-test: lint ## everything, on real mongod replica sets and a real Kubernetes control plane
+test: ## everything, on real mongod replica sets and a real Kubernetes control plane
 	@$(TESTBED)/ensure-tools
 	@$(TESTBED)/fetch-mongod >/dev/null
 	@$(TESTBED)/fetch-kubernetes >/dev/null

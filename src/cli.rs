@@ -132,7 +132,10 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
             limits::check()?;
             Ok(lock::run(args)?)
         }
-        Invocation::Locks(args) => locks::run(args),
+        Invocation::Locks(args) => {
+            limits::check()?;
+            locks::run(args)
+        }
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
         Invocation::Completions(shell) => {

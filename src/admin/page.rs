@@ -77,7 +77,7 @@ pub(super) fn page(
     };
     let error = error.map(|error| {
         let since = whole_seconds(now.since(error.since));
-        ("Store error", format!("{} (for {since})", error.message))
+        ("MongoDB error", format!("{} (for {since})", error.message))
     });
     let rows = [
         ("Holder", holder.unwrap_or(nobody).to_owned()),
@@ -118,7 +118,7 @@ fn headline(role: Role) -> &'static str {
         Role::Follower => "Follower",
         Role::Paused => "Paused",
         Role::Stopping => "Stepping down",
-        Role::Unknown => "Waiting for the store",
+        Role::Unknown => "Waiting for MongoDB",
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
         };
         let text = page(&status, &who("me"), (None, Some(&error)), at(5));
         assert!(text.contains("<dt>Holder</dt><dd>not known</dd>"), "{text}");
-        let row = "<dt>Store error</dt><dd>no primary: &lt;x&gt; (for 2s)</dd>";
+        let row = "<dt>MongoDB error</dt><dd>no primary: &lt;x&gt; (for 2s)</dd>";
         assert!(text.contains(row), "{text}");
     }
 }

@@ -129,8 +129,8 @@ impl fmt::Debug for UriError {
     }
 }
 
-/// Problem of a connection string, described without any part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Problem of a connection string, described without any part of it but the name of an option.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UriProblem {
     /// Begins with neither of the two schemes.
     Scheme,
@@ -146,6 +146,8 @@ pub enum UriProblem {
     Heartbeat,
     /// Requests a deployment that hides its members.
     LoadBalanced,
+    /// Has this option, which the driver's parser rejects.
+    Option(String),
     /// Rejected by the driver's parser.
     Malformed,
 }
@@ -175,6 +177,13 @@ impl fmt::Display for UriProblem {
             Self::LoadBalanced => {
                 "sets loadBalanced=true: behind a load balancer no change of the primary can be \
                  seen; name the members, or the mongos, without it"
+            }
+            Self::Option(name) => {
+                return write!(
+                    f,
+                    "has the option {name}, which the driver refuses: correct its name or value, \
+                     or remove it"
+                );
             }
             Self::Malformed => {
                 "is refused by the driver (its text is not shown, since it may hold a password): \
@@ -217,8 +226,24 @@ pub fn check_uri(uri: &str) -> Result<(), UriProblem> {
     match ConnectionString::parse(uri) {
         Ok(_) => Ok(()),
         // The error is dropped, because it quotes the text.
-        Err(_) => Err(UriProblem::Malformed),
+        Err(_) => Err(rejected_option(rest).map_or(UriProblem::Malformed, UriProblem::Option)),
     }
+}
+
+/// Returns the name of an option that the driver rejects by itself, if nothing else can be meant: a
+/// password that is not percent-encoded may have the same form.
+fn rejected_option(rest: &str) -> Option<String> {
+    let parses = |rest: &str| ConnectionString::parse(format!("mongodb://{rest}")).is_ok();
+    let (hosts, options) = rest.split_once('?')?;
+    if options.contains(['@', ':', '/', '%']) || !parses(hosts) {
+        return None;
+    }
+    let mut names = options.split('&').filter_map(|option| {
+        let (name, _) = option.split_once('=')?;
+        let plain = name.len() <= 40 && name.bytes().all(|b| b.is_ascii_alphanumeric());
+        (plain && !parses(&format!("localhost/?{option}"))).then_some(name)
+    });
+    names.next().map(str::to_owned)
 }
 
 fn refused_option(name: &str, value: &str) -> Option<UriProblem> {
@@ -378,6 +403,7 @@ mod tests {
     #[test]
     fn problems_of_connection_strings_are_told_apart() {
         use UriProblem::*;
+        let option = |name: &str| Option(name.to_owned());
         for (uri, expected) in [
             ("mongodb://h", Ok(())),
             (
@@ -400,7 +426,10 @@ mod tests {
             ("mongodb://h/?w=1&TIMEOUTms=1", Err(Timeout)),
             ("mongodb://u:p/ss@h", Err(Malformed)),
             ("mongodb://u:p@ss@h", Err(Malformed)),
-            ("mongodb://h/?nonsense=1", Err(Malformed)),
+            ("mongodb://h/?nonsense=1", Err(option("nonsense"))),
+            ("mongodb://h/?w=1&tls=maybe", Err(option("tls"))),
+            ("mongodb://u:1234?x&hunter=2@h", Err(Malformed)),
+            ("mongodb://u:p?hunter=2@h/?tls=maybe", Err(Malformed)),
             ("mongodb://h:99999", Err(Malformed)),
         ] {
             assert_eq!(check_uri(uri), expected, "{uri}");

@@ -30,7 +30,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             .never_says("no change stream"),
         Situation::run("unknown option", &with("nonsense=1"), "a")
             .exits(78)
-            .says(refused),
+            .says("has the option nonsense, which the driver refuses"),
         Situation::run("flags without an effect", &parts.open.uri(), "a")
             .flag("--http-ready-when=leader")
             .flag("--hooks-timeout=3s")

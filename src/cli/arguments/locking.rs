@@ -297,8 +297,19 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
             .unwrap_or_default(),
         },
     };
-    // The store may be specified both before and after the subcommand.
+    // The store may be specified before or after the subcommand.
     let (mut sources, inner) = (sources(&mut matches), sources(&mut inner));
+    let mut inner_keys = inner.flags.iter().map(|(key, _)| *key);
+    let twice = inner_keys.find(|key| sources.flags.iter().any(|(other, _)| other == key));
+    if let Some(key) = twice {
+        return Err(wrong(
+            &["locks"],
+            &format!(
+                "--{} is given before and after {name}: give it once",
+                key.flag()
+            ),
+        ));
+    }
     sources.files.extend(inner.files);
     sources.flags.extend(inner.flags);
     Ok(LocksArgs { ask, sources })

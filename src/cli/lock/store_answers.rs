@@ -95,11 +95,15 @@ impl StoreAnswers {
             Some(failure) => {
                 if self.trouble.failed(failure.kind, now) {
                     let (failing_for, failures) = self.trouble.so_far(now);
-                    let retry = shown(self.retry_interval);
+                    // A refusal is final for a contender without a place.
+                    let retry = match failure.remedy {
+                        Remedy::Change => String::new(),
+                        _ => format!(", retrying in {}", shown(self.retry_interval)),
+                    };
                     warn!(
                         %lock, %identity, operation, outcome, why = %failure, failures,
                         failing_for = seconds(failing_for),
-                        "MongoDB {operation} failed (attempt {failures}), retrying in {retry}"
+                        "MongoDB {operation} failed (attempt {failures}){retry}"
                     );
                 }
             }

@@ -22,8 +22,10 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Creates a directory with this mode if it is missing, and its missing parents with 0755.
 ///
 /// # Errors
-/// The error of the file system; `NotADirectory` if the name belongs to something else.
+/// The error of the file system; `NotADirectory` if the name belongs to something else; an error if
+/// the path leads through a symbolic link of another user.
 pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
+    refuse_planted_links(path)?;
     let missing: Vec<_> = path
         .ancestors()
         .take_while(|part| !part.as_os_str().is_empty() && !part.is_dir())
@@ -47,6 +49,21 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
             .set_permissions(Permissions::from_mode(mode))?;
     }
     Ok(())
+}
+
+/// Refuses a path that leads through a symbolic link of a user other than this one and root, who
+/// decides with it where our files are written.
+fn refuse_planted_links(path: &Path) -> io::Result<()> {
+    let planted = path.ancestors().find(|part| {
+        fs::symlink_metadata(part).is_ok_and(|found| found.is_symlink() && !is_ours(found.uid()))
+    });
+    match planted {
+        Some(link) => Err(io::Error::other(format!(
+            "{} is a symbolic link of another user. Remove it, or name the directory that it leads to",
+            link.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Reads a whole file of at most `bytes_max` bytes. Anything but a regular file is refused
@@ -164,13 +181,13 @@ fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
                 Some(Errno::LOOP) => in_the_way("a symbolic link"),
                 Some(Errno::ISDIR) => in_the_way("a directory"),
                 // A FIFO without a reader, or a socket.
-                Some(Errno::NXIO) => in_the_way("no regular file"),
+                Some(Errno::NXIO) => in_the_way("not a regular file"),
                 _ => error,
             },
         )?;
     let opened = file.metadata()?;
     if !opened.is_file() {
-        return Err(in_the_way("no regular file"));
+        return Err(in_the_way("not a regular file"));
     }
     if opened.nlink() > 1 {
         return Err(in_the_way("a file with a second name (a hard link)"));
@@ -194,8 +211,19 @@ pub fn exposure(directory: &Path) -> io::Result<Option<&'static str>> {
         Some("it belongs to another user")
     } else if found.mode() & WRITABLE_BY_OTHERS != 0 {
         Some("its mode lets others write")
+    } else if directory.ancestors().skip(1).any(can_be_replaced_in) {
+        Some("the mode or owner of a directory above it lets others replace it")
     } else {
         None
+    })
+}
+
+/// Returns true if other users can rename what is in a directory, and is not theirs.
+fn can_be_replaced_in(directory: &Path) -> bool {
+    const STICKY: u32 = 0o1000;
+    fs::metadata(directory).is_ok_and(|found| {
+        let written_by_others = found.mode() & WRITABLE_BY_OTHERS != 0;
+        !is_ours(found.uid()) || (written_by_others && found.mode() & STICKY == 0)
     })
 }
 

@@ -238,10 +238,10 @@ fn what_else_has_the_name_of_a_file_of_ours_is_refused_by_its_name() {
     let link = |path: &Path| std::os::unix::fs::symlink("/nowhere", path).unwrap();
     let directory = |path: &Path| fs::create_dir(path).unwrap();
     let cases = [
-        (CLAIM_FILE, fifo as fn(&Path), "no regular file"),
+        (CLAIM_FILE, fifo as fn(&Path), "not a regular file"),
         (CLAIM_FILE, link, "a symbolic link"),
         (CLAIM_FILE, directory, "a directory"),
-        (DAEMON_FILE, fifo, "no regular file"),
+        (DAEMON_FILE, fifo, "not a regular file"),
         (DAEMON_FILE, directory, "a directory"),
         (PROBE_FILE, directory, "a directory"),
     ];
@@ -307,6 +307,47 @@ fn a_directory_that_others_may_write_in_is_told() {
         let why = exposure(place.path()).unwrap();
         assert_eq!(why.is_some(), exposed, "{mode:o}: {why:?}");
     }
+    let (parent, inner) = (place.path(), place.path().join("status"));
+    fs::create_dir(&inner).unwrap();
+    for (mode, exposed) in [(0o755, false), (0o777, true), (0o1777, false)] {
+        fs::set_permissions(parent, fs::Permissions::from_mode(mode)).unwrap();
+        let why = exposure(&inner).unwrap();
+        assert_eq!(why.is_some(), exposed, "{mode:o}: {why:?}");
+    }
+}
+
+#[test]
+fn a_link_that_another_user_planted_is_not_followed() {
+    use std::os::unix::fs::{lchown, symlink};
+
+    if !rustix::process::geteuid().is_root() {
+        return leasehold_testbed::skip("only root can give a link to another user");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let target = place.path().join("target");
+    fs::create_dir(&target).unwrap();
+    let link = |name: &str| {
+        let link = place.path().join(name);
+        symlink(&target, &link).unwrap();
+        link
+    };
+    let (ours, planted) = (link("ours"), link("planted"));
+    lchown(&planted, Some(65534), None).unwrap();
+    for path in [planted.clone(), planted.join("status")] {
+        let refused = StatusDirectory::open(&path).unwrap_err().to_string();
+        assert!(
+            refused.contains("is a symbolic link of another user"),
+            "{refused}"
+        );
+        assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    }
+    let status = ours.join("status");
+    let (mut directory, _) = opened(&status);
+    // The directory is replaced while it is in use.
+    fs::remove_dir_all(&status).unwrap();
+    fs::rename(&planted, &status).unwrap();
+    assert!(directory.keep().is_err());
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 1, "the link itself");
 }
 
 #[test]

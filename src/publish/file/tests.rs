@@ -31,7 +31,21 @@ fn start(first: Status) -> Place {
 
 fn start_with(first: Status, refresh: Duration) -> Place {
     let directory = tempfile::tempdir().unwrap();
-    let (locked, _) = StatusDirectory::open(directory.path()).unwrap();
+    let (status, metrics, handle) = spawned(directory.path(), first, refresh);
+    Place {
+        directory,
+        status,
+        metrics,
+        handle,
+    }
+}
+
+fn spawned(
+    directory: &Path,
+    first: Status,
+    refresh: Duration,
+) -> (watch::Sender<Status>, Metrics, StatusFileHandle) {
+    let (locked, _) = StatusDirectory::open(directory).unwrap();
     let (sender, status) = watch::channel(first);
     let options = FileOptions {
         who: fixture::who("me"),
@@ -41,11 +55,13 @@ fn start_with(first: Status, refresh: Duration) -> Place {
     };
     let metrics = fixture::metrics(status.clone());
     let handle = StatusFile::spawn(locked, status, options, metrics.clone()).unwrap();
-    Place {
-        directory,
-        status: sender,
-        metrics,
-        handle,
+    (sender, metrics, handle)
+}
+
+impl Drop for Place {
+    /// Ends the thread before the directory is removed, since it would make it again.
+    fn drop(&mut self) {
+        let _ = self.handle.close().blocking_recv();
     }
 }
 
@@ -198,9 +214,10 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
 
 #[test]
 fn dropping_the_handle_ends_the_thread_as_well() {
-    let place = start(status(3, Duration::from_secs(60)));
-    drop(place.handle);
-    let path = place.directory.path();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let (_status, _, handle) = spawned(path, status(3, Duration::from_secs(60)), REFRESH);
+    drop(handle);
     eventually("the lock is free", || StatusDirectory::open(path).is_ok());
     assert!(!read(path).leader);
 }

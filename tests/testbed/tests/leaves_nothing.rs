@@ -21,6 +21,7 @@ fn run(script: &str) -> Output {
         .args(["sh", "-c", script])
         .current_dir(&checkout)
         .env("HOME", &home)
+        .env("LEAVES_NOTHING_WATCHES", &home)
         .output()
         .expect("it runs")
 }
@@ -46,6 +47,7 @@ fn the_code_of_the_command_is_handed_on() {
 #[test]
 fn a_file_in_the_checkout_is_named() {
     assert!(strays("touch sh.stray").contains("sh.stray"));
+    assert!(strays("echo '*.log' >.git/info/exclude; touch a.log").contains("a.log"));
 }
 
 #[test]

@@ -107,9 +107,19 @@ fn named(text: &str) -> Identity {
         .expect("a question mark is a legal identity")
 }
 
+/// Returns true for a character that a terminal obeys, hides, or uses to reorder others.
+fn misleads(c: char) -> bool {
+    let format = [
+        '\u{200b}'..='\u{200f}',
+        '\u{2028}'..='\u{202e}',
+        '\u{2060}'..='\u{206f}',
+    ];
+    c.is_control() || c == '\u{feff}' || format.iter().any(|range| range.contains(&c))
+}
+
 /// Makes stored text of unknown origin safe to show on a terminal.
 pub(super) fn shown(text: &str) -> String {
-    let mut shown = text.replace(char::is_control, "?");
+    let mut shown = text.replace(misleads, "?");
     shown.truncate(shown.floor_char_boundary(IDENTITY_LENGTH_MAX));
     shown
 }
