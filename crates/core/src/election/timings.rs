@@ -49,6 +49,22 @@ impl Default for TimingSettings {
     }
 }
 
+#[cfg(test)]
+impl TimingSettings {
+    /// Returns durations in the order of the fields, from lease duration to loss grace.
+    pub(crate) fn of_millis(millis: [u64; 6]) -> Self {
+        let [lease, deadline, renewal, retry, operation, grace] = millis.map(Duration::from_millis);
+        Self {
+            lease_duration: lease,
+            renew_deadline: deadline,
+            renew_interval: renewal,
+            retry_interval: retry,
+            operation_timeout: operation,
+            loss_grace: grace,
+        }
+    }
+}
+
 /// Checked durations. A claim keeps those it was acquired with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Timings(TimingSettings);
@@ -176,10 +192,6 @@ fn renewal_budget(s: &TimingSettings) -> Duration {
 mod tests {
     use super::*;
 
-    fn seconds(s: u64) -> Duration {
-        Duration::from_secs(s)
-    }
-
     #[test]
     fn the_defaults_keep_their_own_rules() {
         let defaults = Timings::default();
@@ -189,14 +201,7 @@ mod tests {
 
     #[test]
     fn kubernetes_timings_are_accepted_with_a_warning() {
-        let settings = TimingSettings {
-            lease_duration: seconds(15),
-            renew_deadline: seconds(10),
-            renew_interval: seconds(2),
-            retry_interval: seconds(1),
-            operation_timeout: seconds(3),
-            loss_grace: seconds(3),
-        };
+        let settings = TimingSettings::of_millis([15_000, 10_000, 2_000, 1_000, 3_000, 3_000]);
         let timings = Timings::new(settings).expect("15/10/2 keeps the rules");
         let warning = timings
             .election_gap_warning()
@@ -206,21 +211,13 @@ mod tests {
 
     #[test]
     fn every_broken_relation_is_reported_with_its_values() {
-        let settings = TimingSettings {
-            lease_duration: seconds(10),
-            renew_deadline: seconds(9),
-            renew_interval: seconds(8),
-            retry_interval: Duration::from_millis(10),
-            ..TimingSettings::default()
-        };
+        let settings = TimingSettings::of_millis([10_000, 9_000, 8_000, 10, 3_000, 3_000]);
         let errors = Timings::new(settings).expect_err("three relations are broken");
         let keys: Vec<_> = errors.iter().map(|e| e.key).collect();
         assert_eq!(keys, ["retry_interval", "renew_deadline", "lease_duration"]);
-        assert!(
-            errors[1].message.contains("renew_interval 8s"),
-            "{errors:?}"
-        );
-        assert!(errors[2].message.contains("loss_grace 3s"), "{errors:?}");
+        let (deadline, lease) = (&errors[1].message, &errors[2].message);
+        assert!(deadline.contains("renew_interval 8s"), "{errors:?}");
+        assert!(lease.contains("loss_grace 3s"), "{errors:?}");
     }
 
     #[test]
@@ -229,14 +226,7 @@ mod tests {
         let least = Duration::from_nanos(1);
         let defaults = TimingSettings::default;
         // The shortest accepted timings.
-        let short = TimingSettings {
-            lease_duration: LEASE_DURATION_MIN,
-            renew_deadline: millis(220),
-            renew_interval: INTERVAL_MIN,
-            retry_interval: INTERVAL_MIN,
-            operation_timeout: INTERVAL_MIN,
-            loss_grace: millis(100),
-        };
+        let short = TimingSettings::of_millis([1_000, 220, 50, 50, 50, 100]);
         type Change = fn(&mut TimingSettings, Duration);
         let renew_interval: Change = |s, to| s.renew_interval = to;
         let retry_interval: Change = |s, to| s.retry_interval = to;

@@ -13,11 +13,11 @@ pub(crate) struct Bounds {
     /// Maximum number of faults in one run, of any kind.
     pub(crate) faults: u8,
     /// Enabled kinds of faults.
-    pub(crate) kinds: Kinds,
+    pub(crate) kinds: &'static [Kind],
     /// Maximum number of requests in one run.
     pub(crate) requests: u8,
     /// Enabled kinds of requests.
-    pub(crate) requested: Requests,
+    pub(crate) requested: &'static [Requested],
     /// True if candidates follow a change stream instead of polling.
     pub(crate) streams: bool,
     /// Maximum number of ticks without a fault until a candidate leads (I10), or until none leads
@@ -35,14 +35,15 @@ impl Bounds {
     }
 
     /// The same, with these requests instead of signals.
-    pub(crate) fn with(self, requested: Requests) -> Self {
+    pub(crate) fn with(self, requested: &'static [Requested]) -> Self {
         Self { requested, ..self }
     }
 
-    /// The same, with deletions, which every candidate waits out.
+    /// The same, with deletions, which every candidate waits out, and the faults that combine with
+    /// them.
     pub(crate) fn with_deletions(self) -> Self {
         Self {
-            kinds: Kinds::DELETIONS,
+            kinds: &[Kind::Delays, Kind::Crashes, Kind::Deletions],
             quiet_ticks_max: 12,
             ..self
         }
@@ -59,88 +60,48 @@ pub(crate) struct Pace {
 }
 
 /// Kinds of requests.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Requests {
-    /// Signals: step down, shut down.
-    pub(crate) signals: bool,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Requested {
+    /// Step down, shut down.
+    Signals,
     /// An operator pauses the lease, and may resume it at any time.
-    pub(crate) pauses: bool,
+    Pauses,
     /// An operator transfers the lease to another candidate.
-    pub(crate) transfers: bool,
-}
-
-impl Requests {
-    /// No requests.
-    pub(crate) const NONE: Self = Self {
-        signals: false,
-        pauses: false,
-        transfers: false,
-    };
-    pub(crate) const SIGNALS: Self = Self {
-        signals: true,
-        ..Self::NONE
-    };
-    pub(crate) const PAUSES: Self = Self {
-        pauses: true,
-        ..Self::NONE
-    };
-    pub(crate) const TRANSFERS: Self = Self {
-        transfers: true,
-        ..Self::NONE
-    };
+    Transfers,
 }
 
 /// Kinds of faults.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Kinds {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
     /// Calls, replies and events are delayed, reordered and lost.
-    pub(crate) delays: bool,
+    Delays,
     /// A call lands twice.
-    pub(crate) duplicates: bool,
+    Duplicates,
     /// A call is provably never sent.
-    pub(crate) refusals: bool,
+    Refusals,
     /// A write is applied before a majority has it, and may be rolled back.
-    pub(crate) rollbacks: bool,
+    Rollbacks,
     /// A deposed primary answers a majority read.
-    pub(crate) stale_reads: bool,
+    StaleReads,
     /// Processes crash, and start again with or without their status directory.
-    pub(crate) crashes: bool,
+    Crashes,
     /// Processes are paused for a while.
-    pub(crate) freezes: bool,
-    /// The document is deleted when every candidate has seen it.
-    pub(crate) deletions: bool,
+    Freezes,
+    /// The document is deleted when every candidate has seen it. Voids the guarantees of a
+    /// candidate without memory.
+    Deletions,
 }
 
-impl Kinds {
-    /// No faults.
-    pub(crate) const NONE: Self = Self {
-        delays: false,
-        duplicates: false,
-        refusals: false,
-        rollbacks: false,
-        stale_reads: false,
-        crashes: false,
-        freezes: false,
-        deletions: false,
-    };
-    /// All kinds except deletions, which void the guarantees of a candidate without memory.
-    pub(crate) const ALL: Self = Self {
-        delays: true,
-        duplicates: true,
-        refusals: true,
-        rollbacks: true,
-        stale_reads: true,
-        crashes: true,
-        freezes: true,
-        deletions: false,
-    };
-    /// Deletions, and the kinds that combine with them.
-    const DELETIONS: Self = Self {
-        delays: true,
-        crashes: true,
-        deletions: true,
-        ..Self::NONE
-    };
+impl Kind {
+    pub(crate) const ALL_EXCEPT_DELETIONS: &[Self] = &[
+        Self::Delays,
+        Self::Duplicates,
+        Self::Refusals,
+        Self::Rollbacks,
+        Self::StaleReads,
+        Self::Crashes,
+        Self::Freezes,
+    ];
 }
 
 /// Time for which a transferred lease is reserved for its candidate.

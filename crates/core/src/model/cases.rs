@@ -1,6 +1,6 @@
 //! Explorations of `make test`, and the larger ones of `make model`.
 
-use crate::model::bounds::{Bounds, Kinds, Pace, Requests};
+use crate::model::bounds::{Bounds, Kind, Pace, Requested};
 use crate::model::exploration::{Figures, explore};
 use crate::model::monitor::Milestone::{self, *};
 use crate::model::properties::Exploration;
@@ -52,9 +52,9 @@ pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
     Bounds {
         candidates: candidates.to_vec(),
         faults,
-        kinds: Kinds::ALL,
+        kinds: Kind::ALL_EXCEPT_DELETIONS,
         requests,
-        requested: Requests::SIGNALS,
+        requested: &[Requested::Signals],
         streams: false,
         quiet_ticks_max: 9,
     }
@@ -95,25 +95,25 @@ pub(crate) fn short() -> Vec<Case> {
         },
         Case {
             name: "two candidates, one fault of any kind, one pause",
-            bounds: bounds(&APART, 1, 1).with(Requests::PAUSES),
+            bounds: bounds(&APART, 1, 1).with(&[Requested::Pauses]),
             milestones: &[Paused, TakeOver, HandOver, RollBack],
             states_min: 1_606_000,
         },
         Case {
             name: "two candidates, one fault of any kind, one transfer",
-            bounds: bounds(&APART, 1, 1).with(Requests::TRANSFERS),
+            bounds: bounds(&APART, 1, 1).with(&[Requested::Transfers]),
             milestones: &[Transferred, TakeOver, HandOver, RollBack],
             states_min: 324_000,
         },
         Case {
             name: "two candidates on change streams, no fault, one pause",
-            bounds: bounds(&APART, 0, 1).on_streams().with(Requests::PAUSES),
+            bounds: bounds(&APART, 0, 1).on_streams().with(&[Requested::Pauses]),
             milestones: &[Paused, HandOver],
             states_min: 36_500,
         },
         Case {
             name: "three candidates, no fault, one transfer",
-            bounds: bounds(&THREE, 0, 1).with(Requests::TRANSFERS),
+            bounds: bounds(&THREE, 0, 1).with(&[Requested::Transfers]),
             milestones: &[Transferred],
             states_min: 45_200,
         },
@@ -137,7 +137,9 @@ pub(crate) fn long() -> Vec<Case> {
         },
         Case {
             name: "two candidates on change streams, one fault of any kind, one transfer",
-            bounds: bounds(&APART, 1, 1).on_streams().with(Requests::TRANSFERS),
+            bounds: bounds(&APART, 1, 1)
+                .on_streams()
+                .with(&[Requested::Transfers]),
             milestones: &[Transferred, TakeOver, HandOver, RollBack],
             states_min: 1_127_000,
         },

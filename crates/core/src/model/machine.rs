@@ -212,11 +212,7 @@ impl Machine {
             late_events,
             monitor,
         } = self;
-        to.put(election);
-        to.put(frozen);
-        to.put(directory);
-        to.put(proven_dead);
-        to.put(&calls.len());
+        to.put(&(election, frozen, directory, proven_dead, calls.len()));
         for call in calls {
             let Call {
                 id,
@@ -228,12 +224,8 @@ impl Machine {
             } = call;
             to.put(id);
             to.put(operation);
-            to.put(sent);
-            to.put(waiting);
-            to.put(place);
+            to.put(&(sent, waiting, place));
         }
-        to.put(events);
-        to.put(late_events);
-        to.put(monitor);
+        to.put(&(events, late_events, monitor));
     }
 }

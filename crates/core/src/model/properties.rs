@@ -5,7 +5,7 @@ use stateright::{Model, Property};
 use crate::election::Operation;
 use crate::election::mutation::{self, Mutation};
 use crate::model::action::Action;
-use crate::model::bounds::Bounds;
+use crate::model::bounds::{Bounds, Kind, Requested};
 use crate::model::machine::{Call, Machine, Place};
 use crate::model::monitor::{Broken, Milestone};
 use crate::model::world::World;
@@ -43,7 +43,7 @@ impl Model for Exploration {
             }
         }
         self.of_operators(world, actions);
-        if self.bounds.kinds.deletions && world.faults_left > 0 && everybody_knows(world) {
+        if self.has(Kind::Deletions) && world.faults_left > 0 && everybody_knows(world) {
             actions.push(Action::Delete);
         }
     }
@@ -55,14 +55,8 @@ impl Model for Exploration {
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = vec![
             Property::always("I1: at most one leads", |_, world: &World| {
-                let leads = |machine: &&_| Machine::leads(machine, world.ticks);
-                world
-                    .machines
-                    .iter()
-                    .map(AsRef::as_ref)
-                    .filter(leads)
-                    .count()
-                    <= 1
+                let leads = world.machines.iter().filter(|m| m.leads(world.ticks));
+                leads.count() <= 1
             }),
             Property::always("I3: tokens grow, a claim leads once", |_, world: &World| {
                 world.broken != Some(Broken::I3)
@@ -86,13 +80,20 @@ impl Model for Exploration {
 }
 
 impl Exploration {
+    fn has(&self, kind: Kind) -> bool {
+        self.bounds.kinds.contains(&kind)
+    }
+
+    fn asks_for(&self, requested: Requested) -> bool {
+        self.bounds.requested.contains(&requested)
+    }
+
     fn of_machine(&self, world: &World, index: usize, machine: &Machine, into: &mut Vec<Action>) {
-        let kinds = self.bounds.kinds;
         let fault = world.faults_left > 0;
         let runs = machine.runs();
         let event = runs && !machine.events.is_empty();
         let late_event = runs && !machine.late_events.is_empty();
-        let signal = runs && world.requests_left > 0 && self.bounds.requested.signals;
+        let signal = runs && world.requests_left > 0 && self.asks_for(Requested::Signals);
         let gone = machine.election.is_none();
         let restart = |remembers| Action::Restart {
             candidate: index,
@@ -103,9 +104,15 @@ impl Exploration {
             [
                 (machine.due(world.ticks), Action::Wake(index)),
                 (event, Action::Event(index)),
-                (event && fault && kinds.delays, Action::DelayEvent(index)),
+                (
+                    event && fault && self.has(Kind::Delays),
+                    Action::DelayEvent(index),
+                ),
                 (late_event, Action::LateEvent(index)),
-                (runs && fault && kinds.freezes, Action::Freeze(index)),
+                (
+                    runs && fault && self.has(Kind::Freezes),
+                    Action::Freeze(index),
+                ),
                 (signal, Action::Shutdown(index)),
                 (
                     signal && machine.leads(world.ticks),
@@ -114,8 +121,11 @@ impl Exploration {
                 (machine.frozen, Action::Thaw(index)),
                 (gone, restart(true)),
                 // A process without memory cannot know what was deleted.
-                (gone && !kinds.deletions, restart(false)),
-                (!gone && fault && kinds.crashes, Action::Crash(index)),
+                (gone && !self.has(Kind::Deletions), restart(false)),
+                (
+                    !gone && fault && self.has(Kind::Crashes),
+                    Action::Crash(index),
+                ),
             ],
         );
     }
@@ -134,14 +144,11 @@ impl Exploration {
         if world.requests_left == 0 {
             return;
         }
-        if self.bounds.requested.pauses && !lease.paused {
+        if self.asks_for(Requested::Pauses) && !lease.paused {
             into.push(Action::Pause);
         }
-        if let (true, Some(holder), None) = (
-            self.bounds.requested.transfers,
-            &lease.holder,
-            &lease.request,
-        ) {
+        let transfers = self.asks_for(Requested::Transfers) && lease.request.is_none();
+        if let (true, Some(holder)) = (transfers, &lease.holder) {
             let others = world.machines.iter().enumerate();
             let others = others.filter(|(_, machine)| machine.identity != holder.identity);
             into.extend(others.map(|(to, _)| Action::Transfer(to)));
@@ -156,7 +163,6 @@ impl Exploration {
         call: &Call,
         into: &mut Vec<Action>,
     ) {
-        let kinds = self.bounds.kinds;
         let fault = world.faults_left > 0;
         let number = call.number;
         match call.place {
@@ -164,13 +170,19 @@ impl Exploration {
                 into.push(Action::Serve(index, number));
                 let write = !matches!(call.operation, Operation::Read { .. });
                 let plain = matches!(call.operation, Operation::Read { confirm: false });
-                let stale = kinds.stale_reads && plain && world.store.previous.is_some();
+                let stale = self.has(Kind::StaleReads) && plain && world.store.previous.is_some();
                 let faults = [
-                    (kinds.delays, Action::Delay(index, number)),
-                    (kinds.delays, Action::DelayAnswer(index, number)),
-                    (kinds.duplicates && write, Action::Duplicate(index, number)),
-                    (kinds.rollbacks && write, Action::Lag(index, number)),
-                    (kinds.refusals, Action::Refuse(index, number)),
+                    (self.has(Kind::Delays), Action::Delay(index, number)),
+                    (self.has(Kind::Delays), Action::DelayAnswer(index, number)),
+                    (
+                        write && self.has(Kind::Duplicates),
+                        Action::Duplicate(index, number),
+                    ),
+                    (
+                        write && self.has(Kind::Rollbacks),
+                        Action::Lag(index, number),
+                    ),
+                    (self.has(Kind::Refusals), Action::Refuse(index, number)),
                     (stale, Action::ReadStale(index, number)),
                 ];
                 extend_by(into, faults.map(|(may, action)| (may && fault, action)));

@@ -18,6 +18,13 @@ pub(super) trait Case: Copy + Eq + Hash + fmt::Display + fmt::Debug + Send {
     fn excused(self) -> Option<&'static str>;
 }
 
+/// Returns a case for each pair of values.
+pub(super) fn pairs<A: Copy, B: Copy, C>(first: &[A], second: &[B], case: fn(A, B) -> C) -> Vec<C> {
+    let each = first.iter();
+    each.flat_map(|a| second.iter().map(move |b| case(*a, *b)))
+        .collect()
+}
+
 /// Declares an enum of cases without content, with the text of each. `of Source` derives it from
 /// the variants of the same names.
 macro_rules! closed {
@@ -78,6 +85,12 @@ impl<C: Case> Default for Coverage<C> {
 impl<C: Case> Coverage<C> {
     pub(super) fn hit(&mut self, case: C) {
         *self.0.entry(case).or_default() += 1;
+    }
+
+    pub(super) fn hit_if(&mut self, happened: bool, case: C) {
+        if happened {
+            self.hit(case);
+        }
     }
 
     pub(super) fn add(&mut self, other: &Self) {

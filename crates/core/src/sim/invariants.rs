@@ -24,8 +24,17 @@ pub(super) fn require(
     invariant: &'static str,
     facts: &impl Debug,
 ) -> Option<Violation> {
+    explain(condition, invariant, || format!("{facts:?}"))
+}
+
+/// Returns a violation with this evidence, unless the condition holds.
+pub(super) fn explain(
+    condition: bool,
+    invariant: &'static str,
+    evidence: impl FnOnce() -> String,
+) -> Option<Violation> {
     match condition {
         true => None,
-        false => violation(invariant, format!("{facts:?}")),
+        false => violation(invariant, evidence()),
     }
 }

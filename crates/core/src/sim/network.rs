@@ -128,21 +128,13 @@ impl<P: Calls> World<P> {
     }
 
     fn fate(&mut self, roll: u64) -> Option<Fate> {
-        const OTHERS: [Fate; 4] = [
-            Fate::LostBefore,
-            Fate::LostAfter,
-            Fate::Duplicate,
-            Fate::Late,
-        ];
+        use Fate::{Duplicate, Late, LostAfter, LostBefore};
+        const OTHERS: [Fate; 4] = [LostBefore, LostAfter, Duplicate, Late];
         let fate = match roll.checked_sub(P::ODDS.slow) {
             None => Fate::Slow,
             Some(rest) => *OTHERS.get(usize::try_from(rest / P::ODDS.other).ok()?)?,
         };
-        let fault = P::Fault::of_calls(fate);
-        let hit = self.troubles(fault);
-        if hit {
-            self.coverage.hit(fault.into());
-        }
+        let hit = self.strikes(true, P::Fault::of_calls(fate));
         hit.then_some(fate)
     }
 
@@ -171,12 +163,7 @@ impl<P: Calls> World<P> {
 
     /// Delivers a call to the store.
     fn land(&mut self, flight: Flight<P::Operation>) {
-        let Flight {
-            process,
-            call,
-            answered,
-            ..
-        } = flight;
+        let (process, call, answered) = (flight.process, flight.call, flight.answered);
         if self.never_sent.contains(&(process, call)) {
             return;
         }

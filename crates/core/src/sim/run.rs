@@ -288,30 +288,20 @@ pub(super) fn breaks_beyond_the_ratio<P: Protocol>(invariant: &str, seeds: u64) 
 /// Defines the tests of a simulation, which the make targets start by name.
 macro_rules! simulation {
     ($protocol:ty) => {
-        #[test]
-        fn all_invariants_hold_whatever_happens_within_the_ratio() {
-            run::every_seed::<$protocol>();
+        simulation! {
+            $protocol:
+            all_invariants_hold_whatever_happens_within_the_ratio = every_seed,
+            soak = soak,
+            replay = replay,
+            survey = survey,
+            a_run_is_decided_by_its_seed = same_seed_same_run,
         }
-
-        #[test]
-        fn soak() {
-            run::soak::<$protocol>();
-        }
-
-        #[test]
-        fn replay() {
-            run::replay::<$protocol>();
-        }
-
-        #[test]
-        fn survey() {
-            run::survey::<$protocol>();
-        }
-
-        #[test]
-        fn a_run_is_decided_by_its_seed() {
-            run::same_seed_same_run::<$protocol>();
-        }
+    };
+    ($protocol:ty: $($test:ident = $run:ident,)+) => {
+        $(#[test]
+        fn $test() {
+            run::$run::<$protocol>();
+        })+
     };
 }
 pub(super) use simulation;

@@ -69,8 +69,11 @@ pub(super) trait Protocol: Sized + 'static {
     /// Applies a planned fault.
     fn disturb(world: &mut World<Self>, planned: Planned<Self::Fault>);
 
-    /// Lets every process run, and checks the invariants.
-    fn advance(world: &mut World<Self>);
+    /// Lets a process handle everything that is due.
+    fn pump(world: &mut World<Self>, process: usize);
+
+    /// Checks the invariants, after every process has run.
+    fn check(world: &mut World<Self>);
 }
 
 /// The effect of the end of all faults on an event.
@@ -171,6 +174,13 @@ impl<P: Protocol> World<P> {
         !self.calm && self.faults.has(fault)
     }
 
+    /// Returns true if `fault` was drawn and is injected, which is counted.
+    pub(super) fn strikes(&mut self, drawn: bool, fault: P::Fault) -> bool {
+        let hit = drawn && self.troubles(fault);
+        self.coverage.hit_if(hit, fault.into());
+        hit
+    }
+
     pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push((self.now, line()));
@@ -219,7 +229,12 @@ impl<P: Protocol> World<P> {
             let (_, event) = entry.remove();
             event(self);
         }
-        P::advance(self);
+        for index in 0..self.live.len() {
+            if let Some(process) = self.live.get(index).copied() {
+                P::pump(self, process);
+            }
+        }
+        P::check(self);
     }
 
     /// Runs until a violation is found, the time comes, or there is no more to see.

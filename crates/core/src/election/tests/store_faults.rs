@@ -335,14 +335,8 @@ fn i3_what_is_put_together_of_two_documents_gives_no_token_that_was_used() {
 
 #[test]
 fn i1_a_holder_that_is_put_together_of_two_documents_is_not_taken_over() {
-    let short = with_timings(TimingSettings {
-        lease_duration: seconds(8),
-        renew_deadline: seconds(5),
-        renew_interval: millis(700),
-        retry_interval: millis(300),
-        operation_timeout: seconds(1),
-        loss_grace: seconds(1),
-    });
+    let short = TimingSettings::of_millis([8_000, 5_000, 700, 300, 1_000, 1_000]);
+    let short = with_timings(short);
     let (mut a, mut stored) = leader_with("a", at(0), short);
     let mut b = follower("b", at(0), &mut stored);
     let before = stored.lease().clone();

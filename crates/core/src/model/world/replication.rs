@@ -3,7 +3,7 @@
 
 use super::World;
 use crate::election::{Operation, Outcome};
-use crate::model::bounds::Bounds;
+use crate::model::bounds::{Bounds, Kind};
 use crate::model::machine::{Call, Place};
 use crate::model::monitor::{Broken, Milestone};
 
@@ -40,7 +40,7 @@ impl World {
         if !self.store.lags() {
             return;
         }
-        let remember = bounds.kinds.stale_reads && self.faults_left > 0;
+        let remember = bounds.kinds.contains(&Kind::StaleReads) && self.faults_left > 0;
         self.store.commit(remember);
         let committed = self.store.committed.clone();
         for candidate in 0..self.machines.len() {

@@ -2,7 +2,6 @@
 //! late or never, ends on its own, or is outlived by a process that it started.
 
 use super::cluster::World;
-use super::coverage::Hit;
 use super::faults::Fault;
 use crate::sim::MS;
 
@@ -48,20 +47,10 @@ impl World {
             false => dice.below(1_000 * MS),
         };
         let untied_for = dice.between(1, 60_000) * MS;
-        let untied = untied && self.troubles(Fault::ChildUntied);
-        let crashes = crashes && self.troubles(Fault::ChildCrashes);
-        let stubborn = stubborn && self.troubles(Fault::ChildStubborn);
-        let forks = forks && self.troubles(Fault::ChildForks);
-        for (hit, fault) in [
-            (crashes, Fault::ChildCrashes),
-            (stubborn, Fault::ChildStubborn),
-            (forks, Fault::ChildForks),
-            (untied, Fault::ChildUntied),
-        ] {
-            if hit {
-                self.coverage.hit(Hit::Fault(fault));
-            }
-        }
+        let untied = self.strikes(untied, Fault::ChildUntied);
+        let crashes = self.strikes(crashes, Fault::ChildCrashes);
+        let stubborn = self.strikes(stubborn, Fault::ChildStubborn);
+        let forks = self.strikes(forks, Fault::ChildForks);
         Life {
             leader: if crashes { self.now + lives } else { u64::MAX },
             leader_ended: false,

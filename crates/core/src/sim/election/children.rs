@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::cluster::World;
 use super::coverage::{Hit, Path};
-use super::guards::{GUARD_LATE_MAX, Phase, WAKE_MAX};
+use super::guards::{GUARD_LATE_MAX, Guard, Phase, WAKE_MAX};
 use super::invariants::children_end_in_time::{self as in_time, Running};
 use super::invariants::children_have_their_time::{self as their_time, End};
 use super::invariants::one_child::{self, Child};
@@ -111,28 +111,20 @@ impl World {
         let rates = self.machines.iter().map(|m| m.clock.rate);
         let rates = rates.clone().min().zip(rates.max()).unwrap_or((1, 1));
         self.found(found.or(one_child::check(&children, rates)));
-        if slept {
-            self.coverage.hit(Hit::Path(Path::ChildLate));
-        }
+        self.coverage.hit_if(slept, Hit::Path(Path::ChildLate));
     }
 
     /// Returns true if a child of an earlier claim of this process runs. Meanwhile that claim is
     /// not released, and no other one leads.
     pub(super) fn child_runs(&self, process: usize) -> bool {
-        let runs =
-            |g: &usize| self.own.guards[*g].daemon == process && self.own.guards[*g].child_runs();
-        self.own.guarding.iter().any(runs)
+        self.any_guard(|guard| guard.daemon == process && guard.child_runs())
     }
 
     /// Returns true if a child runs under a claim whose daemon has exited, with or without its
     /// guard. There is then no proof of death.
     pub(super) fn orphan_runs(&self, directory: usize, claim: Claim) -> bool {
-        let runs = |g: &usize| {
-            let guard = &self.own.guards[*g];
-            let same = guard.directory == directory && guard.claim == claim;
-            same && guard.child_runs()
-        };
-        self.own.guarding.iter().any(runs)
+        let same = |guard: &Guard| guard.directory == directory && guard.claim == claim;
+        self.any_guard(|guard| same(guard) && guard.child_runs())
     }
 
     /// Returns true if the record of a directory names a running child. A child whose end was seen
@@ -151,9 +143,7 @@ impl World {
 
     /// Returns true if the process, by its own knowledge, still waits for the end of a workload.
     pub(super) fn awaits_child(&self, process: usize) -> bool {
-        let awaits =
-            |g: &usize| self.own.guards[*g].daemon == process && !self.own.guards[*g].heard;
-        self.own.guarding.iter().any(awaits)
+        self.any_guard(|guard| guard.daemon == process && !guard.heard)
     }
 
     /// For the end of a run: returns a process that leads and supervises, but has no running child.

@@ -232,12 +232,11 @@ impl Protocol for Leases {
         world.disturb(planned);
     }
 
-    fn advance(world: &mut World) {
-        for index in 0..world.live.len() {
-            if let Some(process) = world.live.get(index).copied() {
-                world.pump(process);
-            }
-        }
+    fn pump(world: &mut World, process: usize) {
+        world.pump(process);
+    }
+
+    fn check(world: &mut World) {
         world.pump_guards();
         world.check();
         world.check_children();
@@ -247,20 +246,11 @@ impl Protocol for Leases {
 impl World {
     fn add_machine(&mut self, index: u64, slowest: u64, build: &mut Dice) {
         let drawn = slowest + build.below(1001 - slowest);
-        let drifts = self.faults.has(Fault::Drift);
+        let drifts = self.strikes(true, Fault::Drift);
         let uptime = i64::try_from(build.between(20_000, 400_000) * SECOND).expect("small");
-        let silent = build.one_in(3) && self.faults.has(Fault::WorkloadSilent);
+        let silent = self.strikes(build.one_in(3), Fault::WorkloadSilent);
         let confirms = build.between(1, 3_000) * MS;
-        let streams = !build.one_in(3) || !self.faults.has(Fault::NoStreams);
-        for (fault, drawn) in [
-            (Fault::Drift, drifts),
-            (Fault::WorkloadSilent, silent),
-            (Fault::NoStreams, !streams),
-        ] {
-            if drawn {
-                self.coverage.hit(Hit::Fault(fault));
-            }
-        }
+        let streams = !self.strikes(build.one_in(3), Fault::NoStreams);
         let name = char::from(b'a' + u8::try_from(index).expect("few machines"));
         self.machines.push(Machine {
             identity: Identity::new(name.to_string()).expect("legal"),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::faults::Fault;
 use crate::election::{Notice, Operation, Outcome, Reason, Role, Transition};
-use crate::sim::coverage::{Answer, Case, Coverage, closed};
+use crate::sim::coverage::{Answer, Case, Coverage, closed, pairs};
 use crate::sim::faults::Kind as _;
 
 closed! {
@@ -139,26 +139,16 @@ impl Asked {
 
 impl Case for Hit {
     fn all() -> Vec<Self> {
-        let changes = Role::ALL.iter().flat_map(|from| {
-            let others = Role::ALL.iter().filter(move |to| *to != from);
-            others.map(|to| Self::Change(*from, *to))
-        });
-        let calls = Call::ALL.iter().flat_map(|call| {
-            let answers = Answer::ALL.iter();
-            answers.map(|answer| Self::Call(*call, *answer))
-        });
-        let landed = Call::ALL.iter().flat_map(|call| {
-            let landings = Landing::ALL.iter();
-            landings.map(|landing| Self::Landed(*call, *landing))
-        });
+        let mut changes = pairs(&Role::ALL, &Role::ALL, Self::Change);
+        changes.retain(|change| !matches!(change, Self::Change(from, to) if from == to));
         let faults = Fault::ALL.iter().map(|it| Self::Fault(*it));
         faults
             .chain(changes)
             .chain(Reason::ALL.iter().map(|it| Self::Reason(*it)))
             .chain(Asked::ALL.iter().map(|it| Self::Asked(*it)))
-            .chain(calls)
+            .chain(pairs(Call::ALL, Answer::ALL, Self::Call))
             .chain(Answer::ALL.iter().map(|it| Self::Late(*it)))
-            .chain(landed)
+            .chain(pairs(Call::ALL, Landing::ALL, Self::Landed))
             .chain(Said::ALL.iter().map(|it| Self::Said(*it)))
             .chain(Path::ALL.iter().map(|it| Self::Path(*it)))
             .collect()

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::child::{Child, Life};
+use super::child::Child;
 use super::cluster::World;
 use super::coverage::{Hit, Path};
 use super::faults::Fault;
@@ -83,13 +83,7 @@ impl Guard {
     }
 
     pub(super) fn leader_ended(&self) -> bool {
-        matches!(
-            self.child,
-            Child::Runs(Life {
-                leader_ended: true,
-                ..
-            })
-        )
+        matches!(self.child, Child::Runs(life) if life.leader_ended)
     }
 
     /// Delays all records, those in flight and later ones, until `until`.
@@ -108,13 +102,8 @@ impl Guard {
 impl World {
     /// Carries out an order of the daemon's election.
     pub(super) fn order(&mut self, process: usize, order: Order) {
-        self.note(|| {
-            format!(
-                "p{process} orders {:?} for token {}",
-                order.kind, order.token
-            )
-        });
         let Order { token, kind } = order;
+        self.note(|| format!("p{process} orders {kind:?} for token {token}"));
         if let OrderKind::Start(terms) = kind {
             return self.start_guard(process, token, terms);
         }
@@ -186,29 +175,24 @@ impl World {
         let latency = self.own.guard_dice.below(LATENCY_MAX);
         let guard = &mut self.own.guards[g];
         let grace = self.machines[guard.machine].stop_grace;
-        match guard.phase {
-            Phase::Run => guard.wanted.terms = guard.terms,
-            Phase::Stop => {
-                let since = *guard.asked_at.get_or_insert(now);
-                guard.wanted.terms = guard.terms;
-                guard.wanted = guard.wanted.stopped(Stop {
-                    signal: SIGTERM,
-                    kill_at: since + grace,
-                });
-            }
+        if !matches!(guard.phase, Phase::Lost { .. }) {
+            guard.wanted.terms = guard.terms;
+        }
+        let kill_at = match guard.phase {
+            Phase::Run => None,
+            Phase::Stop => Some(*guard.asked_at.get_or_insert(now) + grace),
             Phase::Lost { kill_at } => {
                 guard.asked_at.get_or_insert(now);
-                guard.wanted = guard.wanted.stopped(Stop {
-                    signal: SIGTERM,
-                    kill_at,
-                });
+                Some(kill_at)
             }
+        };
+        if let Some(kill_at) = kill_at {
+            let signal = SIGTERM;
+            guard.wanted = guard.wanted.stopped(Stop { signal, kill_at });
         }
         let last = guard.pipe.back().map_or(0, |(at, _)| *at);
-        let last = last.max(guard.held_until);
-        guard
-            .pipe
-            .push_back(((self.now + latency).max(last), guard.wanted));
+        let at = (self.now + latency).max(last).max(guard.held_until);
+        guard.pipe.push_back((at, guard.wanted));
     }
 
     /// Returns the true time at which the guard runs again.
@@ -236,20 +220,14 @@ impl World {
                 let all = [woken, record, due].into_iter().flatten();
                 all.min().map(|at| at.max(thaws))
             });
+            let awake_at = self.machines[machine].asleep_until;
             let of_child = match guard.child {
-                Child::Runs(life) => {
-                    let at = match life.leader_ended {
-                        true => life.rest,
-                        false => life.leader,
-                    };
-                    Some(at.max(self.machines[machine].asleep_until))
-                }
+                Child::Runs(life) if life.leader_ended => Some(life.rest.max(awake_at)),
+                Child::Runs(life) => Some(life.leader.max(awake_at)),
                 Child::Unborn | Child::Gone => None,
             };
-            let of_keeper = self.guard_due(*g).map(|due| {
-                let at = on_time(due);
-                at.max(self.thaws_at(guard.daemon))
-            });
+            let keeper_due = self.guard_due(*g).map(on_time);
+            let of_keeper = keeper_due.map(|at| at.max(self.thaws_at(guard.daemon)));
             let all = [of_guard.flatten(), of_child, of_keeper];
             all.into_iter().flatten().min()
         });
@@ -286,10 +264,8 @@ impl World {
 
     /// Kills a guard that is late, on behalf of its daemon.
     fn keep(&mut self, g: usize) {
-        let Guard {
-            daemon, machine, ..
-        } = self.own.guards[g];
-        let now = self.machine_clock(machine, true);
+        let daemon = self.own.guards[g].daemon;
+        let now = self.machine_clock(self.own.guards[g].machine, true);
         if self.is_frozen(daemon) || self.guard_due(g).is_none_or(|due| now < due) {
             return;
         }
@@ -331,18 +307,13 @@ impl World {
             self.own.guards[g].renewed_for = renewed_for;
         }
         let guard = &mut self.own.guards[g];
-        let revived = guard
-            .passed
-            .is_some_and(|passed| passed < guard.read.terms.kill_at);
+        let kill_at = guard.read.terms.kill_at;
+        let revived = guard.passed.is_some_and(|passed| passed < kill_at);
         guard.judge.handle(now, PolicyInput::Time);
         let action = guard.judge.next_action();
-        let many = records > 1;
-        let late = revived && records > 0;
-        for (hit, path) in [(many, Path::ManyRecords), (late, Path::RecordTooLate)] {
-            if hit {
-                self.coverage.hit(Hit::Path(path));
-            }
-        }
+        let coverage = &mut self.coverage;
+        coverage.hit_if(records > 1, Hit::Path(Path::ManyRecords));
+        coverage.hit_if(revived && records > 0, Hit::Path(Path::RecordTooLate));
         self.check_end_of_child(g, now);
         if let Some(action) = action {
             self.act(g, now, action);
@@ -435,8 +406,15 @@ impl World {
 
     /// Returns true if a guard holds the lock of this directory's claim.
     pub(super) fn is_guarded(&self, directory: usize) -> bool {
-        let holds =
-            |g: &usize| self.own.guards[*g].directory == directory && self.own.guards[*g].alive;
-        self.own.guarding.iter().any(holds) && !planted!(GuardWithoutLock)
+        let guarded = self.any_guard(|guard| guard.directory == directory && guard.alive);
+        guarded && !planted!(GuardWithoutLock)
+    }
+
+    /// Returns true if this holds for a guard from which events may still come.
+    pub(super) fn any_guard(&self, holds: impl Fn(&Guard) -> bool) -> bool {
+        self.own
+            .guarding
+            .iter()
+            .any(|g| holds(&self.own.guards[*g]))
     }
 }

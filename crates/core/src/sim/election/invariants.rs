@@ -1,6 +1,10 @@
 //! The conditions that must hold after every step: one small pure function per file, with tests of
 //! its own on hand-written views. The numbers are those of `docs/protocol.md`.
 
+use std::time::Duration;
+
+use crate::election::{Identity, Reservation};
+
 pub(super) mod acquisitions_begin_clean;
 pub(super) mod authority_from_acknowledged_writes;
 pub(super) mod bounds;
@@ -28,5 +32,13 @@ pub(super) mod transfers_reserve;
 pub(super) mod unknown_grants_nothing;
 pub(super) mod wall_clocks_decide_nothing;
 
-pub(super) use crate::sim::invariants::{Violation, require, violation};
+pub(super) use crate::sim::invariants::{Violation, explain, require, violation};
 pub(super) use crate::sim::with;
+
+/// Returns a reservation of some seconds, for tests.
+fn reservation(name: &str, seconds: u64) -> Reservation {
+    Reservation {
+        identity: Identity::new(name).expect("legal"),
+        duration: Duration::from_secs(seconds),
+    }
+}

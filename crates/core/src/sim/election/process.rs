@@ -99,32 +99,11 @@ pub(super) const TIMINGS_SHORT: u64 = 3;
 
 /// Returns the durations of a candidate: the defaults, those of Kubernetes, short or long ones.
 pub(super) fn timings(choice: u64) -> Timings {
-    let seconds = Duration::from_secs;
-    let millis = Duration::from_millis;
     let settings = match choice % 5 {
         0 | 1 => TimingSettings::default(),
-        2 => TimingSettings {
-            lease_duration: seconds(15),
-            renew_deadline: seconds(10),
-            renew_interval: seconds(2),
-            retry_interval: seconds(1),
-            operation_timeout: seconds(3),
-            loss_grace: seconds(3),
-        },
-        3 => TimingSettings {
-            lease_duration: seconds(8),
-            renew_deadline: seconds(5),
-            renew_interval: millis(700),
-            retry_interval: millis(300),
-            operation_timeout: seconds(1),
-            loss_grace: seconds(1),
-        },
-        _ => TimingSettings {
-            lease_duration: seconds(40),
-            renew_deadline: seconds(30),
-            renew_interval: seconds(5),
-            ..TimingSettings::default()
-        },
+        2 => TimingSettings::of_millis([15_000, 10_000, 2_000, 1_000, 3_000, 3_000]),
+        3 => TimingSettings::of_millis([8_000, 5_000, 700, 300, 1_000, 1_000]),
+        _ => TimingSettings::of_millis([40_000, 30_000, 5_000, 1_000, 3_000, 3_000]),
     };
     Timings::new(settings).expect("the durations keep the rules")
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::faults::Fault;
 use crate::lock::{Effect, Notice, Outcome};
-use crate::sim::coverage::{Answer, Case, closed};
+use crate::sim::coverage::{Answer, Case, closed, pairs};
 use crate::sim::faults::Kind as _;
 
 /// The operations of contenders by name. Only operators break a lock.
@@ -62,10 +62,7 @@ impl Path {
 
 impl Case for Hit {
     fn all() -> Vec<Self> {
-        let calls = OPERATIONS.iter().flat_map(|operation| {
-            let answers = Answer::ALL.iter();
-            answers.map(|answer| Self::Call(operation, *answer))
-        });
+        let calls = pairs(OPERATIONS, Answer::ALL, Self::Call);
         let faults = Fault::ALL.iter().map(|it| Self::Fault(*it));
         let paths = Path::ALL.iter().map(|it| Self::Path(*it));
         faults.chain(calls).chain(paths).collect()

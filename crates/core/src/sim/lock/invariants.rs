@@ -10,5 +10,5 @@ pub(super) mod healing;
 pub(super) mod live_entries_stay;
 pub(super) mod own_writes;
 
-pub(super) use crate::sim::invariants::{Violation, require, violation};
+pub(super) use crate::sim::invariants::{Violation, explain, require, violation};
 pub(super) use crate::sim::with;

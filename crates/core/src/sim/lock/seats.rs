@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use super::coverage::Hit;
 use super::faults::Fault;
 use super::process::Process;
 use super::world::World;
@@ -49,47 +48,39 @@ impl World {
         slowest: u64,
         build: &mut Dice,
     ) {
-        let has = |fault| self.faults.has(fault);
         let rate = slowest + build.below(1001 - slowest);
-        let (streams, watch_first) = (!build.one_in(3), build.one_in(2));
-        let (impatient, wrong) = (build.one_in(2), build.one_in(6));
+        let without_streams = self.strikes(build.one_in(3), Fault::NoStreams);
+        let watch_first = build.one_in(2);
+        let impatient = self.strikes(build.one_in(2), Fault::Impatience);
+        let wrong = self.strikes(build.one_in(6), Fault::WrongSlots);
+        let drifts = self.strikes(true, Fault::Drift);
+        self.strikes(true, Fault::MixedTimings);
         let (reads, number) = (build.one_in(2), build.between(1, 4));
         let slot = |number: u64| {
             let number = u32::try_from(number).expect("few");
             Want::Slot(Slots::new(number).expect("one at least"))
         };
         let want = match kind {
-            _ if wrong && has(Fault::WrongSlots) => slot(number),
+            _ if wrong => slot(number),
             0 => Want::Exclusive,
             1 if reads => Want::Shared,
             1 => Want::Exclusive,
             _ => slot(slots),
         };
-        for (fault, hit) in [
-            (Fault::WrongSlots, wrong),
-            (Fault::Drift, true),
-            (Fault::NoStreams, !streams),
-            (Fault::Impatience, impatient),
-            (Fault::MixedTimings, true),
-        ] {
-            if hit && self.faults.has(fault) {
-                self.coverage.hit(Hit::Fault(fault));
-            }
-        }
         let name = char::from(b'a' + u8::try_from(seat).expect("few seats"));
         self.machines.push(Seat {
             identity: Identity::new(name.to_string()).expect("legal"),
             clock: Clock {
-                rate: if has(Fault::Drift) { rate } else { 1000 },
+                rate: if drifts { rate } else { 1000 },
                 base: i64::try_from(build.between(20_000, 400_000) * SECOND).expect("small"),
             },
             cut_until: 0,
             stale: false,
-            streams: streams || !has(Fault::NoStreams),
+            streams: !without_streams,
             watch_first,
             timings,
             want,
-            impatient: impatient && has(Fault::Impatience),
+            impatient,
             token_remembered: Token::ZERO,
             observations: Observations::default(),
             done: Vec::new(),

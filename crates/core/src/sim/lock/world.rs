@@ -71,10 +71,9 @@ impl Protocol for Locks {
         let common = timings(&mut build);
         let seats = build.between(2, 9).min(setup.machines);
         for seat in 0..seats {
-            let own = if faults.has(Fault::MixedTimings) {
-                timings(&mut build)
-            } else {
-                common
+            let own = match faults.has(Fault::MixedTimings) {
+                true => timings(&mut build),
+                false => common,
             };
             world.add_seat(seat, (kind, slots), own, setup.slowest, &mut build);
         }
@@ -89,10 +88,8 @@ impl Protocol for Locks {
         }
         world.heal();
         world.run_until(world.now + PEACE, |world| world.live.is_empty());
-        let left = world.live.iter();
-        let left: Vec<_> = left
-            .map(|id| world.processes[*id].contender.status().standing)
-            .collect();
+        let standing = |id: &usize| world.processes[*id].contender.status().standing;
+        let left: Vec<_> = world.live.iter().map(standing).collect();
         world.found(healing::check(&left, world.set.committed()));
     }
 
@@ -116,12 +113,11 @@ impl Protocol for Locks {
         world.disturb(planned);
     }
 
-    fn advance(world: &mut World) {
-        for index in 0..world.live.len() {
-            if let Some(process) = world.live.get(index).copied() {
-                world.pump(process);
-            }
-        }
+    fn pump(world: &mut World, process: usize) {
+        world.pump(process);
+    }
+
+    fn check(world: &mut World) {
         world.check_exclusion();
         world.check_evictions();
     }
@@ -230,10 +226,9 @@ impl World {
         self.note(|| format!("p{process} HOLDS by {token}"));
         let reused = self.own.onlooker.acquired(token, claim);
         self.found(reused);
-        let most = if self.calm || self.own.brisk {
-            500
-        } else {
-            12_000
+        let most = match self.calm || self.own.brisk {
+            true => 500,
+            false => 12_000,
         };
         let ends = self.now + self.chance.between(1, most) * MS;
         self.at(ends, move |world| world.work_ends(process, claim));
@@ -270,9 +265,8 @@ impl World {
             let at = self.now + self.net.between(1, 40) * MS;
             self.at(at, move |world| world.stream_opens(process, opening));
         } else {
-            self.processes[process]
-                .inbox
-                .push_back(Input::Hint(Hint::Lost));
+            let inbox = &mut self.processes[process].inbox;
+            inbox.push_back(Input::Hint(Hint::Lost));
         }
     }
 

@@ -1,7 +1,7 @@
 //! I2: authority comes only from a write that a majority acknowledged, and counts from before it
 //! was sent.
 
-use super::{Violation, require, violation};
+use super::{Violation, explain, require};
 use crate::election::BootTime;
 
 /// The authority that a process claims, and what the observer knows of it.
@@ -21,11 +21,9 @@ pub(crate) fn check(authority: Authority) -> Option<Violation> {
 
 /// Checks that the acknowledged write is stored on a majority.
 pub(crate) fn check_durable(durable: bool) -> Option<Violation> {
-    if durable {
-        None
-    } else {
-        violation("I2", "acknowledged without a majority".to_owned())
-    }
+    explain(durable, "I2", || {
+        "acknowledged without a majority".to_owned()
+    })
 }
 
 fn at(nanos: u64) -> BootTime {

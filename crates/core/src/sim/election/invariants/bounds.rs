@@ -20,11 +20,8 @@ pub(crate) struct Change {
 
 pub(crate) fn check_change(change: Change) -> Option<Violation> {
     let made = !change.was_missing || change.is_free_lease;
-    require(
-        change.by_a_person || (!change.was_foreign && made),
-        "I11",
-        &change,
-    )
+    let allowed = change.by_a_person || (!change.was_foreign && made);
+    require(allowed, "I11", &change)
 }
 
 #[test]

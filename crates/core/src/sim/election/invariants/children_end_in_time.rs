@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::{Violation, violation, with};
+use super::{Violation, explain, with};
 use crate::election::BootTime;
 
 /// Clocks and the simulation advance in steps.
@@ -51,11 +51,8 @@ pub(crate) fn check(running: Running) -> Option<Violation> {
     let acts = |since: Option<Duration>| since.is_some_and(|since| since > running.wake_max);
     let by_guard = acts(running.guarded) && late_of_guard > STEP;
     let by_daemon = acts(running.kept) && late > running.guard_late_max + STEP;
-    if by_guard || by_daemon {
-        violation("I5", format!("late by {late_of_guard:?}: {running:?}"))
-    } else {
-        None
-    }
+    let evidence = || format!("late by {late_of_guard:?}: {running:?}");
+    explain(!by_guard && !by_daemon, "I5", evidence)
 }
 
 fn running(now: u64) -> Running {

@@ -12,11 +12,8 @@ pub(crate) struct Start {
 }
 
 pub(crate) fn check(start: Start) -> Option<Violation> {
-    require(
-        start.until.is_some_and(|until| start.now < until),
-        "children start with authority",
-        &start,
-    )
+    let has_authority = start.until.is_some_and(|until| start.now < until);
+    require(has_authority, "children start with authority", &start)
 }
 
 #[test]

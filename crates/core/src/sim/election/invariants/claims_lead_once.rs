@@ -12,11 +12,8 @@ pub(crate) struct Use {
 }
 
 pub(crate) fn check(it: Use) -> Option<Violation> {
-    require(
-        !(it.ended && (it.leads || it.renews)),
-        "claims lead once",
-        &it,
-    )
+    let leads_again = it.ended && (it.leads || it.renews);
+    require(!leads_again, "claims lead once", &it)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! release is repeated until it is resolved (*The holder* and *Losing leadership* in
 //! `docs/protocol.md`).
 
-use super::{Violation, violation};
+use super::{Violation, explain};
 
 /// Maximum number of idle reads. News that arrives during a read makes the read inconclusive, but
 /// not this often in a row.
@@ -10,11 +10,12 @@ const IDLE_READS_MAX: u32 = 4;
 
 /// Checks the number of consecutive reads that showed the claim without a write between them.
 pub(crate) fn check(idle_reads: u32) -> Option<Violation> {
-    if idle_reads <= IDLE_READS_MAX {
-        None
-    } else {
-        violation("ended claims are freed", format!("{idle_reads} reads"))
-    }
+    let evidence = || format!("{idle_reads} reads");
+    explain(
+        idle_reads <= IDLE_READS_MAX,
+        "ended claims are freed",
+        evidence,
+    )
 }
 
 #[test]

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::{Violation, violation, with};
+use super::{Violation, reservation, violation, with};
+use crate::election::reference::free;
 use crate::election::{
     BootTime, Claim, Declared, Holder, Identity, Lease, RESERVATION_MAX, Reservation, Revision,
     Session, Token, WallMillis,
@@ -66,14 +67,8 @@ fn lease(held: bool) -> Lease {
         acquired_at: WallMillis(0),
         lease_duration: Declared { millis: 24_000 },
     };
-    Lease {
-        token: Token::ZERO,
-        revision: Revision::from_bytes([1; 16]),
-        holder: held.then_some(holder),
-        paused: false,
-        request: None,
-        reserved_for: None,
-    }
+    let free = free(Revision::from_bytes([1; 16]), Token::ZERO);
+    with(free, |it| it.holder = held.then_some(holder))
 }
 
 fn write<'a>(lease: &'a Lease, me: &'a Identity, seconds: u64) -> Write<'a> {
@@ -108,13 +103,9 @@ fn a_write_without_one_is_found() {
     assert!(check(write(&held, &me, 23)).is_some());
     let paused = with(lease(false), |it| it.paused = true);
     assert!(check(write(&paused, &me, 0)).is_some());
-    let reserved = Lease {
-        reserved_for: Some(Reservation {
-            identity: Identity::new("c").expect("legal"),
-            duration: Duration::from_secs(5),
-        }),
-        ..lease(false)
-    };
+    let reserved = with(lease(false), |it| {
+        it.reserved_for = Some(reservation("c", 5))
+    });
     assert!(check(write(&reserved, &me, 4)).is_some());
     assert_eq!(check(write(&reserved, &me, 5)), None);
     let write = write(&free, &me, 0);

@@ -45,10 +45,8 @@ pub(crate) fn check(
 /// Checks that no process (`without`) leads and supervises without a running child.
 pub(crate) fn check_child(without: Option<usize>) -> Option<Violation> {
     let process = without?;
-    violation(
-        "I10",
-        format!("p{process} leads, and its child does not run"),
-    )
+    let evidence = format!("p{process} leads, and its child does not run");
+    violation("I10", evidence)
 }
 
 #[test]

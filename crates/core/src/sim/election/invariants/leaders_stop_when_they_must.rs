@@ -29,16 +29,15 @@ impl Turn {
 }
 
 pub(crate) fn check(turn: Turn) -> Option<Violation> {
-    require(
-        !(turn.leads_on
-            && (turn.rejected
-                || turn.paused
-                || turn.requested
-                || turn.store_went_back
-                || turn.unhealthy)),
-        "leaders stop when they must",
-        &turn,
-    )
+    let told = [
+        turn.rejected,
+        turn.paused,
+        turn.requested,
+        turn.store_went_back,
+        turn.unhealthy,
+    ];
+    let obeys = !turn.leads_on || !told.contains(&true);
+    require(obeys, "leaders stop when they must", &turn)
 }
 
 #[test]

@@ -65,26 +65,18 @@ fn an_end_with_its_cause_is_in_order() {
         let requested = with(ending(reason), |it| it.requested = named);
         assert_eq!(check(requested), None);
     }
-    let all = |reason| Ending {
-        shut_down: true,
-        unhealthy: true,
-        exited: named,
-        paused: true,
-        confirmed: true,
-        rejected: true,
-        expired: true,
-        ..ending(reason)
-    };
-    for reason in [
-        Reason::Shutdown,
-        Reason::Unhealthy,
-        Reason::WorkloadExit,
-        Reason::StoreRolledBack,
-        Reason::Paused,
-        Reason::Rejected,
-        Reason::Deadline,
-    ] {
-        assert_eq!(check(all(reason)), None);
+    type Cause = fn(&mut Ending);
+    let causes: [(Reason, Cause); 7] = [
+        (Reason::Shutdown, |it| it.shut_down = true),
+        (Reason::Unhealthy, |it| it.unhealthy = true),
+        (Reason::WorkloadExit, |it| it.exited = Token::new(7)),
+        (Reason::StoreRolledBack, |it| it.confirmed = true),
+        (Reason::Paused, |it| it.paused = true),
+        (Reason::Rejected, |it| it.rejected = true),
+        (Reason::Deadline, |it| it.expired = true),
+    ];
+    for (reason, cause) in causes {
+        assert_eq!(check(with(ending(reason), cause)), None, "{reason:?}");
     }
 }
 

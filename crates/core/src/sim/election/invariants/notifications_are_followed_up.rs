@@ -12,11 +12,8 @@ pub(crate) struct Owed {
 }
 
 pub(crate) fn check(owed: Owed) -> Option<Violation> {
-    require(
-        !(owed.read || owed.renewal),
-        "notifications are followed up",
-        &owed,
-    )
+    let paid = !owed.read && !owed.renewal;
+    require(paid, "notifications are followed up", &owed)
 }
 
 #[test]

@@ -16,10 +16,8 @@ pub(crate) fn check(before: &[Started], started: Started) -> Option<Violation> {
     let same =
         |earlier: &&Started| earlier.claim == started.claim || earlier.token == started.token;
     let earlier = before.iter().find(same)?;
-    violation(
-        "one child a token",
-        format!("{started:?} after {earlier:?}"),
-    )
+    let evidence = format!("{started:?} after {earlier:?}");
+    violation("one child a token", evidence)
 }
 
 fn started(claim: u8, token: i64) -> Started {

@@ -18,11 +18,8 @@ pub(crate) struct Orphan {
 }
 
 pub(crate) fn check(orphan: Orphan) -> Option<Violation> {
-    require(
-        orphan.asked || orphan.alone <= orphan.wake_max,
-        "orphaned children are stopped",
-        &orphan,
-    )
+    let stopped = orphan.asked || orphan.alone <= orphan.wake_max;
+    require(stopped, "orphaned children are stopped", &orphan)
 }
 
 #[test]

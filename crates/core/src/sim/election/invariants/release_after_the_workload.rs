@@ -26,11 +26,8 @@ pub(crate) struct Release {
 
 pub(crate) fn check(release: Release) -> Option<Violation> {
     let gone = release.never_led || release.expired || release.repeated || release.drained;
-    require(
-        gone && !release.child_runs && !release.http_says_leader && !release.file_says_leader,
-        "I6",
-        &release,
-    )
+    let beside = release.child_runs || release.http_says_leader || release.file_says_leader;
+    require(gone && !beside, "I6", &release)
 }
 
 /// The facts when an acquire or a takeover is sent.
@@ -43,11 +40,8 @@ pub(crate) struct Acquisition {
 }
 
 pub(crate) fn check_acquisition(acquisition: Acquisition) -> Option<Violation> {
-    require(
-        !(acquisition.child_runs || acquisition.orphan_runs),
-        "I6",
-        &acquisition,
-    )
+    let runs = acquisition.child_runs || acquisition.orphan_runs;
+    require(!runs, "I6", &acquisition)
 }
 
 /// The facts when a released lease is acquired.
@@ -64,11 +58,8 @@ pub(crate) struct Beside {
 }
 
 pub(crate) fn check_beside(beside: Beside) -> Option<Violation> {
-    require(
-        !(beside.works && beside.elsewhere && !beside.excused),
-        "I6",
-        &beside,
-    )
+    let two_work = beside.works && beside.elsewhere && !beside.excused;
+    require(!two_work, "I6", &beside)
 }
 
 #[test]

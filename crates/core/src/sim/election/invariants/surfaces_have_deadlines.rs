@@ -15,11 +15,8 @@ pub(crate) struct Surface {
 }
 
 pub(crate) fn check(surface: Surface) -> Option<Violation> {
-    require(
-        surface.earned.is_some_and(|until| surface.now < until),
-        "I4",
-        &surface,
-    )
+    let in_time = surface.earned.is_some_and(|until| surface.now < until);
+    require(in_time, "I4", &surface)
 }
 
 fn surface(now: u64, earned: Option<u64>) -> Surface {

@@ -17,12 +17,13 @@ pub(crate) struct Acquired {
 }
 
 pub(crate) fn check(acquired: Acquired) -> Option<Violation> {
+    let others = [
+        Some(acquired.before),
+        Some(acquired.known),
+        acquired.highest,
+    ];
     require(
-        acquired.token > acquired.before
-            && acquired.token > acquired.known
-            && acquired
-                .highest
-                .is_none_or(|highest| acquired.token > highest),
+        Some(acquired.token) > others.into_iter().max().flatten(),
         "I3",
         &acquired,
     )

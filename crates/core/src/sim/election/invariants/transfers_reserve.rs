@@ -1,10 +1,8 @@
 //! A transfer leaves a reservation: the release of a claim that was asked to hand over names the
 //! candidate that may acquire first, and for how long (*Requests* in `docs/protocol.md`).
 
-use std::time::Duration;
-
-use super::{Violation, require};
-use crate::election::{Identity, Reservation};
+use super::{Violation, require, reservation};
+use crate::election::Reservation;
 
 /// A release that is sent.
 #[derive(Debug, Clone, Copy)]
@@ -15,20 +13,13 @@ pub(crate) struct Release<'a> {
 }
 
 pub(crate) fn check(release: Release<'_>) -> Option<Violation> {
-    require(
-        release.transferred == release.reserves,
-        "transfers reserve",
-        &release,
-    )
+    let as_asked = release.transferred == release.reserves;
+    require(as_asked, "transfers reserve", &release)
 }
 
 #[test]
 fn a_reservation_comes_with_a_transfer_as_it_was_asked_for() {
-    let to = |name, seconds| Reservation {
-        identity: Identity::new(name).expect("legal"),
-        duration: Duration::from_secs(seconds),
-    };
-    let (asked, other, shorter) = (to("b", 5), to("c", 5), to("b", 4));
+    let [asked, other, shorter] = [("b", 5), ("c", 5), ("b", 4)].map(|(to, s)| reservation(to, s));
     let release = |transferred, reserves| Release {
         transferred,
         reserves,

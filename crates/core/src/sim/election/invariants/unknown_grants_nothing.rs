@@ -14,11 +14,8 @@ pub(crate) struct Turn {
 }
 
 pub(crate) fn check(turn: Turn) -> Option<Violation> {
-    require(
-        turn.after <= turn.before || turn.acknowledgement,
-        "I7",
-        &turn,
-    )
+    let granted = turn.after > turn.before;
+    require(!granted || turn.acknowledgement, "I7", &turn)
 }
 
 fn turn(before: Option<u64>, after: Option<u64>, acknowledgement: bool) -> Turn {

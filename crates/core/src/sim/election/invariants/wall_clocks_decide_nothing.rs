@@ -1,17 +1,14 @@
 //! I9: no wall clock decides anything. The same run takes the same decisions if every wall clock
 //! and the servers' clocks are left alone.
 
-use super::{Violation, violation};
+use super::{Violation, explain};
 
 /// A digest of all decisions of a run, and their number.
 pub(crate) type Decisions = (u64, u64);
 
 pub(crate) fn check(jumping: Decisions, steady: Decisions) -> Option<Violation> {
-    if jumping == steady {
-        None
-    } else {
-        violation("I9", format!("{jumping:?} with jumps, {steady:?} without"))
-    }
+    let evidence = || format!("{jumping:?} with jumps, {steady:?} without");
+    explain(jumping == steady, "I9", evidence)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! I2 and I7: authority comes from an acknowledged write that left its own revision and a token,
 //! counted from before the write was sent. A claim that ended has no authority.
 
-use super::{Violation, violation};
+use super::{Violation, require};
 use crate::election::BootTime;
 
 /// Authority that a process claims, and what the ledger recorded about it.
@@ -14,12 +14,9 @@ pub(crate) struct Claimed {
 
 pub(crate) fn check(claimed: Claimed) -> Option<Violation> {
     if claimed.ended {
-        return violation("ended claims stay ended", format!("{claimed:?}"));
+        return require(false, "ended claims stay ended", &claimed);
     }
-    match claimed.backed {
-        Some(until) if until >= claimed.valid_until => None,
-        Some(_) | None => violation("I2", format!("{claimed:?}")),
-    }
+    require(claimed.backed >= Some(claimed.valid_until), "I2", &claimed)
 }
 
 fn claimed(until: u64, backed: Option<u64>, ended: bool) -> Claimed {

@@ -1,7 +1,7 @@
 //! Properties of the document after every write: all possible grants are done, the order is kept,
 //! tokens grow, and the number of slots stays while the lock is in use.
 
-use super::{Violation, violation, with};
+use super::{Violation, explain, violation, with};
 use crate::election::{Claim, Token};
 use crate::lock::reference::grantable;
 use crate::lock::{Entry, HOLDERS_MAX, LockDocument, Mode, QUEUE_MAX};
@@ -21,11 +21,8 @@ pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Viola
 /// queue waits.
 fn grants(after: &LockDocument) -> Option<Violation> {
     let waiting = grantable(after);
-    (waiting > 0).then_some(())?;
-    violation(
-        "grants are complete",
-        format!("{waiting} of {after:?} could hold"),
-    )
+    let evidence = || format!("{waiting} of {after:?} could hold");
+    explain(waiting == 0, "grants are complete", evidence)
 }
 
 fn position(entries: &[Entry], claim: Claim) -> Option<usize> {
@@ -77,20 +74,19 @@ fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
         && new.first().is_none_or(|token| *token > before.token)
         && new.last().is_none_or(|token| *token <= after.token)
         && after.token >= before.token;
-    if grows && !changed {
-        None
-    } else {
-        violation("I3", format!("{before:?} then {after:?}"))
-    }
+    explain(grows && !changed, "I3", || {
+        format!("{before:?} then {after:?}")
+    })
 }
 
 /// Checks that the number of slots changes only while the lock is empty.
 fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     let occupied = before.holders.len() + before.queue.len() > 0;
-    (occupied && before.slots != after.slots).then_some(())?;
-    violation(
+    let evidence = || format!("{} then {}", before.slots, after.slots);
+    explain(
+        !occupied || before.slots == after.slots,
         "slots stay",
-        format!("{} then {}", before.slots, after.slots),
+        evidence,
     )
 }
 
@@ -104,11 +100,8 @@ fn unique(after: &LockDocument) -> Option<Violation> {
 
 fn bounds(after: &LockDocument) -> Option<Violation> {
     let fits = after.holders.len() <= HOLDERS_MAX && after.queue.len() <= QUEUE_MAX;
-    (!fits).then_some(())?;
-    violation(
-        "bounds",
-        format!("{} hold, {} wait", after.holders.len(), after.queue.len()),
-    )
+    let evidence = || format!("{} hold, {} wait", after.holders.len(), after.queue.len());
+    explain(fits, "bounds", evidence)
 }
 
 fn lock(token: i64, holders: &[Entry], queue: &[Entry]) -> LockDocument {

@@ -28,11 +28,8 @@ pub(crate) fn check(eviction: Eviction) -> Option<Violation> {
         };
         shown.revision == eviction.pair.revision && shown.since + wait <= eviction.at
     };
-    require(
-        eviction.shown.is_some_and(due),
-        "evictions are due",
-        &eviction,
-    )
+    let is_due = eviction.shown.is_some_and(due);
+    require(is_due, "evictions are due", &eviction)
 }
 
 fn eviction(holds: bool, confirmed: bool, after: u64) -> Eviction {

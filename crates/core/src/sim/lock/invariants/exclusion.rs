@@ -1,7 +1,7 @@
 //! At any instant, one exclusive claim has authority, or any number of shared ones, or at most N of
 //! N slots.
 
-use super::{Violation, violation};
+use super::{Violation, explain};
 use crate::lock::{Slots, Want};
 
 /// Checks the requests of all processes that have authority at one instant.
@@ -15,11 +15,7 @@ pub(crate) fn check(held: &[Want]) -> Option<Violation> {
                 && u32::try_from(held.len()).is_ok_and(|held| held <= slots.get())
         }
     };
-    if fits {
-        None
-    } else {
-        violation("exclusion", format!("all at once: {held:?}"))
-    }
+    explain(fits, "exclusion", || format!("all at once: {held:?}"))
 }
 
 fn slot(number: u32) -> Want {

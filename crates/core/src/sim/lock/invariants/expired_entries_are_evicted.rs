@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Violation, violation};
+use super::{Violation, explain};
 
 /// Durations that determine a bound.
 #[derive(Debug, Clone, Copy)]
@@ -25,14 +25,12 @@ pub(crate) fn bound(patience: Patience) -> Duration {
 }
 
 pub(crate) fn check(unchanged: Duration, patience: Patience) -> Option<Violation> {
-    if unchanged <= bound(patience) {
-        None
-    } else {
-        violation(
-            "expired entries are evicted",
-            format!("{unchanged:?} of {patience:?}"),
-        )
-    }
+    let evidence = || format!("{unchanged:?} of {patience:?}");
+    explain(
+        unchanged <= bound(patience),
+        "expired entries are evicted",
+        evidence,
+    )
 }
 
 /// Checks the time since a job that knew the entry to be expired acquired the lock.
@@ -40,12 +38,9 @@ pub(crate) fn under_brisk_traffic(
     since: Duration,
     operation_timeout: Duration,
 ) -> Option<Violation> {
-    if since <= operation_timeout {
-        None
-    } else {
-        let evidence = format!("{since:?} after a job that had to evict it");
-        violation("expired entries are evicted under brisk traffic", evidence)
-    }
+    let rule = "expired entries are evicted under brisk traffic";
+    let evidence = || format!("{since:?} after a job that had to evict it");
+    explain(since <= operation_timeout, rule, evidence)
 }
 
 const PATIENCE: Patience = Patience {

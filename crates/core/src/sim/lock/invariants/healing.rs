@@ -1,15 +1,14 @@
 //! After the faults end, every contender that waits acquires, works, leaves and exits within a
 //! bound.
 
-use super::{Violation, violation};
+use super::{Violation, explain};
 use crate::lock::{Found, LockDocument, Standing};
 
 /// Checks that no process is left when the bound has passed. `stored` is for the report.
 pub(crate) fn check(left: &[Standing], stored: &Found) -> Option<Violation> {
-    if !left.is_empty() {
-        return violation("liveness", format!("{left:?} of {stored:?}"));
-    }
-    None
+    explain(left.is_empty(), "liveness", || {
+        format!("{left:?} of {stored:?}")
+    })
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A process that runs and reaches the store keeps its place. Its entry is not evicted, and it does
 //! not report a loss without a cause.
 
-use super::{Violation, violation, with};
+use super::{Violation, require, with};
 
 /// An entry that another process evicted, or that its owner reports as lost.
 #[derive(Debug, Clone, Copy)]
@@ -17,13 +17,11 @@ pub(crate) struct Taken {
 }
 
 pub(crate) fn check(taken: Taken) -> Option<Violation> {
-    let wrong = if taken.evicted {
-        taken.owner_runs && taken.reliable
-    } else {
-        taken.stored
+    let wrong = match taken.evicted {
+        true => taken.owner_runs && taken.reliable,
+        false => taken.stored,
     };
-    wrong.then_some(())?;
-    violation("live entries stay", format!("{taken:?}"))
+    require(!wrong, "live entries stay", &taken)
 }
 
 const EVICTED: Taken = Taken {

@@ -69,25 +69,21 @@ fn what_the_protocol_sends_is_accepted() {
 #[test]
 fn everything_else_is_found() {
     let renewal = with(FINE, |it| it.operation = "renew");
-    for (write, broken) in [
-        (
-            with(renewal, |it| it.ended = true),
-            "ended claims stay ended",
-        ),
-        (
-            with(renewal, |it| it.unread_rejection = true),
-            "read after a rejection",
-        ),
-        (with(FINE, |it| it.present = true), "a claim joins once"),
-        (
-            with(FINE, |it| it.other_join_open = true),
-            "a claim joins until it is known",
-        ),
-        (
-            with(FINE, |it| (it.operation, it.works) = ("leave", true)),
-            "I6",
-        ),
-    ] {
-        assert_eq!(check(write).map(|v| v.invariant), Some(broken));
+    let leave = with(FINE, |it| it.operation = "leave");
+    type Change = fn(&mut Write);
+    let wrong: [(&str, Write, Change); 5] = [
+        ("ended claims stay ended", renewal, |it| it.ended = true),
+        ("read after a rejection", renewal, |it| {
+            it.unread_rejection = true
+        }),
+        ("a claim joins once", FINE, |it| it.present = true),
+        ("a claim joins until it is known", FINE, |it| {
+            it.other_join_open = true
+        }),
+        ("I6", leave, |it| it.works = true),
+    ];
+    for (broken, write, change) in wrong {
+        let violation = check(with(write, change));
+        assert_eq!(violation.map(|v| v.invariant), Some(broken));
     }
 }
