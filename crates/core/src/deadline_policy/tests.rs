@@ -274,21 +274,9 @@ proptest! {
 
 #[test]
 fn a_second_stop_may_take_time_away_and_never_gives_any() {
-    let at = BootTime::from_nanos;
-    let order = Order {
-        terms: Terms {
-            valid_until: at(50),
-            kill_at: at(60),
-        },
-        stop: None,
-        kill: false,
-    };
-    let stop = |kill_at| Stop {
-        signal: 15,
-        kill_at: at(kill_at),
-    };
-    let stopped = order.stopped(stop(20));
-    assert_eq!(stopped.stop, Some(stop(20)));
+    let stop = |kill_at| stopping(50, kill_at).stop.expect("it stops");
+    let stopped = order(50).stopped(stop(20));
+    assert_eq!(stopped, stopping(50, 20));
     assert_eq!(stopped.stopped(stop(60)), stopped);
-    assert_eq!(stopped.stopped(stop(10)).stop, Some(stop(10)));
+    assert_eq!(stopped.stopped(stop(10)), stopping(50, 10));
 }

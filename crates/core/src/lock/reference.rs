@@ -225,7 +225,7 @@ impl Written {
             match me.filter(|me| me.claim == entry.claim) {
                 // The sender's own write is its confirmation.
                 Some(me) => {
-                    confirm(lock, entry, seen);
+                    confirm(&mut lock.token, entry, seen);
                     entry.revision = me.revision;
                     entry.renewed_at = by.at;
                 }
@@ -237,9 +237,9 @@ impl Written {
 }
 
 /// Assigns the next token to an entry.
-fn confirm(lock: &mut LockDocument, entry: &mut Entry, seen: Token) {
-    entry.token = next_token(lock.token, seen);
-    lock.token = entry.token.unwrap_or(lock.token.max(seen));
+fn confirm(token: &mut Token, entry: &mut Entry, seen: Token) {
+    entry.token = next_token(*token, seen);
+    *token = entry.token.unwrap_or((*token).max(seen));
 }
 
 fn renew(
@@ -250,20 +250,16 @@ fn renew(
     seen: Token,
 ) -> bool {
     let is_mine = |entry: &Entry| entry.claim == claim && mine.contains(&entry.revision);
-    if let Some(place) = lock.holders.iter().position(is_mine) {
-        let mut entry = lock.holders[place].clone();
-        if entry.token.is_none() {
-            confirm(lock, &mut entry, seen);
-        }
-        entry.revision = revision;
-        entry.renewed_at = by.at;
-        lock.holders[place] = entry;
-        return true;
+    let place = lock.holders.iter().position(is_mine);
+    let entry = match place {
+        Some(place) => Some(&mut lock.holders[place]),
+        None => lock.queue.iter_mut().find(|entry| is_mine(entry)),
+    };
+    let Some(entry) = entry else { return false };
+    if place.is_some() && entry.token.is_none() {
+        confirm(&mut lock.token, entry, seen);
     }
-    if let Some(entry) = lock.queue.iter_mut().find(|e| is_mine(e)) {
-        entry.revision = revision;
-        entry.renewed_at = by.at;
-        return true;
-    }
-    false
+    entry.revision = revision;
+    entry.renewed_at = by.at;
+    true
 }

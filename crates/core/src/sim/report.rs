@@ -40,20 +40,20 @@ pub(super) fn failed<P: Protocol>(
                  troubles, fewer candidates\n";
     }
     text += &body(&ran, lines);
-    let evidence = ran
-        .violation
-        .as_ref()
-        .map_or(&violation.evidence, |v| &v.evidence);
+    let evidence = &ran.violation.as_ref().unwrap_or(violation).evidence;
     let after = ran.lasted as f64 / SECOND as f64;
-    let _ = writeln!(
-        text,
-        "after {after:.3} s {invariant} is broken: {meaning}\n    {evidence}"
-    );
+    let _ = writeln!(text, "after {after:.3} s {invariant} is broken: {meaning}");
+    let _ = writeln!(text, "    {evidence}");
     let _ = write!(text, "again: {} SEED={}", P::REPLAY, setup.seed);
     if let Some(mutation) = P::Mutation::active() {
         let _ = write!(text, " MUTATION={mutation:?}");
     }
     text
+}
+
+/// Returns how a process learns of changes, for the line of its machine.
+pub(super) fn follows(streams: bool) -> &'static str {
+    if streams { "change streams" } else { "polls" }
 }
 
 fn body<P: Protocol>(ran: &Ran<P>, lines: usize) -> String {
@@ -62,12 +62,8 @@ fn body<P: Protocol>(ran: &Ran<P>, lines: usize) -> String {
         let _ = writeln!(text, "    {machine}");
     }
     let faults = ran.faults.list();
-    let _ = writeln!(
-        text,
-        "{} kinds of faults, {} planned troubles",
-        faults.len(),
-        ran.planned.len()
-    );
+    let (kinds, troubles) = (faults.len(), ran.planned.len());
+    let _ = writeln!(text, "{kinds} kinds of faults, {troubles} planned troubles");
     for fault in faults {
         let _ = writeln!(text, "    {:<16} {}", format!("{fault:?}"), fault.words());
     }
@@ -97,16 +93,13 @@ fn shortened(trace: &[(u64, String)], routine: &[&str]) -> Vec<String> {
             lines.extend(stretch.iter().map(show));
             continue;
         }
-        let (begin, end) = (
-            &stretch[..ROUTINE_MAX / 2],
-            &stretch[stretch.len() - ROUTINE_MAX / 2..],
-        );
+        let left_out = stretch.len() - ROUTINE_MAX / 2 * 2;
+        let (begin, rest) = stretch.split_at(ROUTINE_MAX / 2);
         lines.extend(begin.iter().map(show));
-        let left_out = stretch.len() - begin.len() - end.len();
         lines.push(format!(
             "             … {left_out} lines of renewals and reads"
         ));
-        lines.extend(end.iter().map(show));
+        lines.extend(rest[left_out..].iter().map(show));
     }
     lines
 }

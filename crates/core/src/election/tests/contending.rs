@@ -84,8 +84,7 @@ fn i8_a_silent_stream_costs_latency_never_safety() {
 #[test]
 fn without_a_stream_a_follower_polls() {
     let (mut a, mut stored) = leader("a", at(0));
-    let mut b = Node::start("b", at(0));
-    b.serve(at(0), &mut stored);
+    let mut b = Node::served("b", at(0), &mut stored);
     b.input(at(0), Input::Watch(Watch::Lost));
     for second in 1..=20 {
         a.run(at(second), &mut stored);
@@ -146,8 +145,7 @@ fn i3_the_token_exceeds_the_highest_ever_seen() {
 #[test]
 fn i3_nobody_leads_when_the_token_cannot_grow() {
     let mut stored = Stored::free(token(i64::MAX));
-    let mut a = Node::start("a", at(0));
-    a.serve(at(0), &mut stored);
+    let mut a = Node::served("a", at(0), &mut stored);
     a.run(at(100), &mut stored);
     assert_eq!(a.role(), Role::Follower);
     assert_eq!(a.notices, [Notice::TokensExhausted]);
@@ -181,8 +179,7 @@ fn a_proven_dead_claim_is_taken_over_at_once() {
 #[test]
 fn the_same_identity_proves_nothing() {
     let (_, mut stored) = leader("a", at(0));
-    let mut b = Node::start("a", at(1));
-    b.serve(at(1), &mut stored);
+    let mut b = Node::served("a", at(1), &mut stored);
     b.open_stream(at(1), &mut stored);
     b.run(at(24), &mut stored);
     assert_eq!(b.count("take_over"), 0);
@@ -193,8 +190,7 @@ fn the_same_identity_proves_nothing() {
 #[test]
 fn i10_one_healthy_candidate_leads_within_the_declared_duration() {
     let (_, mut stored) = leader("a", at(0));
-    let mut b = Node::start("b", at(5));
-    b.serve(at(5), &mut stored);
+    let mut b = Node::served("b", at(5), &mut stored);
     // The bound holds even if b must poll and its first read came late.
     b.run(at(5) + seconds(24) + seconds(8), &mut stored);
     assert_eq!(b.role(), Role::Leader);

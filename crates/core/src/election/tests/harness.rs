@@ -120,6 +120,13 @@ impl Node {
         Self::begin(candidate(name), now)
     }
 
+    /// Starts a candidate at `now`, and answers its calls.
+    pub(super) fn served(name: &str, now: BootTime, stored: &mut Stored) -> Self {
+        let mut node = Self::start(name, now);
+        node.serve(now, stored);
+        node
+    }
+
     /// Starts the next process on the status directory of this one, in the same boot.
     pub(super) fn successor(&self, now: BootTime) -> Self {
         let (claim, token, lease_longest) = *self.remembered.last().expect("it remembers");
@@ -239,10 +246,16 @@ impl Node {
         self.input(now, Input::Demoted { shown: true });
     }
 
+    /// Reports that all files say so, and answers the calls that follow.
+    pub(super) fn demoted(&mut self, now: BootTime, stored: &mut Stored) {
+        self.input(now, Input::Demoted { shown: true });
+        self.serve(now, stored);
+    }
+
     /// Ends leadership by this input, up to the release.
     pub(super) fn release(&mut self, now: BootTime, input: Input, stored: &mut Stored) {
-        self.demote(now, input);
-        self.serve(now, stored);
+        self.input(now, input);
+        self.demoted(now, stored);
     }
 
     /// Ticks at the next wake-up, and returns its instant.

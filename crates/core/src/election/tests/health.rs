@@ -12,8 +12,7 @@ fn an_unhealthy_leader_releases_and_contends_again_as_soon_as_it_is_healthy() {
     let (mut a, mut stored) = leader("a", at(0));
     a.input(at(1), ILL);
     a.assert_role(Role::Stopping, Reason::Unhealthy);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.demoted(at(1), &mut stored);
     assert_eq!(stored.lease().holder, None);
     assert_eq!(stored.history[0].reason, Reason::Unhealthy);
     a.run(at(500), &mut stored);
@@ -29,8 +28,7 @@ fn health_that_comes_back_during_the_step_down_does_not_undo_it() {
     a.input(at(1), ILL);
     a.input(at(1), WELL);
     assert_eq!(a.role(), Role::Stopping);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.demoted(at(1), &mut stored);
     assert_eq!(a.token(), token(2), "a new claim, after its own release");
 }
 
@@ -92,8 +90,7 @@ fn unhealthy_and_asked_to_step_down_it_still_lets_another_lead_first() {
     a.input(at(1), Input::StepDown);
     a.input(at(1), ILL);
     assert_eq!(a.reason(), Some(Reason::Requested));
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.demoted(at(1), &mut stored);
     a.input(at(2), WELL);
     a.run(at(24), &mut stored);
     assert_eq!(a.role(), Role::Follower);

@@ -52,8 +52,7 @@ fn files_that_are_demoted_late_do_not_hold_the_release_back() {
     b.run(at(4), &mut stored);
     b.input(at(4), Input::StepDown);
     b.tick(at(4) + millis(500));
-    b.input(at(4) + millis(600), Input::Demoted { shown: true });
-    b.serve(at(4) + millis(600), &mut stored);
+    b.demoted(at(4) + millis(600), &mut stored);
     b.run(at(6), &mut stored);
     assert_ne!(b.role(), Role::Stopping, "files were demoted at 600 ms");
 }

@@ -21,8 +21,7 @@ fn an_open_acquisition_is_a_strangers_once_another_claim_has_its_token() {
     let (mut b, operation, before) = unanswered();
     assert!(recorded(&b).is_some());
     let mut stored = before.clone();
-    let mut c = Node::start("c", at(1));
-    c.serve(at(1), &mut stored);
+    let c = Node::served("c", at(1), &mut stored);
     assert_eq!(c.token(), token(2));
     b.event(at(1), &stored);
     b.run(at(3), &mut stored);

@@ -102,8 +102,7 @@ fn a_transfer_keeps_the_lease_for_its_target_for_a_while() {
     let mut c = follower("c", at(0), &mut stored);
     stored.lease_mut().request = transfer("c", 1);
     a.observe(at(1), &mut stored);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.demoted(at(1), &mut stored);
     assert_eq!(stored.history[0].reason, Reason::Transferred);
     b.event(at(1), &stored);
     assert_eq!(b.election.next_wakeup(), Some(at(6)));
@@ -130,8 +129,7 @@ fn while_paused_nobody_leads_and_nobody_acquires() {
     let (mut a, mut b, mut stored) = leader_and_follower();
     stored.lease_mut().paused = true;
     a.observe(at(1), &mut stored);
-    a.input(at(1), Input::Demoted { shown: true });
-    a.serve(at(1), &mut stored);
+    a.demoted(at(1), &mut stored);
     b.event(at(1), &stored);
     assert_eq!((a.role(), b.role()), (Role::Paused, Role::Paused));
     for node in [&mut a, &mut b] {
@@ -148,8 +146,7 @@ fn while_paused_nobody_leads_and_nobody_acquires() {
 fn a_paused_lease_of_a_dead_holder_is_not_taken_over() {
     let (_, mut stored) = leader("a", at(0));
     stored.lease_mut().paused = true;
-    let mut b = Node::start("b", at(0));
-    b.serve(at(0), &mut stored);
+    let mut b = Node::served("b", at(0), &mut stored);
     b.run(at(500), &mut stored);
     assert_eq!((b.role(), b.count("take_over")), (Role::Paused, 0));
 }
@@ -171,8 +168,7 @@ fn a_candidate_without_a_stream_looks_again_after_its_own_release() {
     a.input(at(1), Input::Watch(Watch::Lost));
     stored.lease_mut().paused = true;
     a.run(at(3), &mut stored);
-    a.input(at(3), Input::Demoted { shown: true });
-    a.serve(at(3), &mut stored);
+    a.demoted(at(3), &mut stored);
     assert_eq!(stored.lease().holder, None);
     assert_eq!(a.role(), Role::Paused);
     stored.lease_mut().paused = false;

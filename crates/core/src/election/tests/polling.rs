@@ -11,8 +11,7 @@ fn i10_without_a_stream_a_successor_is_noticed_while_staying_out() {
     a.release(at(2), Input::StepDown, &mut stored);
     assert_eq!(stored.lease().holder, None);
 
-    let mut b = Node::start("b", at(2));
-    b.serve(at(2), &mut stored);
+    let b = Node::served("b", at(2), &mut stored);
     assert!(b.leads(at(2)));
     // b exits immediately. By then a must have seen b's claim, and not only when a may contend
     // again.
@@ -25,8 +24,7 @@ fn i10_without_a_stream_a_successor_is_noticed_while_staying_out() {
 #[test]
 fn a_follower_without_a_stream_goes_on_reading() {
     let (_, mut stored) = leader("a", at(0));
-    let mut b = Node::start("b", at(0));
-    b.serve(at(0), &mut stored);
+    let mut b = Node::served("b", at(0), &mut stored);
     assert_eq!(b.role(), Role::Follower);
     b.run(at(10), &mut stored);
     // One read at the start, then one per second within the jitter.

@@ -9,22 +9,23 @@ pub(super) fn leader(name: &str, now: BootTime) -> (Node, Stored) {
 }
 
 pub(super) fn leader_with(name: &str, now: BootTime, tunables: Tunables) -> (Node, Stored) {
-    leading(
-        Candidate {
-            tunables,
-            ..candidate(name)
-        },
-        now,
-    )
+    let candidate = Candidate {
+        tunables,
+        ..candidate(name)
+    };
+    leading(candidate, now)
 }
 
 /// Returns a leader that supervises its workload, and the store.
 pub(super) fn supervisor(name: &str) -> (Node, Stored) {
-    let supervising = Candidate {
+    leading(supervising(name), at(0))
+}
+
+pub(super) fn supervising(name: &str) -> Candidate {
+    Candidate {
         supervises: true,
         ..candidate(name)
-    };
-    leading(supervising, at(0))
+    }
 }
 
 fn leading(candidate: Candidate, now: BootTime) -> (Node, Stored) {
@@ -38,8 +39,7 @@ fn leading(candidate: Candidate, now: BootTime) -> (Node, Stored) {
 
 /// Returns a follower of the stored lease, with its stream open.
 pub(super) fn follower(name: &str, now: BootTime, stored: &mut Stored) -> Node {
-    let mut node = Node::start(name, now);
-    node.serve(now, stored);
+    let mut node = Node::served(name, now, stored);
     node.open_stream(now, stored);
     assert_eq!(node.role(), Role::Follower, "{:?}", node.sent);
     node

@@ -197,8 +197,7 @@ fn i1_an_insert_that_succeeds_proves_that_the_document_seen_meanwhile_is_gone() 
     b.serve_reads(at(0), &mut stored);
     assert_eq!(b.waiting(), ["create"]);
     // While the insert is in flight, a creates the document and leads.
-    let mut a = Node::start("a", at(0));
-    a.serve(at(0), &mut stored);
+    let a = Node::served("a", at(0), &mut stored);
     assert!(a.leads(at(0)));
     b.input(at(1), Input::Watch(Watch::Opened));
     let (read, operation) = b.calls.pop_back().expect("a read");
@@ -315,8 +314,7 @@ fn i3_what_is_put_together_of_two_documents_gives_no_token_that_was_used() {
     // document.
     let before = stored.lease().clone();
     a.release(at(1), Input::StepDown, &mut stored);
-    let mut c = Node::start("c", at(1));
-    c.serve(at(1), &mut stored);
+    let mut c = Node::served("c", at(1), &mut stored);
     assert_eq!(c.token(), token(2));
     c.release(at(2), Input::Shutdown, &mut stored);
     let mixed = Lease {
@@ -341,8 +339,7 @@ fn i1_a_holder_that_is_put_together_of_two_documents_is_not_taken_over() {
     let mut b = follower("b", at(0), &mut stored);
     let before = stored.lease().clone();
     a.release(at(1), Input::StepDown, &mut stored);
-    let mut c = Node::start("c", at(1));
-    c.serve(at(1), &mut stored);
+    let c = Node::served("c", at(1), &mut stored);
     let mixed = Lease {
         revision: stored.lease().revision,
         ..before

@@ -30,11 +30,7 @@ fn kinds(node: &Node) -> Vec<OrderKind> {
 #[test]
 fn it_starts_with_the_acknowledged_acquisition_and_never_before() {
     let mut stored = Stored::default();
-    let supervising = Candidate {
-        supervises: true,
-        ..candidate("a")
-    };
-    let mut a = Node::begin(supervising, at(0));
+    let mut a = Node::begin(supervising("a"), at(0));
     a.serve_up_to("acquire", at(0), &mut stored);
     assert_eq!(a.waiting(), ["acquire"]);
     assert_eq!(a.orders, []);
@@ -149,8 +145,7 @@ fn quick_exits_are_tried_again_ever_more_seldom_and_a_long_life_starts_anew() {
         now = now + millis(100);
         a.run(now, &mut stored);
         a.input(now, gone(number));
-        a.input(now, Input::Demoted { shown: true });
-        a.serve(now, &mut stored);
+        a.demoted(now, &mut stored);
         let ended = now;
         while !a.leads(now) {
             now = now + millis(100);

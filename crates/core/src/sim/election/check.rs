@@ -5,12 +5,13 @@ use super::coverage::{Hit, Path, Said};
 use super::document::{Committed, Document, HISTORY_MAX, Writer, claim_of};
 use super::invariants::authority_from_acknowledged_writes::{self as earned, Authority};
 use super::invariants::followers_write_with_cause as followers;
+use super::invariants::leaders_stop_when_they_must as must_stop;
 use super::invariants::one_leader::{self, Leading};
 use super::invariants::surfaces_have_deadlines::{self as surfaces, Surface};
+use super::invariants::unknown_grants_nothing as unknown;
 use super::invariants::{
-    Violation, acquisitions_begin_clean, bounds, claims_lead_once, leaders_stop_when_they_must,
-    notices_are_true, release_after_the_workload, tokens_grow, transfers_reserve,
-    unknown_grants_nothing,
+    Violation, acquisitions_begin_clean, bounds, claims_lead_once, notices_are_true,
+    release_after_the_workload as release, tokens_grow, transfers_reserve,
 };
 use super::process::CALLS_MAX;
 use crate::election::mutation::planted;
@@ -59,13 +60,11 @@ impl World {
         after: Option<BootTime>,
         acknowledged: Option<CallId>,
     ) {
-        self.found(unknown_grants_nothing::check(
-            unknown_grants_nothing::Turn {
-                before,
-                after,
-                acknowledgement: acknowledged.is_some(),
-            },
-        ));
+        self.found(unknown::check(unknown::Turn {
+            before,
+            after,
+            acknowledgement: acknowledged.is_some(),
+        }));
         let p = &mut self.processes[process];
         let status = p.election.status();
         if before.is_none() && after.is_some() {
@@ -82,16 +81,16 @@ impl World {
         p.facts.holds = after.is_some() || status.stepping_down.is_some();
         p.facts
             .says(now, status.stepping_down, status.reason, &p.tunables);
-        if p.facts.back_off > back_off {
-            self.coverage.hit(Hit::Path(Path::BackedOff));
-        }
+        let backed_off = p.facts.back_off > back_off;
+        self.coverage.hit_if(backed_off, Hit::Path(Path::BackedOff));
         self.audit_after(process, now);
     }
 
     pub(super) fn noticed(&mut self, process: usize, notice: &Notice) {
         self.note(|| format!("p{process} says {notice:?}"));
         self.coverage.hit(Hit::Said(Said::from(notice)));
-        if matches!(notice, Notice::StoreRolledBack { .. }) {
+        let store_went_back = matches!(notice, Notice::StoreRolledBack { .. });
+        if store_went_back {
             let p = &mut self.processes[process];
             let led = p.facts.claims.iter().rev().find(|c| c.led);
             // If this claim is stored again, it counts as another process's, and is waited out.
@@ -100,14 +99,12 @@ impl World {
             }
         }
         let authority = self.processes[process].election.status().authority;
-        self.found(leaders_stop_when_they_must::check(
-            leaders_stop_when_they_must::Turn {
-                store_went_back: matches!(notice, Notice::StoreRolledBack { .. }),
-                ..leaders_stop_when_they_must::Turn::quiet(authority.is_some())
-            },
-        ));
+        self.found(must_stop::check(must_stop::Turn {
+            store_went_back,
+            ..must_stop::Turn::quiet(authority.is_some())
+        }));
         self.found(notices_are_true::check(notices_are_true::Said {
-            store_went_back: matches!(notice, Notice::StoreRolledBack { .. }),
+            store_went_back,
             duplicate: matches!(notice, Notice::Duplicate { .. }),
             damaged: !self.own.damages.is_empty(),
             was_so: match notice {
@@ -152,12 +149,10 @@ impl World {
             } => {
                 chain_length = chain.len();
                 let token = p.facts.claim(*claim).map(|c| c.token);
+                let asked = p.ledger.transferred.as_ref();
+                let asked = asked.filter(|(of, _)| token == Some(*of));
                 let release = transfers_reserve::Release {
-                    transferred: p
-                        .ledger
-                        .transferred
-                        .as_ref()
-                        .and_then(|(of, to)| Some(to).filter(|_| token == Some(*of))),
+                    transferred: asked.map(|(_, to)| to),
                     reserves: reserved_for.as_ref(),
                 };
                 let reserved = transfers_reserve::check(release);
@@ -189,9 +184,7 @@ impl World {
         let stays_out = facts.stay_out.is_some_and(|(until, _)| now < until)
             || facts.exit_until.is_some_and(|until| now < until);
         let own = holder.is_some_and(|h| facts.claim(h).is_some_and(|c| c.ended || !c.led));
-        if own {
-            self.coverage.hit(Hit::Path(Path::OwnTakenOver));
-        }
+        self.coverage.hit_if(own, Hit::Path(Path::OwnTakenOver));
         if let Some(reserved) = sight.and_then(|s| s.lease.reserved_for.as_ref()) {
             let mine = reserved.identity == self.machines[p.machine].identity;
             self.coverage.hit(Hit::Path(match mine {
@@ -217,7 +210,7 @@ impl World {
         let sight = p.facts.sight(expected);
         let holder = sight.and_then(|s| claim_of(&s.lease));
         let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
-        release_after_the_workload::check_acquisition(release_after_the_workload::Acquisition {
+        release::check_acquisition(release::Acquisition {
             child_runs: self.child_runs(process),
             orphan_runs: dead.is_some_and(|claim| self.orphan_runs(p.directory, claim)),
         })
@@ -239,17 +232,13 @@ impl World {
         let confirmed = p.facts.confirmed;
         let delay = p.facts.notice_delay(&p.tunables);
         let drained = p.facts.drain.is_some_and(|d| d.confirmed || now >= d.until);
-        let http_says_leader = p.published.leads_at(clock)
-            && p.published
-                .authority
-                .and_then(|a| p.facts.of_token(a.token))
-                .is_some_and(|c| c.claim == claim);
+        let published = p.published.authority.filter(|a| a.valid_until > clock);
+        let published = published.and_then(|a| p.facts.of_token(a.token));
+        let http_says_leader = published.is_some_and(|c| c.claim == claim);
         let boot = self.machines[p.machine].boot;
-        let file_says_leader = self.own.directories[p.directory]
-            .files
-            .iter()
-            .flatten()
-            .any(|says| says.claim == claim && says.until > clock && says.boot == boot);
+        let mut files = self.own.directories[p.directory].files.iter().flatten();
+        let file_says_leader =
+            files.any(|says| says.claim == claim && says.until > clock && says.boot == boot);
         let Some(facts) = p.facts.claim_mut(claim) else {
             return claims_lead_once::check(claims_lead_once::Use {
                 ended: true,
@@ -257,7 +246,7 @@ impl World {
                 renews: true,
             });
         };
-        let release = release_after_the_workload::Release {
+        let sent = release::Release {
             never_led: !facts.led,
             expired: facts.until.is_some_and(|until| {
                 until + delay <= now || (until <= now && confirmed == Some(facts.token))
@@ -270,7 +259,7 @@ impl World {
         };
         facts.released = true;
         facts.ended = true;
-        release_after_the_workload::check(release)
+        release::check(sent)
     }
 
     /// Checks a write that has reached a majority.
@@ -317,17 +306,13 @@ impl World {
             let known = facts.map_or(Token::ZERO, |c| c.known);
             let knowledge = facts.map(|c| c.knowledge).unwrap_or_default();
             let excused_until = self.excuse(knowledge, lease.token);
-            if excused_until > 0 {
-                self.coverage.hit(Hit::Path(Path::IgnorantExcused));
-            }
+            let excused = Hit::Path(Path::IgnorantExcused);
+            self.coverage.hit_if(excused_until > 0, excused);
             if let Some(facts) = self.processes[process].facts.claim_mut(held) {
                 facts.excused_until = excused_until;
             }
-            let highest = self
-                .own
-                .damages
-                .is_empty()
-                .then_some(self.own.token_highest);
+            let undamaged = self.own.damages.is_empty();
+            let highest = undamaged.then_some(self.own.token_highest);
             self.found(tokens_grow::check(tokens_grow::Acquired {
                 token: lease.token,
                 before: before_token,
@@ -350,14 +335,8 @@ impl World {
             let http = p.published.authority.filter(|a| a.valid_until > now);
             let token = http.map(|a| a.token);
             let published = p.published.authority.map(|a| a.token);
-            for facts in p
-                .facts
-                .claims
-                .iter_mut()
-                .filter(|c| c.until.is_some())
-                .rev()
-                .take(3)
-            {
+            let acknowledged = p.facts.claims.iter_mut().filter(|c| c.until.is_some());
+            for facts in acknowledged.rev().take(3) {
                 let leads = token == Some(facts.token);
                 found = found.or(claims_lead_once::check(claims_lead_once::Use {
                     ended: facts.ended,
@@ -382,11 +361,8 @@ impl World {
             let earned = facts.and_then(|f| f.until);
             let says = authority.valid_until;
             found = found.or(earned::check(Authority { says, earned }));
-            found = found.or(surfaces::check(Surface {
-                name: "http",
-                now,
-                earned,
-            }));
+            let name = "http";
+            found = found.or(surfaces::check(Surface { name, now, earned }));
             if let Some(facts) = facts {
                 leading.push(Leading {
                     process,
@@ -408,11 +384,8 @@ impl World {
                 }
                 let facts = writer.facts.claim(says.claim);
                 let earned = facts.and_then(|f| f.until);
-                found = found.or(surfaces::check(Surface {
-                    name: "file",
-                    now,
-                    earned,
-                }));
+                let name = "file";
+                found = found.or(surfaces::check(Surface { name, now, earned }));
                 leading.push(Leading {
                     process: says.process,
                     surface: "file",
@@ -428,9 +401,7 @@ impl World {
         let beside = leading.iter().any(|l| Some((l.process, l.claim)) != first);
         let of_both = |claim| forks.iter().any(|fork| fork.has(claim));
         let twins = beside && leading.iter().any(|l| l.excused && of_both(l.claim));
-        if twins {
-            self.coverage.hit(Hit::Path(Path::TwinExcused));
-        }
+        self.coverage.hit_if(twins, Hit::Path(Path::TwinExcused));
         self.found(found);
     }
 

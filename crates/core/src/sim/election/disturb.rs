@@ -22,35 +22,23 @@ impl World {
             return;
         }
         // Half of all faults are aimed at the leader.
-        let leader = self
-            .live
-            .iter()
-            .copied()
-            .find(|p| self.processes[*p].leads_now);
+        let mut live = self.live.iter().copied();
+        let leader = live.find(|p| self.processes[*p].leads_now);
         let process = match leader.filter(|_| dice.one_in(2)) {
             Some(leader) => leader,
             None => self.live[dice.index(self.live.len())],
         };
-        self.note(|| {
-            format!(
-                "-- {:?} (p{process}): {}",
-                planned.fault,
-                planned.fault.words()
-            )
-        });
-        if is_of_guard(planned.fault) {
-            return self.disturb_guard(planned.fault, &mut dice);
+        let fault = planned.fault;
+        self.note(|| format!("-- {fault:?} (p{process}): {}", fault.words()));
+        if is_of_guard(fault) {
+            return self.disturb_guard(fault, &mut dice);
         }
-        self.coverage.hit(Hit::Fault(planned.fault));
+        self.coverage.hit(Hit::Fault(fault));
         let machine = self.processes[process].machine;
-        match planned.fault {
+        match fault {
             Fault::Freeze => self.freeze(process, self.now + dice.between(100, 60_000) * MS),
             Fault::Stall => {
-                let cut = if dice.one_in(2) {
-                    Cut::BeforePublish
-                } else {
-                    Cut::BeforeEffects
-                };
+                let cut = [Cut::BeforePublish, Cut::BeforeEffects][dice.index(2)];
                 let length = dice.between(100, 45_000) * MS;
                 self.processes[process].stall_next = Some((cut, length));
             }
@@ -66,16 +54,14 @@ impl World {
                     self.machines[machine].wall_skew = jump - 3_600_000_000_000;
                 }
             }
-            Fault::Failover | Fault::Deposed => self.fail_over(planned.fault, &mut dice),
+            Fault::Failover | Fault::Deposed => self.fail_over(fault, &mut dice),
             Fault::MajorityLost => {
                 self.set.no_majority_until = self.now + dice.between(500, 30_000) * MS;
             }
             Fault::Partition => {
                 self.machines[machine].cut_until = self.now + dice.between(500, 45_000) * MS;
-                for other in self.live.clone() {
-                    if self.processes[other].machine == machine {
-                        self.stream_falls_silent(other);
-                    }
+                for other in self.live_on(machine) {
+                    self.stream_falls_silent(other);
                 }
             }
             Fault::StreamSilent => self.stream_falls_silent(process),
@@ -96,15 +82,17 @@ impl World {
             | Fault::Reboot
             | Fault::Replaced
             | Fault::Fork
-            | Fault::Shutdown => self.disturb_process(planned.fault, process, &mut dice),
+            | Fault::Shutdown => self.disturb_process(fault, process, &mut dice),
             Fault::Delete
             | Fault::Restore
             | Fault::Foreign
             | Fault::EditDuration
-            | Fault::EditRevision => self.disturb_document(planned.fault, &mut dice),
-            Fault::Pause | Fault::StepDownRequest | Fault::Transfer | Fault::StaleRequest => {
-                self.operate(planned.fault, &mut dice);
-            }
+            | Fault::EditRevision => self.disturb_document(fault, &mut dice),
+            Fault::Pause
+            | Fault::StepDownRequest
+            | Fault::Transfer
+            | Fault::StaleRequest
+            | Fault::TokenRaised => self.operate(fault, &mut dice),
             Fault::Signal => self.input(process, Class::Machine, Input::StepDown),
             Fault::Unhealthy => {
                 self.input(process, Class::Machine, Input::Health { healthy: false });
@@ -121,7 +109,7 @@ impl World {
             }
             Fault::DiskSlow | Fault::DiskFull | Fault::DiskReadOnly | Fault::DiskHangs => {
                 let directory = self.processes[process].directory;
-                self.own.directories[directory].health = match planned.fault {
+                self.own.directories[directory].health = match fault {
                     Fault::DiskSlow => Health::Slow,
                     Fault::DiskFull => Health::Full,
                     Fault::DiskReadOnly => Health::ReadOnly,
@@ -132,28 +120,21 @@ impl World {
                     world.own.directories[directory].health = Health::Good;
                 });
             }
-            Fault::TokenRaised => self.operate(planned.fault, &mut dice),
-            Fault::KilledInTurn => {
-                self.processes[process].dies_after = Some(dice.below(6));
-            }
+            Fault::KilledInTurn => self.processes[process].dies_after = Some(dice.below(6)),
             unplanned => unreachable!("{unplanned:?} has no instant"),
         }
     }
 
     fn fail_over(&mut self, fault: Fault, dice: &mut Dice) {
         let open = self.set.open_writes();
-        if open > 0 {
-            self.coverage.hit(Hit::Path(Path::FailoverOpen));
-        }
         let kept = dice.index(open + 1);
-        if kept < open {
-            self.coverage.hit(Hit::Path(Path::FailoverLost));
-        }
+        let coverage = &mut self.coverage;
+        coverage.hit_if(open > 0, Hit::Path(Path::FailoverOpen));
+        coverage.hit_if(kept < open, Hit::Path(Path::FailoverLost));
         let deposed = fault == Fault::Deposed;
-        let gap = if deposed {
-            dice.between(1, 2_000)
-        } else {
-            dice.between(500, 12_000)
+        let gap = match deposed {
+            true => dice.between(1, 2_000),
+            false => dice.between(500, 12_000),
         };
         self.set.no_primary_until = self.now + gap * MS;
         self.set.no_majority_until = 0;
@@ -181,10 +162,8 @@ impl World {
     }
 
     fn disturb_process(&mut self, fault: Fault, process: usize, dice: &mut Dice) {
-        let (machine, old) = (
-            self.processes[process].machine,
-            self.processes[process].directory,
-        );
+        let p = &self.processes[process];
+        let (machine, old) = (p.machine, p.directory);
         let later = self.now + dice.between(5, 8_000) * MS;
         match fault {
             Fault::Restart => {
@@ -207,24 +186,20 @@ impl World {
             Fault::CopiedAlive => {
                 let other = dice.index(self.machines.len());
                 let copy = self.add_directory(other);
-                let record = self.own.directories[old].record;
-                self.own.directories[copy].record = record;
+                self.own.directories[copy].record = self.own.directories[old].record;
                 if self.machines[other].boot != self.machines[machine].boot {
                     // A cloned disk: the copy has the same inode.
                     self.own.directories[copy].inode = self.own.directories[old].inode;
                 }
-                let (machine, directory) = (other, copy);
-                self.start_at(later, machine, directory);
+                self.start_at(later, other, copy);
                 let end = later + dice.between(20_000, 90_000) * MS;
                 self.kill_at(end, process);
             }
             Fault::Reboot => {
                 self.machines[machine].boot += 1_000;
                 self.lose_guards(machine);
-                for other in self.live.clone() {
-                    if self.processes[other].machine == machine {
-                        self.kill(other);
-                    }
+                for other in self.live_on(machine) {
+                    self.kill(other);
                 }
                 self.start_at(later, machine, old);
             }
@@ -232,10 +207,9 @@ impl World {
                 // A container is replaced while its process hangs, or a second one is started next
                 // to it.
                 self.freeze(process, self.now + dice.between(5_000, 60_000) * MS);
-                let directory = if dice.one_in(2) {
-                    self.add_directory(machine)
-                } else {
-                    old
+                let directory = match dice.one_in(2) {
+                    true => self.add_directory(machine),
+                    false => old,
                 };
                 self.start_at(later, machine, directory);
                 let end = later + dice.between(20_000, 90_000) * MS;
@@ -269,9 +243,8 @@ impl World {
         let now = self.clock(process);
         let claims = twin.facts.claims.iter();
         let claims = claims.map(|c| (c.claim, now + c.timings.renew_deadline()));
-        self.own.forks.push(Forked {
-            claims: claims.collect(),
-        });
+        let claims = claims.collect();
+        self.own.forks.push(Forked { claims });
         let calls = twin.driver.calls();
         self.own.directories.push(directory);
         self.processes.push(twin);
@@ -323,7 +296,7 @@ impl World {
             Fault::Foreign if before != Document::Foreign => {
                 let at = self.now + dice.between(1_000, 30_000) * MS;
                 self.at_or(AtPeace::HappenNow, at, |world| {
-                    world.take_foreign_away(before);
+                    world.take_foreign_away(before)
                 });
             }
             _ => {}
@@ -372,41 +345,28 @@ impl World {
     }
 
     fn operate(&mut self, fault: Fault, dice: &mut Dice) {
-        let names: Vec<_> = self.machines.iter().map(|m| m.identity.clone()).collect();
-        let to = names[dice.index(names.len())].clone();
+        let to = dice.index(self.machines.len());
+        let reservation = Reservation {
+            identity: self.machines[to].identity.clone(),
+            duration: std::time::Duration::from_secs(5),
+        };
         let revision = Revision::random(dice);
         self.edit(|stored| {
             let Some(lease) = stored.lease_mut() else {
                 return;
             };
             let token = lease.token;
-            match fault {
-                Fault::Pause => {
-                    lease.paused = true;
-                    return;
-                }
-                Fault::TokenRaised => {
-                    lease.token = token.next().unwrap_or(token);
-                    return;
-                }
-                Fault::StepDownRequest => {
-                    let kind = RequestKind::StepDown;
-                    lease.request = Some(Request { kind, token });
-                }
-                Fault::Transfer => {
-                    let duration = std::time::Duration::from_secs(5);
-                    let kind = RequestKind::Transfer(Reservation {
-                        identity: to,
-                        duration,
-                    });
-                    lease.request = Some(Request { kind, token });
-                }
+            let (kind, token) = match fault {
+                Fault::Pause => return lease.paused = true,
+                Fault::TokenRaised => return lease.token = token.next().unwrap_or(token),
+                Fault::StepDownRequest => (RequestKind::StepDown, token),
+                Fault::Transfer => (RequestKind::Transfer(reservation), token),
                 _ => {
-                    let token = Token::new((token.get() - 1).max(0)).unwrap_or(token);
-                    let kind = RequestKind::StepDown;
-                    lease.request = Some(Request { kind, token });
+                    let stale = Token::new((token.get() - 1).max(0));
+                    (RequestKind::StepDown, stale.unwrap_or(token))
                 }
-            }
+            };
+            lease.request = Some(Request { kind, token });
             if planted!(RequestChangesRevision) {
                 lease.revision = revision;
             }
@@ -432,6 +392,11 @@ impl World {
                 stored.document = before;
             }
         });
+    }
+
+    pub(super) fn live_on(&self, machine: usize) -> Vec<usize> {
+        let here = |process: &usize| self.processes[*process].machine == machine;
+        self.live.iter().copied().filter(here).collect()
     }
 
     fn kill_at(&mut self, time: u64, process: usize) {

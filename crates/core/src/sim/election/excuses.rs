@@ -31,9 +31,8 @@ impl World {
         let restored = after.lease().map(|l| self.own.archive.order(l.revision));
         // The token alone may be an older one, because an operator who raises it leaves the
         // revision unchanged.
-        let lowered = after
-            .lease()
-            .is_some_and(|new| Some(new.token) < token_before);
+        let (old, new) = (before.lease(), after.lease());
+        let lowered = new.is_some_and(|new| Some(new.token) < token_before);
         let order = match (&after.document, restored) {
             (Document::Missing, _) if self.own.archive.durable.is_empty() => return,
             (Document::Missing, _) => 0,
@@ -42,12 +41,9 @@ impl World {
         };
         // If tokens restarted after an earlier loss, they no longer show which state is newer. This
         // damage may then look like progress to every process.
-        let began_anew = before
-            .lease()
-            .is_some_and(|l| l.token < self.own.token_highest);
-        let another = before
-            .lease()
-            .zip(after.lease())
+        let began_anew = old.is_some_and(|old| old.token < self.own.token_highest);
+        let another = old
+            .zip(new)
             .is_some_and(|(old, new)| new.token == old.token && claim_of(new) != claim_of(old));
         let token = match began_anew || another {
             true => Token::MAX,
@@ -88,18 +84,14 @@ impl World {
             return;
         };
         let sight = p.facts.sight(acquisition.expected);
-        let dead = sight
-            .and_then(|s| claim_of(&s.lease))
-            .filter(|c| p.facts.dead == Some(*c));
+        let holder = sight.and_then(|s| claim_of(&s.lease));
+        let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
         let Some(claim) = dead else { return };
         self.coverage.hit(Hit::Path(Path::ProvenDead));
         // A process that noticed another owner of its claim has forgotten the record.
-        let twins = self.processes.iter();
-        let timings = twins
-            .filter_map(|p| p.facts.claim(claim))
-            .map(|c| c.timings);
+        let twins = self.processes.iter().filter_map(|p| p.facts.claim(claim));
         if self.own.forks.iter().any(|fork| fork.has(claim))
-            && let Some(deadline) = timings.map(|t| t.renew_deadline()).max()
+            && let Some(deadline) = twins.map(|c| c.timings.renew_deadline()).max()
         {
             let claims = vec![(claim, self.clock(process) + deadline)];
             self.own.forks.push(Forked { claims });

@@ -21,14 +21,13 @@ impl World {
         let declared = holder.and_then(|h| h.lease_duration.valid());
         let recent = self.now.saturating_sub(LEASE_MAX.as_nanos() as u64 * 2);
         let replaced = self.own.replaced.iter().filter(|(at, _)| *at >= recent);
-        let own = self
-            .machines
-            .iter()
-            .map(|m| m.tunables.timings.lease_duration());
-        let all = own
-            .chain(declared)
-            .chain(replaced.map(|(_, longest)| *longest));
-        all.max().unwrap_or(LEASE_MAX)
+        let replaced = replaced.map(|(_, longest)| *longest);
+        let machines = self.machines.iter();
+        let own = machines.map(|m| m.tunables.timings.lease_duration());
+        own.chain(declared)
+            .chain(replaced)
+            .max()
+            .unwrap_or(LEASE_MAX)
     }
 
     /// Ends all faults, for the healing period.
@@ -81,15 +80,10 @@ impl World {
             self.pump(process);
             self.input(process, Class::Machine, Input::Health { healthy: true });
         }
-        let started = SECOND;
         for machine in 0..self.machines.len() {
-            if !self
-                .live
-                .iter()
-                .any(|p| self.processes[*p].machine == machine)
-            {
+            if self.live_on(machine).is_empty() {
                 let directory = self.add_directory(machine);
-                self.start_at(self.now + started, machine, directory);
+                self.start_at(self.now + SECOND, machine, directory);
             }
         }
     }

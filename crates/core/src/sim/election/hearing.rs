@@ -3,9 +3,7 @@
 
 use super::cluster::World;
 use super::invariants::streams_are_checked::{self as streams, Asked, Late};
-use crate::election::{
-    BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Revision, Watch,
-};
+use crate::election::{BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Watch};
 
 /// The record of one process.
 #[derive(Debug, Clone, Default)]
@@ -72,13 +70,8 @@ impl Hearing {
 impl World {
     /// Checks for omissions of the last turn, and records this turn's input.
     pub(super) fn hear_before(&mut self, process: usize, now: BootTime, input: &Input) {
-        let order_of = |lease: &Lease| {
-            self.own
-                .archive
-                .durable
-                .get(&lease.revision)
-                .map(|(_, n)| *n)
-        };
+        let archive = &self.own.archive;
+        let order_of = |lease: &Lease| archive.order(lease.revision).0;
         let p = &mut self.processes[process];
         let hearing = &mut p.hearing;
         let owed = std::mem::take(&mut hearing.reopening_owed) && !p.facts.shutdown;
@@ -113,21 +106,16 @@ impl World {
                 if let Outcome::Applied(found) = outcome
                     && asked
                 {
-                    if let Found::Lease(lease) = found {
-                        hearing.shows(lease);
-                    } else {
-                        hearing.held = false;
-                    }
-                    let older = match found {
-                        Found::Lease(lease) if read => {
-                            order_of(lease).filter(|n| *n < hearing.order)
-                        }
-                        Found::Lease(_) => None,
+                    let lease = match found {
+                        Found::Lease(lease) => Some(lease),
                         Found::Missing | Found::Foreign(_) => None,
                     };
+                    hearing.held = lease.is_some_and(|lease| lease.holder.is_some());
+                    let order = lease.filter(|_| read).and_then(order_of);
+                    let older = order.filter(|n| *n < hearing.order);
                     hearing.late = older.map(|_| Late {
                         before: p.election.revision_seen(),
-                        reply: revision(found),
+                        reply: lease.map(|lease| lease.revision),
                         after: None,
                     });
                 }
@@ -167,12 +155,5 @@ impl World {
             let p = &self.processes[*process];
             p.stream.open && p.stream.stale && !p.facts.holds
         })
-    }
-}
-
-fn revision(found: &Found) -> Option<Revision> {
-    match found {
-        Found::Lease(lease) => Some(lease.revision),
-        Found::Missing | Found::Foreign(_) => None,
     }
 }

@@ -17,10 +17,8 @@ impl World {
     pub(super) fn send(&mut self, process: usize, call: CallId, operation: Operation) {
         self.check_call(process, call, &operation);
         self.note(|| {
-            format!(
-                "p{process} sends #{call} {}",
-                super::report::operation(&operation)
-            )
+            let text = super::report::operation(&operation);
+            format!("p{process} sends #{call} {text}")
         });
         self.decide(process, operation.as_str().len() as u64);
         let kind = Call::from(&operation);
@@ -117,23 +115,16 @@ impl Calls for Leases {
             false => (Outcome::Rejected, None),
         };
         let done = world.set.land((access, weak), stale, Stored::shown, write);
-        let landing = match &done.0 {
+        let late = world.processes[process].driver.gave_up(call);
+        let landed = |landing| (late, Hit::Landed(Call::from(operation), landing));
+        let (counts, hit) = match &done.0 {
             Landed::Answered(Outcome::Applied(_)) | Landed::Waits(_, Outcome::Applied(_)) => {
-                Some(Landing::Matched)
+                landed(Landing::Matched)
             }
-            Landed::Answered(_) | Landed::Waits(..) => Some(Landing::Refused),
-            Landed::Silence => None,
+            Landed::Answered(_) | Landed::Waits(..) => landed(Landing::Refused),
+            Landed::Silence => (true, Hit::Path(Path::DeposedSilent)),
         };
-        if let Some(landing) = landing
-            && world.processes[process].driver.gave_up(call)
-        {
-            world
-                .coverage
-                .hit(Hit::Landed(Call::from(operation), landing));
-        }
-        if matches!(done.0, Landed::Silence) {
-            world.coverage.hit(Hit::Path(Path::DeposedSilent));
-        }
+        world.coverage.hit_if(counts, hit);
         done
     }
 
@@ -162,12 +153,11 @@ impl Calls for Leases {
                 };
                 world.processes[process].hearing.document_seen = true;
             }
-            if driven.timed_out {
-                world.coverage.hit(Hit::Late(Answer::from(&outcome)));
-            } else {
-                let hit = Hit::Call(driven.kind, Answer::from(&outcome));
-                world.coverage.hit(hit);
-            }
+            let answer = Answer::from(&outcome);
+            world.coverage.hit(match driven.timed_out {
+                true => Hit::Late(answer),
+                false => Hit::Call(driven.kind, answer),
+            });
             world.input(process, Class::Reply, Input::Reply { call, outcome });
         }
     }

@@ -129,10 +129,8 @@ impl Facts {
     }
 
     pub(super) fn sight(&self, revision: Revision) -> Option<&Sight> {
-        self.sights
-            .iter()
-            .rev()
-            .find(|s| s.lease.revision == revision)
+        let mut newest_first = self.sights.iter().rev();
+        newest_first.find(|s| s.lease.revision == revision)
     }
 
     /// Records an input before the process acts on it. Returns the claim whose authority an
@@ -206,16 +204,10 @@ impl Facts {
         self.foreign = false;
         let own = |claim| self.claim(claim).is_some_and(|c| c.led);
         let mine = lease.holder.as_ref().is_none_or(|h| own(h.claim));
-        if self
-            .stay_out
-            .is_some_and(|(_, token)| !mine && lease.token > token)
-        {
-            self.stay_out = None;
-        }
-        let index = self
-            .sights
-            .iter()
-            .position(|s| s.lease.revision == lease.revision);
+        let stay_out = self.stay_out;
+        self.stay_out = stay_out.filter(|(_, token)| mine || lease.token <= *token);
+        let mut sights = self.sights.iter();
+        let index = sights.position(|s| s.lease.revision == lease.revision);
         // In most cases it is the newest one, at the end.
         let before = match index {
             Some(index) if index + 1 == self.sights.len() => self.sights.pop_back(),
@@ -230,12 +222,8 @@ impl Facts {
         // The declared duration may have been edited; the process may use either value.
         if let (Some(holder), Some(old)) = (&mut lease.holder, before.and_then(|s| s.lease.holder))
         {
-            let (new, old) = (&mut holder.lease_duration, old.lease_duration);
-            *new = if old.duration() < new.duration() {
-                old
-            } else {
-                *new
-            };
+            let (new, old) = (holder.lease_duration, old.lease_duration);
+            holder.lease_duration = std::cmp::min_by_key(new, old, |it| it.duration());
         }
         self.sights.push_back(Sight { first, lease });
     }
@@ -244,11 +232,8 @@ impl Facts {
     pub(super) fn learned(&mut self, lease: &Lease, order: u64) {
         let Knowledge { informed, newest } = &mut self.knowledge;
         *newest = (*newest).max(order);
-        if lease
-            .holder
-            .as_ref()
-            .is_some_and(|h| h.lease_duration.valid().is_some())
-        {
+        let declared = lease.holder.as_ref().map(|h| h.lease_duration);
+        if declared.is_some_and(|declared| declared.valid().is_some()) {
             *informed = (*informed).max(lease.token);
         }
     }
@@ -353,33 +338,28 @@ impl Facts {
         reason: Option<Reason>,
         tunables: &Tunables,
     ) {
-        match (stopping, self.drain) {
-            (Some(token), before) if before.is_none_or(|d| d.token != token) => {
-                let delay = self.notice_delay(tunables);
-                self.drain = Some(Drain {
-                    token,
-                    until: now + delay,
-                    confirmed: false,
-                });
-                if reason == Some(Reason::WorkloadExit) {
-                    self.backs_off(now, tunables);
-                }
-                if matches!(reason, Some(Reason::Requested | Reason::Transferred)) {
-                    let until = now + tunables.timings.lease_duration();
-                    self.stay_out = Some((until, token));
-                }
-            }
-            _ => {}
+        let known = self.drain.map(|drain| drain.token);
+        let Some(token) = stopping.filter(|token| known != Some(*token)) else {
+            return;
+        };
+        self.drain = Some(Drain {
+            token,
+            until: now + self.notice_delay(tunables),
+            confirmed: false,
+        });
+        if reason == Some(Reason::WorkloadExit) {
+            self.backs_off(now, tunables);
+        }
+        if matches!(reason, Some(Reason::Requested | Reason::Transferred)) {
+            self.stay_out = Some((now + tunables.timings.lease_duration(), token));
         }
     }
 
     /// Records that the workload exited on its own. The cooldown is longer if it exits soon after
     /// its start, several times in a row.
     fn backs_off(&mut self, now: BootTime, tunables: &Tunables) {
-        let (least, most) = (
-            tunables.timings.retry_interval(),
-            tunables.timings.lease_duration(),
-        );
+        let timings = tunables.timings;
+        let (least, most) = (timings.retry_interval(), timings.lease_duration());
         let quick = now.since(self.leads_since) < most;
         let before = if quick { self.back_off } else { Duration::ZERO };
         self.back_off = (before * 2).clamp(least, most);

@@ -5,6 +5,7 @@ use super::document::{Committed, Document, Writer};
 use super::files::Memory;
 use crate::election::{Acquisition, Found, Input, Lease, Operation, Outcome, Transition, Watch};
 use crate::sim::SECOND;
+use crate::sim::report::follows;
 
 /// The explanation of the trace lines.
 pub(super) const LEGEND: &str = "each line: true time, who (p1 is the second process that was started, in \
@@ -58,11 +59,7 @@ pub(super) fn candidate(machine: &Machine) -> String {
         t.operation_timeout(),
         machine.tunables.handoff_delay,
         machine.clock.rate as f64 / 1000.0,
-        if machine.streams {
-            "change streams"
-        } else {
-            "polls"
-        },
+        follows(machine.streams),
     )
 }
 
@@ -74,12 +71,9 @@ pub(super) fn memory(memory: &Memory) -> String {
         lease_longest,
         informed: _,
     } = memory;
-    let claim = claim.map_or(String::new(), |claim| {
-        format!(", proven dead: {}", short(claim))
-    });
-    let longest = lease_longest.map_or(String::new(), |longest| {
-        format!(", longest lease {longest:?}")
-    });
+    let claim = claim.map(|claim| format!(", proven dead: {}", short(claim)));
+    let longest = lease_longest.map(|longest| format!(", longest lease {longest:?}"));
+    let (claim, longest) = (claim.unwrap_or_default(), longest.unwrap_or_default());
     format!("token {token}{longest}{claim}")
 }
 
@@ -155,11 +149,8 @@ pub(super) fn operation(operation: &Operation) -> String {
             chain,
         } => {
             let chain: Vec<_> = chain.iter().map(short).collect();
-            format!(
-                "renew {} rev {} on {chain:?}",
-                short(claim),
-                short(revision)
-            )
+            let (claim, revision) = (short(claim), short(revision));
+            format!("renew {claim} rev {revision} on {chain:?}")
         }
         Operation::Release { claim, chain, .. } => {
             let chain: Vec<_> = chain.iter().map(short).collect();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::cluster::World;
 use super::coverage::{Hit, Path};
 use super::faults::Fault;
-use super::files::{Health, Memory};
+use super::files::Health;
 use super::process::{Class, Process};
 use crate::election::mutation::planted;
-use crate::election::{Input, Watch};
+use crate::election::{Input, Token, Watch};
 use crate::sim::dice::Dice;
 use crate::sim::{MS, SECOND};
 
@@ -76,13 +76,10 @@ impl World {
         let now = self.machine_clock(machine, false);
         let process = self.processes.len();
         let predecessor = (0..process).rfind(|p| self.processes[*p].directory == directory);
-        let told = match planted!(TokenNotRemembered) {
-            false => memory,
-            true => Memory {
-                token: crate::election::Token::ZERO,
-                ..memory
-            },
-        };
+        let mut told = memory;
+        if planted!(TokenNotRemembered) {
+            told.token = Token::ZERO;
+        }
         self.processes
             .push(Process::start((machine, m), directory, told, now, random));
         self.processes[process].facts.known = memory.token;

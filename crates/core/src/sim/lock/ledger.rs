@@ -105,9 +105,11 @@ impl Ledger {
         };
         let operation = sent.operation.clone();
         let sent_at = sent.at;
+        if *outcome != Outcome::Unknown {
+            self.open_joins.remove(&call.0);
+        }
         match outcome {
             Outcome::Applied(found) => {
-                self.open_joins.remove(&call.0);
                 if matches!(operation, Operation::Read { .. })
                     && self.must_read.is_some_and(|at| call.0 > at)
                 {
@@ -122,7 +124,6 @@ impl Ledger {
                 }
             }
             Outcome::Rejected => {
-                self.open_joins.remove(&call.0);
                 // The rejection of a join whose claim is present shows nothing new.
                 let reads = match &operation {
                     Operation::Join { entry, .. } => !self.present.contains(&entry.claim),
@@ -134,10 +135,7 @@ impl Ledger {
                     self.must_read = Some(call.0);
                 }
             }
-            Outcome::Failed => {
-                self.open_joins.remove(&call.0);
-            }
-            Outcome::Unknown => {}
+            Outcome::Failed | Outcome::Unknown => {}
         }
         if let (Operation::Leave { .. }, Some((_, resolved))) = (&operation, &mut self.left) {
             *resolved |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
@@ -160,12 +158,7 @@ impl Ledger {
     }
 
     fn see(&mut self, call: CallId, lock: &LockDocument, claim: Claim, now: BootTime) {
-        let own: BTreeSet<Claim> = self
-            .sent
-            .values()
-            .filter_map(|s| revision_of(&s.operation))
-            .map(|(claim, _)| claim)
-            .collect();
+        let own: BTreeSet<Claim> = self.writes().map(|(claim, _)| claim).collect();
         let sent = self.sent.get(&call.0);
         let writes = sent.is_some_and(|s| revision_of(&s.operation).is_some());
         let told = call.0 > self.newest || writes;
@@ -290,12 +283,15 @@ impl Ledger {
         stored && !self.left.is_some_and(done)
     }
 
+    /// Returns the claim and revision of each write that carried one, in order.
+    fn writes(&self) -> impl DoubleEndedIterator<Item = (Claim, Revision)> {
+        let sent = self.sent.values();
+        sent.filter_map(|sent| revision_of(&sent.operation))
+    }
+
     /// Returns the claim of the newest write.
     pub(super) fn newest_claim(&self) -> Option<Claim> {
-        let mut newest = self.sent.values().rev();
-        newest
-            .find_map(|s| revision_of(&s.operation))
-            .map(|(claim, _)| claim)
+        self.writes().next_back().map(|(claim, _)| claim)
     }
 
     /// Returns true if this revision belongs to a join that was not acknowledged.
@@ -308,8 +304,6 @@ impl Ledger {
 
     /// Returns true if a call carried this revision.
     pub(super) fn sent_revision(&self, revision: Revision) -> bool {
-        self.sent
-            .values()
-            .any(|s| revision_of(&s.operation).is_some_and(|(_, r)| r == revision))
+        self.writes().any(|(_, sent)| sent == revision)
     }
 }

@@ -19,7 +19,7 @@ const LOOK: u64 = 500 * MS;
 #[derive(Default)]
 pub(super) struct Onlooker {
     /// Rate of the slowest clock, per mille.
-    slowest: u64,
+    slowest: u32,
     /// Claim that acquired by each token.
     tokens: BTreeMap<Token, Claim>,
     /// Every revision ever sent.
@@ -34,13 +34,9 @@ pub(super) struct Onlooker {
 impl Onlooker {
     pub(super) fn new(slowest: u64) -> Self {
         Self {
-            slowest,
+            slowest: u32::try_from(slowest).expect("per mille"),
             ..Self::default()
         }
-    }
-
-    fn slowest_rate(&self) -> u32 {
-        u32::try_from(self.slowest).expect("per mille")
     }
 
     pub(super) fn healed(&mut self, now: u64) {
@@ -201,12 +197,10 @@ impl World {
             };
             let waited = self.clock(waiter).since(since);
             let waited = self.stretched(p.seat, waited);
-            let from = (self.now - waited.min(self.now)).max(p.running_since);
-            let from = if self.faults.is_reliable() {
-                from
-            } else {
-                from.max(self.own.onlooker.healed_at)
-            };
+            let mut from = self.now.saturating_sub(waited).max(p.running_since);
+            if !self.faults.is_reliable() {
+                from = from.max(self.own.onlooker.healed_at);
+            }
             let timings = p.options.timings;
             let own = p.contender.claim();
             let others = self.own.onlooker.entries.iter().filter(|(c, _)| **c != own);
@@ -218,7 +212,7 @@ impl World {
                         declared: entry.lease_duration.duration(),
                         longest: timings.lease_duration(),
                         operation_timeout: timings.operation_timeout(),
-                        slowest: self.own.onlooker.slowest_rate(),
+                        slowest: self.own.onlooker.slowest,
                     },
                 )
             });
@@ -238,8 +232,7 @@ impl World {
             let answered = seat.timings.operation_timeout();
             let answered = u64::try_from(answered.as_nanos()).expect("short");
             self.own.onlooker.entries.values().find_map(|entry| {
-                let wait =
-                    entry.lease_duration.duration() * 1000 / self.own.onlooker.slowest_rate();
+                let wait = entry.lease_duration.duration() * 1000 / self.own.onlooker.slowest;
                 let wait = u64::try_from(wait.as_nanos()).expect("short");
                 // A reply may be as old as the maximum duration of a call.
                 let known = entry.since + answered;

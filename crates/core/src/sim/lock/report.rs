@@ -5,6 +5,7 @@ use super::seats::Seat;
 use crate::election::{CallId, Claim};
 use crate::lock::{Entry, Found, Input, Operation, Outcome};
 use crate::sim::coverage::Answer;
+use crate::sim::report::follows;
 
 /// The explanation of the trace lines.
 pub(super) const LEGEND: &str = "each line: true time, who (p1 is the second process that was \
@@ -17,11 +18,8 @@ fn short(claim: Claim) -> String {
 fn entry(entry: &Entry) -> String {
     let token = entry.token.map(|t| format!("#{t}")).unwrap_or_default();
     let revision: String = entry.revision.to_string().chars().take(4).collect();
-    format!(
-        "{}:{}{token}@{revision}",
-        entry.identity,
-        short(entry.claim)
-    )
+    let (identity, claim) = (&entry.identity, short(entry.claim));
+    format!("{identity}:{claim}{token}@{revision}")
 }
 
 fn found(found: &Found) -> String {
@@ -77,10 +75,6 @@ pub(super) fn seat(seat: &Seat) -> String {
         seat.want,
         seat.timings.lease_duration(),
         seat.clock.rate as f64 / 1000.0,
-        if seat.streams {
-            "change streams"
-        } else {
-            "polls"
-        },
+        follows(seat.streams),
     )
 }
