@@ -30,6 +30,7 @@ lint: doc ## rustfmt, clippy and rustdoc, warnings are errors
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --workspace --lib --bins --no-default-features -- -D warnings
+	$(CARGO) test --workspace --quiet --test plain_words
 
 DENY_VERSION := 0.20.2
 
@@ -104,7 +105,7 @@ mutants: ## mutants that the election's unit tests do not catch (about 40 minute
 	  echo "make mutants needs cargo-mutants: $(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked" >&2; exit 1; }
 	@rm -rf $(MUTANTS) && mkdir -p $(MUTANTS)
 	@$(CARGO) mutants --package leasehold-core --output $(MUTANTS) --timeout 20 --jobs 1 \
-	  --file 'crates/core/src/election/$(or $(FILE),**)' \
+	  --file 'crates/core/src/election/$(or $(FILE),**)' $(if $(FILE),,--file crates/core/src/election.rs) \
 	  --exclude '**/mutation.rs' --exclude '**/reference.rs' -- --lib -- election:: --skip sim; \
 	  code=$$?; case $$code in 0|2|3) ;; *) exit $$code;; esac
 	@$(TESTBED)/mutants-summary $(MUTANTS)/mutants.out

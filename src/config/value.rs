@@ -134,7 +134,7 @@ fn health_url(text: &str) -> Result<(), String> {
     };
     match (url.scheme_str(), url.host()) {
         (Some("http"), Some(host)) if !host.is_empty() => Ok(()),
-        (Some("https"), _) => refused("TLS is not spoken to the workload next door"),
+        (Some("https"), _) => refused("https is not supported for health checks of the workload"),
         _ => refused("this is not an HTTP URL"),
     }
 }

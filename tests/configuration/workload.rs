@@ -60,7 +60,7 @@ fn mistakes_name_the_key_the_value_and_the_remedy() {
     let expected = [
         "7 problems",
         "workload.health.url = \"https://localhost\"",
-        "TLS is not spoken to the workload next door",
+        "https is not supported for health checks of the workload",
         "expected a whole number from 1 to 1000, without quotes",
         "workload.health.colour",
         "workload.health.name (environment variable LEASEHOLD_WORKLOAD__HEALTH__NAME): there is no such key",

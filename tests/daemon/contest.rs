@@ -12,7 +12,7 @@ use serde_json::Value;
 /// The shipped binary.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// Timeout for what takes milliseconds on an idle machine and longer on a busy one.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 static SET: SharedSet = SharedSet::new(ReplicaSet::builder);
 

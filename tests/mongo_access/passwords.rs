@@ -31,11 +31,12 @@ async fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
 
 #[tokio::test]
 async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_leadership() {
-    // Long enough for two rotations on a busy machine, with renewals frequent enough to notice
-    // each of them soon.
+    // Long enough for two rotations on a busy machine, where a login can take seconds, with
+    // renewals frequent enough to notice each of them soon.
     let stage = stage().await.timings(DaemonTimings {
-        lease_duration: Duration::from_secs(60),
-        renew_deadline: Duration::from_secs(45),
+        lease_duration: Duration::from_secs(90),
+        renew_deadline: Duration::from_secs(75),
+        operation_timeout: Duration::from_secs(5),
         ..DaemonTimings::DEMO
     });
     let set = stage.set();

@@ -25,7 +25,27 @@ pub struct Daemon {
     process: Process,
     port: ReservedPort,
     directory: PathBuf,
+    /// Dropped before the directory with the log.
+    _last_lines: LastLines,
     scratch: Scratch,
+}
+
+/// Prints the end of a daemon's log when the test that owns the daemon fails.
+#[derive(Debug)]
+struct LastLines(PathBuf);
+
+impl Drop for LastLines {
+    #[allow(clippy::print_stderr, reason = "shown with the failure of a test")]
+    fn drop(&mut self) {
+        const LINES_MAX: usize = 60;
+        if std::thread::panicking() {
+            let log = std::fs::read(&self.0).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let lines: Vec<_> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
+            eprintln!("-- log of a daemon:\n{}", last.join("\n"));
+        }
+    }
 }
 
 impl Daemon {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Daemon, nanos, valid_until_ns};
+use super::{Daemon, LastLines, nanos, valid_until_ns};
 use crate::{Failure, FakeClock, Launch, Lifetime, ReservedPort, Scratch};
 
 /// Name of the file with the connection string.
@@ -287,6 +287,7 @@ impl DaemonBuilder {
             process,
             port,
             directory,
+            _last_lines: LastLines(scratch.path().join("log")),
             scratch,
         })
     }
