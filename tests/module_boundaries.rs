@@ -108,7 +108,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// Maximum number of lines of a file that can still be read in one go.
-const LINES_MAX: usize = 520;
+const LINES_MAX: usize = 500;
 
 fn rust_files(path: &Path, into: &mut Vec<PathBuf>) {
     if path.is_dir() {

@@ -1,7 +1,9 @@
 //! `leasehold lock`: a distributed flock for jobs.
 //!
 //! The lock protocol in [`crate::lock`] decides who holds the lock. This command waits within its
-//! limits, runs the job under the lock, and reports why it ends.
+//! limits, runs the job under the lock, and reports why it ends. It uses the library's `Locker`, on
+//! which the simpler `Lock` is built, because it logs each reply of MongoDB and remembers
+//! observations for the next job.
 
 mod deadline;
 mod held;

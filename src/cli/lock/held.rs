@@ -120,7 +120,10 @@ impl Work<'_> {
             .share()
             .and_then(|shared| command.start(self.environment(), terms, None, Some(shared)));
         let command = started.map_err(|error| {
-            error!(lock = %self.job.args.name, kind = %error.kind(), "failed to spawn the command");
+            error!(
+                lock = %self.job.args.name, kind = %error.kind(), errno = error.raw_os_error(),
+                "failed to spawn the command"
+            );
             Ok(exit::CANNOT_EXECUTE)
         })?;
         Ok((command, deadline, orphans))

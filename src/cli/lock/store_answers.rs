@@ -100,10 +100,15 @@ impl StoreAnswers {
                         Remedy::Change => String::new(),
                         _ => format!(", retrying in {}", shown(self.retry_interval)),
                     };
+                    let what = match *operation {
+                        "try" => "join",
+                        "sweep" => "eviction",
+                        other => other,
+                    };
                     warn!(
                         %lock, %identity, operation, outcome, why = %failure, failures,
                         failing_for = seconds(failing_for),
-                        "MongoDB {operation} failed (attempt {failures}){retry}"
+                        "MongoDB {what} failed (attempt {failures}){retry}"
                     );
                 }
             }

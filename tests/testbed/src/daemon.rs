@@ -1,6 +1,7 @@
 //! A real `leasehold run` as a process, and its surfaces as a workload or an operator sees them.
 
 mod builder;
+mod last_lines;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
+use self::last_lines::LastLines;
 use crate::process::exit_code;
 use crate::{Failure, Launch, Process, ReservedPort, Scratch, eventually, http};
 
@@ -28,24 +30,6 @@ pub struct Daemon {
     /// Dropped before the directory with the log.
     _last_lines: LastLines,
     scratch: Scratch,
-}
-
-/// Prints the end of a daemon's log when the test that owns the daemon fails.
-#[derive(Debug)]
-struct LastLines(PathBuf);
-
-impl Drop for LastLines {
-    #[allow(clippy::print_stderr, reason = "shown with the failure of a test")]
-    fn drop(&mut self) {
-        const LINES_MAX: usize = 60;
-        if std::thread::panicking() {
-            let log = std::fs::read(&self.0).unwrap_or_default();
-            let log = String::from_utf8_lossy(&log);
-            let lines: Vec<_> = log.lines().collect();
-            let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
-            eprintln!("-- log of a daemon:\n{}", last.join("\n"));
-        }
-    }
 }
 
 impl Daemon {

@@ -1,5 +1,5 @@
 //! The supervised workload: the requests of its daemon (`src/supervisor.rs` and
-//! `crates/guard/src/keeper.rs`), the guard, and its child.
+//! `crates/guard/src/client.rs`), the guard, and its child.
 //!
 //! The decisions of a guard are made by the shipped `DeadlinePolicy`. The work of
 //! `crates/guard/src/guard.rs` around it is modelled: it reads everything that has arrived, checks
@@ -21,7 +21,7 @@ use crate::election::mutation::planted;
 use crate::election::{BootTime, Claim, Input, Order, OrderKind, Terms, Token};
 use crate::sim::MS;
 
-/// As in `crates/guard/src/keeper.rs`.
+/// As in `crates/guard/src/client.rs`.
 pub(super) const GUARD_LATE_MAX: Duration = Duration::from_millis(100);
 /// Upper bound of the latency of a record or a report.
 const LATENCY_MAX: u64 = 20 * MS;
@@ -227,15 +227,15 @@ impl World {
                 Child::Unborn | Child::Gone => None,
             };
             let keeper_due = self.guard_due(*g).map(on_time);
-            let of_keeper = keeper_due.map(|at| at.max(self.thaws_at(guard.daemon)));
-            let all = [of_guard.flatten(), of_child, of_keeper];
+            let of_client = keeper_due.map(|at| at.max(self.thaws_at(guard.daemon)));
+            let all = [of_guard.flatten(), of_child, of_client];
             all.into_iter().flatten().min()
         });
         each.min()
     }
 
     /// Returns the time by which the guard must have killed its child, as in
-    /// `crates/guard/src/keeper.rs`.
+    /// `crates/guard/src/client.rs`.
     fn guard_due(&self, g: usize) -> Option<BootTime> {
         let guard = &self.own.guards[g];
         let daemon = &self.processes[guard.daemon];
@@ -382,7 +382,7 @@ impl World {
         self.at(at, move |world| world.reported(g, gone));
     }
 
-    /// Handles a report as the supervisor and the keeper do.
+    /// Handles a report as the supervisor and the guard's client do.
     pub(super) fn reported(&mut self, g: usize, gone: bool) {
         let Guard { daemon, token, .. } = self.own.guards[g];
         if !self.processes[daemon].alive || self.own.guards[g].heard {

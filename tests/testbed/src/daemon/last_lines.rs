@@ -1,0 +1,21 @@
+//! The log of a daemon, for the failure of a test.
+
+use std::path::PathBuf;
+
+/// Prints the end of a daemon's log when the test that owns the daemon fails.
+#[derive(Debug)]
+pub(super) struct LastLines(pub(super) PathBuf);
+
+impl Drop for LastLines {
+    #[allow(clippy::print_stderr, reason = "shown with the failure of a test")]
+    fn drop(&mut self) {
+        const LINES_MAX: usize = 60;
+        if std::thread::panicking() {
+            let log = std::fs::read(&self.0).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let lines: Vec<_> = log.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
+            eprintln!("-- log of a daemon:\n{}", last.join("\n"));
+        }
+    }
+}
