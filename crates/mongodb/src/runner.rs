@@ -19,25 +19,20 @@ use leasehold_core::election::{
 /// Capacity of the queue of store events.
 const NEWS_QUEUE_MAX: usize = 64;
 
-/// Callbacks by which a candidate's runner reports to the rest of the program. Each does nothing by
-/// default.
+/// Callbacks by which a candidate's runner reports to the rest of the program. Those on which safety
+/// depends have no default; the others do nothing by default.
 pub trait Surfaces: Send {
     /// A new status was published; files may be rewritten.
-    fn published(&mut self, _: &Status) {}
+    fn published(&mut self, status: &Status);
     /// Returns a receiver of `true` once every file shows the newest status, or of `false` if a
     /// file that names a deadline can be neither rewritten nor removed.
-    fn flush(&mut self) -> oneshot::Receiver<bool> {
-        let (answer, receiver) = oneshot::channel();
-        // This function owns the receiver, so the send cannot fail.
-        let _ = answer.send(true);
-        receiver
-    }
+    fn flush(&mut self) -> oneshot::Receiver<bool>;
     /// Sets the desired state of the supervised workload; never called for a candidate that
     /// supervises none.
-    fn workload(&mut self, _: Order) {}
+    fn workload(&mut self, order: Order);
     /// Stores the values for the next process on this machine: its own claim, the highest token
     /// and the longest lease duration.
-    fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
+    fn remember(&mut self, claim: Option<Claim>, token: Token, lease_longest: Duration);
     /// The role changed.
     fn transition(&mut self, _: &Transition) {}
     /// An event worth reporting to humans.
@@ -56,7 +51,20 @@ pub trait Surfaces: Send {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSurfaces;
 
-impl Surfaces for NoSurfaces {}
+impl Surfaces for NoSurfaces {
+    fn published(&mut self, _: &Status) {}
+
+    fn flush(&mut self) -> oneshot::Receiver<bool> {
+        let (answer, receiver) = oneshot::channel();
+        // This function owns the receiver, so the send cannot fail.
+        let _ = answer.send(true);
+        receiver
+    }
+
+    fn workload(&mut self, _: Order) {}
+
+    fn remember(&mut self, _: Option<Claim>, _: Token, _: Duration) {}
+}
 
 /// Creates the queue for [`StoreEvent`], with the capacity that an election needs.
 pub fn news_channel() -> (mpsc::Sender<StoreEvent>, mpsc::Receiver<StoreEvent>) {
