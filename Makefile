@@ -7,7 +7,7 @@ FAST_TESTS := configuration dockerfile docs_match_config http install metrics_pa
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
-.PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench lint deny msrv publish-check doc clean
+.PHONY: help run stop build check test soak replay soak-locks replay-locks model mutants miri bench screenshots lint deny msrv publish-check doc clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /make \1	/p' $(MAKEFILE_LIST) | expand -t 20
@@ -46,8 +46,11 @@ msrv: ## the workspace with the oldest supported toolchain, which rustup install
 	  echo "$(CARGO) +$(MSRV) check --workspace" && CARGO_TARGET_DIR=target/msrv $(CARGO) +$(MSRV) check --workspace; \
 	else echo "skipped: rustup cannot install the toolchain $(MSRV)"; fi
 
+PUBLISHED := core clock guard mongodb
+
 publish-check: ## package the crates for embedders as `cargo publish` would, without uploading them
-	$(CARGO) publish --dry-run --allow-dirty -p leasehold-core -p leasehold-clock -p leasehold-guard -p leasehold-mongodb
+	for crate in $(PUBLISHED); do for licence in LICENSE-APACHE LICENSE-MIT; do cmp $$licence crates/$$crate/$$licence || exit 1; done; done
+	$(CARGO) publish --dry-run --allow-dirty $(addprefix -p leasehold-,$(PUBLISHED))
 
 doc: ## the API documentation; checks every public item and every link
 	$(CARGO) doc --workspace --no-deps
@@ -116,6 +119,11 @@ miri: ## the election's unit tests under Miri (needs a nightly toolchain with th
 	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || { \
 	  echo "make miri needs a nightly toolchain with Miri: rustup toolchain install nightly --component miri" >&2; exit 1; }
 	$(CARGO) +nightly miri test --workspace --lib -- election:: --skip sim --skip table
+
+screenshots: ## the images of the page in docs/images (needs chromium)
+	@$(TESTBED)/ensure-tools
+	@$(TESTBED)/fetch-mongod >/dev/null
+	$(CARGO) test --workspace --test web -- --exact screenshots::of_the_page --ignored
 
 bench: ## the tables of docs/benchmarks.md (about 30 minutes; FIGURES="handoff memory" for some)
 	@$(TESTBED)/fetch-mongod >/dev/null

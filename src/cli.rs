@@ -3,18 +3,21 @@
 //! A command line error exits 64 and never prints an argument that could be a connection string,
 //! even if it was passed as another argument.
 
+pub mod check;
 pub mod completions;
 pub mod config;
 pub mod install;
 pub mod limits;
 pub mod lock;
 pub mod locks;
+pub mod operators;
 pub mod run;
 pub mod status;
 
 mod arguments;
 mod privacy;
 mod store_options;
+mod table;
 
 use std::ffi::OsString;
 use std::io;
@@ -24,7 +27,7 @@ use std::process::ExitCode;
 use crate::config::{ConfigError, Key, Sources};
 use crate::exit;
 
-pub use arguments::{Stop, command, parse};
+pub use arguments::{UsageError, command, parse};
 
 /// One parsed command line.
 #[derive(Debug)]
@@ -37,6 +40,11 @@ pub enum Invocation {
     Lock(lock::LockArgs),
     /// `leasehold locks`.
     Locks(locks::LocksArgs),
+    /// `leasehold leases`, `describe`, `step-down`, `transfer`, `pause`, `resume`, `cancel` or
+    /// `repair`.
+    Operator(operators::OperatorArgs),
+    /// `leasehold check`.
+    Check(check::CheckArgs),
     /// `leasehold config`.
     Config(ConfigArgs),
     /// `leasehold completions`.
@@ -96,6 +104,12 @@ pub enum CommandError {
     /// The locks cannot be listed or changed.
     #[error(transparent)]
     Locks(#[from] locks::LocksError),
+    /// The leases cannot be listed or changed.
+    #[error(transparent)]
+    Operator(#[from] operators::OperatorError),
+    /// The checks could not begin.
+    #[error(transparent)]
+    Check(#[from] check::CheckError),
     /// The limit of open files is too low.
     #[error(transparent)]
     Limits(#[from] limits::TooFewFiles),
@@ -112,6 +126,8 @@ impl CommandError {
             Self::Run(error) => error.exit_code(),
             Self::Lock(error) => error.exit_code(),
             Self::Locks(error) => error.exit_code(),
+            Self::Operator(error) => error.exit_code(),
+            Self::Check(_) => exit::CHECK_FAILED,
             Self::Output(_) => exit::CANNOT_TELL,
         })
     }
@@ -135,6 +151,14 @@ pub fn dispatch(invocation: Invocation) -> Result<ExitCode, CommandError> {
         Invocation::Locks(args) => {
             limits::check()?;
             locks::run(args)
+        }
+        Invocation::Operator(args) => {
+            limits::check()?;
+            operators::run(args)
+        }
+        Invocation::Check(args) => {
+            limits::check()?;
+            check::run(args)
         }
         Invocation::Status(args) => Ok(status::run(&args)),
         Invocation::Config(args) => config::run(args).map(|()| ExitCode::from(exit::DONE)),
@@ -161,6 +185,13 @@ fn run_to_end<T>(command: impl Future<Output = T>) -> io::Result<T> {
     // A driver call that hangs must not delay the exit.
     runtime.shutdown_background();
     Ok(ended)
+}
+
+/// Prints a line to standard error, for the operator; the answer goes to standard output.
+fn say(line: &str) {
+    use std::io::Write;
+
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Writes the output. A broken pipe is not an error, because the reader has read all that it wants.

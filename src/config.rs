@@ -34,7 +34,9 @@ use std::time::Duration;
 pub use choice::{KubernetesEnabled, LogFormat, LogLevel, OnExit, ReadyWhen, StopSignal};
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
-pub use schema::{DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, suggest, suggest_key};
+pub use schema::{
+    DEFAULT_TOML, KEYS, Key, Kind, Reload, find, is_section, nearest, suggest, suggest_key,
+};
 pub use secret::{
     MASK, Secret, UriError, UriProblem, UriSource, check_uri, looks_secret, shown, shown_path,
 };

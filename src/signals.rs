@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::task::Poll;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::low_level::pipe;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
@@ -145,6 +145,19 @@ impl Relays {
     /// If the process has run out of file descriptors.
     pub fn register() -> io::Result<Self> {
         Self::listen(&[SIGUSR1, SIGUSR2].map(|number| (number, number)))
+    }
+}
+
+/// Changes of the terminal's size.
+pub type Resizes = SignalStream<()>;
+
+impl Resizes {
+    /// Registers the handler. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// If the process has run out of file descriptors.
+    pub fn register() -> io::Result<Self> {
+        Self::listen(&[((), SIGWINCH)])
     }
 }
 

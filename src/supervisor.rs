@@ -58,7 +58,7 @@ pub struct SupervisorOptions {
 }
 
 /// Observer of the workload, for metrics and for callers that wait for its end.
-pub trait Watched: Send {
+pub trait WorkloadObserver: Send {
     /// The command has started, or no longer runs.
     fn up(&mut self, up: bool);
     /// The command was stopped on request, and is gone after `took`.
@@ -128,20 +128,20 @@ pub struct Supervisor<W> {
     orders: watch::Receiver<Option<Ordered>>,
     inputs: mpsc::Sender<Input>,
     runs: watch::Sender<Option<Token>>,
-    watched: W,
+    observer: W,
     /// The command; `None` if there are only hooks.
     command: Option<Standby>,
     /// Hooks that could not be killed. A hook is not started while an earlier run of it is left.
     left: [Unkillable; 2],
 }
 
-impl<W: Watched> Supervisor<W> {
+impl<W: WorkloadObserver> Supervisor<W> {
     /// Creates a supervisor, not yet running. `inputs` are the election's.
     pub fn new(
         options: SupervisorOptions,
         orders: watch::Receiver<Option<Ordered>>,
         inputs: mpsc::Sender<Input>,
-        watched: W,
+        observer: W,
     ) -> Self {
         let command = options.program.command(&options.command, None);
         let command = command.map(|command| Standby::new(command, options.stopping));
@@ -150,7 +150,7 @@ impl<W: Watched> Supervisor<W> {
             orders,
             inputs,
             runs: watch::channel(None).0,
-            watched,
+            observer,
             command,
             left: Default::default(),
         }
@@ -188,7 +188,7 @@ impl<W: Watched> Supervisor<W> {
             served = token;
             if let Some(token) = token {
                 self.serve(token).await;
-                self.tell(Input::WorkloadGone { token }).await;
+                self.send(Input::WorkloadGone { token }).await;
             }
         }
         if let Some(command) = self.command.take() {
@@ -200,7 +200,7 @@ impl<W: Watched> Supervisor<W> {
     async fn serve(&mut self, token: Token) {
         let lead = self.start_lead(token);
         match self.command.take() {
-            None => self.told_to_end().await,
+            None => self.stop_requested().await,
             Some(mut command) => {
                 self.run_command(&mut command, token).await;
                 self.command = Some(command);
@@ -303,7 +303,7 @@ impl<W: Watched> Supervisor<W> {
                     // A closed channel means that the daemon exits, and the workload must not
                     // outlive it.
                     let ordered = self.ordered(token).filter(|_| !closed);
-                    obey(ordered, &mut command);
+                    apply_order(ordered, &mut command);
                 }
                 event = command.next() => match event {
                     Event::Started { pid } => info!(
@@ -311,7 +311,7 @@ impl<W: Watched> Supervisor<W> {
                         "workload started"
                     ),
                     // Other candidates need not wait for leftover processes.
-                    Event::Exited => self.tell(Input::WorkloadEnded { token }).await,
+                    Event::Exited => self.send(Input::WorkloadEnded { token }).await,
                     Event::Gone(finished) => break finished,
                 },
             }
@@ -328,12 +328,12 @@ impl<W: Watched> Supervisor<W> {
 
     /// Reports that the command ended by itself.
     async fn ended(&mut self, token: Token, code: u8, interrupted: bool) {
-        self.tell(Input::WorkloadEnded { token }).await;
-        self.watched.ended(code, interrupted);
+        self.send(Input::WorkloadEnded { token }).await;
+        self.observer.ended(code, interrupted);
     }
 
     /// Waits until leadership is given up or lost.
-    async fn told_to_end(&mut self) {
+    async fn stop_requested(&mut self) {
         let ends = |ordered: &Option<Ordered>| ordered.is_none_or(|o| o.phase != Phase::Run);
         // A closed channel means that the daemon exits.
         let _ = self.orders.wait_for(ends).await;
@@ -347,7 +347,7 @@ impl<W: Watched> Supervisor<W> {
 
     fn up(&mut self, token: Option<Token>) {
         self.runs.send_replace(token);
-        self.watched.up(token.is_some());
+        self.observer.up(token.is_some());
     }
 
     fn report(&mut self, token: Token, finished: &Finished) {
@@ -360,7 +360,7 @@ impl<W: Watched> Supervisor<W> {
         if let Some(took) = finished.stopped_after {
             let elapsed_ms = millis(took);
             info!(%lease, token, code, elapsed_ms, "workload stopped");
-            self.watched.stopped(took);
+            self.observer.stopped(took);
             return;
         }
         match ended.end {
@@ -379,14 +379,14 @@ impl<W: Watched> Supervisor<W> {
         }
     }
 
-    async fn tell(&self, input: Input) {
+    async fn send(&self, input: Input) {
         // If the runner is gone, the daemon is exiting too.
         let _ = self.inputs.send(input).await;
     }
 }
 
 /// Applies the newest order; without one, the command is killed.
-fn obey(ordered: Option<Ordered>, command: &mut Supervised) {
+fn apply_order(ordered: Option<Ordered>, command: &mut Supervised) {
     let Some(Ordered { terms, phase, .. }) = ordered else {
         return command.kill();
     };

@@ -43,7 +43,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_copy_is_the_same_program_for_everybody() {
+fn the_copy_is_the_same_program_for_all_users() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("leasehold");
     // A umask that closes new files to other users must not matter.
@@ -103,7 +103,7 @@ fn where_there_is_no_room_the_old_copy_stays() {
 }
 
 #[test]
-fn what_one_that_was_killed_left_is_cleared_away() {
+fn leftovers_of_a_killed_run_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("leasehold");
     fs::write(&copy, "the old one").unwrap();
@@ -136,7 +136,7 @@ fn one_at_a_time() {
 }
 
 #[test]
-fn what_is_no_directory_is_named() {
+fn a_path_that_is_not_a_directory_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();

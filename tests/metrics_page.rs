@@ -15,7 +15,7 @@ use std::path::Path;
 use leasehold::clock::boot_now;
 use leasehold::election::{HolderView, Identity, LeaseName, Role, Session, Status, Token};
 use leasehold::publish::StoreInfo;
-use leasehold::publish::kubernetes::{LabelInSync, Shown};
+use leasehold::publish::kubernetes::{LabelInSync, LabelState};
 use leasehold::publish::metrics::Metrics;
 use leasehold::publish::render::Identification;
 use tokio::sync::watch;
@@ -46,7 +46,7 @@ fn full_scrape() -> Metrics {
     };
     let (_, status) = watch::channel(status);
     let (_, store) = watch::channel(Some(store));
-    let (_, shown) = watch::channel(Shown::Unknown);
+    let (_, shown) = watch::channel(LabelState::Unknown);
     let metrics = Metrics::new(&who, status.clone(), store).unwrap();
     let label = LabelInSync::new(&who.lease, status, shown).unwrap();
     metrics.registry().register(Box::new(label)).unwrap();

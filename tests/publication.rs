@@ -162,7 +162,7 @@ impl Log {
 }
 
 #[test]
-fn i4_a_full_disk_keeps_no_leader_is_told_once_and_is_survived() {
+fn i4_a_full_disk_ends_the_leadership_is_logged_once_and_is_survived() {
     let Some(disk) = Mount::small_disk() else {
         return;
     };
@@ -253,7 +253,7 @@ fn a_read_only_directory_is_a_typed_error() {
 }
 
 #[test]
-fn a_disk_that_hangs_delays_nobody_and_catches_up() {
+fn a_hanging_disk_delays_no_caller_and_catches_up() {
     let place = tempfile::tempdir().unwrap();
     let published = publish(place.path(), follower());
     assert_eq!(published.say(follower()), Flushed::Shown);
@@ -331,7 +331,7 @@ fn readers_never_see_half_a_file() {
 }
 
 #[test]
-fn a_file_of_another_lease_or_boot_tells_nothing() {
+fn a_file_of_another_lease_or_boot_is_not_evaluated() {
     let place = tempfile::tempdir().unwrap();
     let published = publish(place.path(), leader(3));
     assert_eq!(published.say(leader(3)), Flushed::Shown);

@@ -17,15 +17,16 @@ use leasehold::clock;
 use leasehold::election::{
     Authority, HolderView, Identity, LeaseName, Role, Session, Status, Token,
 };
-use leasehold::publish::render::{Identification, Moment, render};
+use leasehold::publish::render::{ClockPair, Identification, render};
 use leasehold_testbed::skip;
 
-/// The code block of a language on the page.
+/// The code block of a language on the page, in the part about files.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();
+    let (files, _) = page.split_once("\n## Being notified\n").unwrap();
     let fence = format!("```{language}\n");
-    let mut blocks = page.split(&fence).skip(1);
+    let mut blocks = files.split(&fence).skip(1);
     let block = blocks.next().unwrap().split("```").next().unwrap();
     assert!(blocks.next().is_none(), "one block of {language}");
     block.to_owned()
@@ -46,7 +47,7 @@ fn cases(place: &Path) -> Vec<Case> {
         identity: Identity::new("it's $(exit 3) \"me\"").unwrap(),
         boot_id,
     };
-    let now = Moment::now();
+    let now = ClockPair::now();
     let hour = Duration::from_secs(3600);
     let token = Token::new(7).unwrap();
     let until = now.boot + hour;
@@ -76,7 +77,7 @@ fn cases(place: &Path) -> Vec<Case> {
         ..leader.clone()
     };
     // Written before the deadline and read after it, as a frozen daemon leaves it.
-    let before = Moment {
+    let before = ClockPair {
         boot: now.boot - Duration::from_secs(5),
         ..now
     };

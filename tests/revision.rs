@@ -52,7 +52,7 @@ fn a_checkout_is_its_commit_and_says_so_where_files_differ() {
 }
 
 #[test]
-fn sources_that_are_no_checkout_have_no_revision() {
+fn sources_outside_a_checkout_have_no_revision() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(revision(directory.path()), None, "no repository");
     let repository = repository();

@@ -37,7 +37,8 @@ pub(crate) async fn of_fifty(setup: Setup) -> Vec<Row> {
     vec![Row::new("handoff_50", what, Unit::Time, &series, &bounds)]
 }
 
-async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> Vec<f64> {
+/// Measures this many handoffs, one after another.
+pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> Vec<f64> {
     let set = ReplicaSet::start().await;
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), contenders);

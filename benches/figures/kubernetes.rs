@@ -76,7 +76,7 @@ impl Stage {
     fn labels(&self) -> ClaimHint {
         let pods: Api<Pod> = self.kubernetes.objects(&self.namespace);
         let mut labels = BTreeMap::new();
-        told(pods, move |pod: &Pod| {
+        watch_leaders(pods, move |pod: &Pod| {
             let label = pod.labels().get(LABEL).cloned();
             labels.insert(pod.name_any(), label);
             let leads =
@@ -92,12 +92,15 @@ impl Stage {
     /// Returns the pods that the Service routes to, after each change of its slice.
     fn endpoints(&self) -> ClaimHint {
         let slices: Api<EndpointSlice> = self.kubernetes.objects(&self.namespace);
-        told(slices, routed_to)
+        watch_leaders(slices, routed_to)
     }
 }
 
 /// Watches all objects of a kind.
-fn told<K>(api: Api<K>, mut leads: impl FnMut(&K) -> Vec<String> + Send + 'static) -> ClaimHint
+fn watch_leaders<K>(
+    api: Api<K>,
+    mut leads: impl FnMut(&K) -> Vec<String> + Send + 'static,
+) -> ClaimHint
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + Sync + 'static,
 {
@@ -263,7 +266,7 @@ pub(crate) async fn of_twenty(setup: Setup) -> Vec<Row> {
         let pods: Api<Pod> = stage.kubernetes.objects(&stage.namespace);
         let began = boottime_ns();
         let daemons = stage.start(&setup);
-        let mut labelled = told(pods, {
+        let mut labelled = watch_leaders(pods, {
             let mut names = std::collections::BTreeSet::new();
             move |pod: &Pod| {
                 if pod.labels().contains_key(LABEL) {

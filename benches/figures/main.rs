@@ -10,7 +10,7 @@
 #![allow(clippy::expect_used)]
 
 // The hand-made locks are measured here too, for comparison.
-#[path = "../../tests/handmade/client.rs"]
+#[path = "../../tests/comparison/client.rs"]
 #[allow(
     clippy::disallowed_methods,
     dead_code,
@@ -18,7 +18,7 @@
 )]
 mod client;
 mod contender;
-#[path = "../../tests/handmade/designs/mod.rs"]
+#[path = "../../tests/comparison/designs/mod.rs"]
 #[allow(
     clippy::disallowed_methods,
     reason = "hand-made locks read wall clocks"
@@ -31,6 +31,7 @@ mod launch;
 mod locks;
 mod machine;
 mod observer;
+mod operators;
 mod overlap;
 mod profile;
 mod report;
@@ -80,6 +81,14 @@ const FIGURES: &[Figure] = &[
     Figure {
         names: &["handoff_50"],
         measure: |setup| Box::pin(handoff::of_fifty(setup)),
+    },
+    Figure {
+        names: &["step_down"],
+        measure: |setup| Box::pin(operators::step_down(setup)),
+    },
+    Figure {
+        names: &["leases_watch"],
+        measure: |setup| Box::pin(operators::watch(setup)),
     },
     Figure {
         names: &["memory", "cpu", "store_load"],
@@ -151,7 +160,7 @@ fn main() -> ExitCode {
     {
         return supervision::carry_out(arguments);
     }
-    client::obey();
+    client::act_as_client();
     let arguments: Vec<String> = arguments
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();

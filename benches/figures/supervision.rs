@@ -107,7 +107,7 @@ pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
         Row::new(
             "workload_handoff",
             format!(
-                "CMDs that began beside another, in {} hand-offs",
+                "CMDs that began alongside another, in {} hand-offs",
                 handed.len()
             ),
             Unit::Count,

@@ -1,27 +1,25 @@
 //! Computes the answer to a request. Nothing is cached; every answer is computed from the deadline
 //! at the time of the request.
 
-use std::net::IpAddr;
-
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Body, Bytes};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Body;
 use hyper::header::{self, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::{AdminState, BODY_BYTES_MAX, Client, ReadyWhen, TRANSFER_TIME_MAX, page};
+use super::events::events;
+use super::wait::{Wait, leader_after};
+use super::{AdminState, BODY_BYTES_MAX, Client, ReadyWhen, STREAMS_MAX, TRANSFER_TIME_MAX, page};
 use crate::clock;
 use crate::election::{Status, Token};
+use crate::http::{self, Answer, HTML, full, is_misdirected, json, policy, respond, text};
 use crate::publish::Surface;
 use crate::publish::metrics;
-use crate::publish::render::{Document, Moment, authority_at, leader_name_at};
+use crate::publish::render::{ClockPair, Document, authority_at, leader_name_at};
 
-type Answer = Response<Full<Bytes>>;
-
-const TEXT: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
-const HTML: &str = "text/html; charset=utf-8";
+/// Request header with the id of the last event that the client has received.
+const LAST_EVENT_ID: &str = "last-event-id";
 const STEPPED_DOWN: &str = "/stepped-down";
 
 #[derive(Serialize)]
@@ -50,14 +48,12 @@ struct LeaderName<'a> {
     name: &'a str,
 }
 
-pub(super) async fn answer<B>(request: Request<B>, client: Client, state: &AdminState) -> Answer
+pub(super) async fn answer<B>(request: Request<B>, client: &Client, state: &AdminState) -> Answer
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    // Browsers always send the name that the page was loaded from.
-    let host = request.headers().get(header::HOST);
-    if client.local_names_only && !host.is_none_or(names_this_machine) {
+    if is_misdirected(&request, client) {
         return text(
             StatusCode::MISDIRECTED_REQUEST,
             "this listens on a loopback address: ask for localhost or 127.0.0.1, or set http.listen",
@@ -65,14 +61,14 @@ where
     }
     let path = request.uri().path();
     let allowed = match path {
-        "/" | "/livez" | "/readyz" | "/leader" | "/status" | "/metrics" => {
+        "/" | "/livez" | "/readyz" | "/leader" | "/status" | "/events" | "/metrics" => {
             &[Method::GET, Method::HEAD][..]
         }
         STEPPED_DOWN => &[Method::POST][..],
         _ => {
             return text(
                 StatusCode::NOT_FOUND,
-                "not found; there are /, /livez, /readyz, /leader, /status, /metrics and /stepped-down",
+                "not found; there are /, /livez, /readyz, /leader, /status, /events, /metrics and /stepped-down",
             );
         }
     };
@@ -90,12 +86,19 @@ where
     if path == STEPPED_DOWN {
         return stepped_down(request, client, state).await;
     }
+    if path == "/leader" {
+        return match Wait::parse(request.uri().query().unwrap_or_default()) {
+            Ok(None) => leader(&state.status.borrow()),
+            Ok(Some(wait)) => leader_after(wait, client, state).await,
+            Err(why) => text(StatusCode::BAD_REQUEST, &why),
+        };
+    }
     let status = state.status.borrow().clone();
     match path {
         // Reaching this line proves that the event loop is running.
         "/livez" => text(StatusCode::OK, "ok"),
         "/readyz" => ready(&status, state),
-        "/leader" => leader(&status),
+        "/events" => event_stream(&request, client, state),
         "/status" => full_status(&status, state),
         "/metrics" => metrics(state),
         _ => root(&status, &request, state),
@@ -122,7 +125,7 @@ fn ready(status: &Status, state: &AdminState) -> Answer {
     text(StatusCode::SERVICE_UNAVAILABLE, &why_not)
 }
 
-fn leader(status: &Status) -> Answer {
+pub(super) fn leader(status: &Status) -> Answer {
     let now = clock::boot_now();
     let authority = authority_at(status, now);
     let left = authority.map(|a| a.valid_until.since(now).as_millis());
@@ -138,8 +141,20 @@ fn leader(status: &Status) -> Answer {
     json(code, &body)
 }
 
+fn event_stream<B>(request: &Request<B>, client: &Client, state: &AdminState) -> Answer {
+    let refused = || state.metrics.http_stream_refused();
+    let Some(place) = client.streams.admit(client, refused) else {
+        return full(StatusCode::SERVICE_UNAVAILABLE, STREAMS_MAX);
+    };
+    let last_id = request.headers().get(LAST_EVENT_ID);
+    let last_id = last_id.and_then(|id| id.to_str().ok()?.parse().ok());
+    let (status, error) = (state.status.clone(), state.store_error.clone());
+    let body = events(state.who.clone(), status, error, place, last_id);
+    http::event_stream(body)
+}
+
 fn full_status(status: &Status, state: &AdminState) -> Answer {
-    let (store, now) = (state.store.borrow().clone(), Moment::now());
+    let (store, now) = (state.store.borrow().clone(), ClockPair::now());
     let document = Document::new(status, &state.who, now);
     let body = StatusAndStore {
         document: document.with_store_error(state.store_error.borrow().as_ref(), now),
@@ -173,13 +188,11 @@ fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer 
         let store = state.store.borrow().clone();
         let error = state.store_error.borrow().clone();
         let store = (store.as_ref(), error.as_ref());
-        let body = page::page(status, &state.who, store, Moment::now());
+        let nonce = policy::nonce();
+        let body = page::page(status, &state.who, store, ClockPair::now(), &nonce);
         let mut answer = respond(StatusCode::OK, HTML, body);
         // The page loads nothing, and no text in it can run as code.
-        answer.headers_mut().insert(
-            header::CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
-        );
+        policy::restrict(&mut answer, &nonce, "'none'");
         answer
     } else {
         let name = leader_name_at(status, &state.who.identity, clock::boot_now());
@@ -193,7 +206,7 @@ fn root<B>(status: &Status, request: &Request<B>, state: &AdminState) -> Answer 
 }
 
 /// Handles a workload's confirmation that it has stepped down for a token.
-async fn stepped_down<B>(request: Request<B>, client: Client, state: &AdminState) -> Answer
+async fn stepped_down<B>(request: Request<B>, client: &Client, state: &AdminState) -> Answer
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -252,52 +265,11 @@ fn conflict(status: &Status, token: Token) -> Option<String> {
     }
 }
 
-/// Returns true for a Host header with a loopback address or `localhost`, with any port.
-fn names_this_machine(host: &HeaderValue) -> bool {
-    let Ok(host) = host.to_str() else {
-        return false;
-    };
-    let name = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.split_once(':').map_or(host, |(name, _)| name),
-    };
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let address = name.parse::<IpAddr>();
-    address.is_ok_and(|address| address.to_canonical().is_loopback())
-        || name == "localhost"
-        || name.ends_with(".localhost")
-}
-
 fn token_of(query: &str) -> Option<Token> {
     let value = query
         .split('&')
         .find_map(|pair| pair.strip_prefix("token="))?;
     Token::new(value.parse().ok()?)
-}
-
-fn text(code: StatusCode, message: &str) -> Answer {
-    respond(code, TEXT, format!("{message}\n"))
-}
-
-fn json(code: StatusCode, body: &impl Serialize) -> Answer {
-    match serde_json::to_string(body) {
-        Ok(body) => respond(code, JSON, body + "\n"),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    }
-}
-
-fn respond(code: StatusCode, content_type: &'static str, body: String) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
-    *answer.status_mut() = code;
-    let headers = answer.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // An answer repeated by a caching proxy could outlive its deadline.
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    answer
 }
 
 #[cfg(test)]

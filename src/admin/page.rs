@@ -1,17 +1,19 @@
-//! The HTML page for humans, which loads nothing from elsewhere and runs no script.
+//! The HTML page for humans. It loads nothing from elsewhere; its script follows `/events`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::election::{Role, Status};
-use crate::publish::render::{Identification, Moment, authority_at, leader_name_at};
+use crate::publish::render::{ClockPair, Identification, authority_at, leader_name_at};
 use crate::publish::{StoreError, StoreInfo};
 
 const HEAD: &str = r#"<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="refresh" content="2">
-<style>
+<noscript><meta http-equiv="refresh" content="2"></noscript>
+"#;
+
+const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --dim: #777; --tone: #777; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }
 h1 { font-size: 1.1rem; font-weight: 600; margin: 0; }
@@ -20,19 +22,24 @@ h1 { font-size: 1.1rem; font-weight: 600; margin: 0; }
 .paused, .stopping { --tone: #b26a00; } .unknown { --tone: #b3261e; }
 dl { display: grid; grid-template-columns: max-content 1fr; margin: 0; border-top: 1px solid var(--line); }
 dt, dd { padding: .45rem 0; border-bottom: 1px solid var(--line); margin: 0; }
+dl div { display: contents; } [hidden] { display: none !important; }
 dt { color: var(--dim); padding-right: 2rem; }
 dd { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-nav { margin-top: 1.5rem; } nav a { margin-right: 1rem; color: inherit; }
+.old { opacity: .6; } footer { color: var(--dim); margin: 1.5rem 0; min-height: 1.5em; } footer p { display: inline; }
+nav a { margin-right: 1rem; color: inherit; }
 @media (prefers-color-scheme: dark) {
   .leader { --tone: #5fd38a; } .follower { --tone: #7db5ee; }
   .paused, .stopping { --tone: #f0b35a; } .unknown { --tone: #f2928c; } :root { --dim: #aaa; }
 }
-</style>
-"#;
+";
 
-const LINKS: &str = r#"<nav><a href="/status">status</a><a href="/leader">leader</a><a href="/metrics">metrics</a><a href="/readyz">ready</a><a href="/livez">live</a></nav>
+const FOOT: &str = r#"</main>
+<footer><p id="connection" role="status"></p> <p id="contact"></p></footer>
+<nav><a href="/status">status</a><a href="/leader">leader</a><a href="/metrics">metrics</a><a href="/readyz">ready</a><a href="/livez">live</a></nav>
 </body></html>
 "#;
+
+const SCRIPT: &str = include_str!("page.js");
 
 /// Returns true if an Accept header prefers HTML to JSON. A bare `*/*` does not, because programs
 /// send it and expect JSON.
@@ -41,23 +48,21 @@ pub(super) fn preferred(accept: &str) -> bool {
     html > 0.0 && html > quality(accept, "application", "json")
 }
 
-/// Renders the page about `status` at `moment`.
+/// Renders the page about `status` at `clocks`.
 pub(super) fn page(
     status: &Status,
     who: &Identification,
     (store, error): (Option<&StoreInfo>, Option<&StoreError>),
-    moment: Moment,
+    clocks: ClockPair,
+    nonce: &str,
 ) -> String {
-    let now = moment.boot;
+    let now = clocks.boot;
     let authority = authority_at(status, now);
     let truth = status.at(now);
     let role = truth.role;
     let lease = escaped(who.lease.as_str());
     let holder = leader_name_at(status, &who.identity, now);
-    let token = authority.map_or_else(
-        || format!("none (highest seen: {})", truth.token_highest),
-        |a| a.token.to_string(),
-    );
+    let token = authority.map_or_else(|| "none".to_owned(), |a| a.token.to_string());
     let left = authority.map_or_else(
         || "–".to_owned(),
         |a| format!("{:.1} s", a.valid_until.since(now).as_secs_f64()),
@@ -75,40 +80,48 @@ pub(super) fn page(
         Role::Unknown => "not known",
         Role::Leader | Role::Follower | Role::Paused | Role::Stopping => "nobody",
     };
-    let error = error.map(|error| {
+    let failure = error.map(|error| {
         let since = whole_seconds(now.since(error.since));
-        ("MongoDB error", format!("{} (for {since})", error.message))
+        format!("{} (for {since})", error.message)
     });
     let rows = [
-        ("Holder", holder.unwrap_or(nobody).to_owned()),
-        ("Token", token),
-        ("Time left", left),
+        ("Holder", "holder", holder.unwrap_or(nobody).to_owned()),
+        ("Token", "token", token),
+        ("Time left", "left", left),
         (
             "Since",
+            "since",
             format!(
                 "{} ({} ago)",
-                moment.date(truth.since),
+                clocks.date(truth.since),
                 whole_seconds(now.since(truth.since))
             ),
         ),
-        ("Reason", reason.to_owned()),
-        ("This candidate", who.identity.to_string()),
-        ("Store", store),
+        ("Reason", "reason", reason.to_owned()),
+        ("This candidate", "candidate", who.identity.to_string()),
+        ("Store", "store", store),
     ];
-    let mut page = String::with_capacity(4096);
+    let mut page = String::with_capacity(8192);
     page.push_str(HEAD);
     // Writing to a String cannot fail.
     let _ = write!(
         page,
-        "<title>{lease}: {role}</title></head><body class=\"{role}\">\n\
-         <h1>{lease}</h1>\n<p class=\"role\">{}</p>\n<dl>\n",
+        "<style nonce=\"{nonce}\">{STYLE}</style>\n<script nonce=\"{nonce}\" type=\"module\">\n{SCRIPT}</script>\n\
+         <title>{lease}: {role}</title></head><body class=\"{role}\">\n<main id=\"state\">\n\
+         <h1>{lease}</h1>\n<p class=\"role\" id=\"role\" role=\"status\">{}</p>\n<dl>\n",
         headline(role)
     );
-    for (name, value) in rows.into_iter().chain(error) {
-        let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(&value));
+    for (name, id, value) in rows {
+        let value = escaped(&value);
+        let _ = writeln!(page, "<dt>{name}</dt><dd id=\"{id}\">{value}</dd>");
     }
-    page.push_str("</dl>\n");
-    page.push_str(LINKS);
+    let _ = writeln!(
+        page,
+        "<div id=\"failure\"{}><dt>MongoDB error</dt><dd id=\"error\">{}</dd></div>\n</dl>",
+        if failure.is_some() { "" } else { " hidden" },
+        escaped(failure.as_deref().unwrap_or_default())
+    );
+    page.push_str(FOOT);
     page
 }
 
@@ -172,8 +185,8 @@ mod tests {
     use crate::election::{HolderView, Identity};
     use crate::publish::fixture::{self, token, who};
 
-    fn at(seconds: u64) -> Moment {
-        Moment {
+    fn at(seconds: u64) -> ClockPair {
+        ClockPair {
             boot: fixture::at(seconds),
             wall: UNIX_EPOCH,
             time_namespace: None,
@@ -215,25 +228,53 @@ mod tests {
             }),
             ..fixture::status(Role::Follower)
         };
-        let text = page(&status, &who("me"), (None, None), at(1));
-        let row = "<dt>Holder</dt><dd>&lt;b&gt;&amp;&quot;x&#39;</dd>";
+        let text = page(&status, &who("me"), (None, None), at(1), "n");
+        let row = "<dt>Holder</dt><dd id=\"holder\">&lt;b&gt;&amp;&quot;x&#39;</dd>";
         assert!(text.contains(row), "{text}");
-        assert!(text.contains("<p class=\"role\">Follower</p>"), "{text}");
+        assert!(text.contains(">Follower</p>"), "{text}");
         assert!(!text.contains("http://") && !text.contains("https://"));
-        let text = page(&status, &who("me"), (None, None), at(5));
-        assert!(text.contains("<dt>Holder</dt><dd>nobody</dd>"), "{text}");
+        assert!(text.contains("<div id=\"failure\" hidden>"), "{text}");
+        let text = page(&status, &who("me"), (None, None), at(5), "n");
+        assert!(
+            text.contains("<dt>Holder</dt><dd id=\"holder\">nobody</dd>"),
+            "{text}"
+        );
     }
 
     #[test]
-    fn a_store_that_is_not_read_tells_of_no_free_lease() {
+    fn the_script_knows_each_role_and_each_row() {
+        let text = page(
+            &fixture::status(Role::Follower),
+            &who("me"),
+            (None, None),
+            at(1),
+            "n",
+        );
+        for role in Role::ALL {
+            let line = format!("  {role}: \"{}\",\n", headline(role));
+            assert!(SCRIPT.contains(&line), "{line}");
+        }
+        for call in ["show(\"", "getElementById(\""] {
+            for rest in SCRIPT.split(call).skip(1) {
+                let (id, _) = rest.split_once('"').expect("a closing quote");
+                assert!(text.contains(&format!(" id=\"{id}\"")), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unread_store_is_not_shown_as_a_free_lease() {
         let status = fixture::status(Role::Unknown);
         let error = StoreError {
             message: "no primary: <x>".to_owned(),
             since: at(3).boot,
         };
-        let text = page(&status, &who("me"), (None, Some(&error)), at(5));
-        assert!(text.contains("<dt>Holder</dt><dd>not known</dd>"), "{text}");
-        let row = "<dt>MongoDB error</dt><dd>no primary: &lt;x&gt; (for 2s)</dd>";
+        let text = page(&status, &who("me"), (None, Some(&error)), at(5), "n");
+        assert!(
+            text.contains("<dt>Holder</dt><dd id=\"holder\">not known</dd>"),
+            "{text}"
+        );
+        let row = "<div id=\"failure\"><dt>MongoDB error</dt><dd id=\"error\">no primary: &lt;x&gt; (for 2s)</dd>";
         assert!(text.contains(row), "{text}");
     }
 }

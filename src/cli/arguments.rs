@@ -1,26 +1,29 @@
 //! Flags and subcommands. The configuration flags are generated from the table of keys, so that
 //! every key has one.
 
+mod checking;
 mod locking;
+mod operating;
 #[cfg(test)]
 mod tests;
 mod tips;
 mod unexpected;
+mod usage_error;
+mod web;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 
+use self::checking::check_command;
 use self::locking::{lock_command, locks_command};
 use self::tips::with_tip;
+pub use self::usage_error::UsageError;
 use super::{ConfigArgs, Invocation, RunArgs, StatusArgs};
-use crate::config::{KEYS, Key, Kind, MASK, Sources, find, looks_secret, suggest_key};
-use crate::exit;
+use crate::config::{KEYS, Key, Kind, Sources, find, suggest_key};
 
 /// Keys without effect in a `leasehold run` that has no command. As flags they are rejected there.
 /// In a file they are accepted, because the file may be shared with a daemon that has a command.
@@ -45,7 +48,9 @@ pub fn command() -> Command {
         .subcommand(run_command())
         .subcommand(lock_command())
         .subcommand(locks_command())
+        .subcommands(operating::commands())
         .subcommand(status_command())
+        .subcommand(check_command())
         .subcommand(config_command())
         .subcommand(completions_command())
         .subcommand(install_command())
@@ -54,34 +59,39 @@ pub fn command() -> Command {
 /// Parses a command line.
 ///
 /// # Errors
-/// [`Stop`] for a usage error, and for a requested help or version.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
+/// [`UsageError`] for a usage error, and for a requested help or version.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, UsageError> {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    let stop = |error| Stop {
+    let usage_error = |error| UsageError {
         error,
         arguments: arguments.clone(),
     };
     let matches = command().try_get_matches_from(&arguments);
     let mut matches = matches.map_err(|error| {
         let error = unexpected::explained(error, &arguments);
-        stop(with_tip(error, &arguments))
+        usage_error(with_tip(error, &arguments))
     })?;
     if arguments.last().is_some_and(|last| last == "--") {
         // Typically an empty variable in a script. Without this check, nothing would be supervised.
-        return Err(stop(command().error(
+        return Err(usage_error(command().error(
             clap::error::ErrorKind::MissingRequiredArgument,
             "a command is expected after --",
         )));
     }
     let Some((name, mut matches)) = matches.remove_subcommand() else {
-        return Err(stop(missing_subcommand()));
+        return Err(usage_error(missing_subcommand()));
     };
     match name.as_str() {
-        "run" => run(&mut matches).map(Invocation::Run).map_err(stop),
+        "run" => run(&mut matches).map(Invocation::Run).map_err(usage_error),
+        "check" => checking::check(&mut matches)
+            .map(Invocation::Check)
+            .map_err(usage_error),
         "lock" => locking::lock(&mut matches)
             .map(Invocation::Lock)
-            .map_err(stop),
-        "locks" => locking::locks(matches).map(Invocation::Locks).map_err(stop),
+            .map_err(usage_error),
+        "locks" => locking::locks(matches)
+            .map(Invocation::Locks)
+            .map_err(usage_error),
         "status" => Ok(Invocation::Status(StatusArgs {
             directory: matches.remove_one("directory"),
             lease: matches
@@ -97,13 +107,16 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         })),
         "completions" => match matches.remove_one("shell") {
             Some(shell) => Ok(Invocation::Completions(shell)),
-            None => Err(stop(missing_subcommand())),
+            None => Err(usage_error(missing_subcommand())),
         },
         "install" => match matches.remove_one("directory") {
             Some(directory) => Ok(Invocation::Install(directory)),
-            None => Err(stop(missing_subcommand())),
+            None => Err(usage_error(missing_subcommand())),
         },
-        _ => Err(stop(missing_subcommand())),
+        name if operating::COMMANDS.contains(&name) => operating::parse(name, &mut matches)
+            .map(Invocation::Operator)
+            .map_err(usage_error),
+        _ => Err(usage_error(missing_subcommand())),
     }
 }
 
@@ -157,38 +170,6 @@ fn words(matches: &mut ArgMatches) -> Vec<OsString> {
         .unwrap_or_default()
 }
 
-/// A command line that is not executed: it is wrong, or requests the help or the version.
-#[derive(Debug)]
-pub struct Stop {
-    error: Error,
-    arguments: Vec<OsString>,
-}
-
-impl Stop {
-    /// Prints help to standard output, and errors to standard error.
-    pub fn print(&self) -> ExitCode {
-        let plain = self.error.render().to_string();
-        let masked = mask(&plain, &self.arguments);
-        if masked == plain {
-            // clap decides on color. If the output cannot be written, the exit code alone reports
-            // the error.
-            let _ = self.error.print();
-        } else {
-            let _ = std::io::stderr().lock().write_all(masked.as_bytes());
-        }
-        ExitCode::from(self.code())
-    }
-
-    /// Returns 64 for errors, since clap's own 2 means "cannot tell" here; 0 for help and version.
-    pub fn code(&self) -> u8 {
-        if self.error.use_stderr() {
-            exit::USAGE
-        } else {
-            exit::DONE
-        }
-    }
-}
-
 const EXAMPLES: &str = "\
 Examples:
   leasehold run --lease orders-scheduler --mongodb-uri-file /etc/leasehold/uri
@@ -199,10 +180,12 @@ Examples:
                              run a job that no other host runs at the same time
   leasehold status --lease orders-scheduler && ./only-the-leader-does-this
                              ask this host's daemon: exit 0 if it leads
+  leasehold check --lease orders-scheduler --mongodb-uri-file /etc/leasehold/uri
+                             examine servers, rights, certificates and this host before the first start
   leasehold config --config /etc/leasehold.toml
                              the effective configuration, and where each value came from
 
-Exit codes: 0 done, 1 no (not leader), 2 cannot tell, 64 usage, 69 MongoDB unreachable, 71 system error, 75 lock not \
+Exit codes: 0 done, 1 no (not leader; check: warnings), 2 cannot tell (check: failed), 64 usage, 69 MongoDB unreachable, 71 system error, 75 lock not \
 acquired, 76 lock lost, 78 configuration, 126/127 the command cannot be executed / found; else the command's own.";
 
 const LAYERS: &str = "\
@@ -391,7 +374,7 @@ fn heading(section: &str) -> String {
 
 /// Defines the flag of a key. Values are passed on unparsed, because they are validated together
 /// with all other values, so that all errors are reported together.
-fn flag(key: &'static Key) -> Arg {
+fn flag(key: &'static Key, help: &str) -> Arg {
     let default = match key.default() {
         "" => String::new(),
         default => format!(" [default: {default}]"),
@@ -399,7 +382,7 @@ fn flag(key: &'static Key) -> Arg {
     let flag = Arg::new(key.path())
         .long(key.flag())
         .value_name(key.kind.placeholder())
-        .help(format!("{}{default}", key.help))
+        .help(format!("{help}{default}"))
         .help_heading(heading(key.section))
         .allow_negative_numbers(true)
         .hide_short_help(!FIRST_KEYS.contains(&key.path().as_str()))
@@ -422,11 +405,13 @@ fn flag(key: &'static Key) -> Arg {
 
 /// Adds the flags of the keys in these sections.
 fn with_sections(command: Command, sections: &[&str]) -> Command {
-    with_keys(command, |key| sections.contains(&key.section))
+    with_keys(command, |key| {
+        sections.contains(&key.section).then_some(key.help)
+    })
 }
 
-/// Adds the flags of these keys.
-fn with_keys(command: Command, wanted: impl Fn(&Key) -> bool) -> Command {
+/// Adds the flags of the keys for which `help` returns a line.
+fn with_keys(command: Command, help: impl Fn(&Key) -> Option<&'static str>) -> Command {
     let config = Arg::new("config")
         .long("config")
         .value_name("FILE")
@@ -436,8 +421,10 @@ fn with_keys(command: Command, wanted: impl Fn(&Key) -> bool) -> Command {
         .value_parser(value_parser!(PathBuf));
     // A build without Kubernetes accepts its keys in files only, which other builds may share.
     let known = |key: &&Key| cfg!(feature = "kubernetes") || key.section != "kubernetes";
-    let keys = KEYS.iter().filter(known).filter(|key| wanted(key));
-    command.arg(config).args(keys.map(flag))
+    let keys = KEYS.iter().filter(known);
+    command
+        .arg(config)
+        .args(keys.filter_map(|key| Some(flag(key, help(key)?))))
 }
 
 fn sources(matches: &mut ArgMatches) -> Sources {
@@ -461,23 +448,4 @@ fn missing_subcommand() -> Error {
         clap::error::ErrorKind::MissingSubcommand,
         "a subcommand is required: see leasehold --help",
     )
-}
-
-/// Masks arguments that could hold a password in an error message, because clap quotes unexpected
-/// arguments.
-fn mask(message: &str, arguments: &[OsString]) -> String {
-    let mut message = message.to_owned();
-    for argument in arguments {
-        let argument = argument.to_string_lossy();
-        let value = match argument.split_once('=') {
-            Some((flag, value)) if flag.starts_with("--") => value,
-            _ => &argument,
-        };
-        for secret in [&*argument, value] {
-            if looks_secret(secret) {
-                message = message.replace(secret, MASK);
-            }
-        }
-    }
-    message
 }

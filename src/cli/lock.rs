@@ -8,8 +8,8 @@
 mod deadline;
 mod held;
 mod inherited;
+mod observation_cache;
 mod piped;
-mod remembered;
 mod store_answers;
 mod voice;
 mod waiting;
@@ -23,7 +23,7 @@ use tracing::warn;
 
 use self::held::Work;
 use self::inherited::{Held, Inherited};
-use self::remembered::Remembered;
+use self::observation_cache::ObservationCache;
 use self::voice::Voice;
 use self::waiting::{Patience, Waited, Watcher};
 use super::privacy::hide_from_the_user;
@@ -71,7 +71,7 @@ pub enum LockCommandError {
     /// The same under an outer `leasehold` command, which does not pass on its configuration.
     #[error(
         "{0}\n  the outer `leasehold` does not pass its configuration on: give this command the \
-         connection string too, best by --mongodb-uri-file"
+         connection string too, preferably with --mongodb-uri-file"
     )]
     NotHandedDown(ConfigError),
     /// `--lease-duration` is inconsistent with the other durations.
@@ -246,9 +246,9 @@ impl Job<'_> {
             let retry_interval = self.timings.retry_interval();
             let (identity, voice) = (config.identity.clone(), self.voice.clone());
             let watcher = Watcher::new(args, identity, voice, retry_interval);
-            let remembered = Remembered::of(&args.name, self.store);
-            let options = self.options(&remembered);
-            let mut locker = Locker::start(options, watcher.surfaces(remembered));
+            let cache = ObservationCache::of(&args.name, self.store);
+            let options = self.options(&cache);
+            let mut locker = Locker::start(options, watcher.surfaces(cache));
             if waits && let Some(command) = &mut command {
                 // Prepared while the store connects.
                 tokio::task::yield_now().await;
@@ -286,13 +286,13 @@ impl Job<'_> {
         }
     }
 
-    fn options(&self, remembered: &Remembered) -> LockerOptions {
+    fn options(&self, cache: &ObservationCache) -> LockerOptions {
         let Self { args, config, .. } = *self;
         let store = store_options::of_locks(config, self.timings);
         let mut options = LockerOptions::new(store, args.name.clone());
         options.want = args.want;
         options.non_blocking = args.wait.is_some_and(|wait| wait.is_zero());
-        (options.token_remembered, options.observations) = remembered.seen();
+        (options.token_remembered, options.observations) = cache.seen();
         options
     }
 }

@@ -31,12 +31,12 @@ pub struct LocksArgs {
     /// Sources of the configuration.
     pub sources: Sources,
     /// The requested action.
-    pub ask: Ask,
+    pub command: LocksCommand,
 }
 
 /// Actions of `leasehold locks`.
 #[derive(Debug)]
-pub enum Ask {
+pub enum LocksCommand {
     /// List holders and waiters.
     List {
         /// JSON instead of text.
@@ -101,28 +101,28 @@ impl LocksError {
 /// # Errors
 /// [`CommandError`], not yet printed.
 pub fn run(args: LocksArgs) -> Result<ExitCode, CommandError> {
-    let LocksArgs { sources, ask } = args;
+    let LocksArgs { sources, command } = args;
     let config = sources.load().lock_config().map_err(LocksError::Config)?;
     log::start(&config.log);
-    let answered = run_to_end(answer(ask, &config)).map_err(LocksError::System)?;
+    let answered = run_to_end(answer(command, &config)).map_err(LocksError::System)?;
     answered.map(ExitCode::from)
 }
 
-async fn answer(ask: Ask, config: &LockConfig) -> Result<u8, CommandError> {
-    match ask {
-        Ask::List { json } => {
+async fn answer(command: LocksCommand, config: &LockConfig) -> Result<u8, CommandError> {
+    match command {
+        LocksCommand::List { json } => {
             let locks = MongoLocks::new(store_options(config));
             let listed = locks.list().await.map_err(store("list the locks"));
             locks.shut_down().await;
             super::answer(listing::listing(&listed?, json).as_bytes())?;
             Ok(exit::DONE)
         }
-        Ask::Break {
+        LocksCommand::Break {
             name,
             force,
             confirmed,
         } => breaking::run(name, config, force, confirmed).await,
-        Ask::Prune { unused_for } => prune(config, unused_for).await,
+        LocksCommand::Prune { unused_for } => prune(config, unused_for).await,
     }
 }
 
@@ -168,7 +168,7 @@ async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandE
     }
     if pruned == 0 {
         let unused_for = humantime::format_duration(unused_for);
-        breaking::say(&format!("no lock has been unused for {unused_for}"));
+        super::say(&format!("no lock has been unused for {unused_for}"));
         return Ok(exit::NEGATIVE);
     }
     Ok(exit::DONE)

@@ -27,6 +27,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 pub use self::kubernetes::KubernetesError;
+#[cfg(feature = "kubernetes")]
+pub(super) use self::kubernetes::{access, pod};
 #[cfg(not(feature = "kubernetes"))]
 use self::no_kubernetes as kubernetes;
 
@@ -36,10 +38,10 @@ use self::reload::Reloader;
 use self::reporter::Reporter;
 use self::store_errors::StoreErrors;
 use self::surfaces::DaemonSurfaces;
-use self::workload::{Plan, Told, Workload};
+use self::workload::{Plan, Workload, WorkloadEvent};
 use super::privacy::hide_from_the_user;
 use super::run_to_end;
-use crate::admin::{Admin, AdminState, BindError, Bound};
+use crate::admin::{Admin, AdminState, BindError, Bound, Streams};
 use crate::clock;
 use crate::config::{Config, ConfigError, OnExit, Sources};
 use crate::election::{Input, Status, Token};
@@ -57,8 +59,9 @@ use crate::signals::{Signal, Signals, StopRequest, StopRequests};
 use crate::supervisor::Orders;
 use crate::workload::Orphans;
 
-/// Maximum time that the exit waits for the files to say "not leader". A local disk takes well
-/// under a millisecond, and files on a disk that hangs carry a deadline.
+/// Maximum time that the exit waits for the files and the event streams to say "not leader". A
+/// local disk takes well under a millisecond. Files on a disk that hangs, and events, carry a
+/// deadline.
 const LAST_FLUSH_MAX: Duration = Duration::from_millis(250);
 
 /// Capacity of the channel for confirmations. A workload confirms once per step-down; additional
@@ -120,7 +123,7 @@ pub fn run(
     command: Vec<OsString>,
 ) -> Result<ExitCode, RunError> {
     let log = log::start(&config.log);
-    environment::tell(&config, &sources);
+    environment::log(&config, &sources);
     sources.started_with = Some(config.mongodb.uri.clone());
     hide_from_the_user();
     let path = default_directory(&config.lease.name, config.status_directory.as_deref());
@@ -128,7 +131,7 @@ pub fn run(
     let (directory, memory) = StatusDirectory::open_after(&path, patience, |by| {
         reporter::directory_locked(&config.lease.name, &path, by);
     })?;
-    files::tell_exposure(&config.lease.name, directory.path());
+    files::log_exposure(&config.lease.name, directory.path());
     let cluster = kubernetes::find(&config)?;
     let http = config.http.listen.map(Admin::bind).transpose()?;
     let begun = Begun {
@@ -164,6 +167,7 @@ struct Daemon {
     systemd: Systemd,
     files: Arc<StatusFileHandle>,
     kubernetes: Option<(Kubernetes, Tasks)>,
+    streams: Option<Streams>,
     workload: Workload,
     orphans: Orphans,
     on_exit: OnExit,
@@ -253,6 +257,7 @@ impl Begun {
             ready_when: ready_receiver,
             stepped_down: confirmations(inputs.clone()),
         };
+        let streams = self.http.as_ref().map(Bound::streams);
         let serving = serve(self.http, state);
         let kubernetes = self
             .cluster
@@ -285,6 +290,7 @@ impl Begun {
             systemd,
             files: Arc::clone(&files),
             kubernetes,
+            streams,
             workload,
             orphans,
             on_exit,
@@ -338,22 +344,22 @@ impl Daemon {
                             return Ok(ExitCode::from(exit::NEGATIVE));
                         }
                         Some(StopRequest::Repeated) => {}
-                        Some(StopRequest::First) | None => self.obey(signal).await,
+                        Some(StopRequest::First) | None => self.handle_signal(signal).await,
                     }
                 }
                 ended = self.elector.wait() => {
                     ended.map_err(system("run the election"))?;
                     break;
                 }
-                told = self.workload.told() => match told {
-                    Told::Exited(exited)
+                event = self.workload.next_event() => match event {
+                    WorkloadEvent::Exited(exited)
                         if !stops.any() && (exited.interrupted || self.on_exit == OnExit::Exit) =>
                     {
                         code = exited.code;
                         self.send(Input::Shutdown).await;
                     }
-                    Told::Exited(_) => {}
-                    Told::Broken(task) => {
+                    WorkloadEvent::Exited(_) => {}
+                    WorkloadEvent::Broken(task) => {
                         return Err(system("run the workload")(format!("task {task} ended")));
                     }
                 },
@@ -389,7 +395,7 @@ impl Daemon {
         Ok(ExitCode::from(code))
     }
 
-    async fn obey(&mut self, signal: Signal) {
+    async fn handle_signal(&mut self, signal: Signal) {
         match signal {
             Signal::Stop => {
                 self.systemd.stopping();
@@ -419,15 +425,22 @@ impl Daemon {
         let _ = tokio::time::timeout(LAST_FLUSH_MAX, demoted).await;
     }
 
-    /// Waits briefly until the files and the label show the current status.
+    /// Waits briefly until the files and the label show the current status, and event streams have
+    /// ended with it.
     async fn flush(&self) {
         let labelled = async {
             if let Some((kubernetes, _)) = &self.kubernetes {
                 kubernetes.last_words().await;
             }
         };
+        let streamed = async {
+            if let Some(streams) = &self.streams {
+                // A client that does not read keeps the deadline of the last event.
+                let _ = tokio::time::timeout(LAST_FLUSH_MAX, streams.close()).await;
+            }
+        };
         let files = tokio::time::timeout(LAST_FLUSH_MAX, self.files.flush());
-        let (flushed, ()) = tokio::join!(files, labelled);
+        let (flushed, (), ()) = tokio::join!(files, labelled, streamed);
         if !matches!(flushed, Ok(Ok(Flushed::Shown))) {
             tracing::warn!(
                 lease = %self.who.lease,

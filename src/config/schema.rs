@@ -28,6 +28,8 @@ pub struct Key {
     pub reload: Reload,
     /// One line for `--help`.
     pub help: &'static str,
+    /// The same line for commands that hold a lock instead of a lease.
+    pub lock_help: &'static str,
 }
 
 /// Effect of a reload (SIGHUP) on a changed key.
@@ -157,17 +159,22 @@ pub fn is_section(section: &str) -> bool {
     KEYS.iter().any(|key| key.section == section)
 }
 
-/// Returns the known name that `unknown` was probably meant to be.
+/// Returns the known name that an unknown one was probably meant to be: the most similar one.
+/// Case, and `-` for `_`, make no difference.
 pub fn suggest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Longer texts are not misspelled keys, and a comparison takes quadratic time.
+    nearest(&unknown.to_lowercase().replace('-', "_"), known)
+}
+
+/// Returns the most similar name, if one is similar enough to be a misspelling.
+pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// Longer texts are not misspelled names, and a comparison takes quadratic time.
     const LENGTH_MAX: usize = 64;
     if unknown.len() > LENGTH_MAX {
         return None;
     }
-    let unknown = unknown.to_lowercase().replace('-', "_");
     known
         .into_iter()
-        .map(|name| (edits(&unknown, name), name))
+        .map(|name| (edits(unknown, name), name))
         .filter(|(edits, name)| *edits <= (name.len() / 3).max(1))
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, name)| name)
@@ -245,9 +252,14 @@ const fn between(min: Duration, max: Duration) -> Kind {
 }
 
 /// Builds the table. Each key has its kind, the effect of a reload, and below them its line for
-/// `--help`. Connection strings are secret.
+/// `--help`, with another one after `lock:` if that line speaks of leadership. Connection strings
+/// are secret.
 macro_rules! keys {
-    ($($section:literal { $($name:literal, $kind:expr, $reload:ident, $help:literal;)+ })+) => {
+    (@lock $help:literal) => { $help };
+    (@lock $help:literal $lock:literal) => { $lock };
+    ($($section:literal {
+        $($name:literal, $kind:expr, $reload:ident, $help:literal $(, lock: $lock:literal)?;)+
+    })+) => {
         &[$($(Key {
             section: $section,
             name: $name,
@@ -255,6 +267,7 @@ macro_rules! keys {
             secret: matches!($kind, Kind::Uri),
             reload: Reload::$reload,
             help: $help,
+            lock_help: keys!(@lock $help $($lock)?),
         },)+)+]
     };
 }
@@ -267,7 +280,8 @@ pub static KEYS: &[Key] = keys! {
         "lease_duration", between(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
             "Time without a renewal after which others may take over";
         "renew_deadline", between(INTERVAL_MIN, LONGEST), NextClaim,
-            "Validity of leadership, measured from the send of the last acknowledged renewal";
+            "Validity of leadership, measured from the send of the last acknowledged renewal",
+            lock: "Validity of the lock, measured from the send of the last acknowledged renewal";
         "renew_interval", between(INTERVAL_MIN, LONGEST), NextClaim,
             "Interval between renewals, measured from send to send";
         "retry_interval", between(INTERVAL_MIN, LONGEST), NextClaim,
@@ -277,7 +291,8 @@ pub static KEYS: &[Key] = keys! {
     }
     "identity" {
         "name", Kind::Identity, Restart,
-            "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>";
+            "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>",
+            lock: "Name of this holder; if unset: POD_NAME, else <host name>-<process id>";
         "address", Kind::Line, Restart,
             "Address of this candidate, published in the lease document (informational)";
     }
@@ -287,7 +302,7 @@ pub static KEYS: &[Key] = keys! {
         "uri_file", Kind::Path, Now,
             "File with the connection string, read again at each reconnect";
         "database", Kind::Database, Restart,
-            "Database of the lease collection";
+            "Database of the collection";
         "collection", Kind::Collection, Restart,
             "Collection with one document per lease or lock";
         "operation_timeout", between(INTERVAL_MIN, LONGEST), Restart,
@@ -327,11 +342,14 @@ pub static KEYS: &[Key] = keys! {
     }
     "workload" {
         "stop_signal", Kind::OneOf(StopSignal::WORDS), Restart,
-            "Stop signal of a supervised workload";
+            "Stop signal of a supervised workload",
+            lock: "Signal that asks the command to stop";
         "stop_grace", between(Duration::ZERO, STOP_GRACE_MAX), Restart,
-            "Time given to a supervised workload to stop at a graceful step-down";
+            "Time given to a supervised workload to stop at a graceful step-down",
+            lock: "Time given to the command to stop after a signal, while the lock is renewed";
         "loss_grace", between(INTERVAL_MIN, LONGEST), NextClaim,
-            "Time from the loss of leadership to the SIGKILL of a supervised workload";
+            "Time from the loss of leadership to the SIGKILL of a supervised workload",
+            lock: "Time from the loss of the lock to the SIGKILL of the command";
         "on_exit", Kind::OneOf(OnExit::WORDS), Restart,
             "Action when a supervised workload exits by itself: exit or release";
         "ends_first", Kind::Flag, Restart,

@@ -160,7 +160,7 @@ impl fmt::Display for UriProblem {
             }
             Self::Whitespace => {
                 "is not a connection string: it has spaces or line breaks; percent-encode those that \
-                 belong to it, and put nothing else beside it"
+                 belong to it, and remove all other text"
             }
             Self::NotAscii => {
                 "is not a connection string: it has characters outside ASCII; percent-encode their \
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_of_connection_strings_are_told_apart() {
+    fn problems_of_connection_strings_are_distinguished() {
         use UriProblem::*;
         let option = |name: &str| Option(name.to_owned());
         for (uri, expected) in [

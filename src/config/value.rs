@@ -3,10 +3,11 @@
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
 use super::schema::Kind;
 use super::secret::check_uri;
+pub use crate::duration::parse_duration as duration;
+pub(super) use crate::duration::unit_is_missing;
 use crate::election::{IDENTITY_LENGTH_MAX, Identity, LeaseName, NameError};
 
 /// Checks a value. The error describes the accepted values.
@@ -34,57 +35,6 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Command => command(text).map(drop),
         Kind::HealthUrl => optional(text, health_url),
     }
-}
-
-/// Parses a duration with its unit, between two bounds.
-///
-/// # Errors
-/// A description of the accepted values.
-pub fn duration(text: &str, min: Duration, max: Duration) -> Result<Duration, String> {
-    /// Longer texts are mistakes, and could overflow the parser's sum.
-    const LENGTH_MAX: usize = 32;
-    /// Nine digits of years are still within the range of a `Duration`.
-    const DIGITS_MAX: usize = 9;
-    const EXPECTED: &str = "expected a duration such as \"500ms\", \"18s\" or \"1m30s\"";
-
-    let text = text.trim();
-    let digits_longest = text
-        .split(|c: char| !c.is_ascii_digit())
-        .map(str::len)
-        .max()
-        .unwrap_or(0);
-    if text.len() > LENGTH_MAX || digits_longest > DIGITS_MAX {
-        return Err(EXPECTED.to_owned());
-    }
-    if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.') {
-        return Err(unit_is_missing(text, min, max));
-    }
-    let duration = humantime::parse_duration(text).map_err(|_| EXPECTED.to_owned())?;
-    if duration.subsec_nanos() % 1_000_000 != 0 {
-        return Err("expected whole milliseconds".to_owned());
-    }
-    if duration < min || duration > max {
-        return Err(format!("expected a duration {}", range(min, max)));
-    }
-    Ok(duration)
-}
-
-/// Returns the error for a number without a unit.
-pub(super) fn unit_is_missing(number: &str, min: Duration, max: Duration) -> String {
-    let seconds = format!("{number}s");
-    if duration(&seconds, min, max).is_ok() {
-        format!("expected a duration with its unit: write \"{seconds}\" if seconds are meant")
-    } else {
-        format!("expected a duration with its unit, {}", range(min, max))
-    }
-}
-
-fn range(min: Duration, max: Duration) -> String {
-    format!(
-        "between {} and {}",
-        humantime::format_duration(min),
-        humantime::format_duration(max)
-    )
 }
 
 /// Parses `true` or `false`.
@@ -232,6 +182,8 @@ fn collection(text: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3600);

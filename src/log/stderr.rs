@@ -19,7 +19,7 @@ const PIECE_MAX: usize = 4096;
 
 /// The destination of log lines, with the number of lines lost.
 pub(super) struct Stderr {
-    way: Way,
+    sink: Sink,
     /// True if the end of a line was dropped. The next line then starts with a line break.
     torn: AtomicBool,
     lost: AtomicU64,
@@ -27,10 +27,10 @@ pub(super) struct Stderr {
 }
 
 /// Method of writing without blocking.
-enum Way {
+enum Sink {
     /// A pipe or a terminal, opened a second time. O_NONBLOCK belongs to the open file description,
     /// and the inherited one is shared with other processes, which do not expect it.
-    OwnOpening(OwnedFd),
+    Reopened(OwnedFd),
     /// A socket of journald, on which each call can be made non-blocking.
     Socket,
     /// A file, or anything that cannot be reopened; written only if poll reports it writable.
@@ -48,7 +48,7 @@ enum Written {
 impl Stderr {
     pub(super) fn open() -> Self {
         Self {
-            way: Way::find(),
+            sink: Sink::find(),
             torn: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             on_loss: OnceLock::new(),
@@ -85,7 +85,7 @@ impl Stderr {
     fn write_up_to_full(&self, line: &[u8]) -> Written {
         let mut rest = line;
         while !rest.is_empty() {
-            match self.way.write(rest) {
+            match self.sink.write(rest) {
                 Ok(written) if written > 0 => rest = &rest[written..],
                 Err(Errno::INTR) => {}
                 Ok(_) | Err(_) if rest.len() < line.len() => return Written::Some,
@@ -96,7 +96,7 @@ impl Stderr {
     }
 }
 
-impl Way {
+impl Sink {
     fn find() -> Self {
         let inherited = io::stderr();
         let kind = fstat(&inherited).map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -105,8 +105,7 @@ impl Way {
             Ok(kind) if kind == FileType::Fifo || inherited.is_terminal() => {
                 let how = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
                 // Fails without /proc, or if the pipe belongs to another user.
-                open("/proc/self/fd/2", how, Mode::empty())
-                    .map_or(Self::WhenReady, Self::OwnOpening)
+                open("/proc/self/fd/2", how, Mode::empty()).map_or(Self::WhenReady, Self::Reopened)
             }
             Ok(_) | Err(_) => Self::WhenReady,
         }
@@ -114,7 +113,7 @@ impl Way {
 
     fn write(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
         match self {
-            Self::OwnOpening(fd) => rustix::io::write(fd, bytes),
+            Self::Reopened(fd) => rustix::io::write(fd, bytes),
             Self::Socket => {
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                 send(io::stderr(), bytes, flags)

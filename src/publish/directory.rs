@@ -7,6 +7,7 @@
 //! requires that they have exited as well.
 
 mod deployment;
+mod examine;
 mod place;
 mod predecessor;
 mod refused;
@@ -22,6 +23,8 @@ use std::time::Duration;
 use rustix::fs::{Access, FlockOperation};
 use serde::{Deserialize, Serialize};
 
+pub use self::deployment::recorded_deployment;
+pub use self::examine::{Examined, examine, intended_directory};
 pub(super) use self::place::empty;
 pub use self::place::{closed_root, exposure, make_directory, read_regular, replace_file};
 pub use self::predecessor::Unproven;
@@ -325,7 +328,8 @@ impl StatusDirectory {
 /// `$XDG_RUNTIME_DIR/leasehold/<lease>` if the latter cannot be created.
 pub fn default_directory(lease: &LeaseName, configured: Option<&Path>) -> PathBuf {
     let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
-    choose(lease, configured, Path::new(RUN_ROOT), user.as_deref())
+    let run_root = Path::new(RUN_ROOT);
+    choose(lease, configured, run_root, user.as_deref(), can_be_made)
 }
 
 /// Returns the parents of the directories of running daemons, in the order in which a daemon
@@ -346,21 +350,23 @@ fn user_root(variable: Option<OsString>) -> Option<PathBuf> {
         .filter(|root| root.is_absolute())
 }
 
+fn can_be_made(path: &Path) -> bool {
+    make_directory(path, MODE).is_ok() && rustix::fs::access(path, Access::WRITE_OK).is_ok()
+}
+
 fn choose(
     lease: &LeaseName,
     configured: Option<&Path>,
     run_root: &Path,
     user_root: Option<&Path>,
+    usable: impl FnOnce(&Path) -> bool,
 ) -> PathBuf {
     if let Some(configured) = configured {
         return configured.to_owned();
     }
     let first = run_root.join(lease.as_str());
-    let usable = || {
-        make_directory(&first, MODE).is_ok() && rustix::fs::access(&first, Access::WRITE_OK).is_ok()
-    };
     match user_root {
-        Some(user) if !usable() => user.join("leasehold").join(lease.as_str()),
+        Some(user) if !usable(&first) => user.join("leasehold").join(lease.as_str()),
         Some(_) | None => first,
     }
 }

@@ -4,11 +4,11 @@
 //! thread takes the newest status in each iteration, so a slow disk skips states and no queue
 //! grows.
 
+mod error_log;
 mod progress;
 mod replace;
 #[cfg(test)]
 mod tests;
-mod trouble;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,15 +18,15 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
+use self::error_log::ErrorLog;
 pub use self::progress::Progress;
 use self::replace::Files;
-use self::trouble::Trouble;
 use super::directory::StatusDirectory;
 use super::metrics::Metrics;
-use super::render::{Document, Identification, Moment, authority_at, same_words};
+use super::render::{ClockPair, Document, Identification, authority_at, last_status, same_words};
 use super::{StoreError, Surface, directory::CLAIM_FILE};
 use crate::clock::boot_now;
-use crate::election::{BootTime, Claim, Role, Status, Token};
+use crate::election::{BootTime, Claim, Status, Token};
 use crate::store::DeploymentId;
 
 /// Name of the status file for programs.
@@ -80,7 +80,7 @@ pub struct StatusFile;
 #[derive(Debug)]
 pub struct StatusFileHandle {
     calls: SyncSender<Call>,
-    record: watch::Sender<Option<Remembered>>,
+    record: watch::Sender<Option<ClaimRecord>>,
     progress: Progress,
 }
 
@@ -93,7 +93,7 @@ enum Call {
 
 /// The content of the claim record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Remembered {
+struct ClaimRecord {
     claim: Option<Claim>,
     token: Token,
     lease_longest: Option<Duration>,
@@ -111,7 +111,7 @@ impl StatusFile {
         metrics: Metrics,
     ) -> io::Result<StatusFileHandle> {
         let (calls, queue) = sync_channel(QUEUE_LENGTH_MAX);
-        let (record, remembered) = watch::channel(None);
+        let (record, claim_record) = watch::channel(None);
         let progress = Progress::default();
         let FileOptions {
             who,
@@ -123,7 +123,7 @@ impl StatusFile {
             files: Files::new(directory.path()),
             directory,
             status,
-            remembered,
+            claim_record,
             recorded: None,
             who,
             refresh,
@@ -137,9 +137,9 @@ impl StatusFile {
             says_leader: true,
             rewrite_at: BootTime::default(),
             stopped: false,
-            file_trouble: Trouble::of("status file"),
-            record_trouble: Trouble::of("claim record"),
-            deployment_trouble: Trouble::of("deployment record"),
+            file_errors: ErrorLog::of("status file"),
+            record_errors: ErrorLog::of("claim record"),
+            deployment_errors: ErrorLog::of("deployment record"),
         };
         thread::Builder::new()
             .name("status-file".to_owned())
@@ -193,7 +193,7 @@ impl StatusFileHandle {
     /// Soon writes the claim, the highest token and the longest lease duration seen into the claim
     /// record. Only the newest call counts. Never blocks.
     pub fn record(&self, claim: Option<Claim>, token: Token, lease_longest: Option<Duration>) {
-        self.record.send_replace(Some(Remembered {
+        self.record.send_replace(Some(ClaimRecord {
             claim,
             token,
             lease_longest,
@@ -218,8 +218,8 @@ struct Writer {
     files: Files,
     directory: StatusDirectory,
     status: watch::Receiver<Status>,
-    remembered: watch::Receiver<Option<Remembered>>,
-    recorded: Option<Remembered>,
+    claim_record: watch::Receiver<Option<ClaimRecord>>,
+    recorded: Option<ClaimRecord>,
     who: Identification,
     refresh: Duration,
     metrics: Metrics,
@@ -237,9 +237,9 @@ struct Writer {
     rewrite_at: BootTime,
     /// True once no further rewrite follows.
     stopped: bool,
-    file_trouble: Trouble,
-    record_trouble: Trouble,
-    deployment_trouble: Trouble,
+    file_errors: ErrorLog,
+    record_errors: ErrorLog,
+    deployment_errors: ErrorLog,
 }
 
 impl Writer {
@@ -317,7 +317,7 @@ impl Writer {
             self.shown = None;
             self.metrics.publish_failed(Surface::File);
             let path = self.directory.path();
-            self.file_trouble.goes_on(path, &error, boot_now());
+            self.file_errors.failed(path, &error, boot_now());
             if leads {
                 // The files keep an earlier deadline, or none, so readers stop trusting them too
                 // early and never too late.
@@ -339,7 +339,7 @@ impl Writer {
         }
         self.says_leader = leads;
         self.shown = Some(truth);
-        self.file_trouble.over(self.directory.path());
+        self.file_errors.over(self.directory.path());
         Flushed::Shown
     }
 
@@ -359,7 +359,7 @@ impl Writer {
             self.deployment_written = None;
             self.record();
         }
-        let (error, now) = (self.store_error.borrow().clone(), Moment::now());
+        let (error, now) = (self.store_error.borrow().clone(), ClockPair::now());
         let mut document =
             Document::new(truth, &self.who, now).with_store_error(error.as_ref(), now);
         // One refresh of tolerance, because the thread may be late on a busy machine.
@@ -385,38 +385,32 @@ impl Writer {
         };
         let written = self.directory.remember_deployment(&deployment);
         let path = self.directory.deployment_file();
-        if self.deployment_trouble.note(&path, &written, &self.metrics) {
+        if self.deployment_errors.note(&path, &written, &self.metrics) {
             self.deployment_written = Some(deployment);
         }
     }
 
     fn record_claim(&mut self) {
-        let newest = *self.remembered.borrow_and_update();
-        let Some(remembered) = newest.filter(|_| newest != self.recorded) else {
+        let newest = *self.claim_record.borrow_and_update();
+        let Some(claim_record) = newest.filter(|_| newest != self.recorded) else {
             return;
         };
-        let Remembered {
+        let ClaimRecord {
             claim,
             token,
             lease_longest,
-        } = remembered;
+        } = claim_record;
         let written = self.directory.record(claim, token, lease_longest);
         let path = self.directory.path().join(CLAIM_FILE);
-        if self.record_trouble.note(&path, &written, &self.metrics) {
+        if self.record_errors.note(&path, &written, &self.metrics) {
             self.recorded = newest;
         }
     }
 
-    /// Writes the final state. The store is no longer watched, so no holder is known, and this
-    /// candidate no longer leads.
+    /// Writes the final state.
     fn end(&mut self) -> Flushed {
         self.record();
-        let mut last = self.status.borrow().at(boot_now());
-        if last.role == Role::Leader {
-            last.role = Role::Stopping;
-        }
-        last.authority = None;
-        last.holder = None;
+        let last = last_status(&self.status.borrow(), boot_now());
         self.stopped = true;
         self.show(last)
     }

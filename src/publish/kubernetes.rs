@@ -8,14 +8,15 @@ mod access;
 mod api;
 mod error_log;
 mod event;
+mod examination;
 mod in_sync;
 mod labels;
-mod others;
 mod queue;
+mod reconciler;
 mod reporter;
 mod request;
 mod retry;
-mod upkeep;
+mod stale_labels;
 
 use std::future::pending;
 use std::io;
@@ -30,15 +31,16 @@ pub use self::access::{
 };
 pub use self::api::Api;
 pub use self::event::Event;
+pub use self::examination::{Examiner, Refusal, Right, TokenUser};
 pub use self::in_sync::LabelInSync;
+pub use self::reconciler::{Label, LabelState};
 pub use self::request::{NotAName, Pod};
-pub use self::upkeep::{Label, Shown};
 
 use self::labels::Labels;
-use self::others::Others;
 use self::queue::EventQueue;
 use self::reporter::EventReporter;
 use self::request::Requests;
+use self::stale_labels::StaleLabels;
 use super::metrics::Metrics;
 use super::render::Identification;
 use crate::election::Status;
@@ -71,7 +73,7 @@ pub struct KubernetesOptions {
 /// The daemon's handle on the label and the Events. Clones share both.
 #[derive(Debug, Clone)]
 pub struct Kubernetes {
-    shown: watch::Receiver<Shown>,
+    state: watch::Receiver<LabelState>,
     events: Option<EventQueue>,
     label_wait: Duration,
 }
@@ -105,27 +107,27 @@ impl Kubernetes {
         } = options;
         let api = Arc::new(api);
         let requests = Arc::new(Requests::new(pod, &label_prefix, who));
-        let (labels, shown) = Labels::new(
+        let (labels, state) = Labels::new(
             Arc::clone(&api),
             Arc::clone(&requests),
             status.clone(),
             metrics.clone(),
             repair_interval,
         )?;
-        let in_sync = LabelInSync::new(&who.lease, status.clone(), shown.clone());
+        let in_sync = LabelInSync::new(&who.lease, status.clone(), state.clone());
         in_sync
             .and_then(|gauge| metrics.registry().register(Box::new(gauge)))
             .map_err(io::Error::other)?;
         let mut tasks = Tasks::default();
         tasks.spawn("label", labels.run());
         if demote_others {
-            let others = Others::new(
+            let stale_labels = StaleLabels::new(
                 Arc::clone(&api),
                 Arc::clone(&requests),
                 status.clone(),
                 metrics.clone(),
             )?;
-            tasks.spawn("labels of other pods", others.run());
+            tasks.spawn("labels of other pods", stale_labels.run());
         }
         let events = events.then(|| {
             let (queue, reporter) = EventReporter::new(api, requests, metrics.clone());
@@ -133,7 +135,7 @@ impl Kubernetes {
             queue
         });
         let this = Self {
-            shown,
+            state,
             events,
             label_wait,
         };
@@ -150,13 +152,13 @@ impl Kubernetes {
     /// Waits until the pod's label no longer says leader, for at most `label_wait`. Call it after
     /// the status says so.
     pub fn demoted(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut shown = self.shown.clone();
+        let mut state = self.state.clone();
         let label_wait = self.label_wait;
         async move {
             // Fails if the label task has exited, and then there is nothing to wait for.
             let demoted = async {
-                shown
-                    .wait_for(|shown| !shown.may_say_leader())
+                state
+                    .wait_for(|state| !state.may_say_leader())
                     .await
                     .is_ok()
             };

@@ -19,7 +19,7 @@ use prometheus::{
 };
 use tokio::sync::watch;
 
-use super::render::{Identification, Moment, authority_at, leader_name_at};
+use super::render::{ClockPair, Identification, authority_at, leader_name_at};
 use super::{StoreInfo, Surface};
 use crate::clock::boot_now;
 use crate::election::{BootTime, Reason, Role, Status};
@@ -101,6 +101,7 @@ pub struct Metrics {
     workload_stops: Histogram,
     log_lines_lost: IntCounter,
     http_evictions: IntCounter,
+    http_streams_refused: IntCounter,
     status_files: Written,
 }
 
@@ -187,6 +188,11 @@ impl Metrics {
                 "leasehold_http_connections_evicted_total",
                 "HTTP connections that were closed to make room for new ones.",
             ))?,
+            http_streams_refused: IntCounter::with_opts(opts(
+                "leasehold_http_streams_refused_total",
+                "Requests for an event stream or a wait that found all places taken; each was \
+                 refused, or another stream was closed for it.",
+            ))?,
             status_files: Written::now(),
         };
         metrics.register(who, status, store)?;
@@ -257,6 +263,11 @@ impl Metrics {
         self.http_evictions.inc();
     }
 
+    /// Counts a request for an event stream or a long poll that found all places taken.
+    pub fn http_stream_refused(&self) {
+        self.http_streams_refused.inc();
+    }
+
     /// Records that both status files were written.
     pub fn status_files_written(&self) {
         let now = boot_now().as_nanos();
@@ -289,7 +300,7 @@ impl Metrics {
         build
             .with_label_values(&[env!("CARGO_PKG_VERSION"), env!("LEASEHOLD_REVISION")])
             .set(1.0);
-        let collectors: [Box<dyn Collector>; 12] = [
+        let collectors: [Box<dyn Collector>; 13] = [
             Box::new(self.transitions.clone()),
             Box::new(self.store_operations.clone()),
             Box::new(self.store_durations.clone()),
@@ -299,6 +310,7 @@ impl Metrics {
             Box::new(self.workload_stops.clone()),
             Box::new(self.log_lines_lost.clone()),
             Box::new(self.http_evictions.clone()),
+            Box::new(self.http_streams_refused.clone()),
             Box::new(build),
             Box::new(ProcessCollector::for_self()),
             Box::new(Truth::new(who, status, store, self.status_files.clone())?),
@@ -406,25 +418,25 @@ impl Truth {
         })
     }
 
-    fn compute(&self, moment: Moment) {
+    fn compute(&self, clocks: ClockPair) {
         let status = self.status.borrow().clone();
-        let authority = authority_at(&status, moment.boot);
+        let authority = authority_at(&status, clocks.boot);
         let leads = if authority.is_some() { 1.0 } else { 0.0 };
         self.leader.set(leads);
         self.leader_alias.set(leads);
-        let left = authority.map(|a| a.valid_until.since(moment.boot));
+        let left = authority.map(|a| a.valid_until.since(clocks.boot));
         self.authority_seconds
             .set(left.unwrap_or_default().as_secs_f64());
         // Exact up to 2^53. A lease that changes hands every millisecond reaches this after 285,000
         // years.
         self.token.set(status.token_highest.get() as f64);
-        let renewed = status.renewed_at.map(|at| timestamp_seconds(at, moment));
+        let renewed = status.renewed_at.map(|at| timestamp_seconds(at, clocks));
         self.last_renewal.set(renewed.unwrap_or(0.0));
-        let age = self.status_files.age(moment.boot);
+        let age = self.status_files.age(clocks.boot);
         self.status_file_age.set(age.as_secs_f64());
 
         self.holder_info.reset();
-        if let Some(name) = leader_name_at(&status, &self.who.identity, moment.boot) {
+        if let Some(name) = leader_name_at(&status, &self.who.identity, clocks.boot) {
             self.holder_info.with_label_values(&[name]).set(1.0);
         }
         self.store_info.reset();
@@ -456,13 +468,13 @@ impl Collector for Truth {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.compute(Moment::now());
+        self.compute(ClockPair::now());
         self.collectors().iter().flat_map(|c| c.collect()).collect()
     }
 }
 
-fn timestamp_seconds(at: BootTime, moment: Moment) -> f64 {
-    let wall: SystemTime = moment.wall;
+fn timestamp_seconds(at: BootTime, clocks: ClockPair) -> f64 {
+    let wall: SystemTime = clocks.wall;
     let now = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(moment.boot.since(at)).as_secs_f64()
+    now.saturating_sub(clocks.boot.since(at)).as_secs_f64()
 }

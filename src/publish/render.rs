@@ -1,7 +1,7 @@
 //! Renders a status as `status.json` and `status.env`.
 //!
 //! Rendering is pure and touches no file, so that files, HTTP and the golden text of the tests come
-//! from the same code. Only [`Moment::now`] reads the clocks.
+//! from the same code. Only [`ClockPair::now`] reads the clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,7 +33,7 @@ pub struct Identification {
 /// One instant on two clocks: the boot clock, which decides if a status is still valid, and the
 /// wall clock, which is used for dates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockPair {
     /// CLOCK_BOOTTIME.
     pub boot: BootTime,
     /// The wall clock, for display.
@@ -42,7 +42,7 @@ pub struct Moment {
     pub time_namespace: Option<u64>,
 }
 
-impl Moment {
+impl ClockPair {
     /// Returns the current instant.
     pub fn now() -> Self {
         Self {
@@ -156,6 +156,18 @@ pub fn leader_name_at<'a>(status: &'a Status, me: &Identity, now: BootTime) -> O
     (leads || holder.identity != *me).then(|| holder.identity.as_str())
 }
 
+/// Returns the last status that a daemon shows. The store is no longer watched then, so no holder
+/// is known, and this candidate no longer leads.
+pub fn last_status(status: &Status, now: BootTime) -> Status {
+    let mut last = status.at(now);
+    if last.role == Role::Leader {
+        last.role = Role::Stopping;
+    }
+    last.authority = None;
+    last.holder = None;
+    last
+}
+
 /// Returns true if two statuses render equally, apart from the time of writing. Each renewal of the
 /// holder changes a follower's status, but only in fields that are not rendered.
 pub fn same_words(one: &Status, other: &Status) -> bool {
@@ -175,10 +187,10 @@ pub fn same_words(one: &Status, other: &Status) -> bool {
 }
 
 impl Document {
-    /// Builds the document for `status` at `moment`.
-    pub fn new(status: &Status, who: &Identification, moment: Moment) -> Self {
-        let authority = authority_at(status, moment.boot);
-        let status = status.at(moment.boot);
+    /// Builds the document for `status` at `clocks`.
+    pub fn new(status: &Status, who: &Identification, clocks: ClockPair) -> Self {
+        let authority = authority_at(status, clocks.boot);
+        let status = status.at(clocks.boot);
         Self {
             schema: SCHEMA,
             lease: who.lease.to_string(),
@@ -187,18 +199,18 @@ impl Document {
             role: status.role.to_string(),
             leader: authority.is_some(),
             token: authority.map(|a| a.token.get()),
-            valid_until: authority.map(|a| moment.date(a.valid_until)),
+            valid_until: authority.map(|a| clocks.date(a.valid_until)),
             valid_until_boottime_ns: authority.map(|a| a.valid_until.as_nanos()),
             boot_id: who.boot_id.clone(),
-            time_namespace: moment.time_namespace,
+            time_namespace: clocks.time_namespace,
             holder: status.holder.map(|h| DocumentHolder {
                 identity: h.identity.to_string(),
                 token: h.token.get(),
             }),
             transitions: status.transitions,
-            since: moment.date(status.since),
+            since: clocks.date(status.since),
             reason: status.reason.map(|r| r.to_string()),
-            updated_at: moment.date(moment.boot),
+            updated_at: clocks.date(clocks.boot),
             store_error: None,
             rewrite_due_boottime_ns: None,
             stopped: false,
@@ -207,10 +219,10 @@ impl Document {
 
     /// Adds the error of the store, if there is one.
     #[must_use]
-    pub fn with_store_error(mut self, error: Option<&StoreError>, moment: Moment) -> Self {
+    pub fn with_store_error(mut self, error: Option<&StoreError>, clocks: ClockPair) -> Self {
         self.store_error = error.map(|error| DocumentStoreError {
             message: error.message.clone(),
-            since: moment.date(error.since),
+            since: clocks.date(error.since),
         });
         self
     }
@@ -252,9 +264,9 @@ impl Document {
     }
 }
 
-/// Renders `status.json` and `status.env` for `status` at `moment`.
-pub fn render(status: &Status, who: &Identification, moment: Moment) -> (String, String) {
-    let document = Document::new(status, who, moment);
+/// Renders `status.json` and `status.env` for `status` at `clocks`.
+pub fn render(status: &Status, who: &Identification, clocks: ClockPair) -> (String, String) {
+    let document = Document::new(status, who, clocks);
     (document.to_json(), document.to_env())
 }
 
@@ -293,8 +305,8 @@ mod tests {
         }
     }
 
-    fn moment(seconds: u64) -> Moment {
-        Moment {
+    fn clocks(seconds: u64) -> ClockPair {
+        ClockPair {
             boot: at(seconds),
             wall: UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds),
             time_namespace: None,
@@ -303,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_leader_is_rendered_as_in_the_contract() {
-        let (json, env) = render(&leader(), &who(), moment(100));
+        let (json, env) = render(&leader(), &who(), clocks(100));
         assert_eq!(
             json,
             concat!(
@@ -335,7 +347,7 @@ mod tests {
 
     #[test]
     fn i4_a_leader_past_its_deadline_is_rendered_as_a_follower() {
-        let (json, env) = render(&leader(), &who(), moment(118));
+        let (json, env) = render(&leader(), &who(), clocks(118));
         assert_eq!(
             json,
             concat!(
@@ -370,8 +382,8 @@ mod tests {
             message: "no primary".to_owned(),
             since: at(90),
         };
-        let document = Document::new(&leader(), &who(), moment(100));
-        let document = document.with_store_error(Some(&error), moment(100));
+        let document = Document::new(&leader(), &who(), clocks(100));
+        let document = document.with_store_error(Some(&error), clocks(100));
         let json = document.to_json();
         let expected =
             r#""store_error":{"message":"no primary","since":"2027-01-15T08:01:30.000Z"}}"#;
@@ -387,7 +399,7 @@ mod tests {
     #[test]
     fn a_start_has_nulls() {
         let status = fixture::status(Role::Unknown);
-        let document = Document::new(&status, &fixture::who("me"), moment(0));
+        let document = Document::new(&status, &fixture::who("me"), clocks(0));
         assert_eq!(
             (document.role.as_str(), document.leader),
             ("unknown", false)
@@ -401,14 +413,14 @@ mod tests {
             role: Role::Stopping,
             ..leader()
         };
-        let document = Document::new(&status, &who(), moment(100));
+        let document = Document::new(&status, &who(), clocks(100));
         assert_eq!((document.leader, document.token), (false, None));
     }
 
     #[test]
     fn the_leader_name_is_never_mine_without_authority_nor_expired() {
         let me = who().identity;
-        let now = moment(100).boot;
+        let now = clocks(100).boot;
         assert_eq!(leader_name_at(&leader(), &me, now), Some("o'hara"));
         let stopping = Status {
             role: Role::Stopping,
@@ -418,12 +430,12 @@ mod tests {
         assert_eq!(leader_name_at(&stopping, &me, now), None);
         let other = Identity::new("other").unwrap();
         assert_eq!(leader_name_at(&stopping, &other, now), Some("o'hara"));
-        assert_eq!(leader_name_at(&stopping, &other, moment(118).boot), None);
+        assert_eq!(leader_name_at(&stopping, &other, clocks(118).boot), None);
     }
 
     #[test]
     fn dates_outside_the_calendar_do_not_panic() {
-        let clocks = |boot, wall| Moment {
+        let clocks = |boot, wall| ClockPair {
             boot,
             wall,
             time_namespace: None,

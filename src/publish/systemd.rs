@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn systemd_hears_ready_each_change_of_role_pings_and_the_end() {
+    fn systemd_is_notified_of_readiness_roles_pings_and_the_end() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_that_does_not_read_blocks_nobody() {
+    fn a_manager_that_does_not_read_does_not_block() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("notify");
         let _manager = UnixDatagram::bind(&path).unwrap();

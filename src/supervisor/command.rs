@@ -96,7 +96,7 @@ pub(crate) struct Supervised {
     stopping: Stopping,
     terms: Terms,
     /// Time at which the command was first told to end.
-    told_at: Option<BootTime>,
+    stopped_at: Option<BootTime>,
     /// End of the grace, once a stop was requested.
     grace_ends: Option<BootTime>,
     lost: bool,
@@ -141,7 +141,7 @@ impl Supervised {
             workload,
             stopping,
             terms,
-            told_at: None,
+            stopped_at: None,
             grace_ends: None,
             lost: false,
             killed: false,
@@ -169,7 +169,7 @@ impl Supervised {
     /// Asks the command to stop within the grace, which counts from the first request. Meanwhile
     /// the authority lasts.
     pub(crate) fn stop(&mut self) {
-        let now = self.told();
+        let now = self.record_stop();
         let kill_at = *self.grace_ends.get_or_insert(now + self.stopping.grace);
         self.workload.stop(self.stopping.signal, kill_at);
     }
@@ -177,14 +177,14 @@ impl Supervised {
     /// Asks the command to stop because the authority is lost. It is gone at `kill_at` at the
     /// latest.
     pub(crate) fn lose(&mut self, kill_at: BootTime) {
-        self.told();
+        self.record_stop();
         self.lost = true;
         self.workload.stop(self.stopping.signal, kill_at);
     }
 
     /// Kills the command.
     pub(crate) fn kill(&mut self) {
-        self.told();
+        self.record_stop();
         self.killed |= !self.lost;
         self.workload.kill();
     }
@@ -199,7 +199,7 @@ impl Supervised {
         loop {
             match self.workload.changed().await {
                 Progress::Running { pid } => return Event::Started { pid },
-                Progress::Ending { by_us: false, .. } if self.told_at.is_none() => {
+                Progress::Ending { by_us: false, .. } if self.stopped_at.is_none() => {
                     return Event::Exited;
                 }
                 Progress::Gone(ended) => return Event::Gone(self.finished(ended)),
@@ -208,10 +208,10 @@ impl Supervised {
         }
     }
 
-    /// Records that the command is told to end now.
-    fn told(&mut self) -> BootTime {
+    /// Records that the command is asked to end now.
+    fn record_stop(&mut self) -> BootTime {
         let now = clock::boot_now();
-        self.told_at.get_or_insert(now);
+        self.stopped_at.get_or_insert(now);
         now
     }
 
@@ -220,10 +220,10 @@ impl Supervised {
         // A process that was frozen past the deadline may receive the end of the command before it
         // notices the loss. If only the guard was lost, the authority may last.
         let expired = self.terms.valid_until <= now;
-        let unnoticed = self.told_at.is_none() && ended.by_us && (expired || !ended.guard_lost);
+        let unnoticed = self.stopped_at.is_none() && ended.by_us && (expired || !ended.guard_lost);
         Finished {
             ended,
-            stopped_after: self.told_at.map(|at| now.since(at)),
+            stopped_after: self.stopped_at.map(|at| now.since(at)),
             lost: self.lost || unnoticed,
             killed: self.killed,
         }

@@ -58,16 +58,16 @@ pub struct Health {
 
 /// Result of a single check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Look {
-    Well,
-    Ill(String),
+enum ProbeOutcome {
+    Healthy,
+    Unhealthy(String),
     /// The workload is not running and is not expected to be.
-    Nobody,
+    NotRunning,
 }
 
 /// Health state, derived from consecutive checks.
 #[derive(Debug)]
-struct Verdict {
+struct HealthState {
     failures_max: u32,
     retry_after: Duration,
     healthy: bool,
@@ -76,21 +76,21 @@ struct Verdict {
     failed_at: Option<BootTime>,
 }
 
-impl Verdict {
+impl HealthState {
     /// Records a check. Returns true if the state changed.
-    fn weigh(&mut self, look: &Look, now: BootTime) -> bool {
+    fn record(&mut self, outcome: &ProbeOutcome, now: BootTime) -> bool {
         let before = self.healthy;
-        match look {
-            Look::Well => {
+        match outcome {
+            ProbeOutcome::Healthy => {
                 self.failures = 0;
                 self.healthy = true;
             }
-            Look::Ill(_) => {
+            ProbeOutcome::Unhealthy(_) => {
                 self.failures = self.failures.saturating_add(1);
                 self.failed_at = Some(now);
                 self.healthy &= self.failures < self.failures_max;
             }
-            Look::Nobody => {
+            ProbeOutcome::NotRunning => {
                 self.failures = 0;
                 let waited = self
                     .failed_at
@@ -102,7 +102,7 @@ impl Verdict {
     }
 
     /// Resets the failures for a new run of the workload.
-    fn begin_anew(&mut self) {
+    fn reset_failures(&mut self) {
         self.failures = 0;
     }
 }
@@ -132,7 +132,7 @@ impl Health {
 
     /// Checks indefinitely, and sends each change to `inputs`.
     pub async fn watch(mut self, inputs: mpsc::Sender<Input>) {
-        let mut verdict = Verdict {
+        let mut state = HealthState {
             failures_max: self.options.failures,
             retry_after: self.options.retry_after,
             healthy: self.at_first(),
@@ -148,18 +148,18 @@ impl Health {
             let now_runs = self.runs.as_mut().and_then(|r| *r.borrow_and_update());
             if now_runs != token {
                 token = now_runs;
-                verdict.begin_anew();
+                state.reset_failures();
             }
-            let look = self.look(token).await;
-            if let Look::Ill(why) = &look {
+            let outcome = self.probe(token).await;
+            if let ProbeOutcome::Unhealthy(why) = &outcome {
                 tracing::debug!(lease = %self.program.lease, why, "health check failed");
             }
-            let changed = verdict.weigh(&look, clock::boot_now());
-            if changed || std::mem::take(&mut first) && !verdict.healthy {
-                self.say(verdict.healthy, &look);
+            let changed = state.record(&outcome, clock::boot_now());
+            if changed || std::mem::take(&mut first) && !state.healthy {
+                self.log(state.healthy, &outcome);
             }
             if changed {
-                let healthy = verdict.healthy;
+                let healthy = state.healthy;
                 if inputs.send(Input::Health { healthy }).await.is_err() {
                     return;
                 }
@@ -167,32 +167,34 @@ impl Health {
         }
     }
 
-    fn say(&self, healthy: bool, look: &Look) {
+    fn log(&self, healthy: bool, outcome: &ProbeOutcome) {
         let lease = &self.program.lease;
-        match look {
-            Look::Ill(why) => tracing::warn!(
+        match outcome {
+            ProbeOutcome::Unhealthy(why) => tracing::warn!(
                 %lease, why,
                 "workload unhealthy; not contending for the lease"
             ),
-            Look::Well | Look::Nobody if healthy => {
+            ProbeOutcome::Healthy | ProbeOutcome::NotRunning if healthy => {
                 tracing::info!(%lease, "workload healthy; contending for the lease");
             }
-            Look::Well | Look::Nobody => {}
+            ProbeOutcome::Healthy | ProbeOutcome::NotRunning => {}
         }
     }
 
-    async fn look(&mut self, token: Option<Token>) -> Look {
+    async fn probe(&mut self, token: Option<Token>) -> ProbeOutcome {
         match &self.options.check {
             Check::Url(url) => {
                 let answer = tokio::time::timeout(self.options.timeout, get(url)).await;
                 match answer {
-                    Ok(Ok(status)) if status.is_success() => Look::Well,
-                    Ok(Ok(status)) => Look::Ill(format!("{url} answered {}", status.as_u16())),
-                    Ok(Err(GetError::Refused)) if self.runs.is_some() && token.is_none() => {
-                        Look::Nobody
+                    Ok(Ok(status)) if status.is_success() => ProbeOutcome::Healthy,
+                    Ok(Ok(status)) => {
+                        ProbeOutcome::Unhealthy(format!("{url} answered {}", status.as_u16()))
                     }
-                    Ok(Err(error)) => Look::Ill(format!("{url}: {error}")),
-                    Err(_) => Look::Ill(format!("{url} did not answer in time")),
+                    Ok(Err(GetError::Refused)) if self.runs.is_some() && token.is_none() => {
+                        ProbeOutcome::NotRunning
+                    }
+                    Ok(Err(error)) => ProbeOutcome::Unhealthy(format!("{url}: {error}")),
+                    Err(_) => ProbeOutcome::Unhealthy(format!("{url} did not answer in time")),
                 }
             }
             Check::Command(command) => {
@@ -201,8 +203,8 @@ impl Health {
                     .run_briefly(command, token, self.options.timeout, &mut self.left)
                     .await;
                 match ended {
-                    Ok(()) => Look::Well,
-                    Err(why) => Look::Ill(format!("the health command: {why}")),
+                    Ok(()) => ProbeOutcome::Healthy,
+                    Err(why) => ProbeOutcome::Unhealthy(format!("the health command: {why}")),
                 }
             }
         }
@@ -260,8 +262,8 @@ async fn get(url: &str) -> Result<hyper::StatusCode, GetError> {
 mod tests {
     use super::*;
 
-    fn verdict(healthy: bool) -> Verdict {
-        Verdict {
+    fn state(healthy: bool) -> HealthState {
+        HealthState {
             failures_max: 3,
             retry_after: Duration::from_secs(20),
             healthy,
@@ -270,46 +272,46 @@ mod tests {
         }
     }
 
-    fn ill() -> Look {
-        Look::Ill("x".to_owned())
+    fn unhealthy() -> ProbeOutcome {
+        ProbeOutcome::Unhealthy("x".to_owned())
     }
 
     #[test]
     fn it_takes_all_failures_in_a_row_and_one_success() {
-        let (mut verdict, now) = (verdict(true), clock::boot_now());
-        assert!(!verdict.weigh(&ill(), now) && !verdict.weigh(&ill(), now));
-        assert!(!verdict.weigh(&Look::Well, now));
-        assert!(!verdict.weigh(&ill(), now) && !verdict.weigh(&ill(), now));
-        assert!(verdict.weigh(&ill(), now) && !verdict.healthy);
-        assert!(!verdict.weigh(&ill(), now));
-        assert!(verdict.weigh(&Look::Well, now) && verdict.healthy);
+        let (mut state, now) = (state(true), clock::boot_now());
+        assert!(!state.record(&unhealthy(), now) && !state.record(&unhealthy(), now));
+        assert!(!state.record(&ProbeOutcome::Healthy, now));
+        assert!(!state.record(&unhealthy(), now) && !state.record(&unhealthy(), now));
+        assert!(state.record(&unhealthy(), now) && !state.healthy);
+        assert!(!state.record(&unhealthy(), now));
+        assert!(state.record(&ProbeOutcome::Healthy, now) && state.healthy);
     }
 
     #[test]
     fn a_new_run_has_all_its_looks() {
-        let (mut verdict, now) = (verdict(true), clock::boot_now());
-        assert!(!verdict.weigh(&ill(), now) && !verdict.weigh(&ill(), now));
-        verdict.begin_anew();
-        assert!(!verdict.weigh(&ill(), now) && verdict.healthy);
+        let (mut state, now) = (state(true), clock::boot_now());
+        assert!(!state.record(&unhealthy(), now) && !state.record(&unhealthy(), now));
+        state.reset_failures();
+        assert!(!state.record(&unhealthy(), now) && state.healthy);
     }
 
     #[test]
-    fn who_was_stopped_ill_is_tried_again_after_a_while() {
-        let (mut verdict, now) = (verdict(true), clock::boot_now());
+    fn a_workload_stopped_as_unhealthy_is_retried_after_a_delay() {
+        let (mut state, now) = (state(true), clock::boot_now());
         for _ in 0..3 {
-            verdict.weigh(&ill(), now);
+            state.record(&unhealthy(), now);
         }
         let later = |seconds| now + Duration::from_secs(seconds);
-        assert!(!verdict.weigh(&Look::Nobody, later(19)) && !verdict.healthy);
-        assert!(verdict.weigh(&Look::Nobody, later(20)) && verdict.healthy);
+        assert!(!state.record(&ProbeOutcome::NotRunning, later(19)) && !state.healthy);
+        assert!(state.record(&ProbeOutcome::NotRunning, later(20)) && state.healthy);
     }
 
     #[test]
-    fn nobody_to_ask_is_no_illness() {
-        let (mut verdict, now) = (verdict(true), clock::boot_now());
+    fn a_workload_that_does_not_run_is_not_unhealthy() {
+        let (mut state, now) = (state(true), clock::boot_now());
         for _ in 0..9 {
-            assert!(!verdict.weigh(&Look::Nobody, now));
+            assert!(!state.record(&ProbeOutcome::NotRunning, now));
         }
-        assert!(verdict.healthy);
+        assert!(state.healthy);
     }
 }

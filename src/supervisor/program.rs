@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_killed_is_waited_for_no_longer_and_nothing_is_started_beside_it() {
+    async fn an_unkillable_process_is_not_waited_for_and_blocks_the_next_start() {
         let (hangs, progress) = Workload::stand_in();
         let mut left = Unkillable::default();
         assert_eq!(left.outlast(hangs, Duration::from_millis(10)).await, None);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_ends_is_told_at_once() {
+    async fn an_end_is_reported_at_once() {
         let (ends, progress) = Workload::stand_in();
         progress.send_replace(Progress::Gone(ENDED));
         let mut left = Unkillable::default();

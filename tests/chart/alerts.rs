@@ -50,6 +50,7 @@ fn scraped(interval: u64, authority: &[u64], left: Option<&str>) -> Value {
         json!({
             "exp_labels": {"severity": "warning", "lease": "shop.orders", "pod": "a"},
             "exp_annotations": {
+                "runbook_url": "docs/operations.md#leaseholdauthoritynearlygone",
                 "summary": "a is or was about to lose shop.orders",
                 "description": format!("{left} of authority were left within the last minute: renewals do not get through."),
             },
@@ -141,7 +142,7 @@ fn a_leader_at_rest_is_not_warned_of_whatever_its_timings() {
 }
 
 #[test]
-fn a_limit_that_would_warn_for_ever_is_refused() {
+fn a_limit_that_would_warn_continuously_is_refused() {
     let limit = |seconds: &str| {
         let limit = format!("leasehold.rules.authorityLeftSeconds={seconds}");
         render("minimal", &["prometheusRule.enabled=true", &limit])
@@ -152,9 +153,10 @@ fn a_limit_that_would_warn_for_ever_is_refused() {
 }
 
 #[test]
-fn each_alert_is_seen_silent_and_firing() {
+fn each_alert_is_seen_quiet_and_firing() {
     let tests = fs::read_to_string(root().join("tests/chart/alerts.test.yaml")).unwrap();
     let tests: Value = serde_saphyr::from_str(&tests).unwrap();
+    let operations = fs::read_to_string(root().join("docs/operations.md")).unwrap();
     let mut seen: BTreeMap<String, [bool; 2]> = BTreeMap::new();
     for test in tests["tests"].as_array().unwrap() {
         for case in test["alert_rule_test"].as_array().unwrap() {
@@ -170,6 +172,10 @@ fn each_alert_is_seen_silent_and_firing() {
         for annotation in ["summary", "description"] {
             assert!(rule["annotations"][annotation].is_string(), "{name}");
         }
+        let url = format!("docs/operations.md#{}", name.to_lowercase());
+        assert_eq!(rule["annotations"]["runbook_url"], url);
+        let heading = format!("\n### {name}\n");
+        assert!(operations.contains(&heading), "{name} has no runbook");
     }
     assert!(seen.is_empty(), "alerts that are not there: {seen:?}");
 }

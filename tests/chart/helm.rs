@@ -13,12 +13,13 @@ pub(crate) const KUBERNETES: &str = "1.36.0";
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const RELEASE: &str = "orders";
 /// Values files, one for each kind of installation.
-pub(crate) const INSTALLATIONS: [&str; 5] = [
+pub(crate) const INSTALLATIONS: [&str; 6] = [
     "minimal",
     "everything",
     "unlabelled",
     "supervisor",
     "injector",
+    "web",
 ];
 
 pub(crate) fn root() -> &'static Path {

@@ -44,19 +44,19 @@ async fn create(installed: &Installed, pod: &Pod, dry_run: bool) -> Result<Value
 }
 
 /// Reduces `container` to the fields of `expected`, without those that the API server fills in.
-fn said(container: &Value, expected: &Value) -> Value {
+fn fields_of(container: &Value, expected: &Value) -> Value {
     match (container, expected) {
         (Value::Object(found), Value::Object(wanted)) => wanted
             .iter()
             .map(|(key, value)| {
                 let found = found.get(key).unwrap_or(&Value::Null);
-                (key.clone(), said(found, value))
+                (key.clone(), fields_of(found, value))
             })
             .collect(),
         (Value::Array(found), Value::Array(wanted)) if found.len() >= wanted.len() => wanted
             .iter()
             .zip(found)
-            .map(|(value, item)| said(item, value))
+            .map(|(value, item)| fields_of(item, value))
             .collect(),
         _ => container.clone(),
     }
@@ -81,7 +81,7 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
         let of_the_chart = Objects::of("unlabelled", &["leasehold.mongodb.secretName=\"mongodb\""]);
         let mut expected = of_the_chart.sidecar().clone();
         expected["args"][1] = json!(format!("--lease-name={}.orders", installed.namespace));
-        assert_eq!(said(sidecar, &expected), expected);
+        assert_eq!(fields_of(sidecar, &expected), expected);
         assert_eq!(sidecar["args"], expected["args"]);
         let file =
             json!([{"name": "LEASEHOLD_STATUS_FILE", "value": "/run/leasehold/status.json"}]);
@@ -90,13 +90,13 @@ fn pods_that_ask_get_the_sidecar_and_are_admitted_under_the_restricted_level() {
         for volume in of_the_chart.pod()["volumes"].as_array().unwrap() {
             let mut volumes = volumes.as_array().unwrap().iter();
             let found = volumes.find(|v| v["name"] == volume["name"]);
-            assert_eq!(said(found.unwrap(), volume), *volume);
+            assert_eq!(fields_of(found.unwrap(), volume), *volume);
         }
     });
 }
 
 #[test]
-fn pods_of_every_shape_keep_what_they_have() {
+fn pods_of_every_shape_stay_complete() {
     run(async {
         let installed = Installed::new("injector", &[]).await;
         let mut with_mount = container("second");

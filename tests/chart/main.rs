@@ -23,3 +23,4 @@ mod release;
 mod renders;
 mod supervisor;
 mod templates;
+mod web;

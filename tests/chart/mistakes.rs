@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::helm::{Objects, refused, render, root};
 
 #[test]
-fn a_tag_belongs_beside_the_repository() {
+fn a_tag_in_the_repository_is_refused() {
     refused(
         r#"
         minimal: workload.image.repository="registry.example/orders:1.0"
@@ -29,7 +29,7 @@ fn a_tag_belongs_beside_the_repository() {
 }
 
 #[test]
-fn what_is_leaseholds_in_the_pod_is_not_the_workloads() {
+fn leaseholds_parts_of_the_pod_are_not_the_workloads() {
     refused(
         r#"
         minimal: workload.ports=[{"containerPort":9402}]

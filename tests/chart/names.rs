@@ -70,7 +70,7 @@ fn the_chart_twice_in_one_release_makes_two_of_everything() {
 }
 
 #[test]
-fn what_selects_pods_selects_those_of_one_use() {
+fn selectors_match_the_pods_of_one_use_only() {
     let objects = umbrella(TWICE).unwrap();
     let mut selectors = Vec::new();
     for (kind, at) in [
@@ -94,7 +94,7 @@ fn what_selects_pods_selects_those_of_one_use() {
 }
 
 #[test]
-fn names_can_be_said_and_the_lease_follows_them() {
+fn names_can_be_overridden_and_the_lease_follows_them() {
     for (change, name) in [
         ("deployment.replicas=2", "orders"),
         ("nameOverride=\"web\"", "orders-web"),

@@ -8,7 +8,7 @@ use std::fs;
 use crate::helm::{self, INSTALLATIONS, Objects, refused, render, root, text, tool};
 
 #[test]
-fn the_linter_has_nothing_to_say() {
+fn the_linter_reports_nothing() {
     for installation in INSTALLATIONS {
         let mut lint = tool("helm");
         lint.args(["lint", "--strict", "--kube-version", helm::KUBERNETES])
@@ -34,7 +34,7 @@ fn the_default_manifests_are_golden() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_keys_are_named() {
     refused(
         r#"
         minimal: leasehold.mongodb.secretName=""
@@ -62,7 +62,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_by_the_schema_with_its_place() {
+fn mistakes_are_refused_by_the_schema_with_their_place() {
     refused(
         r#"
         minimal: replica=1
@@ -102,7 +102,7 @@ fn what_is_wrong_is_refused_by_the_schema_with_its_place() {
 }
 
 #[test]
-fn what_is_wrong_is_answered_with_what_to_do() {
+fn mistakes_are_answered_with_the_remedy() {
     refused(
         r#"
         minimal: leasehold.leaseName="-orders"
@@ -131,7 +131,7 @@ fn what_is_wrong_is_answered_with_what_to_do() {
 }
 
 #[test]
-fn a_lease_name_that_is_no_label_is_refused() {
+fn a_lease_name_that_is_not_a_label_is_refused() {
     let long = "a".repeat(60);
     let file = helm::values("minimal");
     let arguments = ["--values", file.to_str().unwrap(), "--namespace", &long];
@@ -140,7 +140,7 @@ fn a_lease_name_that_is_no_label_is_refused() {
 }
 
 #[test]
-fn a_release_name_that_is_no_name_of_a_service_is_refused() {
+fn a_release_name_that_is_not_a_service_name_is_refused() {
     let file = helm::values("minimal");
     let named = |name: &str, service: &str| {
         let output = tool("helm")
@@ -173,7 +173,7 @@ fn a_cluster_that_is_too_old_is_refused() {
 }
 
 #[test]
-fn the_notes_say_how_to_see_who_leads() {
+fn the_notes_show_how_to_query_the_leader() {
     let notes = |installation: &str| {
         let mut install = tool("helm");
         install

@@ -28,7 +28,7 @@ fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn what_the_installer_leaves_is_what_the_container_runs() {
+fn the_container_runs_the_installed_program() {
     let objects = Objects::of("supervisor", &[]);
     let pod = objects.pod();
     assert_eq!(pod["initContainers"].as_array().unwrap().len(), 1);
@@ -143,7 +143,7 @@ fn the_token_is_not_where_client_libraries_look_and_can_be_left_out() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_with_what_to_do() {
+fn unsupported_values_are_refused_with_the_remedy() {
     let complaint = render("minimal", &[SUPERVISOR]).unwrap_err();
     assert!(complaint.contains("set workload.command"), "{complaint}");
     let arguments = render("minimal", &[SUPERVISOR, "workload.args=[\"a\"]"]);
@@ -167,7 +167,7 @@ fn what_cannot_be_kept_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_sidecar_is_not_told_how_to_run_the_workload() {
+fn a_sidecar_gets_no_settings_for_running_the_workload() {
     for setting in [
         r#"stop_signal="INT""#,
         r#"stop_grace="9s""#,
@@ -190,7 +190,7 @@ fn a_sidecar_is_not_told_how_to_run_the_workload() {
 }
 
 #[test]
-fn the_pod_lives_longer_than_its_workload_may_take() {
+fn the_termination_grace_exceeds_the_workloads() {
     let period = "deployment.terminationGracePeriodSeconds=";
     let grace = |text: &str| format!("leasehold.config.workload.stop_grace=\"{text}\"");
     let hook = "leasehold.config.hooks.on_step_down=[\"/orders\",\"flush\"]".to_owned();

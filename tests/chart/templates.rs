@@ -63,7 +63,7 @@ fn each_object_can_be_turned_on_and_off() {
 }
 
 #[test]
-fn what_is_about_the_deployments_pods_is_not_left_out_silently() {
+fn objects_for_the_deployments_pods_are_refused_without_it() {
     for value in ["service", "podMonitor", "prometheusRule", "networkPolicy"] {
         let complaint = render("injector", &[&format!("{value}.enabled=true")]).unwrap_err();
         let named = format!("{value}.enabled needs deployment.enabled");
@@ -233,7 +233,7 @@ fn the_workload_is_what_the_values_say() {
 }
 
 #[test]
-fn whoever_routes_to_the_leader_takes_the_label_from_one_that_is_lost() {
+fn charts_that_route_to_the_leader_remove_stale_labels() {
     let routing = Objects::of("minimal", &["service.enabled=true"]);
     let demotes = routing.has_flag("--kubernetes-demote-others=true");
     assert!(demotes, "{:?}", routing.flags());
@@ -317,7 +317,7 @@ fn the_service_selects_the_leader_by_its_label_and_a_numeric_port() {
 }
 
 #[test]
-fn without_a_policy_there_are_no_labels_and_no_rights_unless_that_is_accepted() {
+fn without_a_policy_labels_and_permissions_must_be_accepted_explicitly() {
     let none = "leasehold.policy.create=false";
     let existing = "leasehold.policy.existing=true";
     let unrestricted = "leasehold.kubernetes.allowUnrestrictedStatusPatch=true";
@@ -377,7 +377,7 @@ fn the_network_policy_lets_through_what_leasehold_needs() {
 }
 
 #[test]
-fn what_prometheus_and_grafana_read_follows_the_values() {
+fn the_objects_for_prometheus_and_grafana_follow_the_values() {
     let objects = Objects::of("everything", &[]);
     let monitor = objects.one("PodMonitor");
     let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];

@@ -7,7 +7,7 @@ use leasehold_testbed::assert_contains;
 use crate::setup::{Files, URI, leasehold};
 
 #[test]
-fn help_and_version_are_no_errors() {
+fn help_and_version_are_not_errors() {
     for arguments in [
         &["--help"][..],
         &["-h"],
@@ -205,7 +205,7 @@ fn one_value_is_printed_alone() {
 }
 
 #[test]
-fn too_few_open_files_are_told_before_anything_fails() {
+fn a_low_limit_of_open_files_is_reported_before_anything_fails() {
     for limit in [8, 24, 63] {
         for command in ["run --lease x --http-listen ''", "lock x -n"] {
             let script = format!(

@@ -191,7 +191,7 @@ fn yaml_is_read_by_its_name() {
 }
 
 #[test]
-fn other_variables_are_no_configuration() {
+fn other_variables_are_not_configuration() {
     let noise = [
         ("LEASEHOLD_LEASE", "other"),
         ("LEASEHOLD_TOKEN", "7"),

@@ -41,7 +41,7 @@ fn all_mistakes_of_all_layers_are_reported_at_once() {
 }
 
 #[test]
-fn what_is_required_and_not_given_is_reported_together() {
+fn missing_required_values_are_reported_together() {
     let refused = refusal(&sources(&[], &[], &[]));
     assert!(refused.contains("2 problems"), "{refused}");
     assert_contains(&refused, "lease.name: required; give it by --lease NAME");
@@ -195,7 +195,7 @@ fn a_small_file_that_becomes_gigabytes_is_refused() {
 }
 
 #[test]
-fn a_variable_with_one_underscore_is_named_beside_what_is_missing() {
+fn a_variable_with_one_underscore_is_named_with_the_missing_key() {
     let variables = [
         ("LEASEHOLD_MONGODB_URI", "mongodb://localhost"),
         ("LEASEHOLD_LOG_LEVEL", "debug"),

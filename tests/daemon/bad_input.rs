@@ -22,7 +22,7 @@ async fn refused_naming(arguments: &[&str], environment: &[(&str, &str)], parts:
 }
 
 #[tokio::test]
-async fn a_lease_name_that_is_no_label_value_is_refused() {
+async fn a_lease_name_that_is_not_a_label_value_is_refused() {
     let long = "x".repeat(64);
     for name in ["", "-a", "a-", "a b", "a/b", "ä", &long] {
         let flag = format!("--lease={name}");
@@ -46,7 +46,7 @@ async fn timings_that_break_a_rule_are_refused_all_at_once() {
 }
 
 #[tokio::test]
-async fn a_toml_syntax_error_is_told_with_file_and_line() {
+async fn a_toml_syntax_error_is_reported_with_file_and_line() {
     let files = Files::new();
     let file = files.write("bad.toml", "[lease]\nname = \"a\"\nlease_duration = = 1\n");
     refused_naming(&["--config", &file], &[URI], &[&file, "3"]).await;

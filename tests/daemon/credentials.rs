@@ -31,7 +31,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
     let right = start("right", &uri);
     let wrong = start("wrong", &uri.replace(PASSWORD[1], WRONG));
     right.wait_leads(LONG).await;
-    wrong.wait_said("MongoDB read failed", LONG).await;
+    wrong.wait_logged("MongoDB read failed", LONG).await;
     wrong.wait_role("unknown", LONG).await;
     for daemon in [&right, &wrong] {
         daemon.signal(Signal::USR2);
@@ -40,7 +40,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
             let (_, body) = daemon.http(path).await.unwrap();
             assert_secret(path, &body);
         }
-        daemon.wait_said("reloaded", LONG).await;
+        daemon.wait_logged("reloaded", LONG).await;
         assert_eq!(daemon.term_and_exit(LONG).await, 0);
         assert_secret("log", &daemon.logs());
         for file in ["status.json", "status.env", "claim"] {
@@ -61,7 +61,7 @@ async fn i12_no_credential_is_seen_on_any_surface() {
 
 /// A role with these four actions on the one collection is sufficient.
 #[tokio::test]
-async fn four_actions_on_one_collection_suffice_and_none_is_told_of_more() {
+async fn four_actions_on_one_collection_suffice_without_a_warning() {
     let set = ReplicaSet::builder().auth().start().await;
     let actions = ["find", "insert", "update", "changeStream"];
     let user = set
@@ -88,7 +88,7 @@ async fn four_actions_on_one_collection_suffice_and_none_is_told_of_more() {
         .uri(&set.uri_for(&nobody))
         .timings(DaemonTimings::DEMO)
         .start();
-    refused.wait_said("MongoDB read failed", LONG).await;
+    refused.wait_logged("MongoDB read failed", LONG).await;
     refused.wait_operations("read", "unknown", 3.0).await;
     assert_eq!(refused.exit_code(), None, "rights can be granted");
     assert_eq!(refused.status()["role"], "unknown");

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::contest::{Contest, LONG, eventually, token};
-use crate::lookout::{Lookout, Observation, assert_one_after_the_other};
+use crate::monitor::{Monitor, Observation, assert_one_after_the_other};
 
 const TIMINGS: DaemonTimings = DaemonTimings::SHORT;
 
@@ -23,11 +23,11 @@ async fn i4_a_frozen_leader_that_was_overtaken_never_says_leader_again() {
     let new = start("new");
     new.wait_follows("old", LONG).await;
 
-    let lookouts = [Lookout::on(&old), Lookout::on(&new)];
+    let lookouts = [Monitor::on(&old), Monitor::on(&new)];
     lookouts[0].sees_leader().await;
     freeze(&old).await;
     let frozen_ns = boottime_ns();
-    let waiting = Lookout::on(&old);
+    let waiting = Monitor::on(&old);
     let frozen = old.status();
     let leading = new.wait_leads(LONG).await;
     assert!(TIMINGS.sent_ns(&leading) >= TIMINGS.sent_ns(&frozen) + 3_000_000_000);
@@ -63,7 +63,7 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
     daemon.wait_leads(LONG).await;
     freeze(&daemon).await;
     let frozen_ns = boottime_ns();
-    let lookout = Lookout::on(&daemon);
+    let monitor = Monitor::on(&daemon);
     let frozen = daemon.status();
     let lost_ns = valid_until_ns(&frozen).unwrap();
     eventually("its deadline passed", async || boottime_ns() > lost_ns).await;
@@ -83,7 +83,7 @@ async fn i4_a_frozen_leader_alone_leads_again_with_a_new_token_only() {
         continued_ns,
     };
     // The metric has no token, so its answers are bounded by the instant of the acquisition.
-    let seen = lookout.end().await;
+    let seen = monitor.end().await;
     freeze.assert_requests_waited(&seen);
     freeze.assert_nothing_after(&seen, |look| {
         look.token == Some(token(&frozen)) || look.ended_ns < acquired

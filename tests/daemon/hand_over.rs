@@ -9,7 +9,7 @@ use leasehold_testbed::{Daemon, DaemonTimings};
 use rustix::process::Signal;
 
 use crate::contest::{Contest, LONG, token};
-use crate::lookout::{Lookout, assert_one_after_the_other};
+use crate::monitor::{Monitor, assert_one_after_the_other};
 
 #[tokio::test]
 async fn i4_term_hands_over_only_after_the_old_leader_says_not_leader() {
@@ -37,7 +37,7 @@ async fn hands_over(lease: &str, signal: Signal, delay: Duration) {
     let new = start("new");
     new.wait_follows("old", LONG).await;
 
-    let lookouts = [Lookout::on(&old), Lookout::on(&new)];
+    let lookouts = [Monitor::on(&old), Monitor::on(&new)];
     lookouts[0].sees_leader().await;
     let signalled = boottime_ns();
     old.signal(signal);

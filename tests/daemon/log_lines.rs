@@ -71,7 +71,7 @@ async fn a_quiet_life_has_no_lines() {
         })
         .await;
     }
-    follower.wait_said("\"new leader\"", LONG).await;
+    follower.wait_logged("\"new leader\"", LONG).await;
     let lines = |daemon: &Daemon| daemon.log_records().len();
     let before = (lines(&leader), lines(&follower));
     let renewed = leader.operations("renew", "applied").await;

@@ -71,7 +71,7 @@ impl Reloaded {
     }
 
     /// Waits for the log line about `key`.
-    async fn said(&self, message: &str, key: &str) {
+    async fn logged(&self, message: &str, key: &str) {
         let found = |line: &Value| line["message"] == message && line["key"] == key;
         eventually(message, async || {
             self.daemon.log_records().iter().any(found)
@@ -98,7 +98,7 @@ async fn durations_count_from_the_next_claim_on() {
         .text(),
     );
     let message = "configuration reloaded; takes effect with the next acquisition";
-    reloaded.said(message, "lease.lease_duration").await;
+    reloaded.logged(message, "lease.lease_duration").await;
     let daemon = &reloaded.daemon;
     daemon.wait_renewal(LONG).await;
     let declared = reloaded.declared_ms().await;
@@ -118,7 +118,7 @@ async fn the_log_level_changes_at_once() {
     assert_eq!(debug(), 0);
     let level = "debug";
     reloaded.reload(&Settings { level, ..FIRST }.text());
-    reloaded.said("configuration reloaded", "log.level").await;
+    reloaded.logged("configuration reloaded", "log.level").await;
     eventually("renewals are logged", async || debug() > 2).await;
     reloaded.reload(&FIRST.text());
     eventually("it was read again", async || {
@@ -130,7 +130,7 @@ async fn the_log_level_changes_at_once() {
 }
 
 #[tokio::test]
-async fn a_mistake_changes_nothing_and_is_told() {
+async fn a_mistake_is_logged_and_changes_nothing() {
     let reloaded = Reloaded::start("reload-mistake").await;
     let daemon = &reloaded.daemon;
     let mistaken = Settings {
@@ -176,7 +176,7 @@ async fn a_small_file_that_would_become_gigabytes_is_refused() {
     }
     std::fs::write(&file, bomb).unwrap();
     daemon.signal(Signal::HUP);
-    daemon.wait_said("it has an alias in line 2", LONG).await;
+    daemon.wait_logged("it has an alias in line 2", LONG).await;
     assert_eq!(daemon.http("/livez").await.unwrap().0, 200);
     assert_eq!(token(&daemon.status()), 1, "the same leadership");
 }
@@ -193,7 +193,7 @@ async fn a_key_that_takes_a_restart_is_named() {
         .text(),
     );
     let message = "configuration change requires a restart";
-    reloaded.said(message, "mongodb.collection").await;
+    reloaded.logged(message, "mongodb.collection").await;
     let (_, body) = reloaded.daemon.http("/status").await.unwrap();
     let status: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(status["store"]["collection"], "leases");
@@ -214,9 +214,9 @@ async fn a_new_connection_string_is_used_for_the_next_connection() {
         .lease("reload-uri")
         .flag(&format!("--config={}", file.display()))
         .start();
-    daemon.wait_said("MongoDB read failed", LONG).await;
+    daemon.wait_logged("MongoDB read failed", LONG).await;
     std::fs::write(&file, settings(&contest.set().uri())).unwrap();
     daemon.signal(Signal::HUP);
     daemon.wait_leads(LONG).await;
-    assert_eq!(daemon.said("requires a restart"), 0, "{}", daemon.logs());
+    assert_eq!(daemon.logged("requires a restart"), 0, "{}", daemon.logs());
 }

@@ -61,7 +61,7 @@ async fn a_link_that_another_user_planted_is_not_followed() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_of_a_directory_of_its_own() {
+async fn a_private_directory_is_not_logged() {
     let files = Files::new();
     let directory = files.path("status");
     let daemon = daemon_on(&directory).start();

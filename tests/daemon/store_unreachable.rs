@@ -26,7 +26,7 @@ async fn a_host_that_does_not_exist_is_waited_for_without_a_flood_of_lines() {
     assert!(said.len() <= LINES_MAX, "{}", daemon.logs());
     assert_eq!(said[0]["level"], "WARN");
     // The missing change stream is a consequence, and not reported separately.
-    assert_eq!(daemon.said("no change stream"), 0, "{}", daemon.logs());
+    assert_eq!(daemon.logged("no change stream"), 0, "{}", daemon.logs());
     assert_eq!(said[0]["failures"], 1, "the first failure is told at once");
     let logs = daemon.logs();
     assert!(logs.lines().count() <= LINES_MAX + 2, "{logs}");

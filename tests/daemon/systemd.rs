@@ -25,7 +25,7 @@ impl Manager {
         }
     }
 
-    fn heard(&mut self) -> &[String] {
+    fn receive(&mut self) -> &[String] {
         let mut buffer = [0; 4096];
         while let Ok(length) = self.socket.recv(&mut buffer) {
             let text = String::from_utf8(buffer[..length].to_vec()).unwrap();
@@ -35,18 +35,18 @@ impl Manager {
     }
 
     /// Drains the socket, which holds about ten messages; the next one would be lost.
-    fn hears(&mut self) -> bool {
-        self.heard();
+    fn drain(&mut self) -> bool {
+        self.receive();
         true
     }
 
     fn count(&mut self, message: &str) -> usize {
-        self.heard().iter().filter(|m| *m == message).count()
+        self.receive().iter().filter(|m| *m == message).count()
     }
 }
 
 #[tokio::test]
-async fn systemd_is_told_ready_status_watchdog_and_stopping() {
+async fn systemd_is_notified_of_ready_status_watchdog_and_stopping() {
     let contest = Contest::new("systemd").await;
     let (proxy, daemon) = contest.behind_proxy(DaemonTimings::DEMO);
     proxy.cut();
@@ -62,7 +62,7 @@ async fn systemd_is_told_ready_status_watchdog_and_stopping() {
     .await;
     assert_eq!(manager.count("READY=1"), 0, "the store was not reached");
     proxy.resume();
-    eventually("it leads", async || manager.hears() && daemon.leads()).await;
+    eventually("it leads", async || manager.drain() && daemon.leads()).await;
     eventually("its status is told", async || {
         manager.count("STATUS=leader of systemd, token 1") == 1
     })
@@ -80,14 +80,14 @@ async fn systemd_is_told_ready_status_watchdog_and_stopping() {
     );
     daemon.term();
     eventually("it ends", async || {
-        manager.hears() && daemon.exit_code().is_some()
+        manager.drain() && daemon.exit_code().is_some()
     })
     .await;
     assert_eq!(daemon.exit_code(), Some(0));
     assert_eq!(manager.count("STOPPING=1"), 1);
     assert_eq!(manager.count("READY=1"), 1);
     let order: Vec<_> = manager
-        .heard()
+        .receive()
         .iter()
         .filter(|m| *m == "READY=1" || *m == "STOPPING=1")
         .collect();

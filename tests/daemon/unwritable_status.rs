@@ -10,7 +10,7 @@ use leasehold_testbed::{Daemon, DaemonTimings, HungDisk, Mount, Scratch, skip};
 
 use crate::command::refused;
 use crate::contest::{Contest, LONG, eventually, records};
-use crate::lookout::{Lookout, assert_one_after_the_other};
+use crate::monitor::{Monitor, assert_one_after_the_other};
 
 const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const FAILURES: &str = "leasehold_publish_failures_total";
@@ -74,7 +74,7 @@ async fn a_disk_that_hangs_is_reported_and_costs_no_leadership() {
         return;
     };
     let message = "status files are stale: a write to their disk has not returned";
-    daemon.wait_said(message, LONG).await;
+    daemon.wait_logged(message, LONG).await;
     let [line] = &records(&daemon, message)[..] else {
         panic!("once: {}", daemon.logs());
     };
@@ -88,7 +88,7 @@ async fn a_disk_that_hangs_is_reported_and_costs_no_leadership() {
     let again = daemon.wait_leads(LONG).await;
     assert_eq!(again["token"], 1, "the same leadership");
     daemon
-        .wait_said("writes of the status files return again", LONG)
+        .wait_logged("writes of the status files return again", LONG)
         .await;
 }
 
@@ -97,7 +97,7 @@ async fn i4_a_file_that_is_stuck_on_leader_keeps_the_lease_until_its_deadline() 
     let contest = Contest::new("stuck-file").await;
     let (_scratch, directory) = below_scratch();
     let (old, new) = leader_on(&contest, &directory).await;
-    let lookouts = [Lookout::on(&old), Lookout::on(&new)];
+    let lookouts = [Monitor::on(&old), Monitor::on(&new)];
     lookouts[0].sees_leader().await;
     let Some(bound) = Mount::over(&directory) else {
         return;

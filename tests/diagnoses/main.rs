@@ -29,7 +29,7 @@ use situation::Situation;
 const AT_A_TIME: usize = 6;
 
 #[tokio::test]
-async fn each_refusal_names_what_was_refused_by_whom_and_the_remedy() {
+async fn each_refusal_names_the_object_the_component_and_the_remedy() {
     let parts = Parts::start().await;
     let mut table = servers::situations(&parts);
     table.extend(credentials::situations(&parts).await);

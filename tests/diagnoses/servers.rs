@@ -40,7 +40,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
         .flag("--lease-duration=1s")
         .exits(69)
         .says("MongoDB join failed (attempt 1), retrying in ")
-        .says("failing_for=")
+        .says("failing_for_ms=")
         .says("lock patient: gave up after 1"),
         Situation::run("no server for a daemon", &of_set(&closed, SET), "unreached")
             .says("MongoDB read failed (attempt 1), retrying in 1s")
@@ -89,7 +89,7 @@ pub(crate) fn situations(parts: &Parts) -> Vec<Situation> {
             &format!("{}&{tls}", of_set(&open, SET)),
         )
         .says(&format!(
-            "{open}: connection closed by the server: it may speak no TLS (then remove tls=true)"
+            "{open}: connection closed by the server: it may not use TLS (then remove tls=true)"
         )),
         Situation::locks("TLS not asked of a server with", &of_set(&guarded, SET))
             .says("connection closed by the server: it may demand TLS (tls=true)"),

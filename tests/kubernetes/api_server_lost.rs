@@ -48,7 +48,7 @@ fn behind_a_frozen_api_server_renewals_go_on_and_the_hand_off_is_not_held_up() {
 }
 
 #[test]
-fn an_api_server_that_comes_back_is_told_the_newest_truth_at_once() {
+fn a_returning_api_server_gets_the_newest_value_at_once() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let proxy = cluster.kubernetes.proxy();

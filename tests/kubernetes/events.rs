@@ -19,7 +19,7 @@ async fn notes(cluster: &Cluster, pod: &str, reason: &str) -> Vec<String> {
 }
 
 #[test]
-fn who_leads_who_stepped_down_and_who_was_taken_over_are_reported() {
+fn leaders_step_downs_and_takeovers_are_reported() {
     in_cluster(async |cluster| {
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);
         let a = cluster.candidate(&place_a).leading(LONG).await;

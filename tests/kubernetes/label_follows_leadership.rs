@@ -48,7 +48,7 @@ fn a_service_routes_to_the_leader_through_hand_off_crash_and_restart() {
 }
 
 #[test]
-fn a_leader_that_cannot_renew_any_more_turns_its_label_by_itself() {
+fn a_leader_that_cannot_renew_changes_its_own_label() {
     in_cluster(async |cluster| {
         let place = cluster.place("a").await;
         let (proxy, daemon) = cluster.candidate_behind_proxy(&place);

@@ -52,7 +52,7 @@ impl Side {
 }
 
 #[test]
-fn the_old_leader_is_no_endpoint_any_more_when_the_new_one_begins_to_lead() {
+fn the_old_leader_is_no_longer_an_endpoint_when_the_new_one_leads() {
     in_cluster(async |cluster| {
         cluster.service().await;
         let mut old = Side::start(&cluster, "a").await;

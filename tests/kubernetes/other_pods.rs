@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::cluster::{LONG, in_cluster};
 
 #[test]
-fn a_new_leader_takes_the_label_of_a_dead_one() {
+fn a_new_leader_removes_the_label_of_a_lost_one() {
     in_cluster(async |cluster| {
         cluster.service().await;
         let (place_a, place_b) = (cluster.place("a").await, cluster.place("b").await);

@@ -35,7 +35,7 @@ fn refused(scratch: &Scratch, arguments: &[&str], environment: &[(&str, &str)]) 
 }
 
 #[test]
-fn what_is_demanded_and_missing_is_named_with_exit_78() {
+fn a_missing_required_key_is_named_with_exit_78() {
     let scratch = Scratch::new();
     let server = [
         ("KUBERNETES_SERVICE_HOST", "127.0.0.1"),

@@ -29,7 +29,7 @@ fn a_command_knows_its_lock_and_tokens_grow() {
 }
 
 #[test]
-fn who_does_not_wait_is_told_on_whom_it_would() {
+fn a_non_blocking_contender_gets_the_entries_ahead() {
     let place = Place::new();
     let holder = place.holder("busy", &["--identity=holder"]);
     let refused = place.run_empty("busy", &["--no-wait"]);
@@ -45,7 +45,7 @@ fn who_does_not_wait_is_told_on_whom_it_would() {
 }
 
 #[test]
-fn of_many_who_hold_or_wait_the_first_are_named_and_the_others_counted() {
+fn the_first_holders_and_waiters_are_named_and_the_others_counted() {
     let place = Place::new();
     place.store_document("crowded", crowd(20, 30));
     for (flag, rest) in [
@@ -95,7 +95,7 @@ fn the_habits_of_flock_work() {
 }
 
 #[test]
-fn who_said_that_it_waits_says_that_it_has_done_waiting() {
+fn an_announced_wait_is_followed_by_its_end() {
     let place = Place::new();
     let holds = format!("{}; sleep 1", place.note("holds"));
     let holder = place.start_under("awaited", &[], &holds);

@@ -50,7 +50,7 @@ fn durations_that_cannot_be_kept_exit_78() {
 }
 
 #[test]
-fn a_leases_name_is_no_lock_and_a_locks_name_is_no_lease() {
+fn leases_and_locks_refuse_each_others_documents() {
     let place = Place::new();
     let [_, database] = place.store();
     let candidate = |lease: &str| {
@@ -70,6 +70,6 @@ fn a_leases_name_is_no_lock_and_a_locks_name_is_no_lease() {
 
     assert_eq!(place.run_empty("a-lock", &[]).code, 0);
     let daemon = candidate("a-lock").start();
-    run(daemon.wait_said("a lock has this name, not a lease", LONG));
+    run(daemon.wait_logged("a lock has this name, not a lease", LONG));
     assert!(!daemon.leads());
 }

@@ -103,7 +103,7 @@ fn a_waiting_writer_is_not_starved_by_arriving_readers() {
 }
 
 #[test]
-fn a_dead_waiter_does_not_block_the_queue_and_is_named() {
+fn a_killed_waiter_is_named_and_does_not_block_the_queue() {
     let place = Place::new();
     // Long enough that most calls are answered in time.
     let lease = "--lease-duration=5s";

@@ -43,7 +43,7 @@ fn another_lock_inside_is_acquired_and_both_are_held() {
 }
 
 #[test]
-fn another_lock_inside_that_is_told_of_no_store_says_why() {
+fn an_inner_lock_without_a_connection_string_reports_why() {
     let place = Place::new();
     let bare = format!("{PROGRAM} lock inside -- true");
     let done = place.run_under("outside", &[], &bare);
@@ -100,7 +100,7 @@ fn a_lock_inside_a_lease_hides_neither_token() {
 }
 
 #[test]
-fn i12_an_inner_command_is_not_told_the_connection_string_either() {
+fn i12_an_inner_command_does_not_get_the_connection_string_either() {
     let place = Place::new();
     let uri = place.path("uri");
     let script = format!(

@@ -216,7 +216,7 @@ impl Job {
     }
 
     /// Waits until the job has written this to standard error.
-    pub(crate) fn wait_said(&mut self, text: &str) {
+    pub(crate) fn wait_logged(&mut self, text: &str) {
         let stderr = self.child.stderr.as_mut().unwrap();
         let mut said = Vec::new();
         while !String::from_utf8_lossy(&said).contains(text) {

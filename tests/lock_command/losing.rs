@@ -44,7 +44,7 @@ fn removal_is_logged(said: &str) {
 }
 
 #[test]
-fn a_store_that_falls_silent_ends_the_command_with_76() {
+fn an_unresponsive_store_ends_the_command_with_76() {
     let place = Place::new();
     let proxy = place.set.proxy();
     let uri = place.set.proxied_uri(&proxy);
@@ -151,7 +151,7 @@ fn a_signal_to_every_process_of_a_nest_ends_the_job_in_its_grace() {
 }
 
 #[test]
-fn jobs_that_never_wait_get_past_a_dead_holder_too() {
+fn jobs_that_never_wait_also_evict_an_expired_holder() {
     let place = Place::new();
     // Long enough that most calls are answered in time.
     let lease = "--lease-duration=5s";
@@ -189,7 +189,7 @@ fn after_a_loss_nothing_new_begins_under_the_lock() {
 }
 
 #[test]
-fn a_killed_guard_is_told_and_signals_of_the_users_are_passed_on() {
+fn a_killed_guard_is_reported_and_user_signals_are_passed_on() {
     let place = Place::new();
     let script = trapping(&place, &place.note("usr1"), "USR1");
     let job = place.start_under("guarded", &[], &script);

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::job::Place;
 
 #[test]
-fn the_list_says_who_holds_who_waits_and_what_is_free() {
+fn the_list_has_holders_waiters_and_free_places() {
     let place = Place::new();
     let holds = format!("{}; exec sleep 1000", place.note("holds"));
     let holder = place.start(&[
@@ -47,7 +47,7 @@ fn the_list_says_who_holds_who_waits_and_what_is_free() {
 }
 
 #[test]
-fn who_renews_is_not_broken_and_who_is_silent_is() {
+fn only_expired_entries_are_broken() {
     let place = Place::new();
     let flags = [
         "lock",
@@ -75,7 +75,7 @@ fn who_renews_is_not_broken_and_who_is_silent_is() {
 }
 
 #[test]
-fn force_says_what_it_voids_and_asks() {
+fn force_warns_and_asks_for_confirmation() {
     let place = Place::new();
     let holds = format!("{}; exec sleep 1000", place.note("holds"));
     let holder = place.start(&[
@@ -117,7 +117,7 @@ fn pruned_locks_go_on_with_their_tokens() {
 }
 
 #[test]
-fn several_who_renew_at_different_times_are_all_alive() {
+fn holders_that_renew_at_different_times_are_all_alive() {
     let place = Place::new();
     let holds = format!("{}; exec sleep 1000", place.note("holds"));
     let reader = || {

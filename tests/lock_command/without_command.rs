@@ -38,7 +38,7 @@ fn one_line_when_it_is_held_and_free_when_standard_input_closes() {
 fn stopping(place: &Place, name: &str, flags: &[&str]) -> (Job, impl std::io::Write + use<>) {
     let (mut job, _, input) = holder(place, &[&[name], flags].concat());
     job.signal(Signal::TERM);
-    job.wait_said("stop signal received");
+    job.wait_logged("stop signal received");
     (job, input)
 }
 
@@ -86,7 +86,7 @@ fn a_second_signal_ends_it_at_once_and_leaves_the_lock_to_expire() {
 }
 
 #[test]
-fn a_loss_by_deadline_gives_nothing_back_beside_who_still_works() {
+fn after_a_loss_by_deadline_nothing_is_released_while_the_work_continues() {
     let place = Place::new();
     let direct = place.set.uri();
     let proxy = place.set.proxy();

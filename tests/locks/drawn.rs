@@ -4,7 +4,7 @@ use leasehold::election::{Token, WallMillis};
 use leasehold::lock::{Ending, Entry, Joining, LockDocument, Mode, Operation, Seen, Writer};
 use proptest::prelude::*;
 
-use crate::scene::{claim, entry, joining, revision, token};
+use crate::fixture::{claim, entry, joining, revision, token};
 
 /// Entries have the claims from 1 up to this; some joins have a higher one.
 const CLAIMS_MAX: u16 = 9;

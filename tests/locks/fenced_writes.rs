@@ -11,8 +11,8 @@ use leasehold_testbed::{Stage, run};
 use mongodb::Collection;
 use mongodb::bson::{Document, doc};
 
+use crate::fixture::{LONG, NAME, shared_stage, store_options, token};
 use crate::library::short;
-use crate::scene::{LONG, NAME, shared_stage, store_options, token};
 
 fn lock(stage: &Stage, identity: &str) -> Lock {
     let name = LeaseName::new(NAME).expect("legal");
@@ -95,7 +95,7 @@ fn a_paused_ex_holders_write_is_refused() {
 }
 
 #[tokio::test]
-async fn a_fenced_write_says_what_became_of_it() {
+async fn a_fenced_write_reports_its_outcome() {
     let stage = shared_stage().await;
     let orders = orders(&stage);
     let one = doc! { "_id": 1 };
@@ -126,7 +126,7 @@ async fn a_fenced_write_says_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn the_tokens_of_readers_and_slots_fence_nobody_and_are_not_taken_for_it() {
+async fn the_tokens_of_readers_and_slots_are_not_accepted_for_fencing() {
     let stage = shared_stage().await;
     let orders = orders(&stage);
     let slots = Slots::new(2).expect("legal");

@@ -10,7 +10,7 @@ use leasehold_testbed::StoredLease;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, Regex, Timestamp, doc};
 
-use crate::scene::{
+use crate::fixture::{
     applied, claim, document, entry, held, join, leave, rejected, renew, revision, shared_stage,
     store, stored, sweep, token,
 };
@@ -194,7 +194,7 @@ async fn used(store: &MongoLockStore, document: &Document) {
 }
 
 #[tokio::test]
-async fn i11_what_is_not_a_lock_is_not_touched_and_what_is_one_can_be_used() {
+async fn i11_only_documents_that_are_locks_are_used_and_changed() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
     let mut counts = [0, 0];

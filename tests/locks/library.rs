@@ -10,7 +10,7 @@ use leasehold::locker::{Lock, LockError, LockGuard, Locker, LockerOptions, NoLoc
 use leasehold_testbed::Stage;
 use mongodb::bson::doc;
 
-use crate::scene::{
+use crate::fixture::{
     LONG, NAME, applied, eventually, numbers, read, shared_stage, store, store_options, stored,
     token,
 };
@@ -42,7 +42,7 @@ fn slots(number: u32) -> Slots {
 }
 
 #[tokio::test]
-async fn who_waits_acquires_when_the_holder_releases_with_the_next_token() {
+async fn a_waiter_acquires_with_the_next_token_after_a_release() {
     let stage = shared_stage().await;
     let first = acquire(&lock(&stage, "a")).await;
     let [second, third] = ["b", "c"].map(|identity| {
@@ -69,7 +69,7 @@ async fn who_waits_acquires_when_the_holder_releases_with_the_next_token() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_held_is_not_waited_for_by_who_only_tries() {
+async fn a_non_blocking_contender_does_not_wait_for_a_held_lock() {
     let stage = shared_stage().await;
     let guard = acquire(&lock(&stage, "holder")).await;
     match lock(&stage, "b").try_acquire().await {
@@ -128,7 +128,7 @@ async fn a_guard_that_is_dropped_gives_the_lock_back() {
 }
 
 #[tokio::test]
-async fn readers_hold_beside_each_other_and_a_writer_alone() {
+async fn readers_hold_together_and_a_writer_alone() {
     let stage = shared_stage().await;
     let readers = [
         acquire(&lock(&stage, "a").shared()).await,
@@ -188,7 +188,7 @@ async fn a_lock_that_an_operator_breaks_is_lost_at_the_next_renewal() {
 }
 
 #[tokio::test]
-async fn i11_a_lease_of_that_name_is_said_and_left_alone() {
+async fn i11_a_lease_of_that_name_is_reported_and_left_alone() {
     let stage = shared_stage().await;
     let stored = stored(&stage);
     stored.replace(&doc! { "schema": 1, "kind": "lease" }).await;

@@ -4,7 +4,7 @@ use leasehold::lock::{Entry, HOLDERS_MAX, LockDocument, Mode, Operation, QUEUE_M
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{Stage, StoredLease};
 
-use crate::scene::{
+use crate::fixture::{
     applied, document, entry, held, join, joining, leave, numbers, read, rejected, shared_stage,
     store, store_options, store_over, stored, text, token,
 };
@@ -136,7 +136,7 @@ async fn the_history_keeps_the_newest_twenty_ends() {
 #[tokio::test]
 async fn an_identity_is_text_and_no_expression() {
     let stage = shared_stage().await;
-    let (store, _) = store_over(store_options(&stage, "$token"), crate::scene::NAME);
+    let (store, _) = store_over(store_options(&stage, "$token"), crate::fixture::NAME);
     applied(&store, Operation::Create { seen: token(0) }).await;
     let lock = applied(&store, join(1, Mode::Exclusive)).await;
     assert_eq!(lock.holders[0].identity.as_str(), "$token");

@@ -5,12 +5,12 @@
 
 mod drawn;
 mod fenced_writes;
+mod fixture;
 mod foreign_documents;
 mod library;
 mod limits;
 mod newer_fields;
 mod operators;
-mod scene;
 mod unknown_outcomes;
 mod wake;
 mod writes;

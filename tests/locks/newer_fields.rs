@@ -4,7 +4,7 @@
 use leasehold::lock::{LockDocument, Mode, Operation};
 use mongodb::bson::{Bson, Document, doc};
 
-use crate::scene::{
+use crate::fixture::{
     applied, claim, document, entry, held, join, leave, renew, revision, shared_stage, store,
     stored, sweep, token,
 };

@@ -6,7 +6,7 @@ use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLocks;
 use mongodb::bson::doc;
 
-use crate::scene::{
+use crate::fixture::{
     applied, join, leave, numbers, shared_stage, store, store_options, store_over, stored, sweep,
     token,
 };
@@ -35,7 +35,7 @@ async fn pruning_takes_everything_but_the_token_out_of_an_empty_lock() {
 }
 
 #[tokio::test]
-async fn the_listing_shows_the_locks_of_the_collection_and_who_holds_and_waits() {
+async fn the_listing_shows_the_locks_with_holders_and_waiters() {
     let stage = shared_stage().await;
     let locks = MongoLocks::new(store_options(&stage, "operator"));
     assert_eq!(locks.list().await.expect("it is read"), []);
@@ -74,7 +74,7 @@ async fn the_listing_shows_the_locks_of_the_collection_and_who_holds_and_waits()
 }
 
 #[tokio::test]
-async fn the_history_says_who_held_with_which_token_and_why_it_ended() {
+async fn the_history_has_holder_token_and_reason_of_the_end() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
@@ -82,19 +82,19 @@ async fn the_history_says_who_held_with_which_token_and_why_it_ended() {
         applied(&store, join(number, Mode::Exclusive)).await;
     }
     let broken = Operation::Break {
-        claims: vec![crate::scene::claim(3)],
+        claims: vec![crate::fixture::claim(3)],
         seen: token(0),
     };
     // The second claim was granted but never confirmed, so it never held.
     applied(&store, leave(1)).await;
     applied(&store, leave(2)).await;
-    applied(&store, crate::scene::renew(3, 30)).await;
+    applied(&store, crate::fixture::renew(3, 30)).await;
     applied(&store, broken).await;
-    applied(&store, crate::scene::renew(4, 40)).await;
+    applied(&store, crate::fixture::renew(4, 40)).await;
     let gone = Operation::Evict {
         entries: vec![leasehold::lock::Seen {
-            claim: crate::scene::claim(4),
-            revision: crate::scene::revision(40),
+            claim: crate::fixture::claim(4),
+            revision: crate::fixture::revision(40),
         }],
         me: None,
         ending: leasehold::lock::Ending::Expired,
@@ -124,7 +124,7 @@ async fn only_what_is_unchanged_is_swept() {
     for number in [1, 2, 3] {
         applied(&store, join(number, Mode::Exclusive)).await;
     }
-    applied(&store, crate::scene::renew(1, 10)).await;
+    applied(&store, crate::fixture::renew(1, 10)).await;
     let answer = store.perform(sweep(&[1], Some(2))).await;
     assert_eq!(answer.outcome, Outcome::Rejected);
     // One of the two pairs matches: its entry is evicted, the other one stays.

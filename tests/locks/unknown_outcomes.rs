@@ -11,7 +11,7 @@ use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{ReplicaSet, Stage};
 use mongodb::bson::{Document, doc};
 
-use crate::scene::{
+use crate::fixture::{
     NAME, applied, eventually, join, leave, numbers, read, renew, stage_on, store_options,
     store_over, timings, token,
 };
@@ -100,10 +100,10 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
     let mut outcomes = Vec::new();
     eventually("a renewal is acknowledged again", async || {
         revision += 1;
-        let mine = (101..=revision).chain([1]).map(crate::scene::revision);
+        let mine = (101..=revision).chain([1]).map(crate::fixture::revision);
         let renewal = Operation::Renew {
-            claim: crate::scene::claim(1),
-            revision: crate::scene::revision(revision),
+            claim: crate::fixture::claim(1),
+            revision: crate::fixture::revision(revision),
             mine: mine.collect(),
             seen: token(0),
         };
@@ -122,7 +122,7 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
 }
 
 #[tokio::test]
-async fn what_was_never_sent_has_failed_and_a_second_create_is_rejected() {
+async fn an_unsent_call_has_failed_and_a_second_create_is_rejected() {
     let set = Arc::new(ReplicaSet::builder().members(1).start().await);
     let stage = stage_on(&set);
     let store = hasty(&stage);

@@ -7,7 +7,7 @@ use leasehold::lock::{Hint, Mode, Operation};
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold_testbed::Stage;
 
-use crate::scene::{
+use crate::fixture::{
     NAME, applied, claim, eventually, join, leave, next_hint, renew, revision, shared_stage, store,
     store_options, store_over, stored, sweep, token,
 };
@@ -31,7 +31,7 @@ impl Waiter {
         }
     }
 
-    async fn hears(&mut self, hint: Hint) {
+    async fn expect(&mut self, hint: Hint) {
         assert_eq!(next_hint(&mut self.news).await, hint);
     }
 }
@@ -53,7 +53,7 @@ fn renew_again(number: u16, last: u16) -> Operation {
 }
 
 #[tokio::test]
-async fn a_grant_and_the_way_to_the_head_are_told_and_nothing_else() {
+async fn only_a_grant_and_reaching_the_head_are_reported() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
@@ -71,10 +71,10 @@ async fn a_grant_and_the_way_to_the_head_are_told_and_nothing_else() {
     // Events arrive in the order of the writes, so if one of those were reported, it would come
     // first.
     applied(&store, leave(1)).await;
-    third.hears(Hint::Next).await;
+    third.expect(Hint::Next).await;
     applied(&store, renew_again(2, 20)).await;
     applied(&store, leave(2)).await;
-    third.hears(Hint::Granted).await;
+    third.expect(Hint::Granted).await;
     let lock = applied(&store, renew_again(3, 30)).await;
     assert_eq!(lock.holders[0].claim, claim(3));
 }
@@ -94,12 +94,12 @@ async fn readers_are_woken_together_by_one_write() {
     }
     applied(&store, sweep(&[1], None)).await;
     for reader in &mut readers {
-        reader.hears(Hint::Granted).await;
+        reader.expect(Hint::Granted).await;
     }
 }
 
 #[tokio::test]
-async fn a_document_that_is_replaced_or_deleted_is_told() {
+async fn a_replaced_or_deleted_document_is_reported() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
     applied(&store, Operation::Create { seen: token(0) }).await;
@@ -108,11 +108,11 @@ async fn a_document_that_is_replaced_or_deleted_is_told() {
     let mut other = document.clone();
     other.insert("restored", true);
     stored.replace(&other).await;
-    waiter.hears(Hint::Changed).await;
+    waiter.expect(Hint::Changed).await;
     stored.delete().await;
-    waiter.hears(Hint::Changed).await;
+    waiter.expect(Hint::Changed).await;
     stored.replace(&document).await;
-    waiter.hears(Hint::Changed).await;
+    waiter.expect(Hint::Changed).await;
     stored.drop_collection().await;
     // The drop itself is reported, then the end of the stream; then it is open again.
     eventually("the stream is open again", async || {
@@ -122,7 +122,7 @@ async fn a_document_that_is_replaced_or_deleted_is_told() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_wanted_any_more_says_nothing() {
+async fn a_cancelled_stream_reports_nothing() {
     let stage = shared_stage().await;
     let store = store(&stage);
     applied(&store, Operation::Create { seen: token(0) }).await;
@@ -135,7 +135,7 @@ async fn a_stream_that_is_not_wanted_any_more_says_nothing() {
     let aborted = (&mut ended.watching).await;
     assert!(aborted.is_err_and(|error| error.is_cancelled()));
     applied(&store, leave(1)).await;
-    other.hears(Hint::Granted).await;
+    other.expect(Hint::Granted).await;
     let quiet = tokio::time::timeout(Duration::from_millis(500), next_hint(&mut ended.news));
     assert!(quiet.await.is_err());
 }

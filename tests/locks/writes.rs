@@ -15,10 +15,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::drawn;
-use crate::scene::{NOW, document, shared_stage, store, stored, text, undated};
+use crate::fixture::{NOW, document, shared_stage, store, stored, text, undated};
 use leasehold::lock::reference::{self, By};
 
 const CASES: u32 = 500;
+/// Runs until each kind of write was applied several times.
+const RUNS_MAX: u32 = 5;
 
 fn uuid_text(claims: &[Claim]) -> String {
     let texts: Vec<_> = claims.iter().map(Claim::to_string).collect();
@@ -151,15 +153,25 @@ fn a_server_makes_of_each_write_what_the_reference_says() {
         20 => on_lock,
         1 => on_nothing.prop_map(|operation| (None, operation)),
     ];
-    let outcome = TestRunner::new(config).run(&(case, how), |((lock, operation), how)| {
+    let cases = (case, how);
+    let compared = |((lock, operation), how): ((Option<LockDocument>, Operation), Written)| {
         let matched = run(compare(&store, &stored, (lock.as_ref(), how), &operation));
         let mut applied = applied.lock().expect("no panic is caught");
         *applied.entry(operation.as_str()).or_insert(0) += usize::from(matched);
         Ok(())
-    });
-    outcome.unwrap_or_else(|error| panic!("{error}"));
-    let applied = applied.into_inner().expect("no panic is caught");
-    // The comparison is meaningful only if each kind was applied several times.
-    assert_eq!(applied.len(), 7, "{applied:?}");
-    assert!(applied.values().all(|times| *times > 2), "{applied:?}");
+    };
+    // The comparison is meaningful only if each kind was applied several times. The rarest is, in
+    // nearly all runs, the first time.
+    let is_meaningful = || {
+        let applied = applied.lock().expect("no panic is caught");
+        applied.len() == 7 && applied.values().all(|times| *times > 2)
+    };
+    for _ in 0..RUNS_MAX {
+        let outcome = TestRunner::new(config.clone()).run(&cases, compared);
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+        if is_meaningful() {
+            return;
+        }
+    }
+    panic!("a kind of write was hardly ever applied: {applied:?}");
 }

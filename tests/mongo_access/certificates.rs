@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use leasehold_testbed::{Certificates, Daemon, Scratch, Stage, Witness};
+use leasehold_testbed::{Certificates, Daemon, LeaderMonitor, Scratch, Stage};
 use mongodb::bson::doc;
 
 use crate::entrance::{LONG, keeps_secrets, stage, stays_out};
@@ -20,11 +20,11 @@ async fn a_certificate_lets_its_user_in() {
     assert!(uri.contains("MONGODB-X509"));
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
     let b = stage.candidate("b").uri(&uri).following("a", LONG).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     b.wait_stream().await;
     a.term();
     b.wait_leads(LONG).await;
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
     keeps_secrets(&b, &["PRIVATE KEY"]).await;
 }
 
@@ -43,10 +43,10 @@ async fn trusting(stage: &Stage, user: &str, authority: &Path) -> Daemon {
 async fn a_server_whose_authority_is_not_trusted_is_not_talked_to() {
     let (stage, others) = (stage().await, Certificates::new());
     let a = trusting(&stage, "truster", &others.authority()).await;
-    a.wait_said("is not signed by a trusted authority", LONG)
+    a.wait_logged("is not signed by a trusted authority", LONG)
         .await;
     stays_out(&a, "failed").await;
-    a.wait_said("certificate", LONG).await;
+    a.wait_logged("certificate", LONG).await;
     keeps_secrets(&a, &[]).await;
 }
 
@@ -57,7 +57,7 @@ async fn certificates_that_are_replaced_at_their_path_are_used_without_a_restart
     let path = scratch.path().join("ca.pem");
     std::fs::copy(Certificates::new().authority(), &path).expect("a file");
     let a = trusting(&stage, "rotator", &path).await;
-    a.wait_said("is not signed by a trusted authority", LONG)
+    a.wait_logged("is not signed by a trusted authority", LONG)
         .await;
     stays_out(&a, "failed").await;
     let replacement = scratch.path().join("new.pem");
@@ -71,7 +71,7 @@ async fn certificates_that_are_replaced_at_their_path_are_used_without_a_restart
 async fn a_missing_file_of_certificates_is_named_as_the_cause() {
     let stage = stage().await;
     let a = trusting(&stage, "pathless", Path::new("/nonexistent/ca.pem")).await;
-    a.wait_said("tlsCAFile", LONG).await;
+    a.wait_logged("tlsCAFile", LONG).await;
     assert_eq!(a.exit_code(), None);
     keeps_secrets(&a, &[]).await;
 }

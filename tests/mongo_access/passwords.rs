@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness};
+use leasehold_testbed::{DaemonTimings, LeaderMonitor, ReplicaSet};
 use mongodb::bson::doc;
 
 use crate::entrance::{LONG, eventually, keeps_secrets, stage, stays_out};
 
 #[tokio::test]
-async fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
+async fn a_wrong_password_is_logged_and_retried_until_it_is_right() {
     let stage = stage().await;
     let set = stage.set();
     let user = set.add_user("forgetful", vec!["root".into()]).await;
@@ -17,8 +17,8 @@ async fn a_wrong_password_is_said_and_tried_on_until_it_is_right() {
     let wrong = right.replace("p%40ss", "wr0ng-Secret");
     assert_ne!(right, wrong);
     let a = stage.candidate("a").uri(&wrong).start();
-    a.wait_said("authentication failed", LONG).await;
-    a.wait_said("check the password", LONG).await;
+    a.wait_logged("authentication failed", LONG).await;
+    a.wait_logged("check the password", LONG).await;
     stays_out(&a, "failed").await;
     keeps_secrets(&a, &["wr0ng-Secret"]).await;
 
@@ -44,13 +44,13 @@ async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_lea
     let before = set.uri_for(&user);
     let a = stage.candidate("rotated").uri(&before).leading(LONG).await;
     let pid = a.pid();
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
 
     // First the server gets the new password before the file, then the file before the server.
     let uri_with = |password: &str| before.replace("p%40ss%2Fword%3A%25", password);
     change_password(set, "n3w-Secret").await;
     close_a_connection(set).await;
-    a.wait_said("authentication failed", LONG).await;
+    a.wait_logged("authentication failed", LONG).await;
     a.replace_uri(&uri_with("n3w-Secret"));
     a.wait_renewal(LONG).await;
     a.replace_uri(&uri_with("n3wer-Secret"));
@@ -63,7 +63,7 @@ async fn a_password_that_is_rotated_under_a_leader_costs_neither_restart_nor_lea
     .await;
     a.wait_renewal(LONG).await;
     assert_eq!(a.pid(), pid);
-    assert_eq!(witness.leaders(), ["rotated"]);
+    assert_eq!(monitor.leaders(), ["rotated"]);
     keeps_secrets(&a, &["n3w-Secret", "n3wer-Secret"]).await;
 }
 
@@ -83,16 +83,16 @@ async fn close_a_connection(set: &ReplicaSet) {
 }
 
 #[tokio::test]
-async fn a_user_whom_the_server_does_not_know_is_told_apart_from_a_server_that_is_away() {
+async fn an_unknown_user_is_distinguished_from_an_unreachable_server() {
     let stage = stage().await;
     let stranger = leasehold_testbed::User::with_password("stranger", "p@ss/word:%");
     let uri = stage.set().uri_for(&stranger);
     let a = stage.candidate("a").uri(&uri).start();
-    a.wait_said("authentication failed", LONG).await;
+    a.wait_logged("authentication failed", LONG).await;
     stays_out(&a, "failed").await;
     // One line at first and then at growing intervals, not one per attempt.
     let logs = a.logs();
-    let warnings = a.said("\"WARN\"");
+    let warnings = a.logged("\"WARN\"");
     let attempts = a.operations("read", "failed").await;
     assert!(warnings <= 10, "{warnings} after {attempts}:\n{logs}");
     keeps_secrets(&a, &[]).await;

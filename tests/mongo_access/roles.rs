@@ -1,14 +1,14 @@
 //! Goal: find, insert, update and changeStream on the one collection suffice for everything. A
 //! missing right is named, and without changeStream alone the daemon polls.
 
-use leasehold_testbed::{Stage, User, Witness};
+use leasehold_testbed::{LeaderMonitor, Stage, User};
 use mongodb::bson::{DateTime, doc};
 
 use crate::entrance::{LONG, keeps_secrets, stage, stays_out};
 
 const SUFFICIENT: [&str; 4] = ["find", "insert", "update", "changeStream"];
 
-async fn user_who_may(stage: &Stage, name: &str, actions: &[&str]) -> User {
+async fn user_with(stage: &Stage, name: &str, actions: &[&str]) -> User {
     let (database, collection) = (stage.database(), stage.collection());
     let set = stage.set();
     set.add_user_with_actions(name, database, collection, actions)
@@ -18,16 +18,16 @@ async fn user_who_may(stage: &Stage, name: &str, actions: &[&str]) -> User {
 #[tokio::test]
 async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everything() {
     let stage = stage().await;
-    let user = user_who_may(&stage, "modest", &SUFFICIENT).await;
+    let user = user_with(&stage, "modest", &SUFFICIENT).await;
     let uri = stage.set().uri_for(&user);
     let a = stage.candidate("a").uri(&uri).start();
     // Election, which creates the collection and the document.
     a.wait_leads(LONG).await;
     let b = stage.candidate("b").uri(&uri).start();
-    b.wait_said("role changed", LONG).await;
+    b.wait_logged("role changed", LONG).await;
     a.wait_stream().await;
     b.wait_stream().await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     // Handoff.
     let request = doc! {
         "kind": "transfer", "token": 1_i64, "to": "b", "at": DateTime::now(),
@@ -38,37 +38,37 @@ async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everythin
     // Takeover.
     b.kill();
     a.wait_leads(LONG).await;
-    assert_eq!(witness.leaders(), ["a", "b", "a"]);
+    assert_eq!(monitor.leaders(), ["a", "b", "a"]);
     // Deletion: a linearizable read confirms it, and the document is created anew.
     stored.delete().await;
     a.wait_not_leader(LONG).await;
     a.wait_leads(LONG).await;
     assert!(a.logs().contains("lease document is older"), "{}", a.logs());
-    assert_eq!(witness.leaders(), ["a", "b", "a", "a"]);
+    assert_eq!(monitor.leaders(), ["a", "b", "a", "a"]);
     assert!(!a.logs().contains("not authorized"), "{}", a.logs());
     keeps_secrets(&a, &[]).await;
 }
 
 #[tokio::test]
-async fn a_user_without_rights_is_told_which_are_needed() {
+async fn the_error_for_a_user_without_permissions_names_them() {
     let stage = stage().await;
     let user = stage.set().add_user("powerless", Vec::new()).await;
     let uri = stage.set().uri_for(&user);
     let a = stage.candidate("a").uri(&uri).start();
-    a.wait_said("not authorized", LONG).await;
-    a.wait_said("find, insert, update and changeStream", LONG)
+    a.wait_logged("not authorized", LONG).await;
+    a.wait_logged("find, insert, update and changeStream", LONG)
         .await;
     stays_out(&a, "unknown").await;
     keeps_secrets(&a, &[]).await;
 }
 
 #[tokio::test]
-async fn a_user_who_may_only_read_follows_and_is_told_what_is_needed_to_lead() {
+async fn a_read_only_user_follows_and_the_log_names_the_missing_permissions() {
     let stage = stage().await;
-    let user = user_who_may(&stage, "reader", &["find", "changeStream"]).await;
+    let user = user_with(&stage, "reader", &["find", "changeStream"]).await;
     let uri = stage.set().uri_for(&user);
     let a = stage.candidate("a").uri(&uri).start();
-    a.wait_said("not authorized", LONG).await;
+    a.wait_logged("not authorized", LONG).await;
     assert!(!a.leads());
     let _root = stage.candidate("root").leading(LONG).await;
     a.wait_follows("root", LONG).await;
@@ -78,18 +78,18 @@ async fn a_user_who_may_only_read_follows_and_is_told_what_is_needed_to_lead() {
 #[tokio::test]
 async fn without_the_right_to_change_streams_a_candidate_warns_and_polls() {
     let stage = stage().await;
-    let user = user_who_may(&stage, "poller", &["find", "insert", "update"]).await;
+    let user = user_with(&stage, "poller", &["find", "insert", "update"]).await;
     let uri = stage.set().uri_for(&user);
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
     let b = stage.candidate("b").uri(&uri).start();
     for daemon in [&a, &b] {
-        daemon.wait_said("no change stream, polling", LONG).await;
-        daemon.wait_said("changeStream", LONG).await;
+        daemon.wait_logged("no change stream, polling", LONG).await;
+        daemon.wait_logged("changeStream", LONG).await;
     }
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     a.term();
     b.wait_leads(LONG).await;
     assert_eq!(b.metric("leasehold_watch_connected").await, 0.0);
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
     keeps_secrets(&b, &[]).await;
 }

@@ -2,9 +2,9 @@
 //! renewal (I2).
 //! Method: a proxy passes the requests and holds back the replies to findAndModify.
 
-use leasehold_testbed::{DaemonTimings, Witness};
+use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 
-use crate::scene::{LONG, eventually, shared_stage, throughout};
+use crate::fixture::{LONG, eventually, shared_stage, throughout};
 
 #[tokio::test]
 async fn i7_an_acquisition_without_a_reply_leads_only_when_a_renewal_was_acknowledged() {
@@ -13,7 +13,7 @@ async fn i7_an_acquisition_without_a_reply_leads_only_when_a_renewal_was_acknowl
     // This text is in each reply to findAndModify, and in no other reply.
     proxy.hold_replies_containing("lastErrorObject");
     let a = behind.candidate("a").start();
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     let stored = stage.stored();
     eventually("the acquisition is stored", async || {
         stored.holder().await.as_deref() == Some("a")
@@ -30,5 +30,5 @@ async fn i7_an_acquisition_without_a_reply_leads_only_when_a_renewal_was_acknowl
     assert!(a.operations("renew", "applied").await >= 1.0);
     assert_eq!(stored.claim().await, claim, "adopted, not acquired anew");
     assert_eq!(a.token(), Some(1));
-    drop(witness);
+    drop(monitor);
 }

@@ -24,7 +24,7 @@ use mongodb::bson::{
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-use crate::scene::{patient_store, shared_stage};
+use crate::fixture::{patient_store, shared_stage};
 
 /// Number of documents with several odd fields, in addition to those with one.
 const MIXED: usize = 40;

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{Daemon, DaemonTimings, Proxy, ReplicaSet, Stage, Witness};
+use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Proxy, ReplicaSet, Stage};
 use mongodb::bson::{DateTime, doc};
 
-use crate::scene::{
-    LONG, eventually, leader_of, pair, set_of_one, shared_stage, stage_on, throughout,
-    witnessed_pair,
+use crate::fixture::{
+    LONG, eventually, leader_of, monitored_pair, pair, set_of_one, shared_stage, stage_on,
+    throughout,
 };
 
 /// This text is in each reply to getMore, and in no other reply.
@@ -21,7 +21,7 @@ const EVENTS: &str = "nextBatch";
 const OF_B: (usize, &str) = (0, "leasehold/b");
 
 /// Asserts that a release reaches the follower through its stream, before any poll could.
-async fn hears_at_once(leader: &Daemon, follower: &Daemon) {
+async fn receives_at_once(leader: &Daemon, follower: &Daemon) {
     let asked = Instant::now();
     leader.term();
     follower.wait_leads(LONG).await;
@@ -43,7 +43,7 @@ async fn pair_with_proxy(leader: &str, follower: &str) -> (Stage, Daemon, Daemon
 async fn a_change_stream_whose_getmore_fails_is_opened_again() {
     let set = set_of_one().await;
     let stage = stage_on(&set).timings(DaemonTimings::DEMO);
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     b.wait_stream().await;
     for failure in [
         doc! { "closeConnection": true },
@@ -58,54 +58,54 @@ async fn a_change_stream_whose_getmore_fails_is_opened_again() {
         b.wait_stream().await;
     }
     for line in ["no change stream, polling", "change stream reopened"] {
-        b.wait_said(line, LONG).await;
+        b.wait_logged(line, LONG).await;
     }
     b.wait_stream().await;
-    hears_at_once(&a, &b).await;
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    receives_at_once(&a, &b).await;
+    assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
 #[tokio::test]
 async fn a_change_stream_outlives_a_step_down_of_the_primary() {
     let set = Arc::new(ReplicaSet::start().await);
     let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     b.wait_stream().await;
     set.step_down_primary().await;
     a.wait_renewal(LONG).await;
     // The leader's own stream is open again as well.
     b.wait_stream().await;
     a.wait_stream().await;
-    hears_at_once(&a, &b).await;
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    receives_at_once(&a, &b).await;
+    assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
 #[tokio::test]
-async fn a_stream_that_falls_silent_costs_latency_and_no_takeover() {
+async fn an_unresponsive_stream_costs_latency_and_no_takeover() {
     let (_stage, a, b, proxy) = pair_with_proxy("a", "b").await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     proxy.hold_replies_containing(EVENTS);
     a.wait_renewal(LONG).await;
     a.wait_renewal(LONG).await;
     a.kill();
     b.wait_leads(LONG).await;
     assert_eq!(b.token(), Some(2));
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
     proxy.resume();
     b.wait_stream().await;
 }
 
 #[tokio::test]
-async fn i8_a_silent_stream_never_makes_a_follower_take_over_from_a_living_leader() {
+async fn i8_an_unresponsive_stream_never_causes_a_takeover_from_a_live_leader() {
     let (_stage, a, b, proxy) = pair_with_proxy("a", "b").await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     proxy.hold_replies_containing(EVENTS);
     // `b` sees no renewal and considers the holder expired, so its compare-and-set has to fail.
     let end = Instant::now() + DaemonTimings::SHORT.lease_duration * 3;
     while Instant::now() < end {
         a.wait_renewal(LONG).await;
     }
-    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(monitor.leaders(), ["a"]);
     assert_eq!(a.token(), Some(1));
     proxy.resume();
     b.wait_stream().await;
@@ -131,7 +131,7 @@ async fn i2_an_event_that_shows_its_own_claim_gives_a_candidate_no_authority() {
 }
 
 #[tokio::test]
-async fn i3_a_release_that_is_heard_after_a_gap_gives_no_token_that_was_used() {
+async fn i3_a_release_event_after_a_gap_gives_no_used_token() {
     let set = set_of_one().await;
     let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
     let (a, b) = pair(&stage).await;

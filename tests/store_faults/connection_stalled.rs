@@ -2,9 +2,9 @@
 //! and its pending requests do no harm when they land late.
 //! Method: only the leader is behind a proxy that holds back everything.
 
-use leasehold_testbed::{DaemonTimings, Witness};
+use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 
-use crate::scene::{LONG, leader_of, shared_stage, undisturbed};
+use crate::fixture::{LONG, leader_of, shared_stage, undisturbed};
 
 #[tokio::test]
 async fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
@@ -14,14 +14,14 @@ async fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
     let (b, c) = (stage.candidate("b").start(), stage.candidate("c").start());
     b.wait_follows("a", LONG).await;
     c.wait_follows("a", LONG).await;
-    let witness = Witness::of([&a, &b, &c]);
+    let monitor = LeaderMonitor::of([&a, &b, &c]);
 
     proxy.stall();
     let next = leader_of(&[&b, &c]).await;
     assert!(!a.leads());
     let (code, _) = a.http("/leader").await.expect("an answer");
     assert_eq!(code, 503);
-    let reigns = witness.reigns();
+    let reigns = monitor.reigns();
     assert!(reigns[0].last_ns < reigns[1].first_ns, "{reigns:?}");
 
     let claim = stage.stored().claim().await;
@@ -31,5 +31,5 @@ async fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
     // A lease duration in which late writes would show.
     undisturbed(&stage, &claim, DaemonTimings::SHORT.lease_duration).await;
     assert_eq!(next.token(), Some(2));
-    assert_eq!(witness.leaders(), ["a", next.identity()]);
+    assert_eq!(monitor.leaders(), ["a", next.identity()]);
 }

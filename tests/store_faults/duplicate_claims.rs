@@ -10,16 +10,16 @@
 use std::time::Duration;
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, Scratch, Stage, Witness};
+use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Scratch, Stage};
 
-use crate::scene::{LONG, eventually, shared_stage, throughout, without_change_stream};
+use crate::fixture::{LONG, eventually, shared_stage, throughout, without_change_stream};
 
 const DUPLICATE: &str = "another process renewed with this claim";
 
 /// Acts as a forked machine, which renews `a`'s claim for some time and then stops. `a` must step
 /// down and must not take the lease from it.
 async fn a_twin_renews(stage: &Stage, a: &Daemon) {
-    let witness = Witness::of([a]);
+    let monitor = LeaderMonitor::of([a]);
     let stored = stage.stored();
     let claim = stored.claim().await.expect("a claim");
     let session = a.status()["session"].clone();
@@ -40,7 +40,7 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     })
     .await;
     assert!(a.transitions("duplicate").await >= 1.0, "{}", a.logs());
-    assert_eq!(a.said(DUPLICATE), 1);
+    assert_eq!(a.logged(DUPLICATE), 1);
     assert_ne!(a.status()["session"], session);
     // The twin counts as any other holder, so `a` waits after its last renewal.
     a.wait_leads(LONG).await;
@@ -48,7 +48,7 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     assert_eq!(a.token(), Some(2));
     let reasons = stored.reasons().await;
     assert_eq!(reasons, ["took_over"], "not released");
-    drop(witness);
+    drop(monitor);
 }
 
 #[tokio::test]
@@ -79,11 +79,11 @@ async fn with_a_change_stream_a_twin_is_noticed_before_the_next_renewal_is_due()
     a.wait_not_leader(LONG).await;
     let lasted = Duration::from_nanos(boottime_ns() - forked);
     assert!(lasted < Duration::from_secs(2), "{lasted:?}");
-    eventually("why is said", async || a.said(DUPLICATE) == 1).await;
+    eventually("why is said", async || a.logged(DUPLICATE) == 1).await;
 }
 
 #[tokio::test]
-async fn i8_a_copy_of_the_leaders_status_directory_proves_no_death_and_makes_no_second_leader() {
+async fn i8_a_copy_of_the_leaders_status_directory_does_not_make_a_second_leader() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let scratch = Scratch::new();
@@ -98,7 +98,7 @@ async fn i8_a_copy_of_the_leaders_status_directory_proves_no_death_and_makes_no_
     let b = stage.candidate("a").status_directory(&copy).start();
     b.wait_role("follower", LONG).await;
     // Starts only now, because until `b` runs the copied file still has the status of `a`.
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     let time = DaemonTimings::SHORT.lease_duration;
     throughout(time, "the copy follows", async || !b.leads()).await;
     assert!(a.leads());
@@ -108,5 +108,5 @@ async fn i8_a_copy_of_the_leaders_status_directory_proves_no_death_and_makes_no_
     b.wait_leads(LONG).await;
     DaemonTimings::SHORT.assert_waited_since(last, &b.status());
     assert_eq!(b.token(), Some(2));
-    assert_eq!(witness.reigns().len(), 2);
+    assert_eq!(monitor.reigns().len(), 2);
 }

@@ -13,7 +13,7 @@ use leasehold::store::mongo::MongoStore;
 use leasehold_testbed::Stage;
 use mongodb::bson::{Bson, Document, Uuid, doc};
 
-use crate::scene::{patient_store, shared_stage};
+use crate::fixture::{patient_store, shared_stage};
 
 const NAME: &str = "orders";
 

@@ -4,10 +4,10 @@
 //! Method: documents of other shapes under the lease's name, compared byte by byte; and a schema
 //! that changes under a live leader.
 
-use leasehold_testbed::{DaemonTimings, Stage, Witness};
+use leasehold_testbed::{DaemonTimings, LeaderMonitor, Stage};
 use mongodb::bson::{Document, Uuid, doc};
 
-use crate::scene::{LONG, eventually, shared_stage, throughout, witnessed_pair};
+use crate::fixture::{LONG, eventually, monitored_pair, shared_stage, throughout};
 
 const FOREIGN: &str = "is not a lease of this version";
 
@@ -29,21 +29,21 @@ async fn is_left_alone(document: Document) {
     let before = stored.bytes().await;
     let a = stage.candidate("a").start();
     let b = stage.candidate("b").start();
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     for daemon in [&a, &b] {
-        eventually("it says so", async || daemon.said(FOREIGN) == 1).await;
+        eventually("it says so", async || daemon.logged(FOREIGN) == 1).await;
     }
     let time = DaemonTimings::SHORT.lease_duration;
     throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
     assert_eq!(stored.bytes().await, before, "{document}");
     for daemon in [&a, &b] {
-        assert_eq!(daemon.said(FOREIGN), 1, "{}", daemon.logs());
+        assert_eq!(daemon.logged(FOREIGN), 1, "{}", daemon.logs());
     }
-    assert!(witness.reigns().is_empty());
+    assert!(monitor.reigns().is_empty());
     // No token of the document was known, so nothing has to be waited for.
     stored.delete().await;
     eventually("somebody leads", async || a.leads() || b.leads()).await;
-    assert_eq!(witness.reigns()[0].token, 1);
+    assert_eq!(monitor.reigns()[0].token, 1);
 }
 
 #[tokio::test]
@@ -69,14 +69,14 @@ async fn i11_a_lease_whose_token_is_a_double_is_left_alone() {
 #[tokio::test]
 async fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_never_written() {
     let stage = shared_stage().await;
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     let stored = stage.stored();
     stored.set(doc! { "schema": 2 }).await;
     let before = stored.bytes().await;
     a.wait_not_leader(LONG).await;
     assert!(a.transitions("rejected").await >= 1.0, "{}", a.logs());
     for daemon in [&a, &b] {
-        eventually("it says so", async || daemon.said(FOREIGN) == 1).await;
+        eventually("it says so", async || daemon.logged(FOREIGN) == 1).await;
     }
     let time = DaemonTimings::SHORT.lease_duration * 2;
     throughout(time, "nobody leads", async || !a.leads() && !b.leads()).await;
@@ -85,8 +85,8 @@ async fn i11_a_schema_that_is_raised_under_a_leader_ends_its_leadership_and_is_n
     // leads.
     stored.set(doc! { "schema": 1 }).await;
     eventually("somebody leads", async || a.leads() || b.leads()).await;
-    assert_eq!(witness.reigns().len(), 2);
-    assert_eq!(witness.reigns()[1].token, 2);
+    assert_eq!(monitor.reigns().len(), 2);
+    assert_eq!(monitor.reigns()[1].token, 2);
 }
 
 #[tokio::test]

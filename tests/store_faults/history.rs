@@ -3,7 +3,7 @@
 
 use mongodb::bson::{DateTime, doc};
 
-use crate::scene::{LONG, shared_stage, witnessed_pair};
+use crate::fixture::{LONG, monitored_pair, shared_stage};
 
 const HAND_OFFS: i64 = 25;
 const HISTORY_MAX: usize = 20;
@@ -11,7 +11,7 @@ const HISTORY_MAX: usize = 20;
 #[tokio::test]
 async fn i11_after_25_hand_offs_the_history_has_the_newest_20() {
     let stage = shared_stage().await;
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     let stored = stage.stored();
     for token in 1..=HAND_OFFS {
         let to = if token % 2 == 1 { &b } else { &a };
@@ -35,6 +35,6 @@ async fn i11_after_25_hand_offs_the_history_has_the_newest_20() {
         let date = |key| entry.get_datetime(key).expect("a date").timestamp_millis();
         assert!(date("ended_at") >= date("acquired_at"));
     }
-    let tokens: Vec<_> = witness.reigns().iter().map(|reign| reign.token).collect();
+    let tokens: Vec<_> = monitor.reigns().iter().map(|reign| reign.token).collect();
     assert!(tokens.is_sorted(), "{tokens:?}");
 }

@@ -5,10 +5,10 @@
 //! The held text is BSON: a field `holder` of type null is in a new document, in an acquisition's
 //! filter and in a release's update, and in no other command.
 
-use leasehold_testbed::{DaemonTimings, Witness};
+use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 use rustix::process::Signal;
 
-use crate::scene::{LONG, eventually, shared_stage, undisturbed};
+use crate::fixture::{LONG, eventually, shared_stage, undisturbed};
 
 const HOLDER_NULL: &str = "\nholder\0";
 
@@ -18,7 +18,7 @@ async fn a_renewal_that_lands_after_another_leads_is_a_no_op() {
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     proxy.hold_requests_containing("findAndModify");
     b.wait_leads(LONG).await;
     let claim = stage.stored().claim().await;
@@ -26,7 +26,7 @@ async fn a_renewal_that_lands_after_another_leads_is_a_no_op() {
     proxy.resume();
     a.wait_follows("b", LONG).await;
     undisturbed(&stage, &claim, DaemonTimings::SHORT.lease_duration).await;
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn a_release_that_lands_after_its_sender_leads_again_does_not_dethrone_it(
     let stage = shared_stage().await;
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").leading(LONG).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     proxy.hold_requests_containing(HOLDER_NULL);
     a.signal(Signal::USR1);
     eventually("the release is held", async || proxy.held_requests() > 0).await;
@@ -50,7 +50,7 @@ async fn a_release_that_lands_after_its_sender_leads_again_does_not_dethrone_it(
     undisturbed(&stage, &claim, DaemonTimings::SHORT.renew_interval * 4).await;
     a.wait_renewal(LONG).await;
     assert_eq!(a.token(), Some(2));
-    assert_eq!(witness.reigns().len(), 2);
+    assert_eq!(monitor.reigns().len(), 2);
 }
 
 #[tokio::test]
@@ -60,20 +60,20 @@ async fn an_acquisition_that_lands_after_another_leads_is_a_no_op() {
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").following("first", LONG).await;
     proxy.hold_requests_containing(HOLDER_NULL);
-    let witness = Witness::of([&first, &a]);
+    let monitor = LeaderMonitor::of([&first, &a]);
     first.term();
     eventually("the acquisition is held", async || {
         proxy.held_requests() > 0
     })
     .await;
     let c = stage.candidate("c").start();
-    witness.add(&c);
+    monitor.add(&c);
     c.wait_leads(LONG).await;
     let claim = stage.stored().claim().await;
     proxy.resume();
     a.wait_follows("c", LONG).await;
     undisturbed(&stage, &claim, DaemonTimings::SHORT.lease_duration).await;
-    assert_eq!(witness.leaders(), ["first", "c"]);
+    assert_eq!(monitor.leaders(), ["first", "c"]);
     assert_eq!(c.token(), Some(2));
 }
 
@@ -85,7 +85,7 @@ async fn an_acquisition_that_lands_late_on_a_free_lease_is_adopted() {
     let (proxy, behind) = stage.proxied();
     proxy.hold_requests_containing(HOLDER_NULL);
     let a = behind.candidate("a").start();
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     a.wait_operations("acquire", "unknown", 1.0).await;
     assert!(!a.leads());
     proxy.resume();
@@ -93,7 +93,7 @@ async fn an_acquisition_that_lands_late_on_a_free_lease_is_adopted() {
     a.wait_renewal(LONG).await;
     // One of the acquisitions that were sent meanwhile was applied.
     assert_eq!(a.token(), Some(2));
-    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(monitor.leaders(), ["a"]);
 }
 
 #[tokio::test]
@@ -104,11 +104,11 @@ async fn a_creation_that_lands_after_another_made_the_document_changes_nothing()
     let a = behind.candidate("a").start();
     eventually("its creation is held", async || proxy.held_requests() > 0).await;
     let b = stage.candidate("b").leading(LONG).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     let claim = stage.stored().claim().await;
     proxy.resume();
     a.wait_follows("b", LONG).await;
     undisturbed(&stage, &claim, DaemonTimings::SHORT.renew_interval * 4).await;
-    assert_eq!(witness.leaders(), ["b"]);
+    assert_eq!(monitor.leaders(), ["b"]);
     assert_eq!(b.token(), Some(1));
 }

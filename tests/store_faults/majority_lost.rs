@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Witness};
+use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet};
 
-use crate::scene::{LONG, leader_of, pair, stage_on, transitioned};
+use crate::fixture::{LONG, leader_of, pair, stage_on, transitioned};
 
 /// Waits for the deadline in the status file, then checks all surfaces.
 async fn says_no_by_its_deadline(daemon: &Daemon) {
@@ -36,47 +36,47 @@ async fn stage_of_three(timings: DaemonTimings) -> (Arc<ReplicaSet>, Vec<usize>,
 }
 
 /// Asserts that one of them leads again, with a higher token.
-async fn one_leads_again(witness: &Witness, daemons: &[&Daemon]) {
+async fn one_leads_again(monitor: &LeaderMonitor, daemons: &[&Daemon]) {
     let again = leader_of(daemons).await;
     assert!(again.token() > Some(1));
     again.wait_renewal(LONG).await;
-    assert_eq!(witness.reigns().len(), 2);
+    assert_eq!(monitor.reigns().len(), 2);
 }
 
 #[tokio::test]
 async fn i4_with_two_of_three_members_killed_the_leader_says_no_by_its_deadline() {
     let (set, secondaries, a, b) = stage_of_three(DaemonTimings::SHORT).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     secondaries.iter().for_each(|member| set.kill(*member));
     says_no_by_its_deadline(&a).await;
     transitioned(&a, "deadline", 1).await;
     for member in secondaries {
         set.restart(member).await;
     }
-    one_leads_again(&witness, &[&a, &b]).await;
+    one_leads_again(&monitor, &[&a, &b]).await;
 }
 
 #[tokio::test]
 async fn i10_with_two_of_three_members_frozen_the_lease_waits_until_they_go_on() {
     let (set, secondaries, a, b) = stage_of_three(DaemonTimings::SHORT).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     secondaries.iter().for_each(|member| set.stop(*member));
     says_no_by_its_deadline(&a).await;
     transitioned(&a, "deadline", 1).await;
     assert!(a.operations("renew", "unknown").await >= 1.0);
     secondaries.iter().for_each(|member| set.cont(*member));
-    one_leads_again(&witness, &[&a, &b]).await;
+    one_leads_again(&monitor, &[&a, &b]).await;
 }
 
 #[tokio::test]
 async fn i7_a_write_concern_that_times_out_is_unknown_and_a_short_one_is_ridden_out() {
     let (set, secondaries, a, b) = stage_of_three(DaemonTimings::DEMO).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     let before = a.operations("renew", "unknown").await;
     secondaries.iter().for_each(|member| set.stop(*member));
     a.wait_operations("renew", "unknown", before + 1.0).await;
     secondaries.iter().for_each(|member| set.cont(*member));
     a.wait_renewal(LONG).await;
-    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(monitor.leaders(), ["a"]);
     assert_eq!(a.token(), Some(1));
 }

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness};
+use leasehold_testbed::{DaemonTimings, LeaderMonitor, ReplicaSet};
 use mongodb::bson::doc;
 
-use crate::scene::{LONG, POLL, leader_of, pair, stage_on, transitioned};
+use crate::fixture::{LONG, POLL, leader_of, pair, stage_on, transitioned};
 
 async fn default_set() -> Arc<ReplicaSet> {
     Arc::new(ReplicaSet::builder().default_election().start().await)
@@ -22,8 +22,8 @@ async fn i1_killing_the_primary_costs_15_10_2_the_leadership_and_not_the_default
     let (a, b) = pair(&defaults).await;
     let fast = stage_on(&set).timings(DaemonTimings::KUBERNETES);
     let (c, d) = pair(&fast).await;
-    let of_defaults = Witness::of([&a, &b]);
-    let of_fast = Witness::of([&c, &d]);
+    let of_defaults = LeaderMonitor::of([&a, &b]);
+    let of_fast = LeaderMonitor::of([&c, &d]);
 
     set.kill(set.primary().await);
     c.wait_not_leader(LONG).await;
@@ -68,7 +68,7 @@ async fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
     let set = default_set().await;
     let timings = DaemonTimings::DEFAULT;
     let (a, b) = pair(&stage_on(&set).timings(timings)).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     let old = set.primary().await;
     set.stop(old);
     let without_writes = writes_again(&set, old).await;
@@ -86,7 +86,7 @@ async fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
     leader.wait_renewal(LONG).await;
     leader.wait_renewal(LONG).await;
     if kept {
-        assert_eq!(witness.leaders(), ["a"], "{}", a.logs());
+        assert_eq!(monitor.leaders(), ["a"], "{}", a.logs());
         assert_eq!(a.token(), Some(1));
     }
 }
@@ -95,10 +95,10 @@ async fn freezing_the_primary_does_not_cost_the_defaults_their_leadership() {
 async fn a_step_down_of_the_primary_does_not_cost_the_defaults_their_leadership() {
     let set = default_set().await;
     let (a, b) = pair(&stage_on(&set).timings(DaemonTimings::DEFAULT)).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     set.step_down_primary().await;
     a.wait_renewal(LONG).await;
     a.wait_renewal(LONG).await;
-    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(monitor.leaders(), ["a"]);
     assert_eq!(a.token(), Some(1));
 }

@@ -6,16 +6,16 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Stage, StoredLease, Witness};
+use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, ReplicaSet, Stage, StoredLease};
 use mongodb::bson::doc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::scene::{LONG, eventually, set_of_one, stage_on, witnessed_pair};
+use crate::fixture::{LONG, eventually, monitored_pair, set_of_one, stage_on};
 
 async fn refuses(daemon: &Daemon) {
     daemon
-        .wait_said("MongoDB URI refused: it leads to ", LONG)
+        .wait_logged("MongoDB URI refused: it leads to ", LONG)
         .await;
 }
 
@@ -23,7 +23,7 @@ async fn refuses(daemon: &Daemon) {
 /// to the other set. Returns the lease there.
 async fn leads_alone(
     leader: &Daemon,
-    witness: &Witness,
+    monitor: &LeaderMonitor,
     stage: &Stage,
     elsewhere: &ReplicaSet,
 ) -> StoredLease {
@@ -32,7 +32,7 @@ async fn leads_alone(
     while Instant::now() < end {
         leader.wait_renewal(LONG).await;
     }
-    assert_eq!(witness.leaders(), [leader.identity()]);
+    assert_eq!(monitor.leaders(), [leader.identity()]);
     let there = StoredLease::new(
         &elsewhere.client(),
         stage.database(),
@@ -47,14 +47,14 @@ async fn leads_alone(
 async fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
     let (set, elsewhere) = (set_of_one().await, set_of_one().await);
     let stage = stage_on(&set);
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     std::fs::write(b.directory().join("uri"), elsewhere.uri()).expect("writable");
     let (reads, how) = (["find", "getMore"], doc! { "closeConnection": true });
     set.fail_commands_of((0, "leasehold/b"), &reads, "alwaysOn", how)
         .await;
     refuses(&b).await;
     set.clear_fail_point(0).await;
-    leads_alone(&a, &witness, &stage, &elsewhere).await;
+    leads_alone(&a, &monitor, &stage, &elsewhere).await;
     // `b` continues on the set where it started.
     a.kill();
     b.wait_leads(LONG).await;
@@ -66,7 +66,7 @@ async fn i1_a_changed_connection_string_that_leads_to_another_set_is_refused() {
 async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
     let (set, elsewhere) = (set_of_one().await, set_of_one().await);
     let stage = stage_on(&set);
-    let (a, mut b, witness) = witnessed_pair(&stage).await;
+    let (a, mut b, monitor) = monitored_pair(&stage).await;
     let known = b.status_directory().join("deployment");
     eventually("it is written down", async || known.exists()).await;
     b.replace_uri(&elsewhere.uri());
@@ -78,10 +78,10 @@ async fn i1_a_restart_does_not_follow_a_connection_string_to_another_set() {
         records.iter().any(|r| r.to_string().contains(&detail)),
         "{detail} in {records:?}"
     );
-    let there = leads_alone(&a, &witness, &stage, &elsewhere).await;
+    let there = leads_alone(&a, &monitor, &stage, &elsewhere).await;
     // The move as the log message describes it: all daemons stopped, the file removed. Tokens
-    // begin anew there, so the witness ends first.
-    drop(witness);
+    // begin anew there, so the monitor ends first.
+    drop(monitor);
     a.kill();
     b.kill();
     std::fs::remove_file(&known).expect("removed");
@@ -123,10 +123,10 @@ async fn i1_a_name_that_comes_to_stand_for_another_set_is_refused() {
     let a = stage.candidate("a").leading(LONG).await;
     let uri = format!("mongodb://127.0.0.1:{port}/?directConnection=true");
     let b = stage.candidate("b").uri(&uri).following("a", LONG).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     name.send_replace(elsewhere.node(0).port());
     refuses(&b).await;
-    leads_alone(&a, &witness, &stage, &elsewhere).await;
+    leads_alone(&a, &monitor, &stage, &elsewhere).await;
     // Back on its own set, `b` is a candidate as before.
     name.send_replace(set.node(0).port());
     a.kill();
@@ -141,7 +141,7 @@ async fn a_string_that_was_mistaken_from_the_start_can_be_corrected() {
     // The driver does not accept that server as a member of this set.
     let mistaken = elsewhere.uri().replace("replicaSet=", "replicaSet=other-");
     let mut a = stage.candidate("a").uri(&mistaken).start();
-    a.wait_said("correct replicaSet or the hosts in the MongoDB URI", LONG)
+    a.wait_logged("correct replicaSet or the hosts in the MongoDB URI", LONG)
         .await;
     assert!(!a.status_directory().join("deployment").exists());
     a.replace_uri(&set.uri());

@@ -7,13 +7,13 @@
 use std::time::{Duration, Instant};
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, Stage, Witness};
+use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Stage};
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use serde_json::Value;
 
-use crate::scene::{
-    LONG, eventually, leader_of, pair, shared_stage, throughout, without_change_stream,
-    witnessed_pair,
+use crate::fixture::{
+    LONG, eventually, leader_of, monitored_pair, pair, shared_stage, throughout,
+    without_change_stream,
 };
 
 /// Designed: 1 s. Measured: about 10 ms. The rest is tolerance for a busy machine.
@@ -35,9 +35,9 @@ async fn slow_stage() -> Stage {
 }
 
 #[tokio::test]
-async fn a_step_down_request_is_obeyed_within_a_second_and_another_leads() {
+async fn a_step_down_request_is_carried_out_within_a_second_and_another_leads() {
     let stage = slow_stage().await;
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     a.wait_renewal(LONG).await;
     let asked = Instant::now();
     stage.stored().set(request("step_down", 1)).await;
@@ -47,34 +47,34 @@ async fn a_step_down_request_is_obeyed_within_a_second_and_another_leads() {
     assert_eq!(stage.stored().reasons().await, ["requested"]);
     let document = stage.stored().get().await;
     assert_eq!(document.get("request"), Some(&Bson::Null));
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
 #[tokio::test]
-async fn a_step_down_request_is_obeyed_at_the_next_renewal_where_there_is_no_stream() {
+async fn without_a_stream_a_step_down_request_is_carried_out_at_the_next_renewal() {
     let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (_proxy, polling) = without_change_stream(&stage);
     let a = polling.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     stage.stored().set(request("step_down", 1)).await;
     b.wait_leads(LONG).await;
     assert_eq!(stage.stored().reasons().await, ["requested"]);
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
 #[tokio::test]
 async fn a_candidate_that_stepped_down_on_request_stays_out_for_a_lease_duration() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     let asked = boottime_ns();
     stage.stored().set(request("step_down", 1)).await;
     a.wait_role("follower", LONG).await;
     a.wait_leads(LONG).await;
     DaemonTimings::SHORT.assert_waited_since(asked, &a.status());
     assert_eq!(a.token(), Some(2));
-    drop(witness);
+    drop(monitor);
 }
 
 #[tokio::test]
@@ -82,18 +82,18 @@ async fn a_transfer_reaches_the_named_follower_and_no_other() {
     let stage = slow_stage().await;
     let (a, b) = pair(&stage).await;
     let c = stage.candidate("c").following("a", LONG).await;
-    let witness = Witness::of([&a, &b, &c]);
+    let monitor = LeaderMonitor::of([&a, &b, &c]);
     for (number, (from, to)) in [(&a, &c), (&c, &b), (&b, &a)].into_iter().enumerate() {
         let token = i64::try_from(number).expect("few") + 1;
         let asked = Instant::now();
         stage.stored().set(transfer(token, to.identity())).await;
         to.wait_leads(LONG).await;
         assert!(asked.elapsed() < OBEYED_MAX, "{:?}", asked.elapsed());
-        // A short leadership, which the witness must not miss.
-        witness.reigns();
+        // A short leadership, which the monitor must not miss.
+        monitor.reigns();
         from.wait_follows(to.identity(), LONG).await;
     }
-    assert_eq!(witness.leaders(), ["a", "c", "b", "a"]);
+    assert_eq!(monitor.leaders(), ["a", "c", "b", "a"]);
     let reasons = stage.stored().reasons().await;
     assert_eq!(reasons, ["transferred", "transferred", "transferred"]);
     let document = stage.stored().get().await;
@@ -101,9 +101,9 @@ async fn a_transfer_reaches_the_named_follower_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_transfer_to_somebody_who_is_not_there_reserves_the_lease_and_then_lets_it_go() {
+async fn a_transfer_to_an_absent_candidate_reserves_the_lease_for_a_limited_time() {
     let stage = shared_stage().await;
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     let mut request = transfer(1, "nobody");
     let inner = request.get_document_mut("request").expect("just made");
     inner.insert("reserve_ms", 1_500);
@@ -112,13 +112,13 @@ async fn a_transfer_to_somebody_who_is_not_there_reserves_the_lease_and_then_let
     let next = leader_of_token(&[&a, &b], 2).await;
     assert!(asked.elapsed() >= Duration::from_millis(1_400));
     assert_eq!(next.identity(), "b", "the one that stepped down stays out");
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
 #[tokio::test]
-async fn i10_while_the_lease_is_paused_nobody_leads_and_then_somebody_does() {
+async fn i10_no_candidate_leads_while_the_lease_is_paused_and_one_does_afterwards() {
     let stage = slow_stage().await;
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     a.wait_renewal(LONG).await;
     let asked = Instant::now();
     stage.stored().set(doc! { "paused": true }).await;
@@ -140,13 +140,13 @@ async fn i10_while_the_lease_is_paused_nobody_leads_and_then_somebody_does() {
     let next = leader_of(&[&a, &b, &late]).await;
     assert_eq!(next.token(), Some(2));
     assert_eq!(stage.stored().reasons().await, ["paused"]);
-    assert_eq!(witness.reigns()[0].identity, "a");
+    assert_eq!(monitor.reigns()[0].identity, "a");
 }
 
 #[tokio::test]
 async fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
     let stage = shared_stage().await.timings(DaemonTimings::DEMO);
-    let (a, _b, witness) = witnessed_pair(&stage).await;
+    let (a, _b, monitor) = monitored_pair(&stage).await;
     for nonsense in [
         request("step_down", 0),
         request("step_down", 2),
@@ -162,14 +162,14 @@ async fn requests_that_name_another_token_or_make_no_sense_are_ignored() {
         a.wait_renewal(LONG).await;
         a.wait_renewal(LONG).await;
     }
-    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(monitor.leaders(), ["a"]);
     assert_eq!(a.token(), Some(1));
 }
 
 #[tokio::test]
-async fn a_request_that_is_repeated_for_ever_does_not_keep_a_dead_leader_alive() {
+async fn a_request_repeated_indefinitely_does_not_delay_the_takeover_of_an_expired_leader() {
     let stage = shared_stage().await;
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     a.kill();
     eventually("the follower leads", async || {
         // As a cron job would, only more often.
@@ -178,7 +178,7 @@ async fn a_request_that_is_repeated_for_ever_does_not_keep_a_dead_leader_alive()
     })
     .await;
     assert_eq!(b.token(), Some(2));
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
 async fn leader_of_token<'a>(daemons: &[&'a Daemon], wanted: i64) -> &'a Daemon {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{DaemonTimings, ReplicaSet, SharedSet, Witness};
+use leasehold_testbed::{DaemonTimings, LeaderMonitor, ReplicaSet, SharedSet};
 use mongodb::bson::{Bson, Document, Uuid, doc};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::scene::{LONG, eventually, shared_stage, stage_on, throughout};
+use crate::fixture::{LONG, eventually, shared_stage, stage_on, throughout};
 
 /// A member has one fail point of this name, so the tests run one at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -58,13 +58,13 @@ async fn one_failure_is_ridden_out_with(timings: DaemonTimings, how: Document) -
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set).timings(timings);
     let a = stage.candidate("a").leading(LONG).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     let before = a.operations("renew", "unknown").await;
     failing.fail_writes(doc! { "times": 1 }, how).await;
     a.wait_operations("renew", "unknown", before + 1.0).await;
     a.wait_renewal(LONG).await;
     a.wait_renewal(LONG).await;
-    assert_eq!(witness.leaders(), ["a"], "{}", a.logs());
+    assert_eq!(monitor.leaders(), ["a"], "{}", a.logs());
     assert_eq!(a.token(), Some(1));
     failing.stop_failing().await;
     a.logs()
@@ -108,7 +108,7 @@ async fn i7_writes_that_are_applied_but_never_acknowledged_extend_nothing_and_gr
     let failing = Failing::set().await;
     let stage = stage_on(&failing.set);
     let a = stage.candidate("a").leading(LONG).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     let before = a.operations("renew", "unknown").await;
     let error = doc! { "writeConcernError": { "code": 64, "errmsg": "planted" } };
     failing.fail_writes("alwaysOn", error).await;
@@ -129,7 +129,7 @@ async fn i7_writes_that_are_applied_but_never_acknowledged_extend_nothing_and_gr
     throughout(time, "nobody leads", async || !a.leads()).await;
     failing.stop_failing().await;
     a.wait_leads(LONG).await;
-    assert_eq!(witness.reigns().len(), 2);
+    assert_eq!(monitor.reigns().len(), 2);
 }
 
 #[tokio::test]
@@ -137,12 +137,12 @@ async fn a_renewal_that_no_server_could_be_found_for_has_failed_and_is_repeated(
     let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").leading(LONG).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     proxy.cut();
     a.wait_operations("renew", "failed", 1.0).await;
     proxy.resume();
     a.wait_renewal(LONG).await;
-    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(monitor.leaders(), ["a"]);
     assert_eq!(a.token(), Some(1));
 }
 
@@ -150,7 +150,7 @@ async fn a_renewal_that_no_server_could_be_found_for_has_failed_and_is_repeated(
 async fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
     let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     let stranger = doc! { "holder.claim": Uuid::new(), "revision": Uuid::new() };
     stage.stored().set(stranger).await;
     a.wait_not_leader(LONG).await;
@@ -163,7 +163,7 @@ async fn a_renewal_whose_claim_is_gone_from_the_document_is_rejected() {
     let waited = boottime_ns() - lost;
     assert!(waited > 2_500_000_000, "took over after {waited} ns");
     assert_eq!(a.token(), Some(2));
-    drop(witness);
+    drop(monitor);
 }
 
 #[tokio::test]

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{DaemonTimings, ReplicaSet, Witness};
+use leasehold_testbed::{DaemonTimings, LeaderMonitor, ReplicaSet};
 use mongodb::bson::doc;
 
-use crate::scene::{LONG, leader_of, pair, stage_on};
+use crate::fixture::{LONG, leader_of, pair, stage_on};
 
 /// The protocol's bound after the holder's last write, and a second for a busy machine.
 const BOUND: Duration = Duration::from_secs(6 + 2 * (1 + 1) + 1);
@@ -21,7 +21,7 @@ async fn i10_followers_whose_streams_stayed_on_a_locked_member_act_within_the_bo
     let (a, b) = pair(&stage).await;
     a.wait_stream().await;
     b.wait_stream().await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     let (old, _) = set.step_down_primary().await;
     set.command(old, doc! { "fsync": 1, "lock": true })
         .await
@@ -43,5 +43,5 @@ async fn i10_followers_whose_streams_stayed_on_a_locked_member_act_within_the_bo
     let killed = Instant::now();
     other.wait_leads(LONG).await;
     assert!(killed.elapsed() < BOUND, "{:?}", killed.elapsed());
-    assert!(witness.leaders().len() >= 3);
+    assert!(monitor.leaders().len() >= 3);
 }

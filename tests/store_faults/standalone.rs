@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use leasehold_testbed::{ReplicaSet, Witness};
+use leasehold_testbed::{LeaderMonitor, ReplicaSet};
 use mongodb::bson::{DateTime, doc};
 
-use crate::scene::{LONG, leader_of, pair, stage_on};
+use crate::fixture::{LONG, leader_of, pair, stage_on};
 
 #[tokio::test]
 async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() {
@@ -14,14 +14,14 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
     let stage = stage_on(&set);
     let (a, b) = pair(&stage).await;
     let c = stage.candidate("c").following("a", LONG).await;
-    let witness = Witness::of([&a, &b, &c]);
+    let monitor = LeaderMonitor::of([&a, &b, &c]);
     let warnings = [
         "no change stream, polling",
         "nothing protects an acknowledged write",
     ];
     for daemon in [&a, &b, &c] {
         for warning in warnings {
-            daemon.wait_said(warning, LONG).await;
+            daemon.wait_logged(warning, LONG).await;
         }
         assert_eq!(daemon.metric("leasehold_watch_connected").await, 0.0);
     }
@@ -29,12 +29,12 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
     let request = doc! { "kind": "transfer", "token": 1_i64, "to": "c", "at": DateTime::now() };
     stored.set(doc! { "request": request }).await;
     c.wait_leads(LONG).await;
-    assert_eq!(witness.leaders(), ["a", "c"]);
+    assert_eq!(monitor.leaders(), ["a", "c"]);
     b.wait_follows("c", LONG).await;
     for daemon in [&a, &b, &c] {
         for warning in warnings {
             // Logged once, not once for each attempt.
-            assert_eq!(daemon.said(warning), 1, "{warning}: {}", daemon.logs());
+            assert_eq!(daemon.logged(warning), 1, "{warning}: {}", daemon.logs());
         }
     }
     c.term_and_exit(LONG).await;
@@ -45,14 +45,14 @@ async fn on_a_standalone_mongod_candidates_poll_elect_hand_over_and_take_over() 
     other.wait_follows(next.identity(), LONG).await;
     next.kill();
     other.wait_leads(LONG).await;
-    assert_eq!(witness.reigns().len(), 4);
+    assert_eq!(monitor.reigns().len(), 4);
     assert!(other.token() > token_before);
     // A deletion is noticed without a linearizable read, which a standalone server does not
     // have.
     stored.delete().await;
     other.wait_not_leader(LONG).await;
     other.wait_leads(LONG).await;
-    let older = other.said("lease document is older");
+    let older = other.logged("lease document is older");
     assert!(older >= 1, "{}", other.logs());
-    assert_eq!(witness.reigns().len(), 5);
+    assert_eq!(monitor.reigns().len(), 5);
 }

@@ -11,7 +11,7 @@ use futures_util::TryStreamExt as _;
 use leasehold_testbed::{DaemonTimings, ReplicaSet};
 use mongodb::bson::{Document, doc};
 
-use crate::scene::{LONG, pair, set_of_one, stage_on};
+use crate::fixture::{LONG, pair, set_of_one, stage_on};
 
 const OBSERVED: Duration = Duration::from_secs(12);
 

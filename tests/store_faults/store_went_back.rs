@@ -10,11 +10,11 @@
 //! is recognized only by a revision that the leader did not send (`duplicate`).
 
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, DaemonTimings, Stage, Witness};
+use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Stage};
 use mongodb::bson::Bson;
 
-use crate::scene::{
-    LONG, eventually, leader_of, shared_stage, without_change_stream, witnessed_pair,
+use crate::fixture::{
+    LONG, eventually, leader_of, monitored_pair, shared_stage, without_change_stream,
 };
 
 const WENT_BACK: &str = "lease document is older";
@@ -45,13 +45,13 @@ async fn waits_and_leads_above(a: &Daemon, changed_ns: u64) {
 async fn i3_a_document_deleted_under_a_leader_is_noticed_by_the_change_stream() {
     let stage = shared_stage().await;
     let a = second_reign(&stage).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     let changed = boottime_ns();
     stage.stored().delete().await;
     waits_and_leads_above(&a, changed).await;
     assert!(a.transitions("store_went_back").await >= 1.0);
-    assert_eq!(a.said(WENT_BACK), 1);
-    assert_eq!(witness.reigns().len(), 2);
+    assert_eq!(a.logged(WENT_BACK), 1);
+    assert_eq!(monitor.reigns().len(), 2);
 }
 
 #[tokio::test]
@@ -59,20 +59,20 @@ async fn i3_a_document_deleted_under_a_leader_is_noticed_by_its_renewal() {
     let stage = shared_stage().await;
     let (_proxy, behind) = without_change_stream(&stage);
     let a = second_reign(&behind).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     let changed = boottime_ns();
     stage.stored().delete().await;
     waits_and_leads_above(&a, changed).await;
     let told = a.transitions("rejected").await + a.transitions("store_went_back").await;
     assert!(told >= 1.0);
-    assert_eq!(a.said(WENT_BACK), 1);
-    assert_eq!(witness.reigns().len(), 2);
+    assert_eq!(a.logged(WENT_BACK), 1);
+    assert_eq!(monitor.reigns().len(), 2);
 }
 
 #[tokio::test]
 async fn i3_a_dropped_collection_is_a_store_that_went_back_for_leader_and_follower() {
     let stage = shared_stage().await;
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     let changed = boottime_ns();
     stage.stored().drop_collection().await;
     a.wait_not_leader(LONG).await;
@@ -80,11 +80,11 @@ async fn i3_a_dropped_collection_is_a_store_that_went_back_for_leader_and_follow
     assert!(boottime_ns() - changed >= WAIT_MIN_NS);
     assert_eq!(next.token(), Some(2));
     for daemon in [&a, &b] {
-        assert!(daemon.said(WENT_BACK) >= 1, "{}", daemon.logs());
+        assert!(daemon.logged(WENT_BACK) >= 1, "{}", daemon.logs());
     }
     // The leader keeps renewing after the drop has invalidated its stream.
     next.wait_renewal(LONG).await;
-    assert_eq!(witness.reigns().len(), 2);
+    assert_eq!(monitor.reigns().len(), 2);
 }
 
 #[tokio::test]
@@ -97,12 +97,12 @@ async fn i3_a_document_restored_to_an_earlier_reign_has_a_lower_token_and_is_not
         first.term_and_exit(LONG).await;
         let seen = if streams { &stage } else { &polling };
         let a = seen.candidate("a").leading(LONG).await;
-        let witness = Witness::of([&a]);
+        let monitor = LeaderMonitor::of([&a]);
         let changed = boottime_ns();
         stage.stored().replace(&backup).await;
         waits_and_leads_above(&a, changed).await;
-        assert!(a.said(WENT_BACK) >= 1, "{}", a.logs());
-        drop(witness);
+        assert!(a.logged(WENT_BACK) >= 1, "{}", a.logs());
+        drop(monitor);
     }
 }
 
@@ -110,22 +110,22 @@ async fn i3_a_document_restored_to_an_earlier_reign_has_a_lower_token_and_is_not
 async fn i1_a_document_restored_to_an_earlier_renewal_of_its_leader_counts_as_a_duplicate() {
     let stage = shared_stage().await;
     let a = second_reign(&stage).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     let backup = stage.stored().get().await;
     a.wait_renewal(LONG).await;
     a.wait_renewal(LONG).await;
     let changed = boottime_ns();
     stage.stored().replace(&backup).await;
     waits_and_leads_above(&a, changed).await;
-    assert_eq!(a.said(WENT_BACK), 0);
+    assert_eq!(a.logged(WENT_BACK), 0);
     assert!(a.transitions("duplicate").await >= 1.0);
-    assert_eq!(witness.reigns().len(), 2);
+    assert_eq!(monitor.reigns().len(), 2);
 }
 
 #[tokio::test]
 async fn i3_a_follower_that_sees_the_document_vanish_waits_before_it_leads() {
     let stage = shared_stage().await;
-    let (a, b, witness) = witnessed_pair(&stage).await;
+    let (a, b, monitor) = monitored_pair(&stage).await;
     // The leader cannot see what happens to the document and keeps its authority meanwhile,
     // which is the reason for the wait.
     a.stop();
@@ -136,7 +136,7 @@ async fn i3_a_follower_that_sees_the_document_vanish_waits_before_it_leads() {
     assert_eq!(b.token(), Some(2));
     a.cont();
     a.wait_follows("b", LONG).await;
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn i3_a_restart_remembers_the_token_of_a_document_that_was_deleted_meanwhi
     a.restart_same_directory();
     a.wait_leads(LONG).await;
     assert_eq!(a.token(), Some(3));
-    assert_eq!(a.said(WENT_BACK), 1);
+    assert_eq!(a.logged(WENT_BACK), 1);
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_
     .await;
     a.wait_not_leader(LONG).await;
     assert_eq!(a.transitions("store_went_back").await, 0.0);
-    assert_eq!(a.said(WENT_BACK), 0);
+    assert_eq!(a.logged(WENT_BACK), 0);
     // The document is there again, as if a deposed primary had answered before.
     let mut found = backup.clone();
     found.insert("holder", Bson::Null);
@@ -174,5 +174,5 @@ async fn a_majority_read_alone_never_makes_a_leader_believe_that_the_store_went_
     proxy.resume();
     a.wait_leads(LONG).await;
     assert_eq!(a.transitions("store_went_back").await, 0.0);
-    assert_eq!(a.said(WENT_BACK), 0);
+    assert_eq!(a.logged(WENT_BACK), 0);
 }

@@ -4,9 +4,9 @@
 
 use std::time::Instant;
 
-use leasehold_testbed::{DaemonTimings, Witness};
+use leasehold_testbed::{DaemonTimings, LeaderMonitor};
 
-use crate::scene::{LONG, shared_stage};
+use crate::fixture::{LONG, shared_stage};
 
 #[tokio::test]
 async fn a_pool_of_one_connection_delays_no_renewal() {
@@ -29,7 +29,7 @@ async fn change_streams_that_hang_cost_no_leadership_however_many_there_were() {
     let uri = format!("{}&maxPoolSize=3", stage.set().proxied_uri(&proxy));
     let a = stage.candidate("a").uri(&uri).leading(LONG).await;
     a.wait_renewal(LONG).await;
-    let witness = Witness::of([&a]);
+    let monitor = LeaderMonitor::of([&a]);
     proxy.hold_replies_containing("nextBatch");
     let held = a.valid_until_ns();
     // Each stream is given up after a third of the lease and operation_timeout.
@@ -39,9 +39,9 @@ async fn change_streams_that_hang_cost_no_leadership_however_many_there_were() {
         a.wait_renewal(LONG).await;
     }
     let kind = "the change stream does not answer";
-    a.wait_said(kind, LONG).await;
+    a.wait_logged(kind, LONG).await;
     assert!(a.valid_until_ns() > held);
     assert_eq!(a.token(), Some(1));
-    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(monitor.leaders(), ["a"]);
     proxy.resume();
 }

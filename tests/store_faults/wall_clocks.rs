@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use leasehold_testbed::{DaemonTimings, FakeClock, JumpingClock, ReplicaSet, Witness};
+use leasehold_testbed::{DaemonTimings, FakeClock, JumpingClock, LeaderMonitor, ReplicaSet};
 use serde_json::Value;
 
-use crate::scene::{LONG, set_of_one, stage_on};
+use crate::fixture::{LONG, set_of_one, stage_on};
 
 #[tokio::test]
 async fn i9_clocks_that_are_an_hour_off_or_jump_change_no_leader() {
@@ -22,7 +22,7 @@ async fn i9_clocks_that_are_an_hour_off_or_jump_change_no_leader() {
     let c = stage.candidate("c").start();
     b.wait_follows("a", LONG).await;
     c.wait_follows("a", LONG).await;
-    let witness = Witness::of([&a, &b, &c]);
+    let monitor = LeaderMonitor::of([&a, &b, &c]);
 
     let seen_before = b.status()["transitions"].clone();
     for offset in ["+1h", "-1h", "+0s", "-30d", "+1s"] {
@@ -38,7 +38,7 @@ async fn i9_clocks_that_are_an_hour_off_or_jump_change_no_leader() {
         jumping.jump(offset);
         a.wait_renewal(LONG).await;
     }
-    assert_eq!(witness.leaders(), ["a"]);
+    assert_eq!(monitor.leaders(), ["a"]);
     assert_eq!(a.token(), Some(1));
     assert_eq!(b.status()["transitions"], seen_before);
 }
@@ -58,7 +58,7 @@ async fn i9_a_leader_whose_clock_jumps_keeps_its_deadlines_and_its_successor_wai
         .clock(jumping.clock())
         .following("a", LONG)
         .await;
-    let witness = Witness::of([&a, &b]);
+    let monitor = LeaderMonitor::of([&a, &b]);
     jumping.jump("+2h");
     a.wait_renewal(LONG).await;
     a.stop();
@@ -70,5 +70,5 @@ async fn i9_a_leader_whose_clock_jumps_keeps_its_deadlines_and_its_successor_wai
     DaemonTimings::SHORT.assert_waited_since(last, &b.status());
     a.cont();
     a.wait_follows("b", LONG).await;
-    assert_eq!(witness.leaders(), ["a", "b"]);
+    assert_eq!(monitor.leaders(), ["a", "b"]);
 }

@@ -98,7 +98,7 @@ async fn i6_a_daemon_that_cannot_renew_starts_again_only_when_its_command_is_gon
 }
 
 #[tokio::test]
-async fn what_waits_for_authority_ends_with_its_daemon() {
+async fn a_standby_guard_ends_with_its_daemon() {
     let (contest, journal) = (Contest::new("waiting").await, Journal::new());
     let (_leader, _) = leader(&contest, &journal).await;
     let waits = waiting(&contest, &journal);
@@ -183,13 +183,13 @@ async fn i8_a_daemon_whose_guard_was_killed_with_it_leads_again_when_its_command
 }
 
 #[tokio::test]
-async fn i8_a_command_that_outlives_its_guard_is_no_proof_of_death() {
+async fn i8_a_command_that_outlives_its_guard_does_not_prove_an_exit() {
     if !rustix::process::geteuid().is_root() {
         skip("needs root, to run a command as another user");
         return;
     }
     let (contest, journal) = (Contest::new("outlives").await, Journal::new());
-    journal.open_to_everybody();
+    journal.open_to_all_users();
     let as_another = ["setpriv", "--reuid=65534", "--clear-groups"].map(str::to_owned);
     let command = journal.command(&Behaviour::Stubborn);
     let command = as_another.into_iter().chain(command);
@@ -201,7 +201,7 @@ async fn i8_a_command_that_outlives_its_guard_is_no_proof_of_death() {
     let _ended = Ended(pid);
     kill_both_and_restart(&mut daemon, pid);
     daemon.wait_role("follower", LONG).await;
-    daemon.wait_said("may still run", LONG).await;
+    daemon.wait_logged("may still run", LONG).await;
     assert!(is_alive(pid), "nothing ended it");
     // With a proof it would have taken over with its first read.
     let read = journal.of("tick").len();

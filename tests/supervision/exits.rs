@@ -20,7 +20,7 @@ async fn its_exit_code_is_the_daemons_and_the_lease_is_free_at_once() {
 }
 
 #[tokio::test]
-async fn a_signal_is_told_as_shells_tell_it() {
+async fn a_signal_has_the_exit_code_that_shells_use() {
     let contest = Contest::new("exit-signal").await;
     let daemon = contest
         .candidate("a")
@@ -30,7 +30,7 @@ async fn a_signal_is_told_as_shells_tell_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_executed_is_told_as_shells_tell_it() {
+async fn a_command_that_cannot_be_executed_has_the_exit_code_that_shells_use() {
     let (contest, journal) = (Contest::new("not-executable").await, Journal::new());
     let daemon = contest.candidate("a").workload(["/nowhere/at-all"]).start();
     assert_eq!(daemon.wait_exit(LONG).await, 127);

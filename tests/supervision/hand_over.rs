@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_testbed::daemon::{boottime_ns, nanos};
-use leasehold_testbed::{Daemon, DaemonTimings, Witness, assert_contains};
+use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, assert_contains};
 
 use crate::contest::{Contest, LONG};
 use crate::journal::{Behaviour, Journal};
@@ -46,7 +46,7 @@ async fn i6_a_drain_longer_than_the_lease_keeps_it() {
         "--workload-stop-grace=20s",
     )
     .await;
-    let witness = Witness::of([&old, &new]);
+    let monitor = LeaderMonitor::of([&old, &new]);
     old.term();
     let stopping = journal.wait("stopping", 1).await;
     old.wait_role("stopping", LONG).await;
@@ -58,7 +58,7 @@ async fn i6_a_drain_longer_than_the_lease_keeps_it() {
     assert!(start.at >= end.at);
     assert_eq!(old.wait_exit(LONG).await, 0);
     journal.assert_one_after_the_other();
-    assert_eq!(witness.violations(), [""; 0]);
+    assert_eq!(monitor.violations(), [""; 0]);
     assert_eq!(contest.last_ended().await.reason, "shutdown");
 }
 

@@ -34,7 +34,7 @@ async fn wait_unhealthy(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn an_unhealthy_leader_hands_over_and_stays_out_until_it_is_well() {
+async fn an_unhealthy_leader_hands_off_and_does_not_contend_until_it_is_healthy() {
     let (contest, journal) = (Contest::new("ill").await, Journal::new());
     let (ill, well) = (journal.path("a"), journal.path("b"));
     std::fs::write(&ill, "").unwrap();
@@ -108,7 +108,7 @@ async fn a_url_is_asked_of_the_workload_next_door() {
 }
 
 #[tokio::test]
-async fn a_candidate_whose_command_is_not_run_yet_is_not_asked_whether_it_is_well() {
+async fn a_command_that_does_not_run_yet_is_not_checked() {
     let (contest, journal) = (Contest::new("not-yet").await, Journal::new());
     let port = leasehold_testbed::ReservedPort::new();
     let url = format!("--workload-health-url=http://127.0.0.1:{}/", port.number());

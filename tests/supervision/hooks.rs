@@ -96,7 +96,7 @@ async fn i5_a_frozen_daemons_hook_has_no_more_than_the_deadline_and_the_other_is
 }
 
 #[tokio::test]
-async fn hooks_stand_beside_a_command() {
+async fn hooks_work_together_with_a_command() {
     let (contest, journal) = (Contest::new("both").await, Journal::new());
     let hooks = hooks(&journal, &[("step-down", "down", "")]);
     let a = contest.candidate("a").flags(hooks);

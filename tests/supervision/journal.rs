@@ -48,7 +48,7 @@ impl Journal {
     }
 
     /// Lets commands of any user write into it.
-    pub(crate) fn open_to_everybody(&self) {
+    pub(crate) fn open_to_all_users(&self) {
         let journal = self.path("journal");
         std::fs::write(&journal, "").unwrap();
         for (path, mode) in [(self.0.path(), 0o711), (&journal, 0o666)] {

@@ -18,9 +18,9 @@ use crate::journal::{Behaviour, Journal};
 const FAULTS: u32 = 16;
 
 /// Random instants and victims. Nothing depends on the quality of the generator.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self
             .0
@@ -45,7 +45,7 @@ async fn one_leads(daemons: &[Daemon]) {
 async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
     let (set, journal) = (ReplicaSet::start().await, Journal::new());
     let seed = RandomState::new().hash_one(());
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let start = |identity: &str| {
         Daemon::builder(PROGRAM)
             .lease("one-token")
@@ -60,15 +60,15 @@ async fn i3_a_token_is_in_one_commands_hands_whatever_fails() {
     journal.wait("start", 1).await;
     let mut done = Vec::new();
     for _ in 0..FAULTS {
-        if dice.below(3) > 0 {
+        if rng.below(3) > 0 {
             one_leads(&daemons).await;
         }
         // The fault may hit any instant of an acquisition, a renewal or an end.
-        tokio::time::sleep(Duration::from_millis(dice.below(600))).await;
+        tokio::time::sleep(Duration::from_millis(rng.below(600))).await;
         let leader = daemons.iter().position(Daemon::leads);
-        let victim = leader.filter(|_| dice.below(2) == 0);
-        let victim = victim.unwrap_or_else(|| dice.one_of(3));
-        let fault = ["restart", "replace", "step down", "depose", "crash"][dice.one_of(5)];
+        let victim = leader.filter(|_| rng.below(2) == 0);
+        let victim = victim.unwrap_or_else(|| rng.one_of(3));
+        let fault = ["restart", "replace", "step down", "depose", "crash"][rng.one_of(5)];
         done.push((fault, victim));
         match fault {
             "restart" => daemons[victim].restart_same_directory(),

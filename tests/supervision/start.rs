@@ -62,7 +62,7 @@ async fn without_a_store_nothing_runs() {
         .uri("mongodb://127.0.0.1:1/?replicaSet=none")
         .workload(journal.command(&Behaviour::Obedient))
         .start();
-    daemon.wait_said("MongoDB read failed", LONG).await;
+    daemon.wait_logged("MongoDB read failed", LONG).await;
     assert_eq!(journal.lines(), []);
     assert_eq!(daemon.term_and_exit(LONG).await, 0);
 }

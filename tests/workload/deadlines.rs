@@ -7,47 +7,47 @@ use leasehold::workload::{End, Terms};
 
 use leasehold_testbed::pid::{exists, state};
 
-use crate::scene::{LONG, SEEN_LATE, STARTS, Scene, eventually, millis, terms};
+use crate::fixture::{Fixture, LONG, SEEN_LATE, STARTS, eventually, millis, terms};
 
 #[tokio::test]
 async fn a_command_whose_deadline_has_passed_is_not_started() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let now = boot_now();
     let past = Terms {
         valid_until: now,
         kill_at: now + LONG,
     };
     let script = "echo ran > ran";
-    let mut workload = scene.start_until(script, past);
+    let mut workload = fixture.start_until(script, past);
     assert_eq!(workload.ended().await.end, End::Refused);
-    assert!(!scene.path("ran").exists());
+    assert!(!fixture.path("ran").exists());
 }
 
 #[tokio::test]
 async fn a_renewed_command_outlives_its_first_deadline() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 4";
     let first = terms(STARTS, millis(100));
-    let mut workload = scene.start_until(script, first);
+    let mut workload = fixture.start_until(script, first);
     workload.extend(terms(LONG, LONG));
-    let pid = scene.wait_pid("pid").await;
+    let pid = fixture.wait_pid("pid").await;
     eventually("the first deadline is over", || {
         boot_now() > first.kill_at + millis(100)
     })
     .await;
     assert!(exists(pid));
-    std::fs::write(scene.path("go"), "").unwrap();
+    std::fs::write(fixture.path("go"), "").unwrap();
     let ended = workload.ended().await;
     assert_eq!((ended.end, ended.by_us), (End::Exited(4), false));
 }
 
 #[tokio::test]
 async fn a_renewal_after_the_deadline_revives_nothing() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "trap 'echo asked >> journal' TERM; while :; do sleep 0.01; done";
     let last = terms(STARTS, STARTS);
-    let mut workload = scene.start_until(script, last);
-    scene.wait_lines("journal", 1).await;
+    let mut workload = fixture.start_until(script, last);
+    fixture.wait_lines("journal", 1).await;
     workload.extend(terms(LONG, LONG));
     let ended = workload.ended().await;
     assert_eq!((ended.end, ended.by_us), (End::Signalled(9), true));
@@ -57,9 +57,9 @@ async fn a_renewal_after_the_deadline_revives_nothing() {
 
 #[tokio::test]
 async fn a_graceful_stop_ends_at_the_deadline_if_that_comes_first() {
-    let scene = Scene::new();
-    let mut workload = scene.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done");
-    scene.wait_pid("pid").await;
+    let fixture = Fixture::new();
+    let mut workload = fixture.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done");
+    fixture.wait_pid("pid").await;
     let last = terms(millis(300), millis(200));
     workload.extend(last);
     workload.stop(15, boot_now() + LONG);
@@ -71,22 +71,23 @@ async fn a_graceful_stop_ends_at_the_deadline_if_that_comes_first() {
 
 #[tokio::test]
 async fn a_stopped_command_is_asked_to_end_and_goes_on_to_do_so() {
-    let scene = Scene::new();
-    let mut workload = scene.start(
+    let fixture = Fixture::new();
+    let mut workload = fixture.start(
         "trap 'echo asked >> journal; exit 6' TERM; echo $$ > pid; while :; do kill -STOP $$; done",
     );
-    let pid = scene.wait_pid("pid").await;
+    let pid = fixture.wait_pid("pid").await;
     eventually("CMD has stopped", || state(pid) == Some('T')).await;
     workload.stop(15, boot_now() + LONG);
     assert_eq!(workload.ended().await.end, End::Exited(6));
-    assert_eq!(scene.lines("journal"), ["asked"]);
+    assert_eq!(fixture.lines("journal"), ["asked"]);
 }
 
 #[tokio::test]
 async fn a_stopped_command_that_ignores_it_is_killed() {
-    let scene = Scene::new();
-    let mut workload = scene.start("trap '' TERM; echo $$ > pid; while :; do kill -STOP $$; done");
-    let pid = scene.wait_pid("pid").await;
+    let fixture = Fixture::new();
+    let mut workload =
+        fixture.start("trap '' TERM; echo $$ > pid; while :; do kill -STOP $$; done");
+    let pid = fixture.wait_pid("pid").await;
     eventually("CMD has stopped", || state(pid) == Some('T')).await;
     workload.extend(terms(millis(300), millis(200)));
     assert_eq!(workload.ended().await.end, End::Signalled(9));
@@ -94,9 +95,9 @@ async fn a_stopped_command_that_ignores_it_is_killed() {
 
 #[tokio::test]
 async fn a_command_whose_handle_is_dropped_is_killed() {
-    let scene = Scene::new();
-    let workload = scene.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done");
-    let (pid, guard) = (scene.wait_pid("pid").await, workload.guard());
+    let fixture = Fixture::new();
+    let workload = fixture.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.01; done");
+    let (pid, guard) = (fixture.wait_pid("pid").await, workload.guard());
     drop(workload);
     eventually("CMD is gone", || !exists(pid)).await;
     eventually("the guard is gone", || !exists(guard)).await;

@@ -7,17 +7,20 @@ use leasehold_testbed::process::write_program;
 
 use leasehold_testbed::pid::exists;
 
-use crate::scene::{LONG, Scene, eventually, guarded, millis, terms};
+use crate::fixture::{Fixture, LONG, eventually, guarded, millis, terms};
 
 #[tokio::test]
 async fn a_daemonized_descendant_does_not_outlive_its_command() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     // In another session and with a parent that has exited, as a daemon does it.
-    let mut workload = scene.start(
+    let mut workload = fixture.start(
         "setsid sh -c 'sh -c \"trap \\\"\\\" TERM; echo \\$\\$ > away; sleep 60; :\" & exit 0' &
          while [ ! -s away ]; do sleep 0.01; done; echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; exit 2",
     );
-    let (pid, away) = (scene.wait_pid("pid").await, scene.wait_pid("away").await);
+    let (pid, away) = (
+        fixture.wait_pid("pid").await,
+        fixture.wait_pid("away").await,
+    );
     workload.extend(terms(LONG, millis(300)));
     assert!(exists(pid) && exists(away));
     workload.stop(15, boot_now() + millis(300));
@@ -26,12 +29,12 @@ async fn a_daemonized_descendant_does_not_outlive_its_command() {
 }
 
 #[tokio::test]
-async fn what_an_ended_command_left_running_is_ended_too_and_its_end_is_told_first() {
-    let scene = Scene::new();
+async fn descendants_of_an_ended_command_are_ended_after_its_exit_is_reported() {
+    let fixture = Fixture::new();
     let script = "setsid sh -c 'echo $$ > away; exec sleep 60' &
          sh -c 'trap \"\" TERM; echo $$ > near; while :; do sleep 1; done' &
          while [ ! -s away ] || [ ! -s near ]; do sleep 0.01; done; exit 3";
-    let mut workload = scene.start_until(script, terms(LONG, millis(400)));
+    let mut workload = fixture.start_until(script, terms(LONG, millis(400)));
     let mut told = Vec::new();
     while !matches!(told.last(), Some(Progress::Gone(_))) {
         told.push(workload.changed().await);
@@ -43,20 +46,23 @@ async fn what_an_ended_command_left_running_is_ended_too_and_its_end_is_told_fir
         unreachable!()
     };
     assert_eq!((ended.end, ended.by_us), (end, false));
-    let left = [scene.wait_pid("away").await, scene.wait_pid("near").await];
+    let left = [
+        fixture.wait_pid("away").await,
+        fixture.wait_pid("near").await,
+    ];
     assert_eq!(left.map(exists), [false, false]);
 }
 
 #[tokio::test]
 async fn zombies_that_a_running_command_leaves_are_waited_for() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     // Each of the fifty is orphaned, and exits while CMD continues.
-    let mut workload = scene.start(
+    let mut workload = fixture.start(
         "i=0; while [ $i -lt 50 ]; do (sh -c 'echo $$ >> zombies' &); i=$((i+1)); done
          echo $$ > pid; exec sleep 60",
     );
-    let zombies = scene.wait_lines("zombies", 50).await;
-    let pid = scene.wait_pid("pid").await;
+    let zombies = fixture.wait_lines("zombies", 50).await;
+    let pid = fixture.wait_pid("pid").await;
     let zombies: Vec<u32> = zombies.iter().map(|pid| pid.parse().unwrap()).collect();
     eventually("no zombie is left", || {
         !zombies.iter().any(|pid| exists(*pid))
@@ -69,8 +75,8 @@ async fn zombies_that_a_running_command_leaves_are_waited_for() {
 
 #[tokio::test]
 async fn a_chain_that_forks_faster_than_it_can_be_listed_is_ended() {
-    let scene = Scene::new();
-    let hydra = scene.path("hydra");
+    let fixture = Fixture::new();
+    let hydra = fixture.path("hydra");
     let text = "#!/bin/sh\ntrap '' TERM\n\"$0\" &\necho head >> \"$0.heads\"\n";
     write_program(&hydra, text);
     let command = guarded(hydra.to_str().unwrap());
@@ -78,26 +84,26 @@ async fn a_chain_that_forks_faster_than_it_can_be_listed_is_ended() {
     let mut workload = Workload::start(&command, terms(LONG, millis(300)), None).unwrap();
     let ended = workload.ended().await;
     assert_eq!(ended.end, End::Exited(0));
-    let heads = scene.lines("hydra.heads").len();
+    let heads = fixture.lines("hydra.heads").len();
     assert!(heads > 0, "it never ran");
     tokio::time::sleep(millis(100)).await;
-    assert_eq!(scene.lines("hydra.heads").len(), heads, "it lives");
+    assert_eq!(fixture.lines("hydra.heads").len(), heads, "it lives");
     assert_eq!(processes_of(&hydra.display().to_string()), 0);
 }
 
 #[tokio::test]
-async fn a_stop_reaches_the_whole_group_and_waits_for_those_who_take_their_time() {
-    let scene = Scene::new();
-    let mut workload = scene.start(
+async fn a_stop_reaches_the_whole_group_and_waits_for_slow_processes() {
+    let fixture = Fixture::new();
+    let mut workload = fixture.start(
         "sh -c 'trap \"sleep 0.3; echo done >> journal; exit 0\" TERM; echo $$ > near
              while :; do sleep 0.01; done' &
          while [ ! -s near ]; do sleep 0.01; done; echo $$ > pid; wait",
     );
-    scene.wait_pid("pid").await;
+    fixture.wait_pid("pid").await;
     workload.stop(15, boot_now() + LONG);
     let ended = workload.ended().await;
     assert_eq!(ended.end, End::Signalled(15), "the leader does not wait");
-    assert_eq!(scene.lines("journal"), ["done"], "its child may");
+    assert_eq!(fixture.lines("journal"), ["done"], "its child may");
 }
 
 /// Number of processes with `text` in their command line.

@@ -6,7 +6,7 @@ use leasehold::workload::{End, Progress, Workload};
 
 use leasehold_testbed::pid::exists;
 
-use crate::scene::{LONG, SEEN_LATE, Scene, eventually, guarded, millis, shell, terms};
+use crate::fixture::{Fixture, LONG, SEEN_LATE, eventually, guarded, millis, shell, terms};
 
 async fn end_of(script: &str) -> End {
     let mut workload = Workload::start(&shell(script), terms(LONG, LONG), None).unwrap();
@@ -49,16 +49,16 @@ async fn cannot_run(program: &str, error: i32, code: u8) {
 
 #[tokio::test]
 async fn a_command_is_asked_to_end_and_ends_by_its_own_code() {
-    let scene = Scene::new();
-    let mut workload = scene.start(
+    let fixture = Fixture::new();
+    let mut workload = fixture.start(
         "trap 'echo asked >> journal; exit 5' TERM; echo $$ > pid; while :; do sleep 0.01; done",
     );
-    let pid = scene.wait_pid("pid").await;
+    let pid = fixture.wait_pid("pid").await;
     assert_eq!(workload.changed().await, Progress::Running { pid });
     workload.stop(15, boot_now() + LONG);
     let ended = workload.ended().await;
     assert_eq!((ended.end, ended.by_us), (End::Exited(5), true));
-    assert_eq!(scene.lines("journal"), ["asked"]);
+    assert_eq!(fixture.lines("journal"), ["asked"]);
     assert!(!exists(pid));
     let guard = workload.guard();
     eventually("its guard goes too", || !exists(guard)).await;
@@ -66,9 +66,9 @@ async fn a_command_is_asked_to_end_and_ends_by_its_own_code() {
 
 #[tokio::test]
 async fn a_command_that_ignores_the_stop_signal_is_killed_in_time() {
-    let scene = Scene::new();
-    let mut workload = scene.start("trap '' TERM; echo $$ > pid; while :; do sleep 1; done");
-    let pid = scene.wait_pid("pid").await;
+    let fixture = Fixture::new();
+    let mut workload = fixture.start("trap '' TERM; echo $$ > pid; while :; do sleep 1; done");
+    let pid = fixture.wait_pid("pid").await;
     let kill_at = boot_now() + millis(300);
     workload.stop(15, kill_at);
     let ended = workload.ended().await;

@@ -8,8 +8,8 @@ use std::process::{Command as Process, Stdio};
 use leasehold::workload::claim_share::{ClaimShare, Place};
 use leasehold::workload::{End, Workload};
 
-use crate::scene::{LONG, Scene, millis, terms};
-use crate::stand_in::{Plan, command_line, wait_told_gone};
+use crate::fixture::{Fixture, LONG, millis, terms};
+use crate::stand_in::{Plan, command_line, wait_for_gone};
 
 /// Output of the same script as an ordinary child of this test.
 fn plainly(script: &str) -> String {
@@ -19,32 +19,32 @@ fn plainly(script: &str) -> String {
 
 #[tokio::test]
 async fn no_descriptor_of_ours_reaches_cmd() {
-    let scene = Scene::new();
-    let lock = File::create(scene.path("claim")).unwrap();
+    let fixture = Fixture::new();
+    let lock = File::create(fixture.path("claim")).unwrap();
     // Descriptors that the caller of the tests has left open do not count. The shell lists them
     // itself, since a pipe to another program would be open for a while.
     let list = "here=$PWD; cd /proc/$$/fd; set -- *; cd \"$here\"; echo \"$@\"";
-    let script = scene.script(&format!("{list} > list"));
+    let script = fixture.script(&format!("{list} > list"));
     let claim = ClaimShare::new(lock.into(), Place::Command);
     let mut workload = Workload::start(&script, terms(LONG, LONG), Some(claim)).unwrap();
     assert_eq!(workload.ended().await.end, End::Exited(0));
-    assert_eq!(scene.lines("list"), [plainly(list).trim_end()]);
+    assert_eq!(fixture.lines("list"), [plainly(list).trim_end()]);
 }
 
 #[tokio::test]
 async fn sigpipe_ends_cmd_as_it_ends_others() {
-    let scene = Scene::new();
-    let mut workload = scene.start("kill -PIPE $$; exit 0");
+    let fixture = Fixture::new();
+    let mut workload = fixture.start("kill -PIPE $$; exit 0");
     assert_eq!(workload.ended().await.end, End::Signalled(13));
 }
 
 #[tokio::test]
 async fn no_signal_is_blocked_or_ignored_in_cmd() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let list = "grep -E '^Sig(Blk|Ign):' /proc/self/status";
-    let mut workload = scene.start(&format!("{list} > signals"));
+    let mut workload = fixture.start(&format!("{list} > signals"));
     assert_eq!(workload.ended().await.end, End::Exited(0));
-    let signals = scene.lines("signals");
+    let signals = fixture.lines("signals");
     assert_eq!(signals.len(), 2);
     // Two of the signals that the C library reserves may be ignored. Signals that were ignored when
     // these tests were started (HUP by nohup, INT and QUIT in the background) are reset.
@@ -56,15 +56,15 @@ async fn no_signal_is_blocked_or_ignored_in_cmd() {
 
 #[tokio::test]
 async fn cmd_leads_a_group_of_its_own_outside_of_the_guards() {
-    let scene = Scene::new();
-    let mut workload = scene.start(
+    let fixture = Fixture::new();
+    let mut workload = fixture.start(
         "cut -d' ' -f1,4,5,6 /proc/$$/stat > self; cut -d' ' -f1,5,6 /proc/$PPID/stat > guard",
     );
     let guard = workload.guard().to_string();
     assert_eq!(workload.ended().await.end, End::Exited(0));
-    let own = scene.lines("self").remove(0);
+    let own = fixture.lines("self").remove(0);
     let own: Vec<_> = own.split(' ').collect();
-    let of_guard = scene.lines("guard").remove(0);
+    let of_guard = fixture.lines("guard").remove(0);
     let of_guard: Vec<_> = of_guard.split(' ').collect();
     assert_eq!(own[1], guard, "CMD's parent");
     assert_eq!(own[0], own[2], "CMD leads its group");
@@ -73,10 +73,10 @@ async fn cmd_leads_a_group_of_its_own_outside_of_the_guards() {
 
 #[tokio::test]
 async fn our_configuration_and_the_service_managers_variables_do_not_reach_cmd() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let plan = Plan::of("env > environment").once();
     let daemon = plan.start_with(
-        &scene,
+        &fixture,
         &[
             ("LEASEHOLD_MONGODB__URI", "mongodb://name:secret@host"),
             ("LEASEHOLD_LEASE__NAME", "orders"),
@@ -86,9 +86,9 @@ async fn our_configuration_and_the_service_managers_variables_do_not_reach_cmd()
             ("KEPT", "yes"),
         ],
     );
-    wait_told_gone(&scene).await;
+    wait_for_gone(&fixture).await;
     drop(daemon);
-    let environment = scene.lines("environment");
+    let environment = fixture.lines("environment");
     let has = |text: &str| environment.iter().any(|line| line.starts_with(text));
     assert!(has("KEPT=yes") && has("LEASEHOLD_SERVICE_PORT=80"));
     for ours in [
@@ -104,24 +104,24 @@ async fn our_configuration_and_the_service_managers_variables_do_not_reach_cmd()
 
 #[tokio::test]
 async fn a_variable_that_the_caller_sets_reaches_cmd() {
-    let scene = Scene::new();
-    let script = scene
+    let fixture = Fixture::new();
+    let script = fixture
         .script("echo $LEASEHOLD_TOKEN > token")
         .env("LEASEHOLD_TOKEN", "17");
     let mut workload = Workload::start(&script, terms(LONG, LONG), None).unwrap();
     assert_eq!(workload.ended().await.end, End::Exited(0));
-    assert_eq!(scene.lines("token"), ["17"]);
+    assert_eq!(fixture.lines("token"), ["17"]);
 }
 
 #[test]
 fn standard_input_and_output_pass_through() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let plan = Plan::of("read word; echo \"out $word\"; echo \"err $word\" >&2")
         .lasting(LONG, millis(100))
         .once();
     let mut daemon = Process::new("/bin/sh")
         .args(["-c", &format!("exec {}", command_line())])
-        .envs(plan.environment(&scene))
+        .envs(plan.environment(&fixture))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -148,8 +148,8 @@ fn standard_input_and_output_pass_through() {
 
 #[tokio::test]
 async fn a_quiet_command_reads_nothing_and_prints_on_standard_error() {
-    let scene = Scene::new();
-    let script = scene
+    let fixture = Fixture::new();
+    let script = fixture
         .script(
             "a=$(readlink /proc/$$/fd/0); b=$(readlink /proc/$$/fd/1); c=$(readlink /proc/$$/fd/2)
              echo $a > in; echo $b > out; echo $c > err",
@@ -157,6 +157,6 @@ async fn a_quiet_command_reads_nothing_and_prints_on_standard_error() {
         .quiet();
     let mut workload = Workload::start(&script, terms(LONG, LONG), None).unwrap();
     assert_eq!(workload.ended().await.end, End::Exited(0));
-    assert_eq!(scene.lines("in"), ["/dev/null"]);
-    assert_eq!(scene.lines("out"), scene.lines("err"));
+    assert_eq!(fixture.lines("in"), ["/dev/null"]);
+    assert_eq!(fixture.lines("out"), fixture.lines("err"));
 }

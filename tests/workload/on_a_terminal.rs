@@ -13,8 +13,8 @@ use std::process::{Child, ChildStdin, Command as Process, Stdio};
 use leasehold_testbed::assert_contains;
 use leasehold_testbed::pid::{exists, parent, state};
 
-use crate::scene::{LONG, STARTS, Scene, eventually, millis};
-use crate::stand_in::{Plan, command_line, guard, wait_told_gone};
+use crate::fixture::{Fixture, LONG, STARTS, eventually, millis};
+use crate::stand_in::{Plan, command_line, guard, wait_for_gone};
 
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
@@ -27,14 +27,14 @@ struct Terminal {
 
 impl Terminal {
     /// Runs `lines` with `shell`. `DAEMON` in them is replaced by the stand-in.
-    fn new(scene: &Scene, shell: &str, lines: &str, plan: &Plan) -> Self {
+    fn new(fixture: &Fixture, shell: &str, lines: &str, plan: &Plan) -> Self {
         let lines = lines.replace("DAEMON", &command_line());
-        let job = scene.path("job");
-        std::fs::write(&job, format!("cd {}\n{lines}", scene.path("").display())).unwrap();
-        let screen = File::create(scene.path("screen")).unwrap();
+        let job = fixture.path("job");
+        std::fs::write(&job, format!("cd {}\n{lines}", fixture.path("").display())).unwrap();
+        let screen = File::create(fixture.path("screen")).unwrap();
         let mut script = Process::new("script")
             .args(["-qefc", &format!("{shell} {}", job.display()), "/dev/null"])
-            .envs(plan.environment(scene))
+            .envs(plan.environment(fixture))
             .stdin(Stdio::piped())
             .stdout(screen.try_clone().unwrap())
             .stderr(screen)
@@ -67,13 +67,13 @@ fn has_stopped(pid: u32) -> bool {
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_cmd_and_the_daemon_is_told_that_it_was_meant_too() {
-    let scene = Scene::new();
+async fn ctrl_c_ends_cmd_and_the_daemon_is_notified_of_the_interrupt() {
+    let fixture = Fixture::new();
     let plan = plan("echo $$ > pid; exec sleep 60");
-    let mut terminal = Terminal::new(&scene, "bash -m", "DAEMON", &plan);
-    let pid = scene.wait_pid("pid").await;
+    let mut terminal = Terminal::new(&fixture, "bash -m", "DAEMON", &plan);
+    let pid = fixture.wait_pid("pid").await;
     terminal.press(CTRL_C);
-    let told = wait_told_gone(&scene).await;
+    let told = wait_for_gone(&fixture).await;
     assert_contains(&told, "Signalled(2), by_us: false, interrupted: true");
     assert!(!exists(pid));
 }
@@ -89,69 +89,69 @@ async fn cmd_in_a_pipeline_gets_the_terminal_when_it_reads_it() {
 }
 
 async fn it_reads_the_terminal(lines: &str) {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let plan = plan("read line < /dev/tty; echo \"$line\" > got");
-    let mut terminal = Terminal::new(&scene, "bash -m", lines, &plan);
-    guard(&scene).await;
+    let mut terminal = Terminal::new(&fixture, "bash -m", lines, &plan);
+    guard(&fixture).await;
     terminal.press(b"hello\n");
-    wait_told_gone(&scene).await;
-    assert_eq!(scene.lines("got"), ["hello"]);
+    wait_for_gone(&fixture).await;
+    assert_eq!(fixture.lines("got"), ["hello"]);
 }
 
 #[tokio::test]
 async fn ctrl_z_stops_the_job_without_the_guard_and_fg_lets_it_go_on() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let plan = plan("mkfifo go; echo $$ > pid; read line < go; exit 5");
     let lines = "DAEMON
         echo stopped >> journal
         while [ ! -e resume ]; do sleep 0.01; done
         fg
         echo done >> journal";
-    let mut terminal = Terminal::new(&scene, "bash -m", lines, &plan);
-    let (pid, guard) = (scene.wait_pid("pid").await, guard(&scene).await);
+    let mut terminal = Terminal::new(&fixture, "bash -m", lines, &plan);
+    let (pid, guard) = (fixture.wait_pid("pid").await, guard(&fixture).await);
     let daemon = parent(guard);
     terminal.press(CTRL_Z);
-    scene.wait_lines("journal", 1).await;
+    fixture.wait_lines("journal", 1).await;
     assert!(has_stopped(pid), "CMD goes on");
     assert!(has_stopped(daemon), "the daemon goes on");
     assert!(!has_stopped(guard), "the guard has stopped");
-    std::fs::write(scene.path("resume"), "").unwrap();
+    std::fs::write(fixture.path("resume"), "").unwrap();
     eventually("CMD goes on", || !has_stopped(pid)).await;
-    std::fs::write(scene.path("go"), "go\n").unwrap();
-    let told = wait_told_gone(&scene).await;
+    std::fs::write(fixture.path("go"), "go\n").unwrap();
+    let told = wait_for_gone(&fixture).await;
     assert_contains(&told, "Exited(5), by_us: false");
-    assert_eq!(scene.wait_lines("journal", 2).await, ["stopped", "done"]);
+    assert_eq!(fixture.wait_lines("journal", 2).await, ["stopped", "done"]);
 }
 
 #[tokio::test]
 async fn a_job_that_stays_stopped_loses_cmd_at_the_deadline() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let plan =
         plan("mkfifo go; trap '' TERM; echo $$ > pid; read line < go").lasting(STARTS, millis(300));
     let lines = "DAEMON
         echo stopped >> journal
         while [ ! -e resume ]; do sleep 0.01; done
         fg";
-    let mut terminal = Terminal::new(&scene, "bash -m", lines, &plan);
-    let (pid, guard) = (scene.wait_pid("pid").await, guard(&scene).await);
+    let mut terminal = Terminal::new(&fixture, "bash -m", lines, &plan);
+    let (pid, guard) = (fixture.wait_pid("pid").await, guard(&fixture).await);
     let daemon = parent(guard);
     terminal.press(CTRL_Z);
-    scene.wait_lines("journal", 1).await;
+    fixture.wait_lines("journal", 1).await;
     eventually("CMD is gone", || !exists(pid)).await;
     assert!(has_stopped(daemon), "the daemon has gone on");
-    std::fs::write(scene.path("resume"), "").unwrap();
-    let told = wait_told_gone(&scene).await;
+    std::fs::write(fixture.path("resume"), "").unwrap();
+    let told = wait_for_gone(&fixture).await;
     assert_contains(&told, "Signalled(9), by_us: true");
 }
 
 #[tokio::test]
 async fn the_terminal_comes_back_from_a_command_that_is_gone() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let plan = plan("exit 0");
     // Without job control, no other process would take the terminal back.
     let lines = "DAEMON; read line < /dev/tty; echo \"$line\" > got";
-    let mut terminal = Terminal::new(&scene, "sh", lines, &plan);
-    wait_told_gone(&scene).await;
+    let mut terminal = Terminal::new(&fixture, "sh", lines, &plan);
+    wait_for_gone(&fixture).await;
     terminal.press(b"hello\n");
-    assert_eq!(scene.wait_lines("got", 1).await, ["hello"]);
+    assert_eq!(fixture.wait_lines("got", 1).await, ["hello"]);
 }

@@ -10,13 +10,13 @@ use rustix::process::Signal;
 
 use leasehold_testbed::pid::{children, exists, is_alive, signal, state};
 
-use crate::scene::{LONG, Scene, eventually, millis, terms};
+use crate::fixture::{Fixture, LONG, eventually, millis, terms};
 
 const SCRIPT: &str = "echo \"$TOKEN\" > token; exit 3";
 
 /// Returns a command that waits, its guard, and the shim that waits under it.
-async fn prepare(scene: &Scene, script: &str) -> (StandbyGuard, u32, u32) {
-    let prepared = scene.script(script).prepare().unwrap();
+async fn prepare(fixture: &Fixture, script: &str) -> (StandbyGuard, u32, u32) {
+    let prepared = fixture.script(script).prepare().unwrap();
     let guard = prepared.guard();
     let mut found = None;
     eventually("the shim waits", || {
@@ -35,78 +35,78 @@ async fn wait_gone<const N: usize>(pids: [u32; N]) {
     eventually("they are gone", gone).await;
 }
 
-async fn runs(scene: &Scene, prepared: StandbyGuard) {
+async fn runs(fixture: &Fixture, prepared: StandbyGuard) {
     let token = ("TOKEN".into(), "7".into());
     let mut workload = prepared.start([token], terms(LONG, LONG), None).unwrap();
     assert_eq!(workload.ended().await.end, End::Exited(3));
-    assert_eq!(scene.lines("token"), ["7"]);
+    assert_eq!(fixture.lines("token"), ["7"]);
     let guard = workload.guard();
     eventually("its guard goes too", || !exists(guard)).await;
 }
 
 #[tokio::test]
 async fn it_has_not_run_and_starts_with_what_is_known_only_then() {
-    let scene = Scene::new();
-    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
+    let fixture = Fixture::new();
+    let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     // `pgrep -f` for the workload must not find a replica that only waits.
     for pid in [guard, shim] {
         let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
         assert!(!words.contains("token"), "{words}");
     }
-    assert!(!scene.path("token").exists());
-    runs(&scene, prepared).await;
+    assert!(!fixture.path("token").exists());
+    runs(&fixture, prepared).await;
 }
 
 #[tokio::test]
 async fn the_shim_that_waited_becomes_the_command() {
-    let scene = Scene::new();
-    let (prepared, _, shim) = prepare(&scene, "echo $$ > pid; exit 3").await;
+    let fixture = Fixture::new();
+    let (prepared, _, shim) = prepare(&fixture, "echo $$ > pid; exit 3").await;
     let mut workload = prepared.start([], terms(LONG, LONG), None).unwrap();
     assert_eq!(workload.ended().await.end, End::Exited(3));
-    assert_eq!(scene.lines("pid"), [shim.to_string()]);
+    assert_eq!(fixture.lines("pid"), [shim.to_string()]);
 }
 
 #[tokio::test]
 async fn a_guard_that_was_killed_while_it_waited_is_replaced() {
-    let scene = Scene::new();
-    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
+    let fixture = Fixture::new();
+    let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     signal(guard, Signal::KILL);
     wait_gone([guard, shim]).await;
-    runs(&scene, prepared).await;
+    runs(&fixture, prepared).await;
 }
 
 #[tokio::test]
 async fn a_shim_that_was_killed_while_it_waited_is_replaced() {
-    let scene = Scene::new();
-    let (prepared, _, shim) = prepare(&scene, SCRIPT).await;
+    let fixture = Fixture::new();
+    let (prepared, _, shim) = prepare(&fixture, SCRIPT).await;
     signal(shim, Signal::TERM);
     wait_gone([shim]).await;
-    runs(&scene, prepared).await;
+    runs(&fixture, prepared).await;
 }
 
 #[tokio::test]
-async fn what_was_stopped_while_it_waited_goes_on() {
-    let scene = Scene::new();
-    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
+async fn a_stopped_standby_guard_continues() {
+    let fixture = Fixture::new();
+    let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     signal(guard, Signal::STOP);
     signal(shim, Signal::STOP);
     let stopped = |pid| state(pid) == Some('T');
     eventually("both have stopped", || stopped(guard) && stopped(shim)).await;
-    runs(&scene, prepared).await;
+    runs(&fixture, prepared).await;
 }
 
 #[tokio::test]
 async fn one_that_is_dismissed_leaves_no_process_and_no_zombie() {
-    let scene = Scene::new();
-    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
+    let fixture = Fixture::new();
+    let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     prepared.dismiss().await;
     assert!(!exists(guard) && !exists(shim));
 }
 
 #[tokio::test]
 async fn one_that_was_stopped_is_dismissed_too() {
-    let scene = Scene::new();
-    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
+    let fixture = Fixture::new();
+    let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     signal(guard, Signal::STOP);
     eventually("it has stopped", || state(guard) == Some('T')).await;
     prepared.dismiss().await;
@@ -115,34 +115,34 @@ async fn one_that_was_stopped_is_dismissed_too() {
 
 #[tokio::test]
 async fn one_that_is_not_needed_goes() {
-    let scene = Scene::new();
-    let (prepared, guard, shim) = prepare(&scene, SCRIPT).await;
+    let fixture = Fixture::new();
+    let (prepared, guard, shim) = prepare(&fixture, SCRIPT).await;
     drop(prepared);
     wait_gone([guard, shim]).await;
-    assert!(!scene.path("token").exists());
+    assert!(!fixture.path("token").exists());
 }
 
 #[tokio::test]
 async fn it_is_refused_by_a_deadline_that_has_passed() {
-    let scene = Scene::new();
-    let (prepared, _, shim) = prepare(&scene, SCRIPT).await;
+    let fixture = Fixture::new();
+    let (prepared, _, shim) = prepare(&fixture, SCRIPT).await;
     let passed = terms(millis(0), LONG);
     let mut workload = prepared.start([], passed, None).unwrap();
     assert_eq!(workload.ended().await.end, End::Refused);
     wait_gone([shim]).await;
-    assert!(!scene.path("token").exists());
+    assert!(!fixture.path("token").exists());
 }
 
 #[tokio::test]
 async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
-    let scene = Scene::new();
-    let claim = File::create(scene.path("claim")).unwrap();
+    let fixture = Fixture::new();
+    let claim = File::create(fixture.path("claim")).unwrap();
     let free = || {
-        let other = File::open(scene.path("claim")).unwrap();
+        let other = File::open(fixture.path("claim")).unwrap();
         flock(other, FlockOperation::NonBlockingLockExclusive).is_ok()
     };
     let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done";
-    let (prepared, ..) = prepare(&scene, script).await;
+    let (prepared, ..) = prepare(&fixture, script).await;
     // A process that another test starts at this time holds a copy of each lock of this process
     // until it executes its program.
     eventually("there is nothing to guard yet", free).await;
@@ -152,9 +152,9 @@ async fn the_claim_is_held_from_the_start_to_the_end_of_the_command_only() {
     .await;
     let claim = Some(ClaimShare::new(claim.into(), Place::Command));
     let mut workload = prepared.start([], terms(LONG, LONG), claim).unwrap();
-    scene.wait_pid("pid").await;
+    fixture.wait_pid("pid").await;
     assert!(!free(), "the guard holds it");
-    std::fs::write(scene.path("go"), "").unwrap();
+    std::fs::write(fixture.path("go"), "").unwrap();
     workload.ended().await;
     eventually("nothing of the command is left", free).await;
 }

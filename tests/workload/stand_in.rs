@@ -16,7 +16,7 @@ use leasehold_testbed::process::{Launch, Process};
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 
-use crate::scene::{LONG, Scene, eventually, millis};
+use crate::fixture::{Fixture, LONG, eventually, millis};
 
 /// If set, the process starts the stand-in and adopts its orphans. The test process adopts orphans
 /// too, but a test that loses a guard kills all adopted processes, including the guards of other
@@ -36,14 +36,14 @@ const RENEW_INTERVAL: Duration = Duration::from_millis(50);
 /// Arguments with which the binary acts as the stand-in.
 const ARGUMENTS: [&str; 4] = [
     "--exact",
-    "stand_in::keeps_a_workload_if_told_so",
+    "stand_in::acts_as_a_daemon_if_the_environment_says_so",
     "--nocapture",
     "--test-threads=1",
 ];
 
-/// A daemon with a workload, in a scene. Ended on drop.
+/// A daemon with a workload, in a fixture. Ended on drop.
 pub(crate) struct StandIn<'a> {
-    scene: &'a Scene,
+    fixture: &'a Fixture,
     _starter: Process,
 }
 
@@ -73,7 +73,7 @@ impl StandIn<'_> {
     }
 
     fn pid(&self) -> u32 {
-        self.scene.lines("stand-in")[0].parse().unwrap()
+        self.fixture.lines("stand-in")[0].parse().unwrap()
     }
 }
 
@@ -114,10 +114,10 @@ impl Plan {
     }
 
     /// The stand-in's environment.
-    pub(crate) fn environment(&self, scene: &Scene) -> Vec<(&'static str, OsString)> {
+    pub(crate) fn environment(&self, fixture: &Fixture) -> Vec<(&'static str, OsString)> {
         let mut environment = vec![
             (SCRIPT, self.script.into()),
-            (DIRECTORY, scene.path("").into()),
+            (DIRECTORY, fixture.path("").into()),
             (VALID_MS, self.valid.as_millis().to_string().into()),
             (GRACE_MS, self.grace.as_millis().to_string().into()),
         ];
@@ -127,18 +127,22 @@ impl Plan {
         environment
     }
 
-    pub(crate) fn start<'a>(&self, scene: &'a Scene) -> StandIn<'a> {
-        self.start_with(scene, &[])
+    pub(crate) fn start<'a>(&self, fixture: &'a Fixture) -> StandIn<'a> {
+        self.start_with(fixture, &[])
     }
 
-    pub(crate) fn start_with<'a>(&self, scene: &'a Scene, more: &[(&str, &str)]) -> StandIn<'a> {
+    pub(crate) fn start_with<'a>(
+        &self,
+        fixture: &'a Fixture,
+        more: &[(&str, &str)],
+    ) -> StandIn<'a> {
         let more = more
             .iter()
             .map(|(name, value)| (*name, OsString::from(value)));
-        let starter = itself(&scene.path("")).env(STARTER, "yes");
-        let starter = starter.envs(self.environment(scene)).envs(more);
+        let starter = itself(&fixture.path("")).env(STARTER, "yes");
+        let starter = starter.envs(self.environment(fixture)).envs(more);
         StandIn {
-            scene,
+            fixture,
             _starter: starter.start().unwrap(),
         }
     }
@@ -157,23 +161,23 @@ pub(crate) fn command_line() -> String {
     format!("{} {}", binary.display(), ARGUMENTS.join(" "))
 }
 
-/// The process id of the guard of the scene's stand-in.
-pub(crate) async fn guard(scene: &Scene) -> u32 {
-    scene.wait_pid("guard").await
+/// The process id of the guard of the fixture's stand-in.
+pub(crate) async fn guard(fixture: &Fixture) -> u32 {
+    fixture.wait_pid("guard").await
 }
 
 /// The newest deadlines of the stand-in. A killed stand-in may not have sent them.
-pub(crate) fn deadlines(scene: &Scene) -> Terms {
-    recorded(scene, NEWEST)
+pub(crate) fn deadlines(fixture: &Fixture) -> Terms {
+    recorded(fixture, NEWEST)
 }
 
 /// Deadlines that were certainly sent. The stand-in must have recorded its [`guard`].
-pub(crate) fn sent(scene: &Scene) -> Terms {
-    recorded(scene, SENT)
+pub(crate) fn sent(fixture: &Fixture) -> Terms {
+    recorded(fixture, SENT)
 }
 
-fn recorded(scene: &Scene, name: &str) -> Terms {
-    let text = std::fs::read_to_string(scene.path(name)).unwrap();
+fn recorded(fixture: &Fixture, name: &str) -> Terms {
+    let text = std::fs::read_to_string(fixture.path(name)).unwrap();
     let mut numbers = text
         .split_whitespace()
         .map(|number| BootTime::from_nanos(number.parse().unwrap()));
@@ -184,8 +188,8 @@ fn recorded(scene: &Scene, name: &str) -> Terms {
 }
 
 /// Waits until the stand-in was notified that CMD is gone. Returns that notification.
-pub(crate) async fn wait_told_gone(scene: &Scene) -> String {
-    let told = || scene.lines("told").pop().unwrap_or_default();
+pub(crate) async fn wait_for_gone(fixture: &Fixture) -> String {
+    let told = || fixture.lines("told").pop().unwrap_or_default();
     eventually("the daemon is told that CMD is gone", || {
         told().starts_with("Gone")
     })
@@ -194,14 +198,14 @@ pub(crate) async fn wait_told_gone(scene: &Scene) -> String {
 }
 
 /// True if the claim lock can be taken now.
-pub(crate) fn lock_is_free(scene: &Scene) -> bool {
-    let file = File::open(scene.path("claim")).unwrap();
+pub(crate) fn lock_is_free(fixture: &Fixture) -> bool {
+    let file = File::open(fixture.path("claim")).unwrap();
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 /// State of CMD in the claim file.
-pub(crate) fn recorded_child(scene: &Scene) -> Child {
-    let file = File::open(scene.path("claim")).unwrap();
+pub(crate) fn recorded_child(fixture: &Fixture) -> Child {
+    let file = File::open(fixture.path("claim")).unwrap();
     children(&file).unwrap()[0]
 }
 
@@ -244,12 +248,12 @@ async fn keep(directory: &Path, script: &str) {
         replace(&directory.join(name), &format!("{valid_until} {kill_at}"));
     };
     let now_terms = || {
-        let terms = crate::scene::terms(valid, grace);
+        let terms = crate::fixture::terms(valid, grace);
         record(NEWEST, terms);
         terms
     };
     let mut orphans = Orphans::adopt().unwrap();
-    let command = crate::scene::shell(&format!("cd {}\n{script}", directory.display()));
+    let command = crate::fixture::shell(&format!("cd {}\n{script}", directory.display()));
     let claim = ClaimShare::new(lock.try_clone().unwrap().into(), Place::Command);
     let mut newest = now_terms();
     let mut workload = Workload::start(&command, newest, Some(claim)).unwrap();
@@ -279,7 +283,7 @@ async fn keep(directory: &Path, script: &str) {
 /// Keeps a workload only as a stand-in. In an ordinary run it checks that it starts nothing without
 /// these variables.
 #[test]
-fn keeps_a_workload_if_told_so() {
+fn acts_as_a_daemon_if_the_environment_says_so() {
     let (Ok(script), Some(directory)) = (std::env::var(SCRIPT), std::env::var_os(DIRECTORY)) else {
         assert!(std::env::var_os(VALID_MS).is_none());
         return;

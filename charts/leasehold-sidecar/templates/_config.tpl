@@ -49,7 +49,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- end -}}
 {{- end -}}
 
-{{/* What is configured, by the full names of the keys, as JSON. A section may have sections of its own. */}}
+{{/* The configured values, by the full names of the keys, as JSON. A section may have sections of its own. */}}
 {{- define "leasehold.settings" -}}
 {{- $settings := dict -}}
 {{- range $section, $keys := .Values.leasehold.config -}}
@@ -76,7 +76,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- end }}
 {{- end -}}
 
-{{/* The durations of the election in milliseconds, as JSON. What is not configured has the daemon's default. */}}
+{{/* The durations of the election in milliseconds, as JSON. Other durations have the daemon's default. */}}
 {{- define "leasehold.timings" -}}
 {{- $settings := include "leasehold.settings" . | fromJson -}}
 {{- $timings := dict -}}
@@ -104,12 +104,12 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- $sum -}}
 {{- end -}}
 
-{{/* Refuses what a sidecar would ignore silently: it does not run the workload. */}}
+{{/* Refuses keys that a sidecar would ignore silently, because it does not run the workload. */}}
 {{- define "leasehold.checkSidecar" -}}
 {{- $settings := include "leasehold.settings" . | fromJson -}}
 {{- range list "workload.stop_signal" "workload.stop_grace" "workload.on_exit" -}}
 {{- if hasKey $settings . -}}
-{{- fail (printf "leasehold: leave out leasehold.config.%s: it is for a workload that leasehold runs itself, not for one beside a sidecar" .) -}}
+{{- fail (printf "leasehold: leave out leasehold.config.%s: it is for a workload that leasehold runs itself, not for one next to a sidecar" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -133,14 +133,14 @@ spec:
 {{- end -}}
 {{- end -}}
 
-{{/* The item of `matchConditions` that leaves everybody but the sidecars alone. */}}
+{{/* The item of `matchConditions` that exempts all users but the sidecars. */}}
 {{- define "leasehold.aSidecarAsks" -}}
 - name: a-sidecar-asks
   expression: >-
     request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:{{ include "leasehold.serviceAccountName" . }}"
 {{- end -}}
 
-{{/* What a binding says: a violation is refused, in the release's namespace. */}}
+{{/* The fields of a binding: a violation is refused, in the release's namespace. */}}
 {{- define "leasehold.deniesHere" -}}
 validationActions: [Deny]
 matchResources:

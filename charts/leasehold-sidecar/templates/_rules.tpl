@@ -24,7 +24,8 @@ spec:
             severity: critical
             lease: {{ $lease | quote }}
           annotations:
-            summary: "Nobody leads {{ $lease }}"
+            runbook_url: {{ printf "%s#leaseholdnoleader" $rules.runbookUrl | quote }}
+            summary: "No replica leads {{ $lease }}"
             description: "No replica leads, or none is scraped. The lease may be paused, MongoDB without a primary, or no pod running."
         - alert: LeaseholdMoreThanOneLeader
           expr: sum by (lease) (leasehold_leader{{ $series }}) > 1
@@ -32,6 +33,7 @@ spec:
           labels:
             severity: critical
           annotations:
+            runbook_url: {{ printf "%s#leaseholdmorethanoneleader" $rules.runbookUrl | quote }}
             summary: "{{ `{{ $value }}` }} replicas lead {{ $lease }}"
             description: "Most likely they contend on different stores (compare leasehold_store_info), or a clock was stopped. Stop all but one."
         - alert: LeaseholdStoresDiffer
@@ -40,6 +42,7 @@ spec:
           labels:
             severity: critical
           annotations:
+            runbook_url: {{ printf "%s#leaseholdstoresdiffer" $rules.runbookUrl | quote }}
             summary: "Replicas of {{ $lease }} contend on different stores"
             description: "They do not exclude each other. Give all of them one connection string, database and collection."
         - alert: LeaseholdLeadershipFlaps
@@ -47,6 +50,7 @@ spec:
           labels:
             severity: warning
           annotations:
+            runbook_url: {{ printf "%s#leaseholdleadershipflaps" $rules.runbookUrl | quote }}
             summary: "The leadership of {{ $lease }} changed {{ `{{ $value | humanize }}` }} times in 15 minutes"
             description: "The label reason of leasehold_transitions_total says why it was lost."
         - alert: LeaseholdRenewalsFail
@@ -54,23 +58,26 @@ spec:
           labels:
             severity: warning
           annotations:
+            runbook_url: {{ printf "%s#leaseholdrenewalsfail" $rules.runbookUrl | quote }}
             summary: "{{ `{{ $labels.pod }}` }} cannot renew {{ $lease }}"
             description: "Its log has the lines 'MongoDB renew failed' with the reason."
         - alert: LeaseholdAuthorityNearlyGone
-          {{- /* What was near an end a moment ago is still worth a look: an evaluation may come between two scrapes. */}}
+          {{- /* Looks a minute back, because an evaluation may fall between two scrapes. */}}
           expr: min_over_time((leasehold_authority_seconds{{ $series }} and leasehold_leader{{ $series }} == 1)[1m:5s]) < {{ include "leasehold.authorityLeft" . }}
           labels:
             severity: warning
           annotations:
+            runbook_url: {{ printf "%s#leaseholdauthoritynearlygone" $rules.runbookUrl | quote }}
             summary: "{{ `{{ $labels.pod }}` }} is or was about to lose {{ $lease }}"
             description: "{{ `{{ $value | humanizeDuration }}` }} of authority were left within the last minute: renewals do not get through."
-        {{- /* Labels have an alert of their own, and carry no deadline. An Event that is lost misleads nobody. */}}
+        {{- /* Labels have an alert of their own, and carry no deadline. A lost Event misleads no reader. */}}
         - alert: LeaseholdSurfaceFails
           expr: sum by (lease, pod, surface) (increase(leasehold_publish_failures_total{lease="{{ $lease }}",surface=~"file|http"}[5m])) > 0
           for: 5m
           labels:
             severity: warning
           annotations:
+            runbook_url: {{ printf "%s#leaseholdsurfacefails" $rules.runbookUrl | quote }}
             summary: "{{ `{{ $labels.pod }}` }} cannot show the status of {{ $lease }} on {{ `{{ $labels.surface }}` }}"
             description: "Readers of that surface may see an old status; its deadline still holds."
         {{- if include "leasehold.labelled" . }}
@@ -80,14 +87,15 @@ spec:
           labels:
             severity: warning
           annotations:
+            runbook_url: {{ printf "%s#leaseholdlabeloutofsync" $rules.runbookUrl | quote }}
             summary: "The label of {{ `{{ $labels.pod }}` }} is not what it should be"
-            description: "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to nobody or to an old one."
+            description: "The API server cannot be reached or refuses the patch; a Service that selects the leader may route to no pod or to an old leader."
         {{- end }}
 {{- end -}}
 
 {{/*
-Seconds of authority that are too few. What is left right before a renewal, at rest, is renew_deadline less
-renew_interval: an alert at that or above would never end.
+Seconds of authority that are too few. At rest, renew_deadline less renew_interval is left right before a renewal: an
+alert at that or above would never end.
 */}}
 {{- define "leasehold.authorityLeft" -}}
 {{- $timings := include "leasehold.timings" . | fromJson -}}

@@ -40,8 +40,7 @@ program there.
 {{- end -}}
 
 {{/*
-Items of its `env`. Under these names leasehold keeps them to itself, and the workload's own POD_NAME, whatever it is,
-stands beside them.
+Items of its `env`. leasehold keeps these names to itself, so the workload's own POD_NAME, if any, is left unchanged.
 */}}
 {{- define "leasehold.supervisorEnv" -}}
 - name: LEASEHOLD_IDENTITY__NAME
@@ -95,7 +94,7 @@ kubelet kills leasehold with the workload, and the lease is left to expire.
 {{- $given := int .given -}}
 {{- if and $given (lt $given (int $needed)) -}}
 {{- $with := ternary (printf " and leasehold.config.hooks.timeout %s" $hook) "" (ne $hook "") -}}
-{{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill what still stops, and nobody would lead until the lease has expired; set it to at least %d, or to 0 for one that fits" .key $given $stop $with $needed) -}}
+{{- fail (printf "leasehold: %s is %d, and leasehold.config.workload.stop_grace is %s%s: Kubernetes would kill processes that are still stopping, and no replica would lead until the lease has expired; set it to at least %d, or to 0 for one that fits" .key $given $stop $with $needed) -}}
 {{- end -}}
 {{- $given | default (add $needed 3) -}}
 {{- end -}}

@@ -1,6 +1,6 @@
 {{/* Refuses a release that would do nothing, or not what its values say. */}}
 {{- define "app.checkRelease" -}}
-{{- if not (or .Values.deployment.enabled .Values.inject.enabled .Values.dashboard.enabled) -}}
+{{- if not (or .Values.deployment.enabled .Values.inject.enabled .Values.dashboard.enabled .Values.web.enabled) -}}
 {{- fail "leasehold: deployment.enabled is false, and nothing else is on: set inject.enabled for a release that injects the sidecar into pods of others" -}}
 {{- end -}}
 {{- /* As a part of another chart it is given what that one says to all of its parts. */}}
@@ -53,7 +53,7 @@
 {{- end -}}
 
 {{/*
-What a release contends for, in words. Replicas that contend for different things do not exclude each other, and a Service
+The lease that a release contends for, in words. Replicas that contend for different things do not exclude each other, and a Service
 would select pods by a label that none of the old ones has: an update that would have both at once is refused. Only helm
 itself can look at what is there; `helm template` finds nothing.
 */}}

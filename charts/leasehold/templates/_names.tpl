@@ -7,7 +7,7 @@
 {{- include "leasehold.imageName" (dict "image" $image "tag" $image.tag "key" "workload.image") -}}
 {{- end -}}
 
-{{/* For what is about the Deployment's pods: without them it would select nothing, and nobody would notice. */}}
+{{/* For objects about the Deployment's pods. Without these pods they would silently select nothing. */}}
 {{- define "app.needsDeployment" -}}
 {{- if not .root.Values.deployment.enabled -}}
 {{- fail (printf "leasehold: %s needs deployment.enabled: it is about the pods of the Deployment" .value) -}}

@@ -186,7 +186,7 @@ impl DeadlinePolicy {
     }
 
     /// Returns true if the policy has ordered a stop signal or SIGKILL for CMD.
-    pub fn told_to_end(&self) -> bool {
+    pub fn stop_requested(&self) -> bool {
         self.signalled || self.killed
     }
 

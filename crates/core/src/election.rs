@@ -14,6 +14,7 @@
 pub mod mutation;
 pub mod reference;
 
+mod candidate;
 mod contend;
 mod create;
 mod decide;
@@ -23,9 +24,9 @@ mod finish;
 mod input;
 mod lead;
 mod lease;
-mod memory;
 pub(crate) mod named;
 mod reading;
+mod recorded;
 mod status;
 mod summary;
 mod supervise;
@@ -40,6 +41,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+pub use candidate::Candidate;
 pub use effect::*;
 pub use input::*;
 pub use lease::*;
@@ -50,7 +52,7 @@ pub use timings::*;
 use contend::Contending;
 use drain::Unnoticed;
 use lead::Stopping;
-use memory::Remembered;
+use recorded::RecordedState;
 use supervise::Supervised;
 use tenure::Tenure;
 use view::View;
@@ -60,24 +62,6 @@ use view::View;
 /// so more than a few are never needed. A claim that is dropped beyond the limit is waited out like
 /// another candidate's.
 const OPEN_CLAIMS_MAX: usize = 32;
-
-/// Identity and behavior of a candidate.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Candidate {
-    /// Name of the candidate.
-    pub identity: Identity,
-    /// Durations of the candidate.
-    pub tunables: Tunables,
-    /// The highest token recorded in the status directory.
-    pub token_remembered: Token,
-    /// The longest lease duration seen up to that token, if the status directory has one.
-    pub lease_longest_remembered: Option<Duration>,
-    /// True if the candidate supervises its workload, so that [`Effect::Workload`] is carried out.
-    pub supervises: bool,
-    /// The claim recorded in the status directory, if the process that made it has provably exited:
-    /// this process holds the claim's lock, in the same boot.
-    pub predecessor_claim: Option<Claim>,
-}
 
 /// One candidate for one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -93,7 +77,7 @@ pub struct Election {
     /// Ended claims that may still be stored, with every revision they may have.
     ended: Vec<Ended>,
     token_highest: Token,
-    remembered: Remembered,
+    recorded: RecordedState,
     /// Cooldown in which the lease is left to others; ends early when another claim leads.
     stay_out: Option<StayOut>,
     /// Instant until which this candidate does not contend because the store was rolled back.
@@ -239,7 +223,7 @@ impl Election {
             pending: Vec::new(),
             ended: Vec::new(),
             token_highest: token_remembered,
-            remembered: Remembered {
+            recorded: RecordedState {
                 claim: predecessor_claim,
                 token: token_remembered,
                 lease_longest,
@@ -339,7 +323,7 @@ impl Election {
         }
         // This includes late replies that no step waits for, because the token was used.
         if let Outcome::Applied(Found::Lease(lease)) = &outcome {
-            self.heed(lease);
+            self.note_seen(lease);
         }
         if self.reading.is_some_and(|reading| reading.call == call) {
             self.read_reply(outcome, turn);
@@ -379,7 +363,7 @@ impl Election {
     /// Handles a change event. An event is a hint: it may be older than the last read, and it
     /// grants nothing.
     fn hint(&mut self, lease: Lease, turn: &mut Turn<'_>) {
-        self.heed(&lease);
+        self.note_seen(&lease);
         let found = Found::Lease(lease);
         let believed = self.view.judge(&found) == view::Plausible::Yes;
         let Found::Lease(lease) = found else { return };
@@ -471,7 +455,7 @@ impl Election {
             State::Leading(_) | State::Stopping(_) => self.lead(turn),
             State::Contending(_) => self.contend(turn),
         };
-        let silent = self.silent_at().filter(|at| *at > turn.now);
+        let silent = self.expired_at().filter(|at| *at > turn.now);
         self.wakeup = match self.state {
             State::Exited => None,
             State::Contending(_) => earliest([next, silent]),
@@ -480,7 +464,7 @@ impl Election {
     }
 
     /// Returns the instant at which a lease duration has passed without an answer from the store.
-    fn silent_at(&self) -> Option<BootTime> {
+    fn expired_at(&self) -> Option<BootTime> {
         self.view
             .contact
             .map(|at| at + self.tunables.timings.lease_duration())

@@ -1,16 +1,15 @@
 //! Leader election and locks over one document, as state machines without IO.
 //!
 //! [`Election`](election::Election) is a candidate for a lease, [`lock`] a contender for a lock,
-//! and [`deadline_policy`] decides when the guard of a supervised command ends it. Each state
-//! machine receives the time and an input, and returns what to do. None of them has a clock, a
-//! network, a thread or a dependency. An executable specification ([`election::reference`]) defines which
-//! writes the document accepts and what they change. `docs/protocol.md` has the rules and the
-//! reasons why they are safe. The simulations and the exhaustive model that check the rules are
-//! compiled for tests only.
+//! and [`deadline_policy`] decides when the guard of a supervised command ends it. Each receives
+//! the time and an input, and returns effects. None has a clock, a network, a thread or a
+//! dependency. [`election::reference`] is an executable specification of the writes;
+//! `docs/protocol.md` has the rules and the reasons why they are safe. The simulations and the
+//! exhaustive model that check them are compiled for tests only.
 //!
 //! ```
-//! use leasehold_core::election::{BootTime, Candidate, Effect, Election, Identity, Operation};
-//! use leasehold_core::election::{Input, Randomness, Timings, Token, Tunables};
+//! use leasehold_core::election::{BootTime, Candidate, Effect, Election, Identity, Input};
+//! use leasehold_core::election::{Operation, Randomness};
 //!
 //! struct Counter(u128);
 //! impl Randomness for Counter {
@@ -20,18 +19,7 @@
 //!     }
 //! }
 //!
-//! let candidate = Candidate {
-//!     identity: Identity::new("a").unwrap(),
-//!     tunables: Tunables {
-//!         timings: Timings::default(),
-//!         handoff_delay: std::time::Duration::from_secs(2),
-//!         workload_ends_first: false,
-//!     },
-//!     token_remembered: Token::ZERO,
-//!     lease_longest_remembered: None,
-//!     supervises: false,
-//!     predecessor_claim: None,
-//! };
+//! let candidate = Candidate::new(Identity::new("a").unwrap());
 //! let (now, mut random) = (BootTime::default(), Counter(0));
 //! let mut election = Election::new(candidate, now, &mut random);
 //! election.handle(now, Input::Tick, &mut random);

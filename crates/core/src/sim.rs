@@ -3,13 +3,12 @@
 //! No thread, no clock, no socket: one seed decides everything, and the same seed gives the same
 //! run. [`election`] runs candidates for a lease, [`lock`] contenders for a lock. Both use the same
 //! [`world`] (true time, the events to come, planned faults), [`network`], [`replica_set`] and
-//! [`dice`], are [`run`] over many seeds by the same loop, and are described by the same [`report`].
+//! [`rng`], are [`run`] over many seeds by the same loop, and are described by the same [`report`].
 //! The runner, the driver and the replica set are modelled. `docs/verification.md` describes the
 //! coverage, and how to add a piece.
 
 mod clock;
 mod coverage;
-pub(crate) mod dice;
 mod driver;
 mod election;
 mod faults;
@@ -20,6 +19,7 @@ mod network;
 pub(crate) mod planted;
 mod replica_set;
 mod report;
+pub(crate) mod rng;
 mod run;
 mod world;
 

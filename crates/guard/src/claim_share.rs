@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_torn_cut_off_or_garbage_cannot_be_read() {
+    fn torn_truncated_or_invalid_files_cannot_be_read() {
         let place = |text: &str| {
             let file = tempfile::tempfile().expect("a file");
             file.write_all_at(text.as_bytes(), PLACES_BEGIN as u64)

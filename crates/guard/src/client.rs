@@ -1,5 +1,20 @@
 //! The daemon's side of a guard: sends the newest order, receives the reports, and ends CMD itself
 //! if the guard does not.
+//!
+//! ```text
+//!  daemon ──orders──▶ guard ──fork──▶ shim ──exec──▶ CMD ──▶ its descendants
+//!         ◀─reports──  (this binary)  (this binary)   a process group of its own
+//! ```
+//!
+//! **Failures.** Daemon killed, frozen, or out of memory: the guard sends the stop signal
+//! (immediately if the daemon is gone) and SIGKILL at the last deadline. Guard killed: the kernel
+//! ends CMD's leader, the daemon ends the rest. Guard frozen: the daemon kills the guard 100 ms
+//! after the deadline, with the same effect. Guard and daemon both killed: the kernel ends CMD's
+//! leader; its descendants are left running, as is everything in a frozen cgroup or in
+//! uninterruptible sleep. A command that changes its user or gains privileges (setuid, setpriv)
+//! loses its parent-death signal and is left too. The next daemon on the status directory does not
+//! take such a claim over immediately; against candidates elsewhere, the fencing token protects. A
+//! command with more privileges than the daemon cannot be signalled.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -138,7 +153,7 @@ impl GuardClient {
                 _ = self.ended.readable() => break,
                 changed = self.orders.changed(), if handles => {
                     handles = changed.is_ok();
-                    self.obey(handles);
+                    self.apply_newest_order(handles);
                 }
                 _ = self.socket.writable(), if self.unsent => self.send(),
             }
@@ -177,7 +192,7 @@ impl GuardClient {
     }
 
     /// Takes over the newest order. CMD is killed if no handle is left.
-    fn obey(&mut self, handles: bool) {
+    fn apply_newest_order(&mut self, handles: bool) {
         let newest = *self.orders.borrow_and_update();
         self.order.order = newest.order;
         self.order.order.kill |= !handles;

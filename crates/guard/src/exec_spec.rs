@@ -100,7 +100,7 @@ mod tests {
         }
 
         #[test]
-        fn other_bytes_are_no_errand_and_do_no_harm(
+        fn other_bytes_are_not_an_exec_spec_and_do_no_harm(
             bytes in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             if let Some(exec_spec) = ExecSpec::decode(&bytes) {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn no_program_can_be_told_a_nul() {
+    fn no_program_gets_a_nul() {
         let words = vec!["a\0b".into()];
         let environment = Vec::new();
         let error = ExecSpec { words, environment }.to_file().err();

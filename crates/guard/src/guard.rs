@@ -237,7 +237,7 @@ impl Guard {
             if self.policy.killed() && self.report.stage != Stage::Gone {
                 self.kill_round();
             }
-            self.tell_daemon();
+            self.notify_daemon();
             let told = self.daemon_gone || self.reported == Some(self.report);
             if self.report.stage == Stage::Gone && told {
                 return Ok(());
@@ -420,7 +420,7 @@ impl Guard {
             if self.report.end == LeaderEnd::Unknown {
                 self.report.end = LeaderEnd::of(&end);
             }
-            self.report.by_us = self.policy.told_to_end();
+            self.report.by_us = self.policy.stop_requested();
             self.report.stopped = 0;
             self.report.stage = Stage::LeaderEnded;
             self.policy
@@ -448,7 +448,7 @@ impl Guard {
         self.gone();
     }
 
-    fn tell_daemon(&mut self) {
+    fn notify_daemon(&mut self) {
         self.report.expired = self.policy.expired();
         self.report.killed = self.policy.killed();
         if self.daemon_gone || self.reported == Some(self.report) {

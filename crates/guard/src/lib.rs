@@ -25,35 +25,9 @@
 //! # }
 //! ```
 //!
-//! ```text
-//!  daemon ──orders──▶ guard ──fork──▶ shim ──exec──▶ CMD ──▶ its descendants
-//!         ◀─reports──  (this binary)  (this binary)   a process group of its own
-//! ```
-//!
-//! - [`leasehold_core::deadline_policy`] is the guard's deadline policy, without IO.
-//! - `guard` is the parent of CMD, which outlives the daemon.
-//! - `shim` is the stage that becomes CMD; the kernel kills it when the guard exits.
-//! - `client` is the daemon's side of a guard; it ends CMD itself if the guard fails.
-//! - [`claim_share`] holds the guards' records of their children for the next daemon; [`survivors`]
-//!   is how that daemon finds processes that a killed guard left behind.
-//! - `wire` holds the messages between them, `exec_spec` the command line and environment.
-//! - `children` lists child processes, `groups` reads their process groups and sessions, `orphans`
-//!   reaps orphans, and `terminal` passes the terminal to CMD and back.
-//!
-//! **Gone** means that every process in CMD's process group has ended, that every adopted
-//! descendant has ended too, round by round, and that the kernel reports no remaining child. CMD's
-//! leader is reaped last, so that the id of its process group is not reused before. A descendant
-//! cannot escape by `setsid` or a double fork, because guard and daemon are subreapers.
-//!
-//! **Failures.** Daemon killed, frozen, or out of memory: the guard sends the stop signal
-//! (immediately if the daemon is gone) and SIGKILL at the last deadline. Guard killed: the kernel
-//! ends CMD's leader, the daemon ends the rest. Guard frozen: the daemon kills the guard 100 ms
-//! after the deadline, with the same effect. Guard and daemon both killed: the kernel ends CMD's
-//! leader; its descendants are left running, as is everything in a frozen cgroup or in
-//! uninterruptible sleep. A command that changes its user or gains privileges (setuid, setpriv)
-//! loses its parent-death signal and is left too. The next daemon on the status directory does not
-//! take such a claim over immediately; against candidates elsewhere, the fencing token protects. A
-//! command with more privileges than the daemon cannot be signalled.
+//! The guard is the parent of the command and outlives the daemon; a shim becomes the command. The
+//! module `client` documents the behavior when one of them is killed or frozen, and [`Progress`] the
+//! meaning of "gone".
 
 mod children;
 pub mod claim_share;

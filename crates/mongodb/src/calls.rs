@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::store::{Answer, CallOutcome, Failure, Remedy};
+use crate::store::{Answer, CallOutcome, Failure, RetryPolicy};
 use leasehold_core::election::BootTime;
 
 /// Maximum number of calls in the driver, including those already reported as unknown. Attempts are
@@ -80,7 +80,7 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
                 "too many calls hang in the driver",
                 "none of them was ever answered",
             )
-            .until(Remedy::Reach);
+            .with_retry(RetryPolicy::WaitForServer);
             let answer = Answer {
                 outcome: O::FAILED,
                 failure: Some(failure),
@@ -121,7 +121,7 @@ impl<I: Copy + Send + 'static, O: CallOutcome> Calls<I, O> {
         };
         let failure = Failure::new("no answer within operation_timeout", "")
             .of(format!("({} ms)", self.timeout.as_millis()))
-            .until(Remedy::Reach);
+            .with_retry(RetryPolicy::WaitForServer);
         let answer = Answer {
             outcome: O::UNKNOWN,
             failure: Some(failure),

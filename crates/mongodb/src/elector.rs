@@ -46,11 +46,16 @@ pub struct ElectorOptions {
 impl ElectorOptions {
     /// A candidate for `lease` that remembers nothing.
     pub fn new(store: StoreOptions, lease: LeaseName) -> Self {
+        let Tunables {
+            timings: _,
+            handoff_delay,
+            workload_ends_first,
+        } = Tunables::default();
         Self {
             store,
             lease,
-            handoff_delay: Duration::from_secs(2),
-            workload_ends_first: false,
+            handoff_delay,
+            workload_ends_first,
             token_remembered: Token::ZERO,
             lease_longest_remembered: None,
             predecessor_claim: None,
@@ -107,18 +112,16 @@ impl ElectorBuilder {
             lease_longest_remembered,
             predecessor_claim,
         } = options;
-        let candidate = Candidate {
-            identity: store.identity.clone(),
-            tunables: Tunables {
-                timings: store.timings,
-                handoff_delay,
-                workload_ends_first,
-            },
-            token_remembered,
-            lease_longest_remembered,
-            supervises,
-            predecessor_claim,
+        let mut candidate = Candidate::new(store.identity.clone());
+        candidate.tunables = Tunables {
+            timings: store.timings,
+            handoff_delay,
+            workload_ends_first,
         };
+        candidate.token_remembered = token_remembered;
+        candidate.lease_longest_remembered = lease_longest_remembered;
+        candidate.supervises = supervises;
+        candidate.predecessor_claim = predecessor_claim;
         let operation_timeout = store.timings.operation_timeout();
         let election = Election::new(
             candidate,

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_whose_handles_are_gone_is_told_after_the_last_request() {
+    fn a_machine_without_handles_is_notified_after_the_last_request() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();

@@ -185,7 +185,7 @@ impl Locker {
 
     /// Returns why no server is usable, as far as known; for a wait that ends before the first call
     /// has failed.
-    pub fn store_trouble(&self) -> Option<Failure> {
+    pub fn last_failure(&self) -> Option<Failure> {
         self.store.trouble()
     }
 

@@ -85,18 +85,18 @@ pub struct Failure {
     /// The cause and the remedy, for humans.
     pub detail: String,
     /// The condition for a retry to succeed.
-    pub remedy: Remedy,
+    pub retry: RetryPolicy,
 }
 
-/// Condition that must change before a failed operation can succeed.
+/// Condition under which a retry of a failed operation can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Remedy {
+pub enum RetryPolicy {
     /// None known; a retry may succeed.
     Retry,
     /// A server must be reachable; a retry may succeed, whatever the operation is.
-    Reach,
+    WaitForServer,
     /// The configuration or the permissions must change; a retry fails in the same way.
-    Change,
+    Reconfigure,
 }
 
 impl Failure {
@@ -107,7 +107,7 @@ impl Failure {
             subject: String::new(),
             code: None,
             detail: detail.into(),
-            remedy: Remedy::Retry,
+            retry: RetryPolicy::Retry,
         }
     }
 
@@ -120,8 +120,8 @@ impl Failure {
 
     /// Sets the condition for a retry to succeed.
     #[must_use]
-    pub fn until(mut self, remedy: Remedy) -> Self {
-        self.remedy = remedy;
+    pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
         self
     }
 }

@@ -10,8 +10,8 @@ use super::{
     command, command_words, need_a_command, output, sources, wants_json, with_keys, words,
 };
 use crate::cli::lock::LockArgs;
-use crate::cli::locks::{Ask, LocksArgs};
-use crate::config::duration;
+use crate::cli::locks::{LocksArgs, LocksCommand};
+use crate::config::{Key, duration};
 use crate::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, LeaseName};
 use crate::exit;
 use crate::lock::{SLOTS_MAX, Slots, Want};
@@ -87,7 +87,7 @@ pub(super) fn lock_command() -> Command {
         Command::new("lock")
             .about("Run a command under a distributed lock, or hold the lock until standard input closes")
             .after_help(LOCK_HELP),
-        |key| sections.contains(&key.section) && !UNUSED_KEYS.contains(&key.path().as_str()),
+        |key| lock_help(key, &sections),
     )
     .arg(name())
     .arg(
@@ -168,11 +168,7 @@ pub(super) fn lock_command() -> Command {
 /// Defines `leasehold locks`.
 pub(super) fn locks_command() -> Command {
     let sections = ["identity", "mongodb", "log"];
-    let with_store = |command| {
-        with_keys(command, |key| {
-            sections.contains(&key.section) && !UNUSED_KEYS.contains(&key.path().as_str())
-        })
-    };
+    let with_store = |command| with_keys(command, |key| lock_help(key, &sections));
     with_store(
         Command::new("locks")
             .about("Show the locks of a collection; break or prune them")
@@ -212,6 +208,12 @@ pub(super) fn locks_command() -> Command {
                 .required(true),
         ),
     )
+}
+
+/// Returns the help of a key in these sections, if the key has an effect on locks.
+fn lock_help(key: &Key, sections: &[&str]) -> Option<&'static str> {
+    let used = sections.contains(&key.section) && !UNUSED_KEYS.contains(&key.path().as_str());
+    used.then_some(key.lock_help)
 }
 
 fn name() -> Arg {
@@ -268,7 +270,7 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
 pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
     let Some((name, mut inner)) = matches.remove_subcommand() else {
         return Ok(LocksArgs {
-            ask: Ask::List {
+            command: LocksCommand::List {
                 json: wants_json(&matches),
             },
             sources: sources(&mut matches),
@@ -280,13 +282,13 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
             &format!("--output applies to the list of locks: leave it out with {name}"),
         ));
     }
-    let ask = match name.as_str() {
-        "break" => Ask::Break {
+    let command = match name.as_str() {
+        "break" => LocksCommand::Break {
             name: lock_name(&["locks", "break"], &mut inner)?,
             force: inner.get_flag("force"),
             confirmed: inner.get_flag("yes"),
         },
-        _ => Ask::Prune {
+        _ => LocksCommand::Prune {
             unused_for: time(
                 &["locks", "prune"],
                 &mut inner,
@@ -312,7 +314,7 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
     }
     sources.files.extend(inner.files);
     sources.flags.extend(inner.flags);
-    Ok(LocksArgs { ask, sources })
+    Ok(LocksArgs { command, sources })
 }
 
 /// Parses `--wait`. A bare number is in seconds, as in flock(1).
@@ -343,7 +345,8 @@ fn number(matches: &mut ArgMatches, flag: &str, min: u32, max: u32) -> Result<Op
     })
 }
 
-fn time(
+/// Parses the value of a flag as a duration within a range.
+pub(super) fn time(
     path: &[&str],
     matches: &mut ArgMatches,
     flag: &str,

@@ -1,6 +1,8 @@
+use super::usage_error::mask;
 use super::*;
+use crate::exit;
 
-fn parsed(arguments: &[&str]) -> Result<Invocation, Stop> {
+fn parsed(arguments: &[&str]) -> Result<Invocation, UsageError> {
     let arguments = [&["leasehold"], arguments].concat();
     parse(arguments.into_iter().map(OsString::from))
 }
@@ -174,5 +176,22 @@ fn a_flag_that_would_do_nothing_is_refused() {
         &["run", "--workload-ends-first"],
     ] {
         assert!(parsed(legal).is_ok(), "{legal:?}");
+    }
+}
+
+#[test]
+fn the_help_of_locks_does_not_speak_of_leadership() {
+    let mut root = command();
+    root.build();
+    for path in [&["lock"][..], &["locks"], &["locks", "break"]] {
+        let mut of = &mut root;
+        for name in path {
+            of = of.find_subcommand_mut(name).expect("a subcommand");
+        }
+        let help = of.render_long_help().to_string();
+        assert!(help.contains("--identity-name"), "{help}");
+        for word in ["leader", "candidate", "step-down", "supervised"] {
+            assert!(!help.contains(word), "{word}: {help}");
+        }
     }
 }

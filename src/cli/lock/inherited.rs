@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_kept_is_told_without_credentials() {
+    fn the_location_is_shown_without_credentials() {
         let config = |uri: &str| MongoConfig {
             uri: UriSource::Inline(Secret::new(uri)),
             database: "d".to_owned(),

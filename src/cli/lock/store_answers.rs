@@ -11,8 +11,8 @@ use crate::calls::Answered;
 use crate::clock;
 use crate::election::{BootTime, Identity, LeaseName};
 use crate::lock::{Standing, Status};
-use crate::log::{ErrorThrottle, shown};
-use crate::store::{Failure, Remedy};
+use crate::log::{ErrorThrottle, millis, shown};
+use crate::store::{Failure, RetryPolicy};
 
 /// Current state of the store.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +33,7 @@ impl StoreState {
         let joining = matches!(status.standing, Standing::Joining);
         self.failure
             .as_ref()
-            .filter(|failure| joining && failure.remedy == Remedy::Change)
+            .filter(|failure| joining && failure.retry == RetryPolicy::Reconfigure)
     }
 
     /// Returns true if the newest call failed.
@@ -47,7 +47,7 @@ impl StoreState {
     }
 
     /// Returns when calls will have failed for `patience`; `None` while MongoDB responds.
-    pub(super) fn silent_until(&self, patience: Duration) -> Option<BootTime> {
+    pub(super) fn unreachable_until(&self, patience: Duration) -> Option<BootTime> {
         self.since.map(|since| since + patience)
     }
 }
@@ -57,7 +57,7 @@ pub(super) struct StoreAnswers {
     lock: LeaseName,
     identity: Identity,
     retry_interval: Duration,
-    trouble: ErrorThrottle,
+    errors: ErrorThrottle,
     state: watch::Sender<StoreState>,
 }
 
@@ -72,7 +72,7 @@ impl StoreAnswers {
             lock,
             identity,
             retry_interval,
-            trouble: ErrorThrottle::default(),
+            errors: ErrorThrottle::default(),
             state,
         }
     }
@@ -93,11 +93,11 @@ impl StoreAnswers {
         let (lock, identity) = (&self.lock, &self.identity);
         match failure {
             Some(failure) => {
-                if self.trouble.failed(failure.kind, now) {
-                    let (failing_for, failures) = self.trouble.so_far(now);
+                if self.errors.failed(failure.kind, now) {
+                    let (failing_for, failures) = self.errors.so_far(now);
                     // A refusal is final for a contender without a place.
-                    let retry = match failure.remedy {
-                        Remedy::Change => String::new(),
+                    let retry = match failure.retry {
+                        RetryPolicy::Reconfigure => String::new(),
                         _ => format!(", retrying in {}", shown(self.retry_interval)),
                     };
                     let what = match *operation {
@@ -107,15 +107,15 @@ impl StoreAnswers {
                     };
                     warn!(
                         %lock, %identity, operation, outcome, why = %failure, failures,
-                        failing_for = seconds(failing_for),
+                        failing_for_ms = millis(failing_for),
                         "MongoDB {what} failed (attempt {failures}){retry}"
                     );
                 }
             }
             None => {
-                if let Some((since, failures)) = self.trouble.over() {
-                    let after = seconds(now.since(since));
-                    info!(%lock, %identity, operation, after, failures, "MongoDB answers again");
+                if let Some((since, failures)) = self.errors.over() {
+                    let after_ms = millis(now.since(since));
+                    info!(%lock, %identity, operation, after_ms, failures, "MongoDB answers again");
                 }
             }
         }
@@ -174,9 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_final_for_who_has_no_place_and_for_nobody_else() {
+    fn a_refusal_is_final_only_for_a_contender_without_a_place() {
         let (mut answers, state) = answers();
-        let refused = Failure::new("authentication failed", "").until(Remedy::Change);
+        let refused =
+            Failure::new("authentication failed", "").with_retry(RetryPolicy::Reconfigure);
         answers.answered(&answered(Some(refused)));
         let waiting = Standing::Waiting {
             position: 0,
@@ -185,24 +186,28 @@ mod tests {
         };
         assert!(state.borrow().refusal(&status(Standing::Joining)).is_some());
         assert!(state.borrow().refusal(&status(waiting)).is_none());
-        let away = Failure::new("no primary", "").until(Remedy::Reach);
+        let away = Failure::new("no primary", "").with_retry(RetryPolicy::WaitForServer);
         answers.answered(&answered(Some(away)));
         assert!(state.borrow().refusal(&status(Standing::Joining)).is_none());
     }
 
     #[test]
-    fn silence_is_counted_from_the_first_failure_until_an_answer() {
+    fn an_outage_is_counted_from_the_first_failure_until_an_answer() {
         let (mut answers, state) = answers();
         let patience = Duration::from_secs(240);
-        assert_eq!(state.borrow().silent_until(patience), None);
-        let away = || answered(Some(Failure::new("no primary", "").until(Remedy::Reach)));
+        assert_eq!(state.borrow().unreachable_until(patience), None);
+        let away = || {
+            answered(Some(
+                Failure::new("no primary", "").with_retry(RetryPolicy::WaitForServer),
+            ))
+        };
         answers.answered(&away());
-        let first = state.borrow().silent_until(patience);
+        let first = state.borrow().unreachable_until(patience);
         answers.answered(&away());
         assert!(first.is_some());
-        assert_eq!(state.borrow().silent_until(patience), first);
+        assert_eq!(state.borrow().unreachable_until(patience), first);
         answers.answered(&answered(None));
-        assert_eq!(state.borrow().silent_until(patience), None);
+        assert_eq!(state.borrow().unreachable_until(patience), None);
     }
 
     #[test]

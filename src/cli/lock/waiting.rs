@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::LockArgs;
-use super::remembered::Remembered;
+use super::observation_cache::ObservationCache;
 use super::store_answers::{StoreAnswers, StoreState, seconds};
 use super::voice::Voice;
 use crate::calls::Answered;
@@ -108,11 +108,11 @@ impl Watcher {
         }
     }
 
-    pub(super) fn surfaces(&self, remembered: Remembered) -> Told {
-        Told {
+    pub(super) fn surfaces(&self, cache: ObservationCache) -> ContenderLog {
+        ContenderLog {
             lock: self.name.clone(),
             identity: self.identity.clone(),
-            remembered,
+            cache,
             announced: Arc::clone(&self.announced),
             store: StoreAnswers::new(
                 self.name.clone(),
@@ -148,8 +148,8 @@ impl Watcher {
             if over && waits_for_others(&now) {
                 return self.give_up(locker, patience, &now, began).await;
             }
-            self.say_on_whom(&now, &mut said);
-            let silent = answers.silent_until(patience.silence);
+            self.log_holders(&now, &mut said);
+            let silent = answers.unreachable_until(patience.silence);
             let silent = until(silent.filter(|_| limit.is_none()));
             tokio::select! {
                 biased;
@@ -189,15 +189,15 @@ impl Watcher {
     ) -> Waited {
         let answers = self.store.borrow().clone();
         if !last.store_reached {
-            let trouble = || locker.store_trouble().map(|failure| failure.to_string());
-            let why = answers.failure().or_else(trouble);
+            let last = || locker.last_failure().map(|failure| failure.to_string());
+            let why = answers.failure().or_else(last);
             let why = why.unwrap_or_else(|| "MongoDB does not answer".to_owned());
             return self.unanswered(locker, began, &why).await;
         }
         locker.give_up().await;
         let _ = tokio::time::timeout(LEAVE_MAX, locker.wait()).await;
         let wait = humantime::format_duration(patience.limit().unwrap_or_default());
-        let whom = match on_whom(last) {
+        let whom = match wait_reason(last) {
             Some(whom) => whom,
             None if answers.queue_full => format!("queue is full ({QUEUE_MAX} waiting)"),
             None => match answers.failure() {
@@ -262,8 +262,8 @@ impl Watcher {
     }
 
     /// Reports the holders: on a terminal after each change, otherwise once in the log.
-    fn say_on_whom(&self, status: &Status, said: &mut String) {
-        let Some(whom) = on_whom(status).filter(|whom| whom != said) else {
+    fn log_holders(&self, status: &Status, said: &mut String) {
+        let Some(whom) = wait_reason(status).filter(|whom| whom != said) else {
             return;
         };
         self.announced.store(true, Ordering::Relaxed);
@@ -293,7 +293,7 @@ fn waits_for_others(status: &Status) -> bool {
 }
 
 /// Describes the holders and the position in the queue.
-fn on_whom(status: &Status) -> Option<String> {
+fn wait_reason(status: &Status) -> Option<String> {
     let Standing::Waiting {
         position,
         holding,
@@ -335,15 +335,15 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
 }
 
 /// Logs the events of a contender.
-pub(super) struct Told {
+pub(super) struct ContenderLog {
     lock: LeaseName,
     identity: Identity,
-    remembered: Remembered,
+    cache: ObservationCache,
     announced: Arc<AtomicBool>,
     store: StoreAnswers,
 }
 
-impl LockSurfaces for Told {
+impl LockSurfaces for ContenderLog {
     fn acquired(&mut self, token: Token, _: BootTime, waited: Duration) {
         let (lock, identity, token) = (&self.lock, &self.identity, token.get());
         let waited_ms = millis(waited);
@@ -356,7 +356,7 @@ impl LockSurfaces for Told {
     }
 
     fn finished(&mut self, finished: &Finished) {
-        self.remembered.keep(finished);
+        self.cache.keep(finished);
     }
 
     fn lost(&mut self, loss: Loss) {

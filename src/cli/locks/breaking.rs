@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::{LocksError, one};
-use crate::cli::{CommandError, answer};
+use crate::cli::{CommandError, answer, say};
 use crate::clock;
 use crate::config::LockConfig;
 use crate::election::{Claim, LeaseName, Revision};
@@ -63,7 +63,7 @@ async fn silent(
     loop {
         let now = clock::boot_now();
         observer.observe(&lock, now);
-        if let Some(operation) = observer.break_silent(now) {
+        if let Some(operation) = observer.break_expired(now) {
             let claims: Vec<_> = match &operation {
                 Operation::Evict { entries, .. } => entries.iter().map(|e| e.claim).collect(),
                 _ => Vec::new(),
@@ -84,7 +84,7 @@ async fn silent(
             return Ok(exit::NEGATIVE);
         }
         // Read again before that time, so that entries that renew are recognized as alive.
-        let next = observer.next_death().map_or(LOOK, |at| at.since(now));
+        let next = observer.next_expiry().map_or(LOOK, |at| at.since(now));
         tokio::time::sleep(next.min(LOOK)).await;
         lock = read(store, name).await?.unwrap_or_default();
     }
@@ -192,9 +192,4 @@ fn named(lock: &LockDocument, claims: &[Claim]) -> String {
     let holders = of(&lock.holders, "held by");
     let waiters = of(&lock.queue, "waited for by");
     [holders, waiters].concat().join(", ")
-}
-
-/// Prints a line to standard error for the operator; the result itself goes to standard output.
-pub(super) fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -1,7 +1,6 @@
 //! Output of `leasehold locks`.
 
-use std::fmt::Write;
-
+use crate::cli::table::{Row, text};
 use crate::lock::{Entry, Found};
 use crate::publish::render::date;
 use crate::store::mongo::lock::Listed;
@@ -49,7 +48,7 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
                 }
             }
             Found::Foreign(why) => {
-                let state = format!("not ours: {why}");
+                let state = format!("not a lock: {why}");
                 let dash = || "-".to_owned();
                 rows.push([lock.name.clone(), dash(), state, dash(), dash(), dash()]);
             }
@@ -57,7 +56,8 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
             Found::Missing => {}
         }
     }
-    table(&rows)
+    let rows: Vec<_> = rows.into_iter().map(Row::new).collect();
+    text(&rows, false)
 }
 
 fn mode(entry: &Entry, slots: u32) -> String {
@@ -65,24 +65,6 @@ fn mode(entry: &Entry, slots: u32) -> String {
         0 => entry.mode.as_str().to_owned(),
         slots => format!("{} of {slots}", entry.mode.as_str()),
     }
-}
-
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(line, "{cell:width$}  ");
-        }
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
 }
 
 fn object(lock: &Listed) -> serde_json::Value {

@@ -6,7 +6,7 @@ use crate::config::{Config, Sources, UriSource};
 
 /// Warns of environment variables that are ignored, and logs values that a reload cannot read
 /// again.
-pub(super) fn tell(config: &Config, sources: &Sources) {
+pub(super) fn log(config: &Config, sources: &Sources) {
     let lease = &config.lease.name;
     for (variable, meant) in sources.misspelt_variables() {
         warn!(

@@ -24,7 +24,7 @@ const REPEAT_MIN: Duration = Duration::from_secs(10);
 
 /// Warns if other users cannot read the status, or could replace the status files or the claim
 /// record.
-pub(super) fn tell_exposure(lease: &LeaseName, directory: &Path) {
+pub(super) fn log_exposure(lease: &LeaseName, directory: &Path) {
     if let Some(root) = closed_root(directory) {
         let root = root.display();
         warn!(
@@ -94,7 +94,7 @@ pub(super) async fn watch(
                 if throttle.failed("", now) {
                     warn!(
                         %lease, surface, %path,
-                        for_ms = millis(busy),
+                        busy_ms = millis(busy),
                         "status files are stale: a write to their disk has not returned"
                     );
                 }

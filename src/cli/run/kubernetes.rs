@@ -84,12 +84,14 @@ pub(super) fn find(config: &Config) -> Result<Option<Cluster>, KubernetesError> 
     Ok(Some(Cluster { api, options }))
 }
 
-fn access(credentials: &Path) -> Result<Access, String> {
+/// Returns the API server and the credentials for it.
+pub(in crate::cli) fn access(credentials: &Path) -> Result<Access, String> {
     let [host, port] = [SERVICE_HOST, SERVICE_PORT].map(|name| std::env::var(name).ok());
     Access::find(host.as_deref(), port.as_deref(), credentials).map_err(|e| e.to_string())
 }
 
-fn pod(config: &KubernetesConfig, access: &Access) -> Result<Pod, String> {
+/// Returns the pod that this process runs in.
+pub(in crate::cli) fn pod(config: &KubernetesConfig, access: &Access) -> Result<Pod, String> {
     let given = |value: &Option<String>, key: &str, variable: &str, field: &str| {
         value.clone().ok_or_else(|| {
             format!("{key} is not set: set it, or set {variable} by the downward API from {field}")

@@ -13,9 +13,9 @@ use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Transition}
 use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
-use crate::publish::render::{Document, Identification, Moment};
+use crate::publish::render::{ClockPair, Document, Identification};
 use crate::runner::Answered;
-use crate::store::{Failure, Remedy};
+use crate::store::{Failure, RetryPolicy};
 
 /// Writes the log of one candidate.
 pub(super) struct Reporter {
@@ -209,7 +209,7 @@ impl Reporter {
         }
         let now = clock::boot_now();
         // A read-only role or a missing majority makes writes fail, but not reads.
-        let trouble = if *operation == "read" {
+        let errors = if *operation == "read" {
             &mut self.reads
         } else {
             &mut self.writes
@@ -217,8 +217,8 @@ impl Reporter {
         match failure {
             Some(failure) => {
                 self.stream.store_answers = false;
-                if trouble.failed(failure.kind, now) {
-                    let (failing_for, failures) = trouble.so_far(now);
+                if errors.failed(failure.kind, now) {
+                    let (failing_for, failures) = errors.so_far(now);
                     let retry = shown(self.retry_interval);
                     warn!(
                         %lease, operation, outcome, elapsed_ms, why = %failure, failures,
@@ -228,7 +228,7 @@ impl Reporter {
                 }
             }
             None => {
-                if let Some((since, failures)) = trouble.over() {
+                if let Some((since, failures)) = errors.over() {
                     let after_ms = millis(now.since(since));
                     info!(%lease, operation, after_ms, failures, "MongoDB answers again");
                 }
@@ -275,13 +275,13 @@ impl Reporter {
             Some(failure) => {
                 let answered = std::mem::take(&mut self.stream.answered_since);
                 self.stream.failing = true;
-                let worth_a_line = match failure.remedy {
-                    Remedy::Reach => answered,
-                    Remedy::Retry | Remedy::Change => self.stream.store_answers,
+                let worth_a_line = match failure.retry {
+                    RetryPolicy::WaitForServer => answered,
+                    RetryPolicy::Retry | RetryPolicy::Reconfigure => self.stream.store_answers,
                 };
                 if worth_a_line {
                     self.no_stream(failure);
-                } else if failure.remedy != Remedy::Reach {
+                } else if failure.retry != RetryPolicy::WaitForServer {
                     self.stream.held_back = Some(failure.clone());
                 }
             }
@@ -317,7 +317,7 @@ pub(super) fn directory_locked(lease: &LeaseName, directory: &Path, by: &[Occupa
 
 /// Logs the full status (SIGUSR2), field by field.
 pub(super) fn report(status: &Status, who: &Identification) {
-    let document = Document::new(status, who, Moment::now());
+    let document = Document::new(status, who, ClockPair::now());
     let holder = document.holder.as_ref();
     info!(
         lease = %who.lease,

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::calls::Answered;
 use crate::election::BootTime;
 use crate::publish::StoreError;
-use crate::store::{Failure, Remedy};
+use crate::store::{Failure, RetryPolicy};
 
 /// Tracks the results of store calls.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl StoreErrors {
         // A candidate that cannot lead may never write again, so a successful read clears a failed
         // write. A write that was refused stays until a write succeeds.
         if reads && answered.failure.is_none() {
-            let lasts = |failing: &Failing| failing.failure.remedy == Remedy::Change;
+            let lasts = |failing: &Failing| failing.failure.retry == RetryPolicy::Reconfigure;
             self.write = self.write.take().filter(lasts);
         }
         let newest = self.read.iter().chain(&self.write).max_by_key(|f| f.last);
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_refused_stays_shown_beside_reads_that_are_answered() {
+    fn a_refused_write_stays_shown_although_reads_are_answered() {
         let (mut errors, shown) = StoreErrors::channel();
-        let refused = Failure::new("not authorized", "").until(Remedy::Change);
+        let refused = Failure::new("not authorized", "").with_retry(RetryPolicy::Reconfigure);
         errors.answered(&answered("acquire", Some(refused)), at(1));
         errors.answered(&answered("read", None), at(2));
         assert!(shown.borrow().is_some());
         // A successful read also resolves a write whose outcome was unknown.
-        let unknown = Failure::new("no answer", "").until(Remedy::Reach);
+        let unknown = Failure::new("no answer", "").with_retry(RetryPolicy::WaitForServer);
         errors.answered(&answered("acquire", Some(unknown)), at(3));
         errors.answered(&answered("read", None), at(4));
         assert_eq!(*shown.borrow(), None);

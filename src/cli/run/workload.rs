@@ -14,7 +14,7 @@ use crate::election::Input;
 use crate::publish::file::status_file;
 use crate::publish::metrics::Metrics;
 use crate::supervisor::{
-    Check, Health, HealthOptions, Ordered, Program, Supervisor, SupervisorOptions, Watched,
+    Check, Health, HealthOptions, Ordered, Program, Supervisor, SupervisorOptions, WorkloadObserver,
 };
 
 /// Capacity of the channel for exits of workloads that ended by themselves. There is one per claim,
@@ -51,12 +51,12 @@ pub(super) struct Workload {
 }
 
 /// Counts the events of the command, and forwards its exit codes.
-struct Witness {
+struct ExitForwarder {
     metrics: Metrics,
     exits: mpsc::Sender<Exit>,
 }
 
-impl Watched for Witness {
+impl WorkloadObserver for ExitForwarder {
     fn up(&mut self, up: bool) {
         self.metrics.workload_up(up);
     }
@@ -80,7 +80,7 @@ pub(super) struct Exit {
 }
 
 /// Event from the tasks of a workload.
-pub(super) enum Told {
+pub(super) enum WorkloadEvent {
     /// The command ended by itself.
     Exited(Exit),
     /// A task ended unexpectedly.
@@ -119,11 +119,11 @@ impl Workload {
                 hook_timeout: config.hooks.timeout,
                 lock,
             };
-            let watched = Witness {
+            let observer = ExitForwarder {
                 metrics: metrics.clone(),
                 exits: exits_sender,
             };
-            let supervisor = Supervisor::new(options, orders, inputs.clone(), watched);
+            let supervisor = Supervisor::new(options, orders, inputs.clone(), observer);
             runs = (!plan.command.is_empty()).then(|| supervisor.runs());
             tasks.spawn(async move {
                 supervisor.run().await;
@@ -174,10 +174,10 @@ impl Workload {
     }
 
     /// Returns the next event, and waits indefinitely if there is none.
-    pub(super) async fn told(&mut self) -> Told {
+    pub(super) async fn next_event(&mut self) -> WorkloadEvent {
         tokio::select! {
-            Some(exit) = self.exits.recv() => Told::Exited(exit),
-            Some(ended) = self.tasks.join_next() => Told::Broken(ended.unwrap_or("workload")),
+            Some(exit) = self.exits.recv() => WorkloadEvent::Exited(exit),
+            Some(ended) = self.tasks.join_next() => WorkloadEvent::Broken(ended.unwrap_or("workload")),
             else => std::future::pending().await,
         }
     }

@@ -8,7 +8,7 @@ use crate::election::{
     Authority, BootTime, HolderView, Identity, Reason, Role, Session, Status, Token,
 };
 use crate::publish::fixture;
-use crate::publish::render::{Identification, Moment, render};
+use crate::publish::render::{ClockPair, Identification, render};
 use proptest::prelude::*;
 
 /// Generates a status as the election produces it: only the role leader has authority.
@@ -58,7 +58,7 @@ proptest! {
     ) {
         let boot = BootTime::from_nanos(written);
         let wall = UNIX_EPOCH + Duration::from_secs(wall);
-        let (json, _) = render(&status, &who(), Moment { boot, wall, time_namespace: None });
+        let (json, _) = render(&status, &who(), ClockPair { boot, wall, time_namespace: None });
         let read = BootTime::from_nanos(written + later);
         let judged = judge(&json, Some("orders"), Some("b"), read);
         prop_assert_eq!(judged.verdict == Verdict::Leader, status.leads_at(read));
@@ -75,15 +75,15 @@ proptest! {
 
     #[test]
     fn a_damaged_file_never_panics(status in status(), at in 0..600_usize, byte in any::<u8>()) {
-        let moment = Moment { boot: BootTime::default(), wall: UNIX_EPOCH, time_namespace: None };
-        let (json, _) = render(&status, &who(), moment);
+        let clocks = ClockPair { boot: BootTime::default(), wall: UNIX_EPOCH, time_namespace: None };
+        let (json, _) = render(&status, &who(), clocks);
         let mut bytes = json.into_bytes();
         // A file without the newline at the end is still valid, so the newline is left alone.
         let index = at % (bytes.len() - 1);
         bytes[index] = byte;
-        let _ = judge(&String::from_utf8_lossy(&bytes), Some("orders"), Some("b"), moment.boot);
+        let _ = judge(&String::from_utf8_lossy(&bytes), Some("orders"), Some("b"), clocks.boot);
         bytes.truncate(index);
-        let cut = judge(&String::from_utf8_lossy(&bytes), None, None, moment.boot);
+        let cut = judge(&String::from_utf8_lossy(&bytes), None, None, clocks.boot);
         prop_assert_eq!(cut.verdict, Verdict::CannotTell);
     }
 }

@@ -36,7 +36,7 @@ fn judged(document: &Document, lease: Option<&str>, boot: Option<&str>, now: u64
 }
 
 #[test]
-fn i4_leader_is_believed_before_the_deadline_in_this_boot_only() {
+fn i4_leader_is_trusted_before_the_deadline_in_this_boot_only() {
     let leader = document("leader", Some(1_000));
     assert_eq!(judged(&leader, None, Some("b1"), 999), (0, true));
     assert_eq!(judged(&leader, Some("orders"), Some("b1"), 999), (0, true));
@@ -56,7 +56,7 @@ fn i4_leader_is_believed_before_the_deadline_in_this_boot_only() {
 }
 
 #[test]
-fn what_is_not_a_status_file_cannot_tell() {
+fn a_file_of_another_kind_gives_unknown() {
     let newer = Document {
         schema: 2,
         ..document("leader", Some(u64::MAX))
@@ -74,7 +74,7 @@ fn what_is_not_a_status_file_cannot_tell() {
 }
 
 #[test]
-fn the_text_is_aligned_and_tells_everything() {
+fn the_text_is_aligned_and_complete() {
     let text = document("leader", Some(118_000_000_000)).to_json();
     let now = BootTime::from_nanos(100_000_000_000);
     let judgement = judge(&text, None, Some("b1"), now);
@@ -103,7 +103,7 @@ fn the_text_is_aligned_and_tells_everything() {
 }
 
 #[test]
-fn who_leads_is_not_known_while_the_store_is_not_read_and_the_error_says_why() {
+fn the_leader_is_not_known_while_the_store_is_unread_and_the_error_is_shown() {
     let unread = Document {
         holder: None,
         store_error: Some(DocumentStoreError {
@@ -204,7 +204,7 @@ fn a_line_of_watch_does_not_change_with_the_age_of_a_stale_file() {
 }
 
 #[test]
-fn a_file_that_nobody_keeps_is_not_fresh() {
+fn a_file_without_a_writer_is_not_fresh() {
     let now = BootTime::from_nanos(5_000);
     let judged = |document: &Document| judge(&document.to_json(), None, None, now);
     let due = |at| Document {
@@ -239,7 +239,7 @@ fn a_file_that_nobody_keeps_is_not_fresh() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_read() {
+fn only_regular_files_are_read() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join(JSON_FILE);
     let (cwd, mode) = (rustix::fs::CWD, rustix::fs::Mode::RWXU);

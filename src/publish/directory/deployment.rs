@@ -3,7 +3,7 @@
 //! candidate still leads on the first one.
 
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -34,16 +34,7 @@ impl StatusDirectory {
     /// # Errors
     /// If the file exists but cannot be read or is not a valid record.
     pub fn deployment(&self) -> io::Result<Option<DeploymentId>> {
-        let text = match read_ours(&self.deployment_file(), BYTES_MAX) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let record: Record<DeploymentId> = serde_json::from_slice(&text)?;
-        match record.schema {
-            SCHEMA => Ok(Some(record.deployment)),
-            other => Err(io::Error::other(format!("schema {other} is not known"))),
-        }
+        recorded_deployment(self.path())
     }
 
     /// Records the deployment atomically.
@@ -57,6 +48,23 @@ impl StatusDirectory {
             deployment,
         })?;
         replace_file(&self.deployment_file(), &temporary, 0o600, &text)
+    }
+}
+
+/// Returns the deployment that a process recorded in this status directory.
+///
+/// # Errors
+/// If the file exists but cannot be read or is not a valid record.
+pub fn recorded_deployment(directory: &Path) -> io::Result<Option<DeploymentId>> {
+    let text = match read_ours(&directory.join(DEPLOYMENT_FILE), BYTES_MAX) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let record: Record<DeploymentId> = serde_json::from_slice(&text)?;
+    match record.schema {
+        SCHEMA => Ok(Some(record.deployment)),
+        other => Err(io::Error::other(format!("schema {other} is not known"))),
     }
 }
 
@@ -88,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_has_its_name_is_no_memory_and_holds_nobody_up() {
+    fn another_file_under_its_name_is_ignored_without_a_delay() {
         let place = tempfile::tempdir().unwrap();
         let (directory, _) = StatusDirectory::open(place.path()).unwrap();
         let file = directory.deployment_file();

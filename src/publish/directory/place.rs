@@ -53,7 +53,7 @@ pub fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
 
 /// Refuses a path that leads through a symbolic link of a user other than this one and root, who
 /// decides with it where our files are written.
-fn refuse_planted_links(path: &Path) -> io::Result<()> {
+pub(super) fn refuse_planted_links(path: &Path) -> io::Result<()> {
     let planted = path.ancestors().find(|part| {
         fs::symlink_metadata(part).is_ok_and(|found| found.is_symlink() && !is_ours(found.uid()))
     });

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn i6_a_claim_under_which_something_may_run_is_no_proof_of_its_end() {
+    fn i6_a_claim_with_a_possible_workload_does_not_prove_its_end() {
         for place in Place::ALL {
             let (started, child) = sleeper();
             let pid = i32::try_from(started.id()).unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_to_end_or_has_ended_leaves_the_proof() {
+    fn observed_or_past_ends_leave_the_proof() {
         let (started, running) = sleeper();
         end(started);
         for child in [Child::None, Child::Gone, running] {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_ends_a_moment_later_is_waited_for() {
+    fn a_process_that_ends_shortly_after_is_waited_for() {
         let (started, child) = sleeper();
         let directory = left_with(Place::Command, child);
         let ender = std::thread::spawn(move || {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_does_not_tell_of_children_proves_nothing_and_keeps_the_token() {
+    fn a_record_without_children_proves_nothing_and_keeps_the_token() {
         let directory = left_with(Place::Command, Child::Gone);
         let file = directory.path().join(CLAIM_FILE);
         let newer = fs::read_to_string(&file).unwrap();

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_directory_is_named_also_where_it_is_one_error_among_others() {
+    fn the_process_using_the_directory_is_named_among_other_errors() {
         let error = DirectoryError::Locked {
             path: "/run/leasehold/orders".into(),
             file: "daemon",

@@ -95,7 +95,7 @@ fn a_second_daemon_is_refused_until_the_first_and_its_guard_are_gone() {
     drop(first);
     assert!(StatusDirectory::open(place.path()).is_err());
     drop(guard);
-    assert!(StatusDirectory::open(place.path()).is_ok());
+    opened(place.path());
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn the_claim_is_proof_in_this_file_of_this_boot_only() {
 }
 
 #[test]
-fn garbage_is_told_and_proves_nothing() {
+fn garbage_is_logged_and_proves_nothing() {
     for garbage in ["{", "\0\0\0", r#"{"schema":2}"#, "null"] {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join(CLAIM_FILE), garbage).unwrap();
@@ -170,16 +170,22 @@ fn the_runtime_directory_of_the_user_is_the_second_choice() {
     let lease = LeaseName::new("orders").unwrap();
     let run = place.path().join("run");
     let user = place.path().join("user");
-    let chosen = choose(&lease, None, &run, Some(&user));
+    let chosen = choose(&lease, None, &run, Some(&user), can_be_made);
     assert_eq!(chosen, run.join("orders"));
 
     let blocked = place.path().join("blocked");
     fs::write(&blocked, "").unwrap();
-    let chosen = choose(&lease, None, &blocked, Some(&user));
+    let chosen = choose(&lease, None, &blocked, Some(&user), can_be_made);
     assert_eq!(chosen, user.join("leasehold/orders"));
-    assert_eq!(choose(&lease, None, &blocked, None), blocked.join("orders"));
+    assert_eq!(
+        choose(&lease, None, &blocked, None, can_be_made),
+        blocked.join("orders")
+    );
     let configured = Path::new("/elsewhere");
-    assert_eq!(choose(&lease, Some(configured), &run, None), configured);
+    assert_eq!(
+        choose(&lease, Some(configured), &run, None, can_be_made),
+        configured
+    );
 }
 
 /// Runs `what` and fails if it has not returned after ten seconds.
@@ -196,8 +202,8 @@ fn fifo(path: &Path) {
     rustix::fs::mknodat(cwd, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
 }
 
-/// Returns a file with a secret, and an empty status directory beside it.
-fn beside_a_secret() -> (tempfile::TempDir, PathBuf, PathBuf) {
+/// Returns a file with a secret, and an empty status directory next to it.
+fn next_to_a_secret() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let place = tempfile::tempdir().unwrap();
     let (precious, path) = (place.path().join("precious"), place.path().join("status"));
     fs::write(&precious, "secret").unwrap();
@@ -207,7 +213,7 @@ fn beside_a_secret() -> (tempfile::TempDir, PathBuf, PathBuf) {
 
 #[test]
 fn a_link_that_was_planted_as_the_probe_is_not_followed() {
-    let (_place, precious, path) = beside_a_secret();
+    let (_place, precious, path) = next_to_a_secret();
     std::os::unix::fs::symlink(&precious, path.join(".probe")).unwrap();
     opened(&path);
     assert_eq!(fs::read_to_string(&precious).unwrap(), "secret");
@@ -225,7 +231,7 @@ fn a_fifo_that_was_planted_as_the_probe_holds_nothing_up() {
 #[test]
 fn a_claim_file_that_has_another_name_elsewhere_is_not_written() {
     for name in [CLAIM_FILE, DAEMON_FILE] {
-        let (_place, precious, path) = beside_a_secret();
+        let (_place, precious, path) = next_to_a_secret();
         fs::hard_link(&precious, path.join(name)).unwrap();
         let refused = StatusDirectory::open(&path).map(drop);
         assert!(matches!(refused, Err(DirectoryError::Write { .. })));
@@ -234,7 +240,7 @@ fn a_claim_file_that_has_another_name_elsewhere_is_not_written() {
 }
 
 #[test]
-fn what_else_has_the_name_of_a_file_of_ours_is_refused_by_its_name() {
+fn another_object_under_the_name_of_our_file_is_refused_by_name() {
     let link = |path: &Path| std::os::unix::fs::symlink("/nowhere", path).unwrap();
     let directory = |path: &Path| fs::create_dir(path).unwrap();
     let cases = [
@@ -298,7 +304,7 @@ fn a_runtime_directory_that_is_empty_or_relative_is_ignored() {
 }
 
 #[test]
-fn a_directory_that_others_may_write_in_is_told() {
+fn a_directory_writable_by_other_users_is_logged() {
     use std::os::unix::fs::PermissionsExt;
 
     let place = tempfile::tempdir().unwrap();

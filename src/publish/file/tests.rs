@@ -3,7 +3,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::*;
-use crate::election::{HolderView, Identity};
+use crate::election::{HolderView, Identity, Role};
 use crate::publish::directory::RecoveredState;
 use crate::publish::fixture::{self, leader, token};
 use crate::publish::render::Document;
@@ -213,7 +213,7 @@ fn closing_says_not_leader_and_gives_the_directory_up() {
 }
 
 #[test]
-fn dropping_the_handle_ends_the_thread_as_well() {
+fn dropping_the_handle_ends_the_thread_too() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let (_status, _, handle) = spawned(path, status(3, Duration::from_secs(60)), REFRESH);
@@ -223,7 +223,7 @@ fn dropping_the_handle_ends_the_thread_as_well() {
 }
 
 #[test]
-fn a_leader_that_cannot_be_written_down_is_told_and_counted() {
+fn a_failed_write_of_a_leader_is_logged_and_counted() {
     let place = shown(follower());
     obstruct(place.path(), JSON_FILE);
     place.lead(3);
@@ -265,7 +265,7 @@ fn a_leader_in_only_one_of_the_files_is_removed_too() {
 }
 
 #[test]
-fn what_was_planted_under_the_temporary_name_is_neither_written_nor_waited_for() {
+fn objects_planted_under_the_temporary_name_are_neither_written_nor_waited_for() {
     let place = shown(follower());
     let path = place.path();
     let precious = path.join("precious");

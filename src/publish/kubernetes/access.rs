@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_outside_of_a_cluster_is_told_what_it_lacks() {
+    fn a_process_outside_of_a_cluster_reports_the_missing_parts() {
         let all = directory(&["token", "ca.crt"]);
         let no_token = directory(&["ca.crt"]);
         let cases = [

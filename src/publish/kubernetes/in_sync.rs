@@ -5,7 +5,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{IntGauge, Opts};
 use tokio::sync::watch;
 
-use super::upkeep::{Label, Shown};
+use super::reconciler::{Label, LabelState};
 use crate::clock::boot_now;
 use crate::election::{LeaseName, Status};
 
@@ -13,7 +13,7 @@ use crate::election::{LeaseName, Status};
 #[derive(Debug)]
 pub struct LabelInSync {
     status: watch::Receiver<Status>,
-    shown: watch::Receiver<Shown>,
+    state: watch::Receiver<LabelState>,
     gauge: IntGauge,
 }
 
@@ -25,7 +25,7 @@ impl LabelInSync {
     pub fn new(
         lease: &LeaseName,
         status: watch::Receiver<Status>,
-        shown: watch::Receiver<Shown>,
+        state: watch::Receiver<LabelState>,
     ) -> Result<Self, prometheus::Error> {
         let opts = Opts::new(
             "leasehold_label_in_sync",
@@ -34,7 +34,7 @@ impl LabelInSync {
         );
         Ok(Self {
             status,
-            shown,
+            state,
             gauge: IntGauge::with_opts(opts.const_label("lease", lease.as_str()))?,
         })
     }
@@ -48,8 +48,8 @@ impl Collector for LabelInSync {
     fn collect(&self) -> Vec<MetricFamily> {
         let wanted = Label::wanted(&self.status.borrow(), boot_now());
         // The label is no longer maintained once its task has dropped the sender.
-        let kept = self.shown.has_changed().is_ok();
-        let in_sync = kept && *self.shown.borrow() == Shown::Says(wanted);
+        let kept = self.state.has_changed().is_ok();
+        let in_sync = kept && *self.state.borrow() == LabelState::Acknowledged(wanted);
         self.gauge.set(i64::from(in_sync));
         self.gauge.collect()
     }

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 
 use super::api::{Api, ApiError};
 use super::error_log::ErrorLog;
+use super::reconciler::{Label, LabelState, Reconciler, Step};
 use super::request::Requests;
-use super::upkeep::{Label, Shown, Step, Upkeep};
 use crate::clock::{BootTimer, boot_now};
 use crate::election::{BootTime, Status};
 use crate::publish::Surface;
@@ -24,9 +24,9 @@ pub(super) struct Labels {
     api: Arc<Api>,
     requests: Arc<Requests>,
     status: watch::Receiver<Status>,
-    shown: watch::Sender<Shown>,
+    state: watch::Sender<LabelState>,
     timer: BootTimer,
-    upkeep: Upkeep,
+    reconciler: Reconciler,
     errors: ErrorLog,
 }
 
@@ -39,17 +39,17 @@ impl Labels {
         status: watch::Receiver<Status>,
         metrics: Metrics,
         repair_interval: Duration,
-    ) -> io::Result<(Self, watch::Receiver<Shown>)> {
-        let upkeep = Upkeep::new(repair_interval);
-        let (shown, receiver) = watch::channel(upkeep.shown());
+    ) -> io::Result<(Self, watch::Receiver<LabelState>)> {
+        let reconciler = Reconciler::new(repair_interval);
+        let (state, receiver) = watch::channel(reconciler.state());
         let subject = format!("label {} of pod {}", requests.label_key(), requests.pod());
         let labels = Self {
             api,
             requests,
             status,
-            shown,
+            state,
             timer: BootTimer::new()?,
-            upkeep,
+            reconciler,
             errors: ErrorLog::new(Surface::Label, subject, "patch pods/status", metrics),
         };
         Ok((labels, receiver))
@@ -64,7 +64,7 @@ impl Labels {
             let now = boot_now();
             let status = self.status.borrow_and_update().clone();
             let wanted = Label::wanted(&status, now);
-            let wake = match self.upkeep.step(wanted, now) {
+            let wake = match self.reconciler.step(wanted, now) {
                 Step::Write(label) => {
                     write = Some(self.write(label, now));
                     continue;
@@ -101,7 +101,7 @@ impl Labels {
     }
 
     fn write(&mut self, label: Label, now: BootTime) -> Answer {
-        self.upkeep.sent(label, now);
+        self.reconciler.sent(label, now);
         self.publish();
         let request = self.requests.label(label);
         let api = Arc::clone(&self.api);
@@ -109,21 +109,21 @@ impl Labels {
     }
 
     fn acknowledged(&mut self) {
-        self.upkeep.acknowledged();
+        self.reconciler.acknowledged();
         self.errors.over();
         self.publish();
     }
 
     fn failed(&mut self, error: &ApiError) {
-        self.upkeep.failed(error, boot_now(), random());
+        self.reconciler.failed(error, boot_now(), random());
         self.errors.failed(error, boot_now());
         self.publish();
     }
 
     fn publish(&self) {
-        let shown = self.upkeep.shown();
-        self.shown
-            .send_if_modified(|published| std::mem::replace(published, shown) != shown);
+        let state = self.reconciler.state();
+        self.state
+            .send_if_modified(|published| std::mem::replace(published, state) != state);
     }
 }
 

@@ -186,7 +186,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_said_once_is_not_counted_with_another() {
+    fn events_that_happen_once_are_not_counted_together() {
         let mut line = Line::default();
         for _ in 0..2 {
             assert_eq!(line.offer(stepped_down(7), wall(0)), Offered::InLine);
@@ -195,7 +195,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_full_line_gives_up_what_repeats_itself_first() {
+    fn a_full_queue_drops_repeating_events_first() {
         let mut line = Line::default();
         assert_eq!(line.offer(stepped_down(1), wall(0)), Offered::InLine);
         assert_eq!(line.offer(FAILING, wall(0)), Offered::InLine);

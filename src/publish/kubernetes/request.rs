@@ -7,7 +7,7 @@ use hyper::{Method, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::upkeep::Label;
+use super::reconciler::Label;
 use crate::publish::render::Identification;
 
 /// Maximum number of pods in one list. One pod is labeled leader, or a few more after a lost node.
@@ -246,6 +246,38 @@ impl Requests {
         json!({ "name": format!("{name}.{random:016x}"), "namespace": self.pod.namespace.as_str() })
     }
 
+    /// Asks for the user that the token belongs to.
+    pub(super) fn token_review(&self) -> Request<Vec<u8>> {
+        let uri = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        review(uri, &json!({}))
+    }
+
+    /// Asks if the token grants an access in the namespace of this pod.
+    pub(super) fn access_review(&self, access: &Value) -> Request<Vec<u8>> {
+        let mut access = access.clone();
+        access["namespace"] = self.pod.namespace.as_str().into();
+        let uri = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        review(uri, &json!({ "spec": { "resourceAttributes": access } }))
+    }
+
+    /// Same as [`Requests::label`], but the API server stores nothing.
+    pub(super) fn label_dry_run(&self, label: Label) -> Request<Vec<u8>> {
+        self.dry_run(&json!({ "labels": { &self.label_key: label.as_str() } }))
+    }
+
+    /// Adds an annotation to this pod, which a policy should refuse; the API server stores nothing.
+    pub(super) fn annotation_dry_run(&self) -> Request<Vec<u8>> {
+        self.dry_run(&json!({ "annotations": { "leasehold.dev/check": "dry run" } }))
+    }
+
+    fn dry_run(&self, metadata: &Value) -> Request<Vec<u8>> {
+        let mut metadata = metadata.clone();
+        metadata["uid"] = self.pod.uid.as_str().into();
+        let body = json!({ "metadata": metadata });
+        let uri = format!("{}&dryRun=All", self.status_of(&self.pod.name));
+        self.with_body(Method::PATCH, &uri, "application/merge-patch+json", &body)
+    }
+
     fn events(&self, rest: &str) -> String {
         let namespace = &self.pod.namespace;
         format!(
@@ -256,11 +288,13 @@ impl Requests {
     /// Patches `pods/status` instead of `pods`. The right to patch the status allows setting labels
     /// but not changing images.
     fn patch_status(&self, name: &Name, body: &Value) -> Request<Vec<u8>> {
-        let uri = format!(
-            "/api/v1/namespaces/{}/pods/{name}/status?fieldManager={FIELD_MANAGER}",
-            self.pod.namespace
-        );
+        let uri = self.status_of(name);
         self.with_body(Method::PATCH, &uri, "application/merge-patch+json", body)
+    }
+
+    fn status_of(&self, name: &Name) -> String {
+        let namespace = &self.pod.namespace;
+        format!("/api/v1/namespaces/{namespace}/pods/{name}/status?fieldManager={FIELD_MANAGER}")
     }
 
     fn with_body(
@@ -278,6 +312,15 @@ impl Requests {
             .body(body.to_string().into_bytes())
             .expect("names were checked")
     }
+}
+
+/// Builds a question to the API server about the token itself. Nothing is stored.
+fn review(uri: &str, body: &Value) -> Request<Vec<u8>> {
+    Request::post(uri)
+        .header(ACCEPT, "application/json")
+        .header(CONTENT_TYPE, "application/json")
+        .body(body.to_string().into_bytes())
+        .expect("the paths are constant")
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ async fn an_event_is_tried_a_few_times_and_then_given_up() {
 }
 
 #[tokio::test]
-async fn a_task_that_ends_is_named_and_its_label_is_not_said_to_be_right() {
+async fn an_ended_task_is_named_and_its_label_is_not_reported_in_sync() {
     let repair_interval = Duration::from_millis(1);
     let ready = |_| std::future::ready(200);
     let (kubernetes, mut tasks, metrics, _status) = publisher(repair_interval, Some(20), ready);
@@ -120,7 +120,7 @@ async fn a_task_that_ends_is_named_and_its_label_is_not_said_to_be_right() {
     let (task, error) = soon("the task ends", tasks.ended()).await;
     assert_eq!(task, "label");
     assert!(error.to_string().contains("panicked"), "{error}");
-    assert!(!in_sync(&metrics), "nobody keeps it any more");
+    assert!(!in_sync(&metrics), "no task maintains it");
     // The other tasks continue, and the ended one is not waited for.
     kubernetes.report(stepped_down(1));
     soon("the last words", kubernetes.last_words()).await;
@@ -130,7 +130,7 @@ async fn a_task_that_ends_is_named_and_its_label_is_not_said_to_be_right() {
 }
 
 #[tokio::test]
-async fn events_that_nobody_reports_any_more_are_counted_and_not_waited_for() {
+async fn events_after_the_end_of_the_reporter_are_counted_and_not_waited_for() {
     // The first client belongs to the label task.
     let ready = |_| std::future::ready(200);
     let (kubernetes, mut tasks, metrics, _status) = publisher(LONG, Some(1), ready);

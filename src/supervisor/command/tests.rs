@@ -1,7 +1,7 @@
 use tokio::sync::watch;
 
 use super::*;
-use crate::supervisor::{Ordered, Phase, obey};
+use crate::supervisor::{Ordered, Phase, apply_order};
 use crate::workload::End;
 
 const GRACE: Duration = Duration::from_secs(30);
@@ -58,7 +58,7 @@ fn the_deadline_moves_with_each_renewal_and_not_after_a_loss() {
     let token = crate::election::Token::ZERO;
     let revived = terms(after(9000));
     for phase in [Phase::Run, Phase::Stop] {
-        obey(
+        apply_order(
             Some(Ordered {
                 token,
                 terms: revived,
@@ -82,7 +82,7 @@ fn the_grace_counts_from_the_first_request_and_ends_in_a_kill() {
     command.stop();
     assert_eq!(command.kill_at(), Some(before));
     assert!(!command.workload.order().kill);
-    obey(None, &mut command);
+    apply_order(None, &mut command);
     assert!(command.workload.order().kill, "without an order");
 }
 
@@ -123,7 +123,7 @@ fn a_kill_after_a_loss_is_a_loss() {
 }
 
 #[test]
-fn what_the_guard_ended_at_the_deadline_did_not_end_by_itself() {
+fn an_end_by_the_guard_is_not_reported_as_an_own_exit() {
     for expired in [false, true] {
         let (mut command, _progress) = supervised();
         if expired {

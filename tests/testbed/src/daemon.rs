@@ -297,7 +297,7 @@ impl Daemon {
     }
 
     /// Returns the number of log lines that contain this text.
-    pub fn said(&self, text: &str) -> usize {
+    pub fn logged(&self, text: &str) -> usize {
         let logs = self.logs();
         logs.lines().filter(|line| line.contains(text)).count()
     }
@@ -306,9 +306,9 @@ impl Daemon {
     ///
     /// # Panics
     /// After `deadline`, with the log.
-    pub async fn wait_said(&self, text: &str, deadline: Duration) {
+    pub async fn wait_logged(&self, text: &str, deadline: Duration) {
         let end = Instant::now() + deadline;
-        while self.said(text) == 0 {
+        while self.logged(text) == 0 {
             assert!(Instant::now() < end, "not said: {text}; {}", self.logs());
             tokio::time::sleep(POLL).await;
         }

@@ -16,11 +16,13 @@
 pub mod certificates;
 pub mod daemon;
 pub mod etcd;
+pub mod events;
 pub mod faketime;
 mod fetch;
 mod http;
 mod hung_disk;
 pub mod kubernetes;
+pub mod leader_monitor;
 mod mount;
 pub mod pid;
 mod ports;
@@ -33,15 +35,16 @@ pub mod stage;
 pub mod stored;
 pub mod timeline;
 pub mod wait;
-pub mod witness;
 
 pub use certificates::Certificates;
 pub use daemon::{Daemon, DaemonBuilder, DaemonTimings};
 pub use etcd::Etcd;
+pub use events::EventStream;
 pub use faketime::{FakeClock, JumpingClock};
 pub use fetch::{etcdctl_binary, kubernetes_programs, mongod_binary};
 pub use hung_disk::HungDisk;
 pub use kubernetes::{Credentials, Kubernetes};
+pub use leader_monitor::{LeaderMonitor, Reign};
 pub use mount::Mount;
 pub use ports::ReservedPort;
 pub use process::{Launch, Lifetime, Process};
@@ -52,7 +55,6 @@ pub use shared::{SharedSet, run};
 pub use stage::Stage;
 pub use stored::StoredLease;
 pub use wait::{eventually, throughout};
-pub use witness::{Reign, Witness};
 
 /// Reports that a test cannot run on this machine.
 ///

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_signal_is_told_as_128_plus_n() {
+    async fn a_signal_becomes_exit_code_128_plus_n() {
         let process = Launch::new("/bin/sleep").argument("1000").start().unwrap();
         process.signal(Signal::TERM);
         assert_eq!(process.wait(LONG).await.map(exit_code), Some(143));

@@ -68,7 +68,7 @@ async fn a_daemon_is_started_watched_ended_and_started_again() {
 }
 
 #[tokio::test]
-async fn a_wait_that_fails_tells_status_and_log() {
+async fn a_failed_wait_prints_status_and_log() {
     let scratch = Scratch::new();
     let daemon = Daemon::builder(stand_in(&scratch)).leading(LONG).await;
     let waited = daemon

@@ -99,7 +99,7 @@ subjects: [{kind: ServiceAccount, name: orders}]
 }
 
 #[test]
-fn a_pods_token_names_the_pod_and_dies_with_it() {
+fn a_pods_token_names_the_pod_and_expires_with_it() {
     in_namespace(async |kubernetes, namespace| {
         let pod = kubernetes.pod(namespace, "orders-0", &[], "default").await;
         let mut credentials = kubernetes.credentials(&pod).await;
@@ -214,7 +214,7 @@ spec: {selector: {role: leader}, ports: [{port: 80}]}
 }
 
 #[test]
-fn what_is_owned_goes_with_its_owner() {
+fn owned_objects_are_deleted_with_their_owner() {
     in_namespace(async |kubernetes, namespace| {
         let maps: Api<ConfigMap> = kubernetes.objects(namespace);
         let pod = kubernetes.pod(namespace, "a", &[], "default").await;

@@ -59,7 +59,7 @@ fn cmd_starts_only_before_its_deadline() {
 }
 
 #[test]
-fn cmd_that_nobody_wants_any_more_is_not_started() {
+fn an_order_withdrawn_before_the_start_starts_nothing() {
     for unwanted in [
         Input::Closed,
         Input::Order(stopping(10, 10)),
@@ -165,7 +165,7 @@ fn a_daemon_that_is_gone_ends_cmd_at_once_and_at_the_last_deadline_for_good() {
 }
 
 #[test]
-fn an_order_to_kill_is_obeyed_at_once() {
+fn an_order_to_kill_is_carried_out_at_once() {
     let mut guard = running();
     let kill = Order {
         kill: true,

@@ -423,7 +423,7 @@ impl Election {
         self.start_workload(turn.now);
         // An acquisition does not match a paused lease; an adoption can.
         if let Some(lease) = self.view.lease().cloned() {
-            self.obey(&lease, turn);
+            self.carry_out_request(&lease, turn);
         }
     }
 

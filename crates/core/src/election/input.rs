@@ -73,6 +73,16 @@ pub struct Tunables {
     pub workload_ends_first: bool,
 }
 
+impl Default for Tunables {
+    fn default() -> Self {
+        Self {
+            timings: Timings::default(),
+            handoff_delay: Duration::from_secs(2),
+            workload_ends_first: false,
+        }
+    }
+}
+
 /// An event, or a change of state, of the change stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Watch {

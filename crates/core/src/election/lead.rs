@@ -146,7 +146,7 @@ impl Election {
                     self.suspicious = true;
                     self.read_soon(turn.now);
                 }
-                self.obey(&lease, turn);
+                self.carry_out_request(&lease, turn);
             }
             (Renewed::Rejected, _) => self.lose(Loss::Rejected, turn),
             (Renewed::Extended | Renewed::Stale | Renewed::Retry, _) => {}
@@ -165,7 +165,7 @@ impl Election {
                     .as_ref()
                     .is_some_and(|h| h.claim == tenure.claim);
                 if mine {
-                    self.obey(lease, turn);
+                    self.carry_out_request(lease, turn);
                 }
                 mine && self.tenure().is_some_and(|t| t.sent(lease.revision))
             }
@@ -194,7 +194,7 @@ impl Election {
         }
     }
 
-    pub(super) fn obey(&mut self, lease: &Lease, turn: &mut Turn<'_>) {
+    pub(super) fn carry_out_request(&mut self, lease: &Lease, turn: &mut Turn<'_>) {
         self.report_request(lease);
         if let Some((reason, reserved_for)) = self.demand(lease) {
             self.stop(reason, reserved_for, turn);

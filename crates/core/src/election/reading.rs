@@ -217,7 +217,7 @@ impl Election {
     /// claims.
     fn forget_superseded(&mut self, lease: &Lease) {
         let holder = lease.holder.as_ref().map(|h| h.claim);
-        let recorded = self.remembered.claim;
+        let recorded = self.recorded.claim;
         let mut forgotten = false;
         let mut keep = |claim: Claim, superseded: bool| {
             let keep = !superseded || holder == Some(claim);
@@ -238,7 +238,7 @@ impl Election {
         let foreign_before = matches!(self.view.document, Document::Foreign(_));
         let revision_before = self.view.revision();
         if let Found::Lease(lease) = &found {
-            self.heed(lease);
+            self.note_seen(lease);
             self.forget_superseded(lease);
             if let (Some(out), Some(holder)) = (self.stay_out, &lease.holder)
                 && holder.session != out.session

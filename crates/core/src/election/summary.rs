@@ -18,7 +18,7 @@ impl Election {
                 if contending.checking.is_some() || (self.shutdown.is_some() && stopped) {
                     Role::Stopping
                 } else if matches!(self.view.document, Document::NotRead)
-                    || self.silent_at().is_none_or(|at| at <= self.now)
+                    || self.expired_at().is_none_or(|at| at <= self.now)
                 {
                     Role::Unknown
                 } else if self.view.lease().is_some_and(|lease| lease.paused) {

@@ -16,6 +16,14 @@ pub const JITTER_PERCENT: u32 = 20;
 /// Measured time for which a MongoDB set with default settings accepts no write after its primary
 /// was killed (upper end of 10.1–12.1 s).
 const DEFAULT_ELECTION_GAP: Duration = Duration::from_millis(12_100);
+/// The part of [`DEFAULT_ELECTION_GAP`] that does not grow with `electionTimeoutMillis`: the votes,
+/// and the first write of the new primary.
+const ELECTION_VOTES: Duration = Duration::from_millis(600);
+/// Maximum random delay that a member adds to `electionTimeoutMillis`, in percent
+/// (`replElectionTimeoutOffsetLimitFraction`).
+const ELECTION_OFFSET_PERCENT: u32 = 15;
+/// Time from the discovery of the new primary to the renewal that it acknowledges.
+const RENEWAL_MARGIN: Duration = Duration::from_millis(500);
 
 /// Durations as configured, not yet checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -143,13 +151,21 @@ impl Timings {
         }
     }
 
+    /// Returns the shortest `renew_deadline` with which a leader survives a store that accepts no
+    /// writes for `gap`: a renewal that is sent just before the gap ends times out, and its retry is
+    /// acknowledged.
+    pub fn renew_deadline_for(&self, gap: Duration) -> Duration {
+        let s = &self.0;
+        let retry = s.retry_interval.saturating_mul(100 + JITTER_PERCENT) / 100;
+        gap.saturating_add(s.operation_timeout)
+            .saturating_add(retry)
+            .saturating_add(RENEWAL_MARGIN)
+    }
+
     /// Returns a warning if a MongoDB election at default settings would cost the leadership.
     pub fn election_gap_warning(&self) -> Option<String> {
         let s = &self.0;
-        let needed = DEFAULT_ELECTION_GAP
-            + s.operation_timeout
-            + s.retry_interval * (100 + JITTER_PERCENT) / 100
-            + Duration::from_millis(500);
+        let needed = self.renew_deadline_for(DEFAULT_ELECTION_GAP);
         (needed > s.renew_deadline).then(|| {
             format!(
                 "renew_deadline {:?} is shorter than {needed:?}: the election of a new MongoDB \
@@ -181,6 +197,12 @@ getters! {
     lease_duration renew_deadline renew_interval retry_interval operation_timeout loss_grace
 }
 
+/// Returns the time for which a MongoDB set accepts no writes after its primary was killed, with
+/// this `electionTimeoutMillis`. A primary that freezes adds the catch-up of the next one.
+pub fn election_gap(election_timeout: Duration) -> Duration {
+    election_timeout.saturating_mul(100 + ELECTION_OFFSET_PERCENT) / 100 + ELECTION_VOTES
+}
+
 /// Returns the worst-case time until a renewal and its first retry are resolved.
 fn renewal_budget(s: &TimingSettings) -> Duration {
     let attempts = s.renew_interval.saturating_add(s.retry_interval);
@@ -197,6 +219,14 @@ mod tests {
         let defaults = Timings::default();
         assert_eq!(Timings::new(TimingSettings::default()), Ok(defaults));
         assert_eq!(defaults.election_gap_warning(), None);
+    }
+
+    #[test]
+    fn the_gap_of_a_default_election_is_the_measured_one() {
+        let default = Duration::from_secs(10);
+        assert_eq!(election_gap(default), DEFAULT_ELECTION_GAP);
+        let needed = Timings::default().renew_deadline_for(election_gap(default));
+        assert_eq!(needed, Duration::from_millis(16_800));
     }
 
     #[test]

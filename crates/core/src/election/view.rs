@@ -78,7 +78,7 @@ impl View {
     /// Records that a document with this token existed, and how long its holder may lead. Late
     /// replies and untrusted ones count too: if the document is found missing later, it was
     /// deleted.
-    pub(super) fn heed(&mut self, lease: &Lease) {
+    pub(super) fn note_seen(&mut self, lease: &Lease) {
         self.document_token = self.document_token.max(Some(lease.token));
         let declared = lease.holder.as_ref().and_then(|h| h.lease_duration.valid());
         self.lease_longest = self.lease_longest.max(declared.unwrap_or_default());

@@ -247,7 +247,7 @@ impl LockContender {
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         self.reached |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
         if let Outcome::Applied(super::Found::Lock(lock)) = &outcome {
-            self.view.heed(lock);
+            self.view.note_seen(lock);
         }
         let swept = self.sweep_reply(call, &outcome, turn.now);
         if self.reading.is_some_and(|reading| reading.call == call) {

@@ -109,18 +109,18 @@ impl Observations {
     }
 
     /// Returns the entries that have expired by `now`.
-    pub(super) fn dead(&self, patience: Patience, now: BootTime) -> Vec<(Claim, Observation)> {
-        let dead = |observation: &Observation| observation.dead_at(patience) <= now;
+    pub(super) fn expired(&self, patience: Patience, now: BootTime) -> Vec<(Claim, Observation)> {
+        let expired = |observation: &Observation| observation.expires_at(patience) <= now;
         self.0
             .iter()
-            .filter(|(_, observation)| dead(observation))
+            .filter(|(_, observation)| expired(observation))
             .map(|(claim, observation)| (*claim, observation.clone()))
             .collect()
     }
 
     /// Returns when the next entry expires if it stays unchanged.
-    pub(super) fn next_death(&self, patience: Patience) -> Option<BootTime> {
-        self.0.values().map(|s| s.dead_at(patience)).min()
+    pub(super) fn next_expiry(&self, patience: Patience) -> Option<BootTime> {
+        self.0.values().map(|s| s.expires_at(patience)).min()
     }
 }
 
@@ -159,7 +159,7 @@ impl Observation {
     }
 
     /// Returns when the entry expires if it stays unchanged.
-    fn dead_at(&self, patience: Patience) -> BootTime {
+    fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
             EntryState::Granted => patience
                 .claim_time

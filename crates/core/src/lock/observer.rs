@@ -41,14 +41,14 @@ impl Observer {
     }
 
     /// Returns when the next entry expires, possibly in the past.
-    pub fn next_death(&self) -> Option<BootTime> {
-        self.observations.next_death(self.patience())
+    pub fn next_expiry(&self) -> Option<BootTime> {
+        self.observations.next_expiry(self.patience())
     }
 
     /// Returns a sweep of all entries that have expired by `now`, or `None` if there are none.
     /// Entries that have changed since the last read are not removed.
-    pub fn break_silent(&self, now: BootTime) -> Option<Operation> {
-        let expired = self.observations.dead(self.patience(), now);
+    pub fn break_expired(&self, now: BootTime) -> Option<Operation> {
+        let expired = self.observations.expired(self.patience(), now);
         (!expired.is_empty()).then(|| Operation::Evict {
             entries: expired.iter().map(|(claim, o)| o.seen(*claim)).collect(),
             me: None,

@@ -141,7 +141,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_legal_scales_up(timings in legal(), longer in 0_u32..=1000) {
+        fn all_legal_timings_scale_up(timings in legal(), longer in 0_u32..=1000) {
             let room = LEASE_DURATION_MAX - timings.lease_duration();
             let wanted = timings.lease_duration() + room * longer / 1000;
             let to = scaled(&timings, wanted).expect("longer is legal");
@@ -153,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_refused_breaks_a_rule_that_it_names(timings in legal(), nanos in any::<u64>()) {
+        fn each_refusal_names_the_broken_rules(timings in legal(), nanos in any::<u64>()) {
             if let Err(errors) = scaled(&timings, Duration::from_nanos(nanos)) {
                 prop_assert!(!errors.is_empty());
             }

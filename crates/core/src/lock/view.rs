@@ -67,7 +67,7 @@ impl View {
 
     /// Records the tokens and lease durations in the document of any reply. Even an old reply
     /// counts, because its token was used.
-    pub(super) fn heed(&mut self, lock: &LockDocument) {
+    pub(super) fn note_seen(&mut self, lock: &LockDocument) {
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
         self.token_highest = self
             .token_highest

@@ -31,7 +31,7 @@ fn merged(streams: bool, requests: u8, requested: &'static [Requested]) -> usize
     };
     let mut successors: HashMap<u64, BTreeSet<u64>> = HashMap::new();
     let mut merged = 0;
-    let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut rng = 0x9e37_79b9_7f4a_7c15_u64;
     let mut queue = VecDeque::from(exploration.init_states());
     for _ in 0..STATES {
         let Some(world) = queue.pop_front() else {
@@ -49,10 +49,10 @@ fn merged(streams: bool, requests: u8, requested: &'static [Requested]) -> usize
         let mut next = exploration.next_states(&world);
         for _ in 0..2 {
             if !next.is_empty() {
-                dice = dice
+                rng = rng
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695);
-                let index = usize::try_from(dice >> 33).unwrap_or(0) % next.len();
+                let index = usize::try_from(rng >> 33).unwrap_or(0) % next.len();
                 queue.push_back(next.swap_remove(index));
             }
         }

@@ -24,7 +24,7 @@ pub(crate) struct Machine {
     /// True if the process is paused.
     pub(crate) frozen: bool,
     /// Contents of the status directory.
-    pub(crate) directory: Memory,
+    pub(crate) directory: RecoveredState,
     /// Claim of the previous process, proven to have exited when this process started.
     pub(crate) proven_dead: Option<Claim>,
     /// Calls in flight, oldest first, including those of processes that have exited.
@@ -39,7 +39,7 @@ pub(crate) struct Machine {
 
 /// Contents of a status directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Memory {
+pub(crate) struct RecoveredState {
     /// Newest claim sent.
     pub(crate) claim: Option<Claim>,
     /// Highest token seen.
@@ -113,7 +113,7 @@ impl Machine {
             pace,
             election: None,
             frozen: false,
-            directory: Memory::default(),
+            directory: RecoveredState::default(),
             proven_dead: None,
             calls: Vec::new(),
             events: Vec::new(),
@@ -131,7 +131,7 @@ impl Machine {
     pub(crate) fn start(&mut self, remembers: bool, ticks: u64, drawn: &mut u64) {
         let now = self.clock(ticks);
         if !remembers {
-            self.directory = Memory::default();
+            self.directory = RecoveredState::default();
         }
         let candidate = Candidate {
             identity: self.identity.clone(),

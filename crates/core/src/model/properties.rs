@@ -43,7 +43,7 @@ impl Model for Exploration {
             }
         }
         self.of_operators(world, actions);
-        if self.has(Kind::Deletions) && world.faults_left > 0 && everybody_knows(world) {
+        if self.has(Kind::Deletions) && world.faults_left > 0 && all_know(world) {
             actions.push(Action::Delete);
         }
     }
@@ -205,7 +205,7 @@ fn extend_by<const N: usize>(into: &mut Vec<Action>, actions: [(bool, Action); N
 }
 
 /// Returns true if every candidate, or its status directory, has seen the stored token.
-fn everybody_knows(world: &World) -> bool {
+fn all_know(world: &World) -> bool {
     let Some(lease) = &world.store.committed else {
         return false;
     };

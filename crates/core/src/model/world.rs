@@ -12,7 +12,7 @@ use crate::election::{
 use crate::model::action::Action;
 use crate::model::bounds::{Bounds, RESERVATION, tunables};
 use crate::model::canonical::Canonical;
-use crate::model::machine::{Call, Draw, Machine, Memory, Place};
+use crate::model::machine::{Call, Draw, Machine, Place, RecoveredState};
 use crate::model::monitor::{Broken, Milestone, Moment, Sender};
 use crate::model::store::Store;
 
@@ -412,7 +412,7 @@ impl World {
                         token,
                         lease_longest,
                     } => {
-                        machine.directory = Memory {
+                        machine.directory = RecoveredState {
                             claim,
                             token,
                             lease_longest: Some(lease_longest),

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_hit_is_missing_unless_there_is_a_reason() {
+    fn a_case_never_hit_is_missing_unless_it_is_excused() {
         let mut coverage = Coverage::default();
         assert_eq!(coverage.missing(), ["A", "B"]);
         coverage.hit(Letter::B);

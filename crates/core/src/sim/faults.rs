@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-use super::dice::Dice;
 use super::network::Fate;
+use super::rng::Rng;
 
 /// The faults of a simulation.
 pub(super) trait Kind: Copy + Debug + Eq + Hash + 'static {
@@ -113,18 +113,18 @@ pub(super) struct Planned<F> {
 /// Draws the faults of a run: at each instant, one by relative frequency. A disabled kind only
 /// leaves its places empty. `gap` returns the time from one instant (0 at first) to the next.
 pub(super) fn plan<F: Kind>(
-    dice: &mut Dice,
+    rng: &mut Rng,
     faults: Faults<F>,
     weights: &[(F, u64)],
     until: u64,
-    gap: impl Fn(&mut Dice, u64) -> u64,
+    gap: impl Fn(&mut Rng, u64) -> u64,
 ) -> Vec<Planned<F>> {
     let total = weights.iter().map(|(_, weight)| weight).sum();
     let mut plan = Vec::new();
-    let mut at = gap(dice, 0);
+    let mut at = gap(rng, 0);
     while at < until {
-        let mut pick = dice.below(total);
-        let chance = dice.roll();
+        let mut pick = rng.below(total);
+        let chance = rng.next_u64();
         let drawn = weights.iter().find(|(_, weight)| {
             let hit = pick < *weight;
             pick = pick.saturating_sub(*weight);
@@ -136,7 +136,7 @@ pub(super) fn plan<F: Kind>(
             fault: *fault,
             chance,
         }));
-        at += gap(dice, at);
+        at += gap(rng, at);
     }
     plan
 }

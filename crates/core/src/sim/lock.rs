@@ -9,7 +9,7 @@ mod grants;
 mod invariants;
 mod ledger;
 mod network;
-mod onlooker;
+mod observer;
 mod process;
 mod report;
 mod run;

@@ -194,7 +194,7 @@ fn checked<P: Protocol>(setup: &Setup<P::Fault>, ran: Ran<P>) -> Option<Violatio
 }
 
 /// Bypasses the test harness, which shows the output of a test only if it fails.
-fn tell(text: &impl fmt::Display) {
+fn print(text: &impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -215,7 +215,7 @@ fn mutation_asked_for<P: Protocol>() -> Option<P::Mutation> {
 /// Checks all invariants in the seeds of `make test`.
 pub(super) fn every_seed<P: Protocol>() {
     let walked = walk::<P>(0..number("SIM_SEEDS").unwrap_or(P::SEEDS));
-    tell(&format!("{}: {walked}", P::NAME));
+    print(&format!("{}: {walked}", P::NAME));
 }
 
 /// `make soak SEEDS=N`: runs more seeds from a separate range, and prints the cases that they
@@ -226,7 +226,7 @@ pub(super) fn soak<P: Protocol>() {
     };
     let first = number("SOAK_FIRST").unwrap_or(1 << 32);
     let walked = walk::<P>(first..first + seeds);
-    tell(&format!("{}from seed {first}: {walked}", walked.coverage));
+    print(&format!("{}from seed {first}: {walked}", walked.coverage));
     let missing = walked.coverage.missing();
     assert_eq!(missing, Vec::<String>::new(), "never hit");
 }
@@ -241,7 +241,7 @@ pub(super) fn replay<P: Protocol>() {
         let setup = Setup::new(seed);
         match checked(&setup, run::<P>(&setup)) {
             Some(violation) => panic!("{}", minimal::explain::<P>(&setup, &violation, lines)),
-            None => tell(&report::good::<P>(&setup, lines)),
+            None => print(&report::good::<P>(&setup, lines)),
         }
     });
 }
@@ -254,7 +254,7 @@ pub(super) fn survey<P: Protocol>() {
         let first = number("SURVEY_FIRST").unwrap_or(0);
         for seed in first..first + number("SURVEY").unwrap_or(0) {
             if let Some(violation) = run::<P>(&Setup::new(seed)).violation {
-                tell(&format!("seed {seed}: {}", violation.invariant));
+                print(&format!("seed {seed}: {}", violation.invariant));
                 let text = violation.evidence;
                 let first = broken.entry(violation.invariant);
                 first.or_insert((0, seed, text)).0 += 1;

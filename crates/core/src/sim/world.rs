@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::coverage::{Case, Coverage};
-use super::dice::Dice;
 use super::faults::{Faults, Kind, Planned};
 use super::invariants::Violation;
 use super::planted::Bug;
 use super::replica_set::ReplicaSet;
+use super::rng::Rng;
 use super::run::{Ran, Setup};
 use crate::election::CallId;
 
@@ -67,7 +67,7 @@ pub(super) trait Protocol: Sized + 'static {
     fn wakes_at(world: &World<Self>) -> Option<u64>;
 
     /// Applies a planned fault.
-    fn disturb(world: &mut World<Self>, planned: Planned<Self::Fault>);
+    fn inject(world: &mut World<Self>, planned: Planned<Self::Fault>);
 
     /// Lets a process handle everything that is due.
     fn pump(world: &mut World<Self>, process: usize);
@@ -92,8 +92,8 @@ pub(super) struct World<P: Protocol> {
     pub(super) faults: Faults<P::Fault>,
     /// True if the faults have ended.
     pub(super) calm: bool,
-    pub(super) net: Dice,
-    pub(super) chance: Dice,
+    pub(super) net: Rng,
+    pub(super) chance: Rng,
     /// The events to come, by their time and the order in which they were scheduled.
     events: BTreeMap<(u64, u64), (AtPeace, Happening<P>)>,
     serial: u64,
@@ -132,8 +132,8 @@ impl<P: Protocol> World<P> {
             now: 0,
             faults,
             calm: false,
-            net: Dice::new(setup.seed, net),
-            chance: Dice::new(setup.seed, chance),
+            net: Rng::new(setup.seed, net),
+            chance: Rng::new(setup.seed, chance),
             events: BTreeMap::new(),
             serial: 0,
             steps: 0,
@@ -219,7 +219,7 @@ impl<P: Protocol> World<P> {
             && planned.at <= self.now
         {
             self.plan.pop_front();
-            P::disturb(self, planned);
+            P::inject(self, planned);
         }
         self.steps += 1;
         assert!(self.steps < STEPS_MAX, "a run does not come to its end");

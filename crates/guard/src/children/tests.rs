@@ -87,7 +87,7 @@ fn more_children_than_fit_into_a_buffer_are_all_seen() {
 
 #[test]
 fn the_parent_is_found_whatever_a_process_calls_itself() {
-    let rest = " 0".repeat(20);
+    let rest = " 0".repeat(50);
     let parent = |begin: &[u8]| {
         let stat = Stat::parse(&[begin, rest.as_bytes()].concat());
         stat.map(|stat| stat.parent)

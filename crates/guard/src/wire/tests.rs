@@ -58,7 +58,7 @@ proptest! {
 }
 
 #[test]
-fn what_starts_something_arrives_with_its_descriptors() {
+fn start_messages_arrive_with_their_descriptors() {
     let (ours, theirs) = pair().unwrap();
     let terms = Terms {
         valid_until: BootTime::from_nanos(7),
@@ -104,7 +104,7 @@ fn what_starts_something_arrives_with_its_descriptors() {
 }
 
 #[test]
-fn a_full_socket_is_no_error_and_what_was_sent_can_be_read_after_the_end() {
+fn a_full_socket_is_not_an_error_and_sent_data_is_readable_after_the_end() {
     let (ours, theirs) = pair().unwrap();
     let mut sent = 0;
     while post(ours.as_fd(), &ShimFailed { errno: sent }).unwrap() {

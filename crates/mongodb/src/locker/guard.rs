@@ -51,24 +51,24 @@ use leasehold_core::lock::{Ahead, End, Loss, Observations, Slots, Standing, Stat
 #[derive(Clone)]
 pub struct Lock {
     options: LockerOptions,
-    remembered: Arc<Mutex<Remembered>>,
+    cache: Arc<Mutex<ObservationCache>>,
 }
 
 /// Observations of this program's contenders, for the next one.
 #[derive(Debug, Default)]
-struct Remembered {
+struct ObservationCache {
     token_highest: Token,
     observations: Observations,
 }
 
 /// Saves the observations of a contender when it finishes.
-struct Remembering(Arc<Mutex<Remembered>>);
+struct SaveObservations(Arc<Mutex<ObservationCache>>);
 
-impl LockSurfaces for Remembering {
+impl LockSurfaces for SaveObservations {
     fn finished(&mut self, finished: &Finished) {
         // A poisoned value is consistent, because it is only replaced as a whole.
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *remembered = Remembered {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *cache = ObservationCache {
             token_highest: finished.token_highest,
             observations: finished.observations.clone(),
         };
@@ -146,7 +146,7 @@ impl Lock {
     pub fn new(store: StoreOptions, name: LeaseName) -> Self {
         Self {
             options: LockerOptions::new(store, name),
-            remembered: Arc::default(),
+            cache: Arc::default(),
         }
     }
 
@@ -207,13 +207,13 @@ impl Lock {
         let mut options = self.options.clone();
         options.non_blocking = non_blocking;
         {
-            let remembered = self.remembered.lock();
-            let remembered = remembered.unwrap_or_else(PoisonError::into_inner);
-            options.token_remembered = remembered.token_highest;
-            options.observations = remembered.observations.clone();
+            let cache = self.cache.lock();
+            let cache = cache.unwrap_or_else(PoisonError::into_inner);
+            options.token_remembered = cache.token_highest;
+            options.observations = cache.observations.clone();
         }
         let want = options.want;
-        let locker = Locker::start(options, Remembering(Arc::clone(&self.remembered)));
+        let locker = Locker::start(options, SaveObservations(Arc::clone(&self.cache)));
         let status = locker.status();
         LockGuard {
             locker,

@@ -9,14 +9,19 @@ mod any_bson;
 mod any_event;
 mod change_stream;
 mod connection;
+mod display;
 mod document;
 mod follow;
+mod history;
 mod home;
 mod ignored_request;
 pub mod lock;
 mod lookalike;
+pub mod operators;
 mod options;
 mod outcome;
+pub mod probe;
+mod roll_call;
 mod servers;
 mod tls;
 
@@ -25,11 +30,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mongodb::bson::{DateTime, Document};
 use tokio::sync::{Notify, mpsc, watch};
 
+pub use self::history::Ended;
 pub use self::options::{StoreOptions, UriProvider};
 
 use self::connection::{Deployment, SendError};
 use self::follow::{StreamEvent, StreamHandler};
 use self::ignored_request::IgnoredRequest;
+use self::roll_call::RollCallId;
 use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Found, LeaseName, Operation, Outcome, Watch};
 
@@ -48,6 +55,7 @@ struct Shared {
     /// The newest known document, to which change events are applied.
     newest: Mutex<Option<Document>>,
     ignored_request: Mutex<IgnoredRequest>,
+    roll_calls: roll_call::Answers,
 }
 
 impl MongoStore {
@@ -65,6 +73,7 @@ impl MongoStore {
             reopen: Notify::new(),
             newest: Mutex::new(None),
             ignored_request: Mutex::default(),
+            roll_calls: roll_call::Answers::default(),
         };
         let store = Self {
             shared: Arc::new(shared),
@@ -89,6 +98,25 @@ impl MongoStore {
         tokio::join!(recognize, follow::watch(self, &shared.reopen));
     }
 
+    /// Answers a roll call that is not answered yet, in the background. An answer that is lost only
+    /// makes the roll call miss this candidate.
+    fn answer_roll_call(&self, call: Option<RollCallId>) {
+        let Some(call) = call.filter(|call| self.shared.roll_calls.begin(*call)) else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            let identity = &shared.deployment.options().identity;
+            let mut next = Some(call);
+            while let Some(call) = next {
+                let (filter, update) = roll_call::answer(shared.lease.as_str(), call, identity);
+                let projection = roll_call::projection();
+                let _ = shared.deployment.update(filter, update, projection).await;
+                next = shared.roll_calls.next(call);
+            }
+        });
+    }
+
     /// Shuts down the client, within a bounded time.
     pub async fn shut_down(&self) {
         self.shared.deployment.shut_down().await;
@@ -110,12 +138,11 @@ impl MongoStore {
                 }
                 read => {
                     let confirm = matches!(read, Operation::Read { confirm: true });
-                    let read = shared
-                        .deployment
-                        .read(name, document::projection(), confirm);
+                    let read = shared.deployment.read(name, projection(), confirm);
                     read.await?
                 }
             };
+            self.answer_roll_call(found.as_ref().and_then(roll_call::called));
             return Ok(Outcome::Applied(shared.found(found)));
         };
         let updated = shared
@@ -158,7 +185,10 @@ impl StreamHandler for MongoStore {
                 *self.shared.newest() = None;
                 Watch::Opened
             }
-            StreamEvent::Change(event) => change_stream::hint(*event, &mut self.shared.newest()),
+            StreamEvent::Change(event) => {
+                self.answer_roll_call(roll_call::in_event(&event));
+                change_stream::hint(*event, &mut self.shared.newest())
+            }
             StreamEvent::Alive => Watch::Alive,
             StreamEvent::Lost => Watch::Lost,
         }
@@ -186,6 +216,13 @@ impl Shared {
     fn newest(&self) -> MutexGuard<'_, Option<Document>> {
         lock(&self.newest)
     }
+}
+
+/// Returns the projection of reads.
+fn projection() -> Document {
+    let mut projection = document::projection();
+    projection.extend(roll_call::projection());
+    projection
 }
 
 /// Returns a callback that reports a new primary. The report is dropped if the queue is full,

@@ -85,7 +85,7 @@ async fn a_request_is_sent_once() {
 }
 
 #[tokio::test]
-async fn answers_are_told_apart() {
+async fn answers_are_distinguished() {
     let uid =
         r#"{"details": {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]}}"#;
     let policy = r#"{"message": "a policy says no to metadata.uid"}"#;
@@ -146,7 +146,7 @@ async fn each_request_has_a_client_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_told_apart_and_read_again() {
+async fn an_unreadable_record_is_reported_and_read_again() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
     write("token", "t");
@@ -197,7 +197,7 @@ fn tls_server(authority: &Certificates, address: &str) -> (String, JoinHandle<St
 }
 
 #[tokio::test]
-async fn the_token_is_told_only_to_a_server_of_the_authority_in_ca_crt() {
+async fn the_token_is_sent_only_to_a_server_of_the_authority_in_ca_crt() {
     let (ours, another) = (Certificates::new(), Certificates::new());
     let directory = credentials(&ours);
     for (authority, believed) in [(&another, false), (&ours, true)] {
@@ -221,7 +221,7 @@ async fn the_token_is_told_only_to_a_server_of_the_authority_in_ca_crt() {
 }
 
 #[tokio::test]
-async fn a_server_of_another_name_and_one_without_tls_are_told_apart() {
+async fn a_wrong_server_name_and_a_server_without_tls_are_distinguished() {
     let authority = Certificates::new();
     let directory = credentials(&authority);
     let what = async |host: &str, port: &str| {

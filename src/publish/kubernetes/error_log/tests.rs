@@ -32,7 +32,7 @@ impl io::Write for Page {
 }
 
 #[test]
-fn a_trouble_that_lasts_is_counted_each_time_and_logged_more_and_more_seldom() {
+fn a_lasting_error_is_counted_each_time_and_logged_at_growing_intervals() {
     let unreachable = ApiError {
         what: "the API server cannot be reached",
         status: None,

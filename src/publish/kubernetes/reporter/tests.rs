@@ -39,7 +39,7 @@ fn a_renewal_that_fails_each_second_is_one_event_and_a_count_a_minute() {
 }
 
 #[test]
-fn what_happens_again_after_a_while_is_another_event() {
+fn a_repetition_after_a_while_is_another_event() {
     let mut memory = ReportedEvents::new(at(0));
     assert_eq!(memory.sort("A", "x", 1, at(0)), Sorted::New);
     memory.remember("A", "x".to_owned(), Some("a.1"), 1, at(0));

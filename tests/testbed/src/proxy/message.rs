@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_message_ends_the_stream() {
+    async fn an_invalid_message_ends_the_stream() {
         let framing = Framing::Messages(Vec::new());
         assert_eq!(framing.read(&mut &[1_u8, 0, 0, 0, 9, 9][..]).await, None);
     }

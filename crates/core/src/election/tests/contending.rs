@@ -64,7 +64,7 @@ fn an_absurd_declared_duration_counts_as_an_hour() {
 }
 
 #[test]
-fn i8_a_silent_stream_costs_latency_never_safety() {
+fn i8_an_unresponsive_stream_costs_latency_never_safety() {
     let (mut a, mut b, mut stored) = leader_and_follower();
     // Neither an event nor a reply to a read reaches b. The takeover on the revision that b saw is
     // rejected.
@@ -143,7 +143,7 @@ fn i3_the_token_exceeds_the_highest_ever_seen() {
 }
 
 #[test]
-fn i3_nobody_leads_when_the_token_cannot_grow() {
+fn i3_no_candidate_leads_when_the_token_cannot_grow() {
     let mut stored = Stored::free(token(i64::MAX));
     let mut a = Node::served("a", at(0), &mut stored);
     a.run(at(100), &mut stored);
@@ -166,7 +166,7 @@ fn i11_a_foreign_document_is_never_written_and_looked_at_again() {
 }
 
 #[test]
-fn a_proven_dead_claim_is_taken_over_at_once() {
+fn a_claim_proven_to_have_ended_is_taken_over_at_once() {
     let (a, mut stored) = leader("a", at(0));
     let dead = stored.claim();
     let mut b = a.successor(at(1));
@@ -246,7 +246,7 @@ fn news_that_comes_during_a_read_is_read_before_a_write() {
 }
 
 #[test]
-fn an_event_from_before_what_was_read_is_not_believed() {
+fn an_event_older_than_the_last_read_is_not_applied() {
     let (_, mut stored) = leader("a", at(0));
     stored.lease_mut().token = token(5);
     let mut b = follower("b", at(0), &mut stored);

@@ -87,7 +87,7 @@ fn the_spread_doubles_with_each_race_lost_and_halves_with_each_won() {
 }
 
 #[test]
-fn a_take_over_that_is_rejected_is_no_race() {
+fn a_rejected_takeover_is_not_a_race() {
     let (mut b, _) = taking_over();
     b.answer_with(at(24), Outcome::Rejected);
     assert_eq!(b.election.spread, Duration::ZERO);

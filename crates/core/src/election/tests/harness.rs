@@ -63,21 +63,16 @@ pub(super) struct Node {
 /// Returns a candidate whose status directory is empty, and which does not supervise its workload.
 pub(super) fn candidate(name: &str) -> Candidate {
     Candidate {
-        identity: identity(name),
         tunables: tunables(),
-        token_remembered: Token::ZERO,
-        lease_longest_remembered: None,
-        supervises: false,
-        predecessor_claim: None,
+        ..Candidate::new(identity(name))
     }
 }
 
 /// Returns the default timings without a handoff delay.
 pub(super) fn tunables() -> Tunables {
     Tunables {
-        timings: Timings::default(),
         handoff_delay: Duration::ZERO,
-        workload_ends_first: false,
+        ..Tunables::default()
     }
 }
 

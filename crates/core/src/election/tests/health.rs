@@ -71,7 +71,7 @@ fn an_open_acquisition_is_released_and_not_adopted_while_unhealthy() {
 }
 
 #[test]
-fn a_release_beside_a_read_that_is_due_again_waits_for_its_own_answer() {
+fn a_release_during_a_repeated_read_waits_for_its_own_answer() {
     let (mut b, mut stored) = acquiring();
     // A read is in flight together with the acquisition, and another one is due.
     b.input(at(1), Input::Watch(Watch::Lost));

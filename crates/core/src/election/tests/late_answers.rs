@@ -113,7 +113,7 @@ fn an_adoption_that_meets_a_pause_steps_down_for_it() {
 
 /// An operator raised the token, so that the old document looks like a successor's.
 #[test]
-fn i8_who_stays_out_takes_its_own_raised_claim_for_no_successor() {
+fn i8_a_candidate_in_cooldown_does_not_mistake_its_own_raised_claim_for_a_successor() {
     let (mut a, mut stored) = leader("a", at(0));
     a.run(at(2), &mut stored);
     stored.lease_mut().token = token(7);

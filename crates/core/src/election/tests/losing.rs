@@ -173,7 +173,7 @@ fn i6_a_confirmation_that_comes_with_the_deadline_counts() {
 }
 
 #[test]
-fn i6_a_shutdown_after_a_loss_waits_for_the_workload_and_not_for_ever() {
+fn i6_a_shutdown_after_a_loss_waits_for_the_workload_for_a_limited_time() {
     let (mut a, mut stored) = lost_at_18(seconds(2));
     a.input(at(19), Input::Shutdown);
     a.run(at(20) - millis(1), &mut stored);
@@ -365,7 +365,7 @@ fn a_shutdown_ends_in_bounded_time_with_a_store_that_never_answers() {
 }
 
 #[test]
-fn a_store_that_is_silent_after_a_loss_is_not_counted_as_another_loss() {
+fn an_unresponsive_store_after_a_loss_is_not_counted_as_another_loss() {
     let (mut a, mut stored) = leader("a", at(0));
     a.run_cut_off(at(100), &Outcome::Failed);
     a.run(at(200), &mut stored);

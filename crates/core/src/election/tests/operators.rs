@@ -30,7 +30,7 @@ fn notice(requested: i64) -> Notice {
 }
 
 #[test]
-fn a_request_is_learned_from_the_stream_and_obeyed_after_a_read() {
+fn a_request_from_the_stream_is_carried_out_after_a_read() {
     let (mut a, mut stored) = leader("a", at(0));
     stored.lease_mut().request = step_down(1);
     a.event(at(1), &stored);
@@ -64,7 +64,7 @@ fn a_request_for_another_token_is_ignored() {
 }
 
 #[test]
-fn a_request_for_the_token_that_somebody_raised_is_reported() {
+fn a_request_for_a_raised_token_is_reported() {
     let (mut a, mut stored) = leader("a", at(0));
     stored.lease_mut().token = token(9);
     stored.lease_mut().request = step_down(9);
@@ -125,7 +125,7 @@ fn a_transfer_to_the_leader_itself_changes_nothing() {
 }
 
 #[test]
-fn while_paused_nobody_leads_and_nobody_acquires() {
+fn while_paused_no_candidate_leads_or_acquires() {
     let (mut a, mut b, mut stored) = leader_and_follower();
     stored.lease_mut().paused = true;
     a.observe(at(1), &mut stored);
@@ -143,7 +143,7 @@ fn while_paused_nobody_leads_and_nobody_acquires() {
 }
 
 #[test]
-fn a_paused_lease_of_a_dead_holder_is_not_taken_over() {
+fn a_paused_lease_of_an_expired_holder_is_not_taken_over() {
     let (_, mut stored) = leader("a", at(0));
     stored.lease_mut().paused = true;
     let mut b = Node::served("b", at(0), &mut stored);

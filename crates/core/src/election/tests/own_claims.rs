@@ -18,7 +18,7 @@ fn an_ended_claim_whose_release_is_unknown_is_taken_over_at_once() {
 }
 
 #[test]
-fn an_event_with_an_unanswered_renewals_revision_is_no_news() {
+fn an_event_with_the_revision_of_an_unanswered_renewal_is_not_reported() {
     let (mut a, mut stored) = leader("a", at(0));
     a.tick(at(3));
     assert_eq!(a.waiting(), ["renew"]);
@@ -41,7 +41,7 @@ fn a_read_with_ones_own_revision_hurries_nothing() {
 }
 
 #[test]
-fn an_ended_claim_under_a_raised_token_is_no_other_that_led() {
+fn an_ended_claim_under_a_raised_token_is_not_another_leader() {
     let (mut a, mut stored) = leader("a", at(0));
     a.demote(at(1), Input::StepDown);
     a.answer_with(at(2), Outcome::Unknown);
@@ -55,7 +55,7 @@ fn an_ended_claim_under_a_raised_token_is_no_other_that_led() {
 }
 
 #[test]
-fn a_twin_with_the_claim_of_a_step_down_is_no_other_that_led() {
+fn a_twin_with_the_claim_of_a_step_down_is_not_another_leader() {
     let (mut a, mut stored) = leader_with("a", at(0), with_handoff(seconds(60)));
     a.demote(at(1), Input::StepDown);
     stored.rewrite();

@@ -44,7 +44,7 @@ fn a_pause_is_the_reason_while_it_lasts() {
 }
 
 #[test]
-fn every_change_of_role_is_counted_and_told() {
+fn every_change_of_role_is_counted_and_logged() {
     let (mut a, mut stored) = leader("a", at(0));
     a.release(at(1), Input::StepDown, &mut stored);
     let roles: Vec<_> = a.transitions.iter().map(|t| (t.from, t.to)).collect();

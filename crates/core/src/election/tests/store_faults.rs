@@ -26,7 +26,7 @@ fn waits_out_a_rollback(node: &mut Node, operation: &str, due: BootTime, stored:
 }
 
 #[test]
-fn a_reply_of_a_deposed_primary_alone_is_not_believed() {
+fn a_reply_of_a_deposed_primary_alone_is_not_trusted() {
     let (mut a, mut stored) = leader("a", at(0));
     a.input(at(1), Input::Watch(Watch::Unclear));
     a.answer_with(at(1), MISSING);
@@ -90,7 +90,7 @@ fn a_follower_waits_for_the_longest_duration_it_has_seen() {
 }
 
 #[test]
-fn the_status_directorys_memory_tells_that_the_store_went_back() {
+fn the_recovered_state_reveals_a_store_rollback() {
     let mut stored = Stored::default();
     let mut a = start_with_token("a", at(0), token(40));
     a.serve(at(0), &mut stored);
@@ -114,7 +114,7 @@ fn i1_a_restarted_follower_waits_for_the_longest_duration_of_its_life_before() {
 /// The opening of a stream triggers a second read, which overtakes the first. Only the reply to the
 /// first shows the leader.
 #[test]
-fn i1_what_only_an_overtaken_read_showed_is_known_to_have_been_there() {
+fn i1_a_document_shown_only_by_an_overtaken_read_is_known_to_have_existed() {
     let (_, stored) = leader("a", at(0));
     let mut b = Node::start("b", at(0));
     let (first, _) = b.take_call();
@@ -239,7 +239,7 @@ fn a_token_that_was_never_stored_is_not_remembered_as_seen() {
 }
 
 #[test]
-fn a_rejected_claim_is_no_proof_of_a_death_any_more() {
+fn a_rejected_claim_no_longer_proves_an_exit() {
     let (mut a, mut stored) = leader("a", at(0));
     stored.rewrite();
     a.tick(at(3));
@@ -277,7 +277,7 @@ fn i1_a_document_that_stood_in_the_way_of_an_insert_and_is_missing_was_deleted()
 }
 
 #[test]
-fn i3_a_token_that_is_lowered_before_an_adoption_is_no_reason_to_lead_or_to_abort() {
+fn i3_a_token_lowered_before_an_adoption_neither_grants_leadership_nor_aborts() {
     let (_, mut stored) = leader("a", at(0));
     stored.lease_mut().token = token(6);
     let mut b = follower("b", at(0), &mut stored);
@@ -308,7 +308,7 @@ fn i3_a_leader_whose_token_is_lowered_steps_down_once_a_linearizable_read_shows_
 }
 
 #[test]
-fn i3_what_is_put_together_of_two_documents_gives_no_token_that_was_used() {
+fn i3_a_mix_of_two_documents_gives_no_used_token() {
     let (mut a, mut b, mut stored) = leader_and_follower();
     // b missed the claim with token 2. Its stream applies the release of that claim to the older
     // document.

@@ -84,7 +84,7 @@ fn a_read_that_shows_what_the_stream_did_not_report_opens_it_anew() {
 }
 
 #[test]
-fn a_silent_holder_is_read_every_two_renewal_intervals_until_it_expires() {
+fn an_unresponsive_holder_is_read_every_two_renewal_intervals_until_it_expires() {
     let (mut b, mut stored) = follower_of_vanished();
     let reads = b.count("read");
     deaf(&mut b, 1, 23, &mut stored);

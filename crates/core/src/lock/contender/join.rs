@@ -181,7 +181,7 @@ impl LockContender {
                 contender.finish(End::WrongSlots { has }, turn.now);
             });
         } else if self.options.non_blocking && !free {
-            if self.anybody_dead(turn.now) {
+            if self.any_expired(turn.now) {
                 return self.next(Next::Look, turn.now);
             }
             self.finish(self.busy(), turn.now);

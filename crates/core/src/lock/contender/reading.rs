@@ -32,7 +32,7 @@ pub(super) enum Proof {
 
 impl Proof {
     /// Returns true if an entry that the document does not show is gone.
-    fn is_believed(self) -> bool {
+    fn is_trusted(self) -> bool {
         match self {
             Self::Newest => true,
             Self::Plain => planted!(PlainReadProvesAbsence),
@@ -308,7 +308,7 @@ impl LockContender {
         }
         let place = Place::of(self.stake.claim, &lock);
         match place.entry() {
-            None if self.stake.proves_absent(call) && proof.is_believed() => {
+            None if self.stake.proves_absent(call) && proof.is_trusted() => {
                 self.take(call, lock, turn);
                 return self.place_lost(turn);
             }

@@ -37,9 +37,9 @@ impl LockContender {
         turn: &mut Turn<'_>,
     ) -> Option<BootTime> {
         let patience = self.patience(position);
-        let expired = self.view.observations.dead(patience, turn.now);
+        let expired = self.view.observations.expired(patience, turn.now);
         if expired.is_empty() {
-            return self.view.observations.next_death(patience);
+            return self.view.observations.next_expiry(patience);
         }
         let me = self.stake.is_present().then(|| {
             let revision = self.attempt(Kind::Evict, turn);
@@ -55,7 +55,7 @@ impl LockContender {
     /// reply in time evicts, and the replies to the others show that it is done.
     pub(super) fn sweep_as_holder(&mut self, turn: &mut Turn<'_>) {
         if self.sweeping.is_none() {
-            let expired = self.view.observations.dead(self.patience(0), turn.now);
+            let expired = self.view.observations.expired(self.patience(0), turn.now);
             if !expired.is_empty() {
                 // A holder needs no grant, so this write carries no revision of its claim.
                 self.send_sweep(expired, None);
@@ -63,8 +63,8 @@ impl LockContender {
         }
     }
 
-    pub(super) fn anybody_dead(&self, now: BootTime) -> bool {
-        let death = self.view.observations.next_death(self.patience(0));
+    pub(super) fn any_expired(&self, now: BootTime) -> bool {
+        let death = self.view.observations.next_expiry(self.patience(0));
         death.is_some_and(|at| at <= now)
     }
 

@@ -107,7 +107,7 @@ impl LockContender {
         let write = if waiting.granted || self.hinted.is_some() {
             Some(turn.now)
         } else {
-            let death = self.view.observations.next_death(patience);
+            let death = self.view.observations.next_expiry(patience);
             earliest([Some(waiting.renew_due), death])
         };
         let write = write.map(|at| at.max(self.retry_at));

@@ -33,7 +33,7 @@ pub(super) struct One {
     pub(super) sent: Vec<&'static str>,
 }
 
-pub(super) struct Scene {
+pub(super) struct Fixture {
     pub(super) stored: Found,
     pub(super) now: BootTime,
     pub(super) ones: Vec<One>,
@@ -66,8 +66,8 @@ pub(super) fn options(name: &str, want: Want) -> Options {
     }
 }
 
-impl Scene {
-    /// Creates a scene without a document and without contenders.
+impl Fixture {
+    /// Creates a fixture without a document and without contenders.
     pub(super) fn new() -> Self {
         Self {
             stored: Found::Missing,
@@ -78,7 +78,7 @@ impl Scene {
         }
     }
 
-    /// Creates a scene with an empty lock.
+    /// Creates a fixture with an empty lock.
     pub(super) fn empty() -> Self {
         Self {
             stored: Found::Lock(LockDocument::default()),
@@ -88,9 +88,9 @@ impl Scene {
 
     /// Creates a lock that these contenders joined, one after the other.
     pub(super) fn of<const N: usize>(names: [&str; N], want: Want) -> (Self, [usize; N]) {
-        let mut scene = Self::empty();
-        let ones = names.map(|name| scene.come(name, want));
-        (scene, ones)
+        let mut fixture = Self::empty();
+        let ones = names.map(|name| fixture.come(name, want));
+        (fixture, ones)
     }
 
     /// Creates a lock that these contenders joined to hold it exclusively.
@@ -100,9 +100,9 @@ impl Scene {
 
     /// Creates an empty lock and a contender whose join is not performed yet.
     pub(super) fn entering(name: &str) -> (Self, usize) {
-        let mut scene = Self::empty();
-        let one = scene.enter(options(name, Want::Exclusive));
-        (scene, one)
+        let mut fixture = Self::empty();
+        let one = fixture.enter(options(name, Want::Exclusive));
+        (fixture, one)
     }
 
     /// Adds a contender. Its first call is not performed yet.

@@ -46,7 +46,7 @@ impl World {
         };
         let ledger = &mut self.processes[process].ledger;
         (ledger.led, ledger.stopping, ledger.until) = (led, stopping, until);
-        ledger.hears(input, held);
+        ledger.received(input, held);
         if let Some(ended) = read {
             ledger.reads(ended);
         }

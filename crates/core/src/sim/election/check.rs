@@ -31,7 +31,7 @@ impl World {
             self.neighbour_confirms(process, *token);
         }
         let p = &mut self.processes[process];
-        if let Some((_, revision)) = p.facts.told(now, input, &p.tunables) {
+        if let Some((_, revision)) = p.facts.received(now, input, &p.tunables) {
             let durable = self.own.archive.durable.contains_key(&revision);
             self.found(earned::check_durable(durable));
         }
@@ -167,7 +167,7 @@ impl World {
         self.found(bounds::check("renewals in flight", renewals, RENEWALS_MAX));
         self.processes[process].ledger.calls(call, operation);
         self.processes[process].hearing.calls(call, operation);
-        self.excuse_a_restarted_twin(process, operation);
+        self.tolerate_a_restarted_twin(process, operation);
         let p = &mut self.processes[process];
         if let Operation::Read { .. } = operation {
             p.facts.last_read_at = self.now;
@@ -288,14 +288,14 @@ impl World {
         self.found(bounds::check("history", after.history, HISTORY_MAX));
         let process = match *by {
             Writer::Process(process) => process,
-            Writer::Operator => return self.excuse_the_ignorant(committed, token_before),
+            Writer::Operator => return self.tolerate_the_ignorant(committed, token_before),
         };
         let Some(lease) = after.lease() else {
             return;
         };
         if was_missing {
             let knowledge = self.processes[process].facts.knowledge_at_create;
-            self.excuse(knowledge, lease.token);
+            self.tolerate(knowledge, lease.token);
         }
         let before_token = before.lease().map_or(Token::ZERO, |l| l.token);
         if let Some(held) = claim_of(lease)
@@ -305,11 +305,11 @@ impl World {
             let facts = self.processes[process].facts.claim(held);
             let known = facts.map_or(Token::ZERO, |c| c.known);
             let knowledge = facts.map(|c| c.knowledge).unwrap_or_default();
-            let excused_until = self.excuse(knowledge, lease.token);
-            let excused = Hit::Path(Path::IgnorantExcused);
-            self.coverage.hit_if(excused_until > 0, excused);
+            let tolerated_until = self.tolerate(knowledge, lease.token);
+            let tolerated = Hit::Path(Path::IgnorantTolerated);
+            self.coverage.hit_if(tolerated_until > 0, tolerated);
             if let Some(facts) = self.processes[process].facts.claim_mut(held) {
-                facts.excused_until = excused_until;
+                facts.tolerated_until = tolerated_until;
             }
             let undamaged = self.own.damages.is_empty();
             let highest = undamaged.then_some(self.own.token_highest);
@@ -328,7 +328,7 @@ impl World {
         let mut leading = Vec::new();
         let mut found = None;
         let forks = &self.own.forks;
-        let twin_may = |claim, until| forks.iter().any(|fork| fork.excuses(claim, until));
+        let twin_may = |claim, until| forks.iter().any(|fork| fork.tolerates(claim, until));
         for process in self.live.iter().copied() {
             let now = self.clock(process);
             let p = &mut self.processes[process];
@@ -369,7 +369,7 @@ impl World {
                     surface: "http",
                     claim: facts.claim,
                     token: facts.token,
-                    excused: facts.excused_until > self.now
+                    tolerated: facts.tolerated_until > self.now
                         || twin_may(facts.claim, authority.valid_until),
                 });
             }
@@ -391,7 +391,7 @@ impl World {
                     surface: "file",
                     claim: says.claim,
                     token: says.token,
-                    excused: facts.is_some_and(|f| f.excused_until > self.now)
+                    tolerated: facts.is_some_and(|f| f.tolerated_until > self.now)
                         || twin_may(says.claim, says.until),
                 });
             }
@@ -400,8 +400,8 @@ impl World {
         let first = leading.first().map(|l| (l.process, l.claim));
         let beside = leading.iter().any(|l| Some((l.process, l.claim)) != first);
         let of_both = |claim| forks.iter().any(|fork| fork.has(claim));
-        let twins = beside && leading.iter().any(|l| l.excused && of_both(l.claim));
-        self.coverage.hit_if(twins, Hit::Path(Path::TwinExcused));
+        let twins = beside && leading.iter().any(|l| l.tolerated && of_both(l.claim));
+        self.coverage.hit_if(twins, Hit::Path(Path::TwinTolerated));
         self.found(found);
     }
 

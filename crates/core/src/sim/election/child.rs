@@ -33,20 +33,20 @@ impl World {
     /// Draws the life of a child that is not killed. All random values are drawn regardless of the
     /// enabled faults.
     pub(super) fn drawn_life(&mut self) -> Life {
-        let dice = &mut self.own.guard_dice;
-        let (stubborn, crashes, forks) = (dice.one_in(3), dice.one_in(3), dice.one_in(3));
-        let obeys = dice.between(1, 4_000) * MS;
-        let leaves = dice.between(1, 1_500) * MS;
-        let lives = match dice.one_in(2) {
-            true => dice.between(1, 2_000) * MS,
-            false => dice.between(1, 120_000) * MS,
+        let rng = &mut self.own.guard_dice;
+        let (stubborn, crashes, forks) = (rng.one_in(3), rng.one_in(3), rng.one_in(3));
+        let obeys = rng.between(1, 4_000) * MS;
+        let leaves = rng.between(1, 1_500) * MS;
+        let lives = match rng.one_in(2) {
+            true => rng.between(1, 2_000) * MS,
+            false => rng.between(1, 120_000) * MS,
         };
-        let untied = dice.one_in(3);
-        let outlives_guard = match dice.one_in(2) {
-            true => dice.below(5 * MS),
-            false => dice.below(1_000 * MS),
+        let untied = rng.one_in(3);
+        let outlives_guard = match rng.one_in(2) {
+            true => rng.below(5 * MS),
+            false => rng.below(1_000 * MS),
         };
-        let untied_for = dice.between(1, 60_000) * MS;
+        let untied_for = rng.between(1, 60_000) * MS;
         let untied = self.strikes(untied, Fault::ChildUntied);
         let crashes = self.strikes(crashes, Fault::ChildCrashes);
         let stubborn = self.strikes(stubborn, Fault::ChildStubborn);
@@ -62,7 +62,7 @@ impl World {
     }
 
     /// Lets a child on a machine that is awake end on its own when it is due.
-    pub(super) fn child_lives(&mut self, g: usize) {
+    pub(super) fn end_due_child(&mut self, g: usize) {
         let now = self.now;
         let guard = &mut self.own.guards[g];
         if self.machines[guard.machine].asleep_until > now {

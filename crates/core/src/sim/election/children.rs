@@ -24,7 +24,7 @@ impl World {
     /// Checks that the guard's newest decision to end a child has a cause.
     pub(super) fn check_end_of_child(&mut self, g: usize, now: BootTime) {
         let guard = &self.own.guards[g];
-        let (told, killed) = (guard.judge.told_to_end(), guard.judge.killed());
+        let (told, killed) = (guard.judge.stop_requested(), guard.judge.killed());
         if (told, killed) == guard.ends {
             return;
         }
@@ -90,7 +90,7 @@ impl World {
             found = found.or(in_time::check(running));
             if let (Some(since), Some(guarded)) = (guard.orphaned_at, guarded) {
                 found = found.or(orphans::check(Orphan {
-                    asked: guard.judge.told_to_end() || guard.leader_ended(),
+                    asked: guard.judge.stop_requested() || guard.leader_ended(),
                     alone: guarded.min(Duration::from_nanos(self.now - since)),
                     wake_max: WAKE,
                 }));
@@ -99,13 +99,13 @@ impl World {
             slept |= late;
             let left = !guard.alive && !daemon.alive;
             let until = facts.and_then(|f| f.until).unwrap_or_default();
-            let excused = facts.is_some_and(|f| f.excused_until > self.now);
+            let tolerated = facts.is_some_and(|f| f.tolerated_until > self.now);
             let mut forks = self.own.forks.iter();
-            let of_twins = forks.any(|fork| fork.excuses(guard.claim, until));
+            let of_twins = forks.any(|fork| fork.tolerates(guard.claim, until));
             children.push(Child {
                 process: guard.daemon,
                 claim: guard.claim,
-                excused: late || left || excused || of_twins,
+                tolerated: late || left || tolerated || of_twins,
             });
         }
         let rates = self.machines.iter().map(|m| m.clock.rate);

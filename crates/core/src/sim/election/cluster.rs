@@ -15,8 +15,8 @@ use super::report;
 use crate::election::mutation::{Mutation, planted};
 use crate::election::{BootTime, Claim, Identity, Input, Operation, Outcome};
 use crate::sim::clock::Clock;
-use crate::sim::dice::Dice;
 use crate::sim::faults::Planned;
+use crate::sim::rng::Rng;
 use crate::sim::run::{Ran, Setup, run};
 use crate::sim::world::Protocol;
 use crate::sim::{MS, SECOND, with, world};
@@ -65,10 +65,10 @@ impl Forked {
     }
 
     /// Returns true if authority until then rests on a write that was sent before the fork.
-    pub(super) fn excuses(&self, claim: Claim, until: BootTime) -> bool {
-        let excused =
+    pub(super) fn tolerates(&self, claim: Claim, until: BootTime) -> bool {
+        let tolerated =
             |(of_both, sent_before): &(Claim, BootTime)| *of_both == claim && until <= *sent_before;
-        self.claims.iter().any(excused)
+        self.claims.iter().any(tolerated)
     }
 }
 
@@ -94,9 +94,9 @@ pub(super) enum Was {
 /// The state that only worlds with candidates have.
 #[derive(Default)]
 pub(super) struct Leases {
-    pub(super) starts: Dice,
-    pub(super) guard_dice: Dice,
-    pub(super) stream_dice: Dice,
+    pub(super) starts: Rng,
+    pub(super) guard_dice: Rng,
+    pub(super) stream_dice: Rng,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,
     /// The guards from which events may still come.
@@ -143,16 +143,16 @@ impl Protocol for Leases {
     /// Builds a world whose clocks run at rates from `setup.slowest` to 1000 per mille.
     fn world(setup: &Setup<Fault>) -> World {
         let seed = setup.seed;
-        let mut build = Dice::new(seed, 1);
-        let mut supervision = Dice::new(seed, 10);
+        let mut build = Rng::new(seed, 1);
+        let mut supervision = Rng::new(seed, 10);
         let drawn = Faults::drawn(&mut build).supervised(&mut supervision);
-        let mut others = Dice::new(seed, 13);
+        let mut others = Rng::new(seed, 13);
         let drawn = drawn.others(&mut others);
         let faults = setup.faults.unwrap_or(drawn);
         let own = Self {
-            starts: Dice::new(seed, 5),
-            guard_dice: Dice::new(seed, 12),
-            stream_dice: Dice::new(seed, 13),
+            starts: Rng::new(seed, 5),
+            guard_dice: Rng::new(seed, 12),
+            stream_dice: Rng::new(seed, 13),
             was: vec![(0, Was::Missing)],
             skewed: !setup.steady,
             ..Self::default()
@@ -228,8 +228,8 @@ impl Protocol for Leases {
         wakes.chain(world.next_of_guards()).min()
     }
 
-    fn disturb(world: &mut World, planned: Planned<Fault>) {
-        world.disturb(planned);
+    fn inject(world: &mut World, planned: Planned<Fault>) {
+        world.inject(planned);
     }
 
     fn pump(world: &mut World, process: usize) {
@@ -244,7 +244,7 @@ impl Protocol for Leases {
 }
 
 impl World {
-    fn add_machine(&mut self, index: u64, slowest: u64, build: &mut Dice) {
+    fn add_machine(&mut self, index: u64, slowest: u64, build: &mut Rng) {
         let drawn = slowest + build.below(1001 - slowest);
         let drifts = self.strikes(true, Fault::Drift);
         let uptime = i64::try_from(build.between(20_000, 400_000) * SECOND).expect("small");

@@ -74,7 +74,7 @@ closed! {
         FailoverOpen => "a failover with open writes",
         FailoverLost => "a failover that loses a write",
         TooManyCalls => "a call is refused unsent",
-        TwinExcused => "a forked machine's twin leads beside another, as excused",
+        TwinTolerated => "a forked machine's twin leads alongside another, as tolerated",
         ChildStarted => "a child is started",
         ChildRefused => "a child is not started: its deadline has passed, or it is to end",
         ChildKilled => "a child is killed",
@@ -86,7 +86,7 @@ closed! {
         ManyRecords => "a guard reads several records at once",
         RecordTooLate => "a guard reads a later deadline when the one before has passed",
         BackedOff => "a candidate whose workload ends soon after its start waits ever longer",
-        IgnorantExcused => "acquired by one whom damage to the document excuses",
+        IgnorantTolerated => "acquired by a process that could not know, after damage to the document",
     }
 }
 

@@ -1,7 +1,7 @@
 //! The faults of candidates, and the plan of a run.
 
-use crate::sim::dice::Dice;
 use crate::sim::faults::{Kind as _, Planned, faults, plan};
+use crate::sim::rng::Rng;
 use crate::sim::{MS, SECOND};
 
 /// The part of a run in which faults are injected: ten minutes, as `docs/verification.md` states.
@@ -148,19 +148,17 @@ pub(super) type Faults = crate::sim::faults::Faults<Fault>;
 
 impl Faults {
     /// Draws about two thirds of the faults, but fewer of those that damage the store or fork a
-    /// machine, because they excuse more and hide the behavior without them.
-    pub(super) fn drawn(dice: &mut Dice) -> Self {
+    /// machine, because more violations are tolerated after them and hide the behavior without them.
+    pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
             if SUPERVISION.contains(fault) || OTHERS.contains(fault) {
                 continue;
             }
             let hit = match fault {
-                Fault::Fork | Fault::Delete | Fault::Restore | Fault::EditRevision => {
-                    dice.one_in(6)
-                }
-                Fault::Foreign | Fault::EditDuration | Fault::NoStreams => dice.one_in(4),
-                _ => !dice.one_in(3),
+                Fault::Fork | Fault::Delete | Fault::Restore | Fault::EditRevision => rng.one_in(6),
+                Fault::Foreign | Fault::EditDuration | Fault::NoStreams => rng.one_in(4),
+                _ => !rng.one_in(3),
             };
             if hit {
                 faults = faults.with(*fault);
@@ -171,11 +169,11 @@ impl Faults {
 
     /// Adds faults of supervised workloads to a third of all runs. Uses a random generator of its
     /// own, so that the other runs are unchanged.
-    pub(super) fn supervised(self, dice: &mut Dice) -> Self {
+    pub(super) fn supervised(self, rng: &mut Rng) -> Self {
         let mut faults = self;
-        let supervised = dice.one_in(3);
+        let supervised = rng.one_in(3);
         for fault in SUPERVISION {
-            let hit = *fault == Fault::Supervised || !dice.one_in(3);
+            let hit = *fault == Fault::Supervised || !rng.one_in(3);
             if supervised && hit {
                 faults = faults.with(*fault);
             }
@@ -184,8 +182,8 @@ impl Faults {
     }
 
     /// Adds about two thirds of [`OTHERS`].
-    pub(super) fn others(self, dice: &mut Dice) -> Self {
-        let drawn = OTHERS.iter().filter(|_| !dice.one_in(3));
+    pub(super) fn others(self, rng: &mut Rng) -> Self {
+        let drawn = OTHERS.iter().filter(|_| !rng.one_in(3));
         drawn.fold(self, |faults, fault| faults.with(*fault))
     }
 }
@@ -249,16 +247,16 @@ pub(super) fn is_of_guard(fault: Fault) -> bool {
 pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
     let until = RUN - SECOND + 1;
     // Most faults come alone; some come together, which covers their interactions.
-    let gap = |dice: &mut Dice, _| match dice.below(4) {
-        0 => dice.between(1, 300) * MS,
-        _ => dice.between(1_000, 12_000) * MS,
+    let gap = |rng: &mut Rng, _| match rng.below(4) {
+        0 => rng.between(1, 300) * MS,
+        _ => rng.between(1_000, 12_000) * MS,
     };
-    let mut all = plan(&mut Dice::new(seed, 2), faults, WEIGHTS, until, gap);
+    let mut all = plan(&mut Rng::new(seed, 2), faults, WEIGHTS, until, gap);
     let others = &[(Fault::TokenRaised, 1), (Fault::KilledInTurn, 1)];
     for (purpose, weights, longest) in [(11, OF_GUARDS, 60_000), (14, others, 45_000)] {
-        let gap = |dice: &mut Dice, _| dice.between(1_000, longest) * MS;
-        let mut dice = Dice::new(seed, purpose);
-        all.extend(plan(&mut dice, faults, weights, until, gap));
+        let gap = |rng: &mut Rng, _| rng.between(1_000, longest) * MS;
+        let mut rng = Rng::new(seed, purpose);
+        all.extend(plan(&mut rng, faults, weights, until, gap));
     }
     let supervised = faults.has(Fault::Supervised);
     all.retain(|planned| supervised || !is_of_guard(planned.fault));

@@ -34,14 +34,14 @@ pub(super) struct Says {
 /// The record that survives a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
-    pub(super) memory: Memory,
+    pub(super) memory: RecoveredState,
     pub(super) boot: u64,
     pub(super) inode: u64,
 }
 
 /// The part of the record that a new process takes over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Memory {
+pub(super) struct RecoveredState {
     pub(super) claim: Option<Claim>,
     pub(super) token: Token,
     pub(super) lease_longest: Option<Duration>,
@@ -76,7 +76,7 @@ impl Directory {
     }
 
     /// Writes the record, in this boot.
-    pub(super) fn record(&mut self, memory: Memory, boot: u64) {
+    pub(super) fn record(&mut self, memory: RecoveredState, boot: u64) {
         self.record = Some(Record {
             memory,
             boot,
@@ -85,13 +85,13 @@ impl Directory {
     }
 
     /// Returns the part of the record that a new process takes over.
-    pub(super) fn memory(&self, boot: u64) -> Memory {
+    pub(super) fn memory(&self, boot: u64) -> RecoveredState {
         let Some(record) = self.record else {
-            return Memory::default();
+            return RecoveredState::default();
         };
         let proven = (record.boot == boot || planted!(RecordOfAnotherBoot))
             && (record.inode == self.inode || planted!(RecordOfAnotherFile));
-        Memory {
+        RecoveredState {
             claim: record.memory.claim.filter(|_| proven),
             ..record.memory
         }
@@ -110,7 +110,7 @@ pub(super) struct FileThread {
     shown: Option<Status>,
     says_leader: bool,
     pub(super) rewrite_at: BootTime,
-    pub(super) remember: Option<Memory>,
+    pub(super) remember: Option<RecoveredState>,
 }
 
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use super::coverage::Hit;
 use super::faults::Fault;
 use super::guards::{Guard, WAKE_MAX};
 use crate::sim::MS;
-use crate::sim::dice::Dice;
+use crate::sim::rng::Rng;
 
 impl World {
     /// Kills a guard. The leader of its child ends a moment later, when the guard's lock is already
@@ -77,10 +77,10 @@ impl World {
     }
 
     /// Applies a fault to a guard.
-    pub(super) fn disturb_guard(&mut self, fault: Fault, dice: &mut Dice) {
+    pub(super) fn inject_into_guard(&mut self, fault: Fault, rng: &mut Rng) {
         let all = self.own.guarding.iter().copied();
         let alive: Vec<_> = all.filter(|g| self.own.guards[*g].alive).collect();
-        let (pick, length) = (dice.roll(), dice.between(100, 45_000) * MS);
+        let (pick, length) = (rng.next_u64(), rng.between(100, 45_000) * MS);
         let index = pick % (alive.len() as u64).max(1);
         let Some(g) = alive
             .get(usize::try_from(index).expect("an index"))
@@ -104,7 +104,7 @@ impl World {
             self.kill_guard(g);
             self.kill(daemon);
             // The service manager restarts the daemon immediately, or a little later.
-            let later = self.now + dice.between(1, 1_500) * MS;
+            let later = self.now + rng.between(1, 1_500) * MS;
             return self.start_at(later, machine, directory);
         }
         if fault == Fault::RecordsLate {
@@ -129,7 +129,7 @@ impl World {
             guard.hold_records_until(self.now);
             if let Child::Runs(life) = &mut guard.child
                 && !life.leader_ended
-                && !guard.judge.told_to_end()
+                && !guard.judge.stop_requested()
             {
                 life.leader = u64::MAX;
             }

@@ -125,7 +125,7 @@ impl World {
             }
             OrderKind::Lost { kill_at } => guard.phase = Phase::Lost { kill_at },
         }
-        self.obey(g);
+        self.send_newest_record(g);
     }
 
     fn start_guard(&mut self, process: usize, token: Token, terms: Terms) {
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// Sends the newest record, as the supervisor does.
-    fn obey(&mut self, g: usize) {
+    fn send_newest_record(&mut self, g: usize) {
         let now = self.machine_clock(self.own.guards[g].machine, true);
         let latency = self.own.guard_dice.below(LATENCY_MAX);
         let guard = &mut self.own.guards[g];
@@ -276,7 +276,7 @@ impl World {
 
     /// Performs one round of a guard; returns true if there may be more to do.
     fn attend(&mut self, g: usize) -> bool {
-        self.child_lives(g);
+        self.end_due_child(g);
         if !self.own.guards[g].alive || self.guard_thaws_at(g) > self.now {
             return false;
         }

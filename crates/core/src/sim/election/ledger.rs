@@ -88,7 +88,7 @@ impl Asks {
 impl Ledger {
     /// Records the content of an input, before the process acts on it. `held` is the claim that the
     /// process leads with or drains, with its token.
-    pub(super) fn hears(&mut self, input: &Input, held: Option<(Claim, Token)>) {
+    pub(super) fn received(&mut self, input: &Input, held: Option<(Claim, Token)>) {
         self.heard = Heard::default();
         match input {
             Input::StepDown => self.heard.signalled = true,

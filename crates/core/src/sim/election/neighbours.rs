@@ -10,7 +10,7 @@ use super::document::{Committed, Stored, Writer, claim_of};
 use super::faults::Fault;
 use super::invariants::release_after_the_workload::{self as release, Beside};
 use crate::election::{Claim, Token};
-use crate::sim::dice::Dice;
+use crate::sim::rng::Rng;
 
 /// The workload next to one process. By default it checks before each effect.
 #[derive(Debug, Clone, Default)]
@@ -29,8 +29,8 @@ pub(super) struct Neighbour {
 
 impl World {
     /// Draws the behavior of a workload on the newest machine.
-    pub(super) fn draw_neighbour(&mut self, dice: &mut Dice) {
-        let (per_mille, reads_file) = (dice.between(500, 980), dice.one_in(2));
+    pub(super) fn draw_neighbour(&mut self, rng: &mut Rng) {
+        let (per_mille, reads_file) = (rng.between(500, 980), rng.one_in(2));
         let machine = self.machines.last_mut().expect("one was added");
         let mut longest = machine.tunables.handoff_delay;
         if machine.tunables.workload_ends_first {
@@ -111,7 +111,7 @@ impl World {
             (None, Some(_), Writer::Process(process)) => {
                 if let Some((by, claim)) = self.own.freed.take() {
                     let beside = self.beside(by, claim, process);
-                    self.found(release::check_beside(beside));
+                    self.found(release::check_concurrent(beside));
                 }
             }
             (None, None, _) => {}
@@ -130,7 +130,7 @@ impl World {
         Beside {
             works: neighbour.works.is_some_and(|(under, _)| under == claim),
             elsewhere: releaser.machine != self.processes[next].machine,
-            excused: overdue || troubled,
+            tolerated: overdue || troubled,
         }
     }
 }

@@ -72,7 +72,7 @@ impl Calls for Leases {
     };
 
     fn interfere(world: &mut World, process: usize, operation: &Operation, _: u64, _: u64) {
-        let chance = world.net.roll();
+        let chance = world.net.next_u64();
         let adopts = matches!(operation, Operation::Renew { .. });
         if adopts && !world.processes[process].facts.holds && world.troubles(Fault::Meddling) {
             world.meddle(process, chance);
@@ -139,7 +139,7 @@ impl Calls for Leases {
         for (committed, token_before) in all.into_iter().zip(tokens) {
             world.note(|| super::report::committed(&committed));
             world.check_commit(&committed, token_before);
-            world.tell_streams(&committed.before, &committed.after);
+            world.notify_streams(&committed.before, &committed.after);
         }
     }
 

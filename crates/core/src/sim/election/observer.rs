@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::files::Memory;
+use super::files::RecoveredState;
 use crate::election::{
     BootTime, CallId, Claim, Found, Input, Lease, Operation, Outcome, Reason, Revision, Timings,
     Token, Tunables, Watch,
@@ -14,7 +14,7 @@ use crate::election::{
 /// Number of revisions whose first sight is remembered.
 const SIGHTS_MAX: usize = 12;
 
-/// A claim that a process made, with its writes, its authority and its excuses.
+/// A claim that a process made, with its writes, its authority, and the violations tolerated for it.
 #[derive(Debug, Clone)]
 pub(super) struct ClaimFacts {
     pub(super) claim: Claim,
@@ -30,7 +30,7 @@ pub(super) struct ClaimFacts {
     pub(super) ended: bool,
     pub(super) led: bool,
     /// True time until which this claim may lead concurrently with another.
-    pub(super) excused_until: u64,
+    pub(super) tolerated_until: u64,
     pub(super) renewal_sent: BootTime,
     /// True if its release was sent.
     pub(super) released: bool,
@@ -101,7 +101,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn new(memory: Memory) -> Self {
+    pub(super) fn new(memory: RecoveredState) -> Self {
         Self {
             known: memory.token,
             knowledge: Knowledge {
@@ -135,7 +135,7 @@ impl Facts {
 
     /// Records an input before the process acts on it. Returns the claim whose authority an
     /// acknowledgement extends, with its revision.
-    pub(super) fn told(
+    pub(super) fn received(
         &mut self,
         now: BootTime,
         input: &Input,
@@ -296,7 +296,7 @@ impl Facts {
                     until_at: decided,
                     ended: false,
                     led: false,
-                    excused_until: 0,
+                    tolerated_until: 0,
                     renewal_sent: decided,
                     released: false,
                     known: self.known,

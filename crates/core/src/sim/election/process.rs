@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::cluster::Machine;
 use super::coverage::Call;
-use super::files::{FileThread, Memory};
+use super::files::{FileThread, RecoveredState};
 use super::hearing::Hearing;
 use super::ledger::Ledger;
 use super::neighbours::Neighbour;
@@ -15,8 +15,8 @@ use super::observer::Facts;
 use crate::election::{
     BootTime, CallId, Candidate, Election, Input, Lease, Status, TimingSettings, Timings, Tunables,
 };
-use crate::sim::dice::Dice;
 use crate::sim::driver::Driver;
+use crate::sim::rng::Rng;
 
 /// As in `calls.rs` of `leasehold-mongodb`.
 pub(super) const CALLS_MAX: usize = 16;
@@ -56,7 +56,7 @@ pub(super) struct Process {
     pub(super) machine: usize,
     pub(super) directory: usize,
     pub(super) election: Election,
-    pub(super) random: Dice,
+    pub(super) random: Rng,
     pub(super) alive: bool,
     pub(super) frozen_until: u64,
     /// The point at which the next turn is interrupted, and the duration.
@@ -111,12 +111,12 @@ pub(super) fn timings(choice: u64) -> Timings {
 /// The longest lease duration of [`timings`].
 pub(super) const LEASE_MAX: Duration = Duration::from_secs(40);
 
-pub(super) fn tunables(dice: &mut Dice) -> Tunables {
-    let handoff = [0, 0, 2_000, 12_000][dice.index(4)];
+pub(super) fn tunables(rng: &mut Rng) -> Tunables {
+    let handoff = [0, 0, 2_000, 12_000][rng.index(4)];
     Tunables {
-        timings: timings(dice.roll()),
+        timings: timings(rng.next_u64()),
         handoff_delay: Duration::from_millis(handoff),
-        workload_ends_first: dice.one_in(4),
+        workload_ends_first: rng.one_in(4),
     }
 }
 
@@ -125,9 +125,9 @@ impl Process {
     pub(super) fn start(
         (place, machine): (usize, &Machine),
         directory: usize,
-        memory: Memory,
+        memory: RecoveredState,
         now: BootTime,
-        mut random: Dice,
+        mut random: Rng,
     ) -> Self {
         let tunables = machine.tunables;
         let candidate = Candidate {

@@ -2,7 +2,7 @@
 
 use super::cluster::Machine;
 use super::document::{Committed, Document, Writer};
-use super::files::Memory;
+use super::files::RecoveredState;
 use crate::election::{Acquisition, Found, Input, Lease, Operation, Outcome, Transition, Watch};
 use crate::sim::SECOND;
 use crate::sim::report::follows;
@@ -64,8 +64,8 @@ pub(super) fn candidate(machine: &Machine) -> String {
 }
 
 /// Describes the content of a status directory for a process that starts.
-pub(super) fn memory(memory: &Memory) -> String {
-    let Memory {
+pub(super) fn memory(memory: &RecoveredState) -> String {
+    let RecoveredState {
         claim,
         token,
         lease_longest,

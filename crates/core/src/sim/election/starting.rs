@@ -9,7 +9,7 @@ use super::files::Health;
 use super::process::{Class, Process};
 use crate::election::mutation::planted;
 use crate::election::{Input, Token, Watch};
-use crate::sim::dice::Dice;
+use crate::sim::rng::Rng;
 use crate::sim::{MS, SECOND};
 
 /// As in `publish/directory/predecessor.rs`.
@@ -17,9 +17,9 @@ const CHILD_AWAITED_MAX: u64 = SECOND;
 
 impl World {
     /// Decides if candidates on the newest machine run their workload themselves.
-    pub(super) fn supervise(&mut self, dice: &mut Dice) {
-        let drawn = !dice.one_in(3);
-        let grace = [1, 5, 20][dice.index(3)];
+    pub(super) fn supervise(&mut self, rng: &mut Rng) {
+        let drawn = !rng.one_in(3);
+        let grace = [1, 5, 20][rng.index(3)];
         let supervises = drawn && self.faults.has(Fault::Supervised);
         let machine = self.machines.last_mut().expect("one was added");
         machine.stop_grace = Duration::from_secs(grace);
@@ -58,7 +58,7 @@ impl World {
             self.coverage.hit(Hit::Path(path));
             return self.start_at(self.now + wait, machine, directory);
         }
-        let random = Dice::new(self.own.starts.roll(), self.processes.len() as u64);
+        let random = Rng::new(self.own.starts.next_u64(), self.processes.len() as u64);
         let mut memory = self.own.directories[directory].memory(boot);
         if child_runs && memory.claim.take().is_some() {
             self.coverage.hit(Hit::Path(Path::ProofRefused));

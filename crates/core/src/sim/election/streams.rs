@@ -24,7 +24,7 @@ const BEAT: u64 = 10 * SECOND;
 
 impl World {
     /// Sends a committed change to every open stream that still reports.
-    pub(super) fn tell_streams(&mut self, before: &Stored, state: &Stored) {
+    pub(super) fn notify_streams(&mut self, before: &Stored, state: &Stored) {
         for index in 0..self.live.len() {
             let process = self.live[index];
             let stream = &self.processes[process].stream;
@@ -32,7 +32,7 @@ impl World {
                 continue;
             }
             let change = Box::new((before.clone(), state.clone()));
-            self.tell_adapter(process, Says::Change(change));
+            self.notify_adapter(process, Says::Change(change));
             let roll = self.net.below(60);
             let late = self.net.below(20_000) * MS;
             if self.troubles(Fault::StreamStale)
@@ -65,11 +65,11 @@ impl World {
         })
     }
 
-    fn tell(&mut self, process: usize, watch: Watch) {
-        self.tell_adapter(process, Says::News(watch));
+    fn notify(&mut self, process: usize, watch: Watch) {
+        self.notify_adapter(process, Says::News(watch));
     }
 
-    fn tell_adapter(&mut self, process: usize, says: Says) {
+    fn notify_adapter(&mut self, process: usize, says: Says) {
         let latency = self.net.between(1, 10) * MS;
         let stream = &mut self.processes[process].stream;
         let at = (self.now + latency).max(stream.last_at);
@@ -105,20 +105,20 @@ impl World {
         stream.open = true;
         stream.silent = false;
         stream.stale = stale;
-        self.tell(process, Watch::Opened);
+        self.notify(process, Watch::Opened);
         self.beats_at(self.now + BEAT, process, opening);
     }
 
     fn stream_beats(&mut self, process: usize, opening: u64) {
         let stream = &self.processes[process].stream;
         if stream.opening == opening && stream.open && !stream.silent {
-            self.tell(process, Watch::Alive);
+            self.notify(process, Watch::Alive);
             self.beats_at(self.now + BEAT, process, opening);
         }
     }
 
     /// Lets a stream stop reporting anything, until the watcher notices.
-    pub(super) fn stream_falls_silent(&mut self, process: usize) {
+    pub(super) fn stream_hangs(&mut self, process: usize) {
         let p = &mut self.processes[process];
         if p.stream.open {
             p.stream.silent = true;
@@ -179,7 +179,7 @@ impl World {
                 }
             };
             // `TokenNotCompared` must be caught by the tokens that it hands out.
-            self.found(streams::check_told(blind && !planted!(TokenNotCompared)));
+            self.found(streams::check_events(blind && !planted!(TokenNotCompared)));
             self.input(process, Class::News, Input::Watch(watch));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::cluster::World;
 use super::coverage::{Hit, Path};
-use super::files::{Health, Memory, Round, Says};
+use super::files::{Health, RecoveredState, Round, Says};
 use super::process::{Class, Cut};
 use crate::election::mutation::planted;
 use crate::election::{Authority, CallId, Effect, Input, Notice, Outcome, Status};
@@ -129,7 +129,7 @@ impl World {
                     lease_longest,
                 } => {
                     let p = &mut self.processes[process];
-                    p.files.remember = Some(Memory {
+                    p.files.remember = Some(RecoveredState {
                         claim,
                         token,
                         lease_longest: Some(lease_longest),

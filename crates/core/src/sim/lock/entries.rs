@@ -7,7 +7,7 @@ use crate::lock::{Entry, LockDocument};
 
 /// An entry as it was shown. `T` is the clock of its observer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shown<T> {
+pub(super) struct ObservedEntry<T> {
     pub(super) revision: Revision,
     pub(super) holds: bool,
     pub(super) confirmed: bool,
@@ -16,7 +16,7 @@ pub(super) struct Shown<T> {
     pub(super) since: T,
 }
 
-pub(super) type Entries<T> = BTreeMap<Claim, Shown<T>>;
+pub(super) type Entries<T> = BTreeMap<Claim, ObservedEntry<T>>;
 
 /// Returns the holders, and then the queue.
 pub(super) fn all(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
@@ -27,14 +27,14 @@ pub(super) fn all(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
 pub(super) fn shown<T: Copy>(lock: &LockDocument, now: T, before: &Entries<T>) -> Entries<T> {
     let holding = lock.holders.len();
     let each = all(lock).enumerate().map(|(place, entry)| {
-        let now = Shown {
+        let now = ObservedEntry {
             revision: entry.revision,
             holds: place < holding,
             confirmed: entry.token.is_some(),
             lease_duration: entry.lease_duration,
             since: now,
         };
-        let state = |shown: &Shown<T>| (shown.revision, shown.holds, shown.confirmed);
+        let state = |shown: &ObservedEntry<T>| (shown.revision, shown.holds, shown.confirmed);
         let unchanged = before.get(&entry.claim).filter(|b| state(b) == state(&now));
         (entry.claim, *unchanged.unwrap_or(&now))
     });

@@ -1,7 +1,7 @@
 //! The faults of contenders, and the plan of a run.
 
-use crate::sim::dice::Dice;
 use crate::sim::faults::{Kind as _, Planned, faults, plan};
+use crate::sim::rng::Rng;
 use crate::sim::{MS, SECOND};
 
 /// Length of the part of a run with faults.
@@ -55,11 +55,11 @@ impl Faults {
 
     /// Draws each fault with a probability of one half. One seed in four has a network and a store
     /// without faults, so that the checks know which entries must stay and which must be evicted.
-    pub(super) fn drawn(dice: &mut Dice) -> Self {
-        let reliable = dice.one_in(4);
+    pub(super) fn drawn(rng: &mut Rng) -> Self {
+        let reliable = rng.one_in(4);
         let mut faults = Self::NONE;
         for fault in Fault::ALL {
-            let hit = dice.one_in(2);
+            let hit = rng.one_in(2);
             if hit && !(reliable && Self::NETWORK.contains(fault)) {
                 faults = faults.with(*fault);
             }
@@ -88,13 +88,13 @@ const WEIGHTS: &[(Fault, u64)] = &[
 /// Draws the plan of a run.
 pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
     plan(
-        &mut Dice::new(seed, 12),
+        &mut Rng::new(seed, 12),
         faults,
         WEIGHTS,
         RUN,
-        |dice, at| match at {
-            0 => dice.between(1, 8) * SECOND,
-            _ => dice.between(200, 9_000) * MS,
+        |rng, at| match at {
+            0 => rng.between(1, 8) * SECOND,
+            _ => rng.between(200, 9_000) * MS,
         },
     )
 }

@@ -279,7 +279,7 @@ fn a_break_looks_at_no_revision() {
 }
 
 #[test]
-fn at_the_end_of_the_tokens_nobody_is_confirmed() {
+fn at_the_end_of_the_tokens_no_entry_is_confirmed() {
     let mut stored = lock(0, vec![], vec![]);
     if let Found::Lock(lock) = &mut stored {
         lock.token = Token::MAX;

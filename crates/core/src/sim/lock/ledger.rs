@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::entries::{self, Entries, Shown};
+use super::entries::{self, Entries, ObservedEntry};
 use super::invariants::{
     authority_from_acknowledged_writes as authority_rule, evictions_are_due, own_writes,
 };
@@ -73,7 +73,7 @@ impl Ledger {
     /// Creates the ledger of a process that starts with the observations of an earlier one on its
     /// machine.
     pub(super) fn remembering(observations: &Observations) -> Self {
-        let shown = |observation: &Observation| Shown {
+        let shown = |observation: &Observation| ObservedEntry {
             revision: observation.revision,
             holds: observation.state != EntryState::Waiting,
             confirmed: observation.state == EntryState::Held,
@@ -95,11 +95,11 @@ impl Ledger {
             self.ended.insert(status.claim);
         }
         if let Input::Reply { call, outcome } = input {
-            self.told(*call, outcome, status.claim, now);
+            self.received(*call, outcome, status.claim, now);
         }
     }
 
-    fn told(&mut self, call: CallId, outcome: &Outcome, claim: Claim, now: BootTime) {
+    fn received(&mut self, call: CallId, outcome: &Outcome, claim: Claim, now: BootTime) {
         let Some(sent) = self.sent.get(&call.0) else {
             return;
         };

@@ -100,7 +100,7 @@ impl Calls for Locks {
         for committed in all {
             world.note(|| super::report::committed(&committed));
             world.check_commit(&committed);
-            world.tell_streams(&committed);
+            world.notify_streams(&committed);
         }
     }
 
@@ -124,7 +124,7 @@ impl Calls for Locks {
 
 impl World {
     /// Notifies the open streams of claims that were granted or reached the head of the queue.
-    fn tell_streams(&mut self, committed: &Committed) {
+    fn notify_streams(&mut self, committed: &Committed) {
         let next = |found: &Found| match found {
             Found::Lock(lock) => reference::next(lock),
             Found::Missing | Found::Foreign(_) => None,
@@ -137,14 +137,14 @@ impl World {
                 continue;
             };
             if committed.write.granted.contains(&claim) {
-                self.tell(process, Hint::Granted);
+                self.notify(process, Hint::Granted);
             } else if moved && after == Some(claim) {
-                self.tell(process, Hint::Next);
+                self.notify(process, Hint::Next);
             }
         }
     }
 
-    fn tell(&mut self, process: usize, hint: Hint) {
+    fn notify(&mut self, process: usize, hint: Hint) {
         let latency = self.net.between(1, 10) * MS;
         let stream = &mut self.processes[process].stream;
         stream.last_at = (self.now + latency).max(stream.last_at);
@@ -166,7 +166,7 @@ impl World {
             return self.stream_ends(process);
         }
         self.processes[process].stream.open = true;
-        self.tell(process, Hint::Opened);
+        self.notify(process, Hint::Opened);
     }
 
     /// Breaks the stream. Another one is opened after a while.
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// Applies a planned fault.
-    pub(super) fn disturb(&mut self, planned: Planned<Fault>) {
+    pub(super) fn inject(&mut self, planned: Planned<Fault>) {
         let Planned { fault, chance, .. } = planned;
         let lasts = |most: u64| (chance >> 16) % most * MS;
         self.note(|| format!("trouble: {}", fault.words()));

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use super::ledger::Ledger;
 use crate::election::{BootTime, Claim};
 use crate::lock::{Input, LockContender, Options};
-use crate::sim::dice::Dice;
 use crate::sim::driver::Driver;
+use crate::sim::rng::Rng;
 
 pub(super) struct Process {
     pub(super) seat: usize,
     pub(super) contender: LockContender,
     pub(super) options: Options,
-    pub(super) random: Dice,
+    pub(super) random: Rng,
     pub(super) alive: bool,
     /// Work runs under the lock.
     pub(super) works: bool,
@@ -45,7 +45,7 @@ impl Process {
         options: Options,
         now: u64,
         clock: BootTime,
-        mut random: Dice,
+        mut random: Rng,
     ) -> Self {
         Self {
             seat,

@@ -9,7 +9,7 @@ use super::world::World;
 use crate::election::{Identity, Timings, Token};
 use crate::lock::{Input, Observations, Options, Slots, Want, scaled};
 use crate::sim::clock::Clock;
-use crate::sim::dice::Dice;
+use crate::sim::rng::Rng;
 use crate::sim::world::AtPeace;
 use crate::sim::{MS, SECOND};
 
@@ -46,7 +46,7 @@ impl World {
         (kind, slots): (u64, u64),
         timings: Timings,
         slowest: u64,
-        build: &mut Dice,
+        build: &mut Rng,
     ) {
         let rate = slowest + build.below(1001 - slowest);
         let without_streams = self.strikes(build.one_in(3), Fault::NoStreams);
@@ -108,7 +108,7 @@ impl World {
             observations: s.observations.clone(),
         };
         let process = self.processes.len();
-        let random = Dice::new(self.chance.roll(), process as u64);
+        let random = Rng::new(self.chance.next_u64(), process as u64);
         let gives_up = (s.impatient && roll < 4) || self.own.brisk;
         let clock = self.seat_clock(seat);
         self.processes
@@ -160,7 +160,7 @@ impl World {
 }
 
 /// Returns timings for a lease duration of 4 to 24 s, scaled from the defaults.
-pub(super) fn timings(build: &mut Dice) -> Timings {
+pub(super) fn timings(build: &mut Rng) -> Timings {
     let lease = Duration::from_millis(build.between(4_000, 24_001));
     scaled(&Timings::default(), lease).expect("the defaults scale")
 }

@@ -6,15 +6,15 @@ use super::coverage::{Hit, Path};
 use super::faults::{Fault, Faults, RUN, plan_of};
 use super::invariants::healing;
 use super::network::Write;
-use super::onlooker::Onlooker;
+use super::observer::Observer;
 use super::process::Process;
 use super::report;
 use super::seats::{Seat, timings};
 use crate::election::{BootTime, Claim, Token};
 use crate::lock::mutation::Mutation;
 use crate::lock::{Effect, Found, Hint, Input, Operation, Outcome};
-use crate::sim::dice::Dice;
 use crate::sim::faults::Planned;
+use crate::sim::rng::Rng;
 use crate::sim::run::Setup;
 use crate::sim::world::Protocol;
 use crate::sim::{MS, SECOND, world};
@@ -29,7 +29,7 @@ pub(super) type World = world::World<Locks>;
 pub(super) struct Locks {
     /// True if work and waits are short compared to the lease, and one job follows another.
     pub(super) brisk: bool,
-    pub(super) onlooker: Onlooker,
+    pub(super) observer: Observer,
 }
 
 impl Protocol for Locks {
@@ -53,12 +53,12 @@ impl Protocol for Locks {
     const ROUTINE: &[&str] = &[];
 
     fn world(setup: &Setup<Fault>) -> World {
-        let mut build = Dice::new(setup.seed, 11);
+        let mut build = Rng::new(setup.seed, 11);
         let drawn = Faults::drawn(&mut build);
         let faults = setup.faults.unwrap_or(drawn);
         let own = Self {
-            brisk: Dice::new(setup.seed, 15).one_in(6),
-            onlooker: Onlooker::new(setup.slowest),
+            brisk: Rng::new(setup.seed, 15).one_in(6),
+            observer: Observer::new(setup.slowest),
         };
         let plan = plan_of(setup.seed, faults);
         let mut world = World::new(setup, (13, 14), faults, plan, (Found::Missing, own));
@@ -109,8 +109,8 @@ impl Protocol for Locks {
         wakes.min()
     }
 
-    fn disturb(world: &mut World, planned: Planned<Fault>) {
-        world.disturb(planned);
+    fn inject(world: &mut World, planned: Planned<Fault>) {
+        world.inject(planned);
     }
 
     fn pump(world: &mut World, process: usize) {
@@ -224,7 +224,7 @@ impl World {
         p.acquired_at = Some(self.now);
         let claim = p.contender.status().claim;
         self.note(|| format!("p{process} HOLDS by {token}"));
-        let reused = self.own.onlooker.acquired(token, claim);
+        let reused = self.own.observer.acquired(token, claim);
         self.found(reused);
         let most = match self.calm || self.own.brisk {
             true => 500,
@@ -310,6 +310,6 @@ impl World {
         }
         self.commit(self.set.newest());
         self.forget_the_late();
-        self.own.onlooker.healed(self.now);
+        self.own.observer.healed(self.now);
     }
 }

@@ -141,7 +141,7 @@ fn history() -> Vec<(Document, Document)> {
     all
 }
 
-fn tell(event: &Document, newest: &mut Option<Document>) -> Watch {
+fn applied(event: &Document, newest: &mut Option<Document>) -> Watch {
     let event = self::event(event.clone()).expect("an event of the server's");
     change_stream::hint(event, newest)
 }
@@ -179,7 +179,7 @@ proptest! {
         let stored = created();
         prop_assert_eq!(read_reply(&mut newest, &stored), document::read(&stored));
         let (later, event) = history().swap_remove(1);
-        prop_assert_eq!(tell(&event, &mut newest), Watch::Changed(read(&later).expect("a lease")));
+        prop_assert_eq!(applied(&event, &mut newest), Watch::Changed(read(&later).expect("a lease")));
     }
 
     #[test]
@@ -190,13 +190,13 @@ proptest! {
         let history = history();
         let mut newest = None;
         for write in told {
-            let _ = tell(&history[write].1, &mut newest);
+            let _ = applied(&history[write].1, &mut newest);
         }
         let (now, _) = &history[stored];
         prop_assert_eq!(read_reply(&mut newest, now), document::read(now));
         for (later, event) in &history[stored + 1..] {
             let lease = read(later).expect("a lease");
-            prop_assert_eq!(tell(event, &mut newest), Watch::Changed(lease));
+            prop_assert_eq!(applied(event, &mut newest), Watch::Changed(lease));
         }
     }
 
@@ -221,7 +221,7 @@ proptest! {
                 newest = None;
             }
             for (_, event) in &history[from.min(to).min(stored)..=from.max(to).min(stored)] {
-                if let Watch::Changed(lease) = tell(event, &mut newest)
+                if let Watch::Changed(lease) = applied(event, &mut newest)
                     && lease.revision == truth.revision
                     && lease.token >= truth.token
                 {

@@ -18,20 +18,25 @@ const PART_MAX: i32 = 128 * 1024;
 
 /// Selects the events of this lease, and those that end the stream.
 pub(super) fn pipeline(name: &str) -> [Document; 2] {
+    let mine = doc! { "documentKey._id": name };
+    [doc! { "$match": { "$or": [mine, ends()] } }, small_parts()]
+}
+
+/// Selects the events that end a stream.
+pub(super) fn ends() -> Document {
+    doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } }
+}
+
+/// Returns the stage that removes large parts from events.
+pub(super) fn small_parts() -> Document {
     let small = |part: &str| {
         let fits = doc! { "$lt": [{ "$bsonSize": part }, PART_MAX] };
         doc! { "$cond": [fits, part, "$$REMOVE"] }
     };
-    [
-        doc! { "$match": { "$or": [
-            { "documentKey._id": name },
-            { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } },
-        ] } },
-        doc! { "$set": {
-            "fullDocument": small("$fullDocument"),
-            "updateDescription": small("$updateDescription"),
-        } },
-    ]
+    doc! { "$set": {
+        "fullDocument": small("$fullDocument"),
+        "updateDescription": small("$updateDescription"),
+    } }
 }
 
 /// Interprets an event, and updates `newest` accordingly.
@@ -43,7 +48,9 @@ pub(super) fn hint(event: ChangeStreamEvent<Document>, newest: &mut Option<Docum
             let applied = match (&mut *newest, &description) {
                 (Some(document), Some(change)) => {
                     // Removed fields are rare and come from manual edits, so the document is read.
-                    change.removed_fields.is_empty() && apply(document, &change.updated_fields)
+                    let removed = change.removed_fields.iter();
+                    !removed.map(|path| top(path)).any(document::is_read)
+                        && apply(document, &change.updated_fields)
                 }
                 (None, _) | (_, None) => false,
             };
@@ -59,12 +66,21 @@ pub(super) fn hint(event: ChangeStreamEvent<Document>, newest: &mut Option<Docum
     }
 }
 
-/// Sets fields by their dotted paths; returns false if a path cannot be applied.
+/// Returns the field of the document that a path leads into.
+fn top(path: &str) -> &str {
+    path.split('.').next().unwrap_or(path)
+}
+
+/// Sets fields by their dotted paths; returns false if a path cannot be applied. Fields that the
+/// election does not read are skipped.
 pub(super) fn apply(document: &mut Document, fields: &Document) -> bool {
     for (path, value) in fields {
         let path = path.as_str();
-        // The election does not use the entries of the history.
-        if path.starts_with("history.") || (path == "history" && matches!(value, Bson::Array(_))) {
+        // The entries of the history are not read either.
+        if !document::is_read(top(path))
+            || path.starts_with("history.")
+            || (path == "history" && matches!(value, Bson::Array(_)))
+        {
             continue;
         }
         match path.split_once('.') {
@@ -102,7 +118,7 @@ mod tests {
     fn a_path_that_leads_nowhere_asks_for_a_read() {
         let mut document = doc! { "holder": null };
         assert!(!apply(&mut document, &doc! { "holder.renewed_at": 2 }));
-        assert!(!apply(&mut document, &doc! { "a.b.c": 2 }));
+        assert!(!apply(&mut document, &doc! { "holder.b.c": 2 }));
     }
 
     #[test]
@@ -125,6 +141,8 @@ mod tests {
             hint(event(vec![]), &mut newest),
             Watch::Changed(_)
         ));
+        let others = event(vec!["roll_call", "actions.3"]);
+        assert!(matches!(hint(others, &mut newest), Watch::Changed(_)));
         assert_eq!(hint(event(vec!["paused"]), &mut newest), Watch::Unclear);
         assert_eq!(newest, None, "until the read brings the next one");
     }

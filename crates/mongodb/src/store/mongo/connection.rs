@@ -26,7 +26,7 @@ use super::home::Home;
 use super::options::StoreOptions;
 use super::servers::Servers;
 use super::{lock, outcome};
-use crate::store::{Answer, CallOutcome, DeploymentId, Failure, Remedy, StoreInfo};
+use crate::store::{Answer, CallOutcome, DeploymentId, Failure, RetryPolicy, StoreInfo};
 use leasehold_core::election::{BootTime, Timings};
 
 /// Time limit for shutting down a client. A client ends its sessions in a few milliseconds; after
@@ -190,7 +190,7 @@ impl Deployment {
             Err(SendError::Driver(error)) => (error, true),
             Err(error) => {
                 if let SendError::Elsewhere(_) = error {
-                    lock(&self.home).was_told();
+                    lock(&self.home).mark_reported();
                 }
                 return unsent(self.failure(error));
             }
@@ -209,23 +209,23 @@ impl Deployment {
 
     /// Describes a send error for humans.
     pub(super) fn failure(&self, error: SendError) -> Failure {
-        let (kind, detail, remedy) = match error {
-            SendError::Uri(why) => ("MongoDB URI unavailable", why, Remedy::Change),
-            SendError::Files(why) => ("TLS configuration refused", why, Remedy::Change),
-            SendError::Elsewhere(why) => ("MongoDB URI refused", why, Remedy::Change),
+        let (kind, detail, retry) = match error {
+            SendError::Uri(why) => ("MongoDB URI unavailable", why, RetryPolicy::Reconfigure),
+            SendError::Files(why) => ("TLS configuration refused", why, RetryPolicy::Reconfigure),
+            SendError::Elsewhere(why) => ("MongoDB URI refused", why, RetryPolicy::Reconfigure),
             SendError::NoPrimary => {
                 let kind = "the primary has just stepped down";
-                (kind, String::new(), Remedy::Reach)
+                (kind, String::new(), RetryPolicy::WaitForServer)
             }
             SendError::Late => {
                 let kind = "MongoDB was not reached within operation_timeout";
-                (kind, String::new(), Remedy::Reach)
+                (kind, String::new(), RetryPolicy::WaitForServer)
             }
             SendError::Unverified(error) | SendError::Driver(error) => {
                 return self.describe(&error);
             }
         };
-        Failure::new(kind, detail).until(remedy)
+        Failure::new(kind, detail).with_retry(retry)
     }
 
     /// Describes a driver error for humans.
@@ -243,6 +243,11 @@ impl Deployment {
     /// change.
     pub(super) fn found(&self) -> watch::Receiver<Option<DeploymentId>> {
         lock(&self.home).subscribe()
+    }
+
+    /// The servers, as the driver's monitors observe them.
+    pub(super) const fn servers(&self) -> &Servers {
+        &self.servers
     }
 
     /// The options of the deployment.
@@ -270,7 +275,7 @@ impl Deployment {
         let _ = tokio::time::timeout(SHUTDOWN_MAX, ended).await;
     }
 
-    fn write_concern(&self) -> WriteConcern {
+    pub(super) fn write_concern(&self) -> WriteConcern {
         WriteConcern::builder()
             .w(Acknowledgment::Majority)
             .journal(true)

@@ -163,15 +163,15 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             };
         }
     };
-    tell(&listener, StreamEvent::Opened).await;
+    report(&listener, StreamEvent::Opened).await;
     loop {
         alive.send_replace(());
         match stream.next_if_any().await {
-            Ok(Some(event)) => tell(&listener, StreamEvent::Change(Box::new(event))).await,
-            Ok(None) if stream.is_alive() => tell(&listener, StreamEvent::Alive).await,
+            Ok(Some(event)) => report(&listener, StreamEvent::Change(Box::new(event))).await,
+            Ok(None) if stream.is_alive() => report(&listener, StreamEvent::Alive).await,
             // The collection was dropped or renamed. Reopen the stream; a read follows.
             Ok(None) => {
-                tell(&listener, StreamEvent::Lost).await;
+                report(&listener, StreamEvent::Lost).await;
                 return End::Broken;
             }
             Err(error) => {
@@ -182,7 +182,7 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
     }
 }
 
-async fn tell<L: StreamHandler>(listener: &L, heard: StreamEvent) {
+async fn report<L: StreamHandler>(listener: &L, heard: StreamEvent) {
     let hint = listener.hint(heard);
     // The receiver is gone only if the process is exiting or no longer needs events.
     let _ = listener.news().send(StoreEvent::Watch(hint)).await;
@@ -190,5 +190,5 @@ async fn tell<L: StreamHandler>(listener: &L, heard: StreamEvent) {
 
 async fn failed<L: StreamHandler>(listener: &L, failure: Failure) {
     let _ = listener.news().send(StoreEvent::WatchFailed(failure)).await;
-    tell(listener, StreamEvent::Lost).await;
+    report(listener, StreamEvent::Lost).await;
 }

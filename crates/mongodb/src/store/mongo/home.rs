@@ -191,7 +191,7 @@ impl Home {
         self.untold.clone()
     }
 
-    pub(super) fn was_told(&mut self) {
+    pub(super) fn mark_reported(&mut self) {
         self.untold = None;
     }
 
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn members_and_seeds_are_told_apart_by_no_capital_letter() {
+    fn members_and_seeds_are_compared_without_case() {
         assert_eq!(set("rs0", &["A:1"]), set("rs0", &["a:1"]));
         let alone = identify(&doc! { "ismaster": true }, &["A:1".to_owned()]);
         assert_eq!(alone.expect("it takes writes").describe(), "a:1");
     }
 
     #[test]
-    fn a_server_that_takes_no_writes_says_nothing_of_its_deployment() {
+    fn a_server_that_rejects_writes_does_not_identify_its_deployment() {
         let hello = doc! { "isWritablePrimary": false, "setName": "rs0", "hosts": ["a:1"] };
         assert_eq!(identify(&hello, &[]), None);
     }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_process_knew_is_refused_from_the_first_client_on() {
+    fn another_deployment_than_the_recorded_one_is_refused_from_the_first_client_on() {
         let mut home = Home::new(known(Some(set("rs0", &["a:1"]))));
         assert!(!home.has(1), "it has to be asked first");
         let why = home.admit(1, "elsewhere", set("rs1", &["b:1"]));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_told_when_it_is_found_and_when_its_members_change() {
+    fn a_deployment_is_reported_when_found_and_when_its_members_change() {
         let mut home = Home::new(known(None));
         let mut told = home.subscribe();
         home.hear(1, "first", set("rs0", &["a:1"]));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_its_primary_is_asked_again() {
+    fn a_server_that_lost_its_primary_is_queried_again() {
         let mut home = Home::new(None);
         home.admit(1, "first", set("rs0", &["a:1"])).unwrap();
         home.doubt(2);

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_cannot_be_understood_is_spoken_of_once() {
+    fn an_invalid_request_is_reported_once() {
         let mut ignored = IgnoredRequest::default();
         for (request, why) in [
             (Bson::Double(f64::NAN), "not a document"),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_understood_is_nothing_to_speak_of() {
+    fn a_valid_request_is_not_reported() {
         let mut ignored = IgnoredRequest::default();
         for request in [
             doc! { "kind": "step_down", "token": 7 },

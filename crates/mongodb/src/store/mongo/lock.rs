@@ -14,11 +14,11 @@ use mongodb::bson::{DateTime, Document, doc};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
 
-pub use self::document::Ended;
-
 use super::connection::{Deployment, SendError};
+use super::display::shown;
 use super::document::LOCK_KIND;
 use super::follow::{self, StreamEvent, StreamHandler};
+use super::history::{self, Ended};
 use super::options::StoreOptions;
 use crate::store::{Answer, Failure, Store, StoreEvent, StoreInfo};
 use leasehold_core::election::{Claim, LeaseName};
@@ -96,7 +96,7 @@ impl MongoLockStore {
         let deployment = &self.shared.deployment;
         let read = deployment.read(self.name(), doc! {}, false).await;
         let document = read.map_err(|error| deployment.failure(error))?;
-        Ok(document.as_ref().map(document::history).unwrap_or_default())
+        Ok(document.as_ref().map(history::history).unwrap_or_default())
     }
 
     /// Returns why no server is usable, as far as known before a call fails.
@@ -184,6 +184,11 @@ fn outcome(document: Option<&Document>) -> Outcome {
     document.map_or(Outcome::Rejected, |document| {
         Outcome::Applied(document::read(document))
     })
+}
+
+/// Reads a document as a lock, or as foreign.
+pub(super) fn read(document: &Document) -> Found {
+    document::read(document)
 }
 
 fn found(document: Option<&Document>) -> Found {
@@ -278,7 +283,7 @@ impl MongoLocks {
             .await?;
         let mut listed = Vec::new();
         while let Some(document) = locks.try_next().await? {
-            let name = document::shown(document.get_str("_id").unwrap_or_default());
+            let name = shown(document.get_str("_id").unwrap_or_default());
             let found = document::read(&document);
             listed.push(Listed { name, found });
         }

@@ -9,10 +9,14 @@ use mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
 
 use super::servers::{Asked, Login, Servers};
 use super::tls;
-use crate::store::{Answer, CallOutcome, Failure, Remedy};
+use crate::store::{Answer, CallOutcome, Failure, RetryPolicy};
 
 const DUPLICATE_KEY: i32 = 11000;
-const UNAUTHORIZED: i32 = 13;
+pub(super) const UNAUTHORIZED: i32 = 13;
+/// Kind of the failure of a client whose user or certificate is refused.
+pub(super) const LOGIN_REFUSED: &str = "authentication failed";
+/// Kind of the failure of a client without a user on a server that requires one.
+pub(super) const LOGIN_REQUIRED: &str = "authentication required";
 const AUTHENTICATION_FAILED: i32 = 18;
 const WRITE_CONCERN_FAILED: i32 = 64;
 /// `ShutdownInProgress`, `InterruptedAtShutdown`.
@@ -79,6 +83,12 @@ pub(super) fn is_reply(error: &Error) -> bool {
     code(error).is_some()
 }
 
+/// Returns true if the server was allowed to write, and refused what was to be written.
+pub(super) fn is_write_error(error: &Error) -> bool {
+    let kind = error.kind.as_ref();
+    matches!(kind, ErrorKind::Write(WriteFailure::WriteError(_)))
+}
+
 /// Returns the server's error code.
 fn code(error: &Error) -> Option<i32> {
     match error.kind.as_ref() {
@@ -119,19 +129,21 @@ pub(super) fn describe(error: &Error, servers: &Servers) -> Failure {
             "two of its options do not go together, or one has no value that it may have \
              (authMechanism, directConnection, compressors, TLS)",
         )
-        .until(Remedy::Change),
+        .with_retry(RetryPolicy::Reconfigure),
         ErrorKind::InvalidTlsConfig { .. } => {
             Failure::new("TLS configuration refused", tls::unusable(&asked.files))
-                .until(Remedy::Change)
+                .with_retry(RetryPolicy::Reconfigure)
         }
         ErrorKind::ConnectionPoolCleared { .. } => Failure::new(
             "connection lost before the call was sent",
             servers.no_primary().detail,
         )
-        .until(Remedy::Reach),
+        .with_retry(RetryPolicy::WaitForServer),
         ErrorKind::Shutdown => Failure::new("the client was shut down", ""),
         _ => match unreachable(error, &asked, servers.answered()) {
-            Some(why) => Failure::new("connection failed", why).until(Remedy::Reach),
+            Some(why) => {
+                Failure::new("connection failed", why).with_retry(RetryPolicy::WaitForServer)
+            }
             None => Failure::new("the driver failed", ""),
         },
     };
@@ -187,7 +199,7 @@ fn connection(error: &io::Error, asked: &Asked, answered: bool) -> String {
         | io::ErrorKind::BrokenPipe => {
             let remedy = match asked.tls {
                 true => {
-                    "it may speak no TLS (then remove tls=true), or demand a client certificate \
+                    "it may not use TLS (then remove tls=true), or demand a client certificate \
                      (tlsCertificateKeyFile)"
                 }
                 false => "it may demand TLS (tls=true), or not be MongoDB",
@@ -213,15 +225,15 @@ fn unauthenticated(asked: &Asked) -> Failure {
         ),
         Login::Nobody => (String::new(), "the URI has no user".to_owned()),
     };
-    let failure = Failure::new("authentication failed", detail);
-    failure.of(subject).until(Remedy::Change)
+    let failure = Failure::new(LOGIN_REFUSED, detail);
+    failure.of(subject).with_retry(RetryPolicy::Reconfigure)
 }
 
 /// Describes a command error of the server.
 fn refused(error: &CommandError, asked: &Asked) -> Failure {
     match error.code {
         UNAUTHORIZED if asked.login == Login::Nobody => {
-            Failure::new("authentication required", "the URI has no user").until(Remedy::Change)
+            Failure::new(LOGIN_REQUIRED, "the URI has no user").with_retry(RetryPolicy::Reconfigure)
         }
         UNAUTHORIZED => {
             let user = match &asked.login {
@@ -236,7 +248,7 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
                 "not authorized",
                 lacks + "the role needs find, insert, update and changeStream on the collection",
             )
-            .until(Remedy::Change)
+            .with_retry(RetryPolicy::Reconfigure)
         }
         AUTHENTICATION_FAILED => unauthenticated(asked),
         NO_CHANGE_STREAMS => Failure::new(
@@ -248,7 +260,7 @@ fn refused(error: &CommandError, asked: &Asked) -> Failure {
             "the server is not the primary",
             "remove directConnection from the MongoDB URI, and name the replica set",
         )
-        .until(Remedy::Change),
+        .with_retry(RetryPolicy::Reconfigure),
         NOT_WRITABLE_PRIMARY => Failure::new("the server is no longer the primary", ""),
         MAX_TIME_EXPIRED => Failure::new(
             "the server did not finish within operation_timeout",
@@ -302,6 +314,6 @@ mod tests {
             "authentication failed for user leasehold: check the password, and that the user is \
              one of authSource \"admin\""
         );
-        assert_eq!(failure.remedy, Remedy::Change);
+        assert_eq!(failure.retry, RetryPolicy::Reconfigure);
     }
 }

@@ -14,7 +14,7 @@ use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{AuthMechanism, ClientOptions, Tls};
 
 use super::outcome;
-use crate::store::{Failure, Remedy};
+use crate::store::{Failure, RetryPolicy};
 
 /// Maximum number of servers in one message. A set has at most fifty; three are enough to show the
 /// cause.
@@ -55,13 +55,19 @@ pub(super) enum Login {
 
 /// The state of a server at its last reply, or the reason why it did not reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Seen {
+pub enum ServerState {
+    /// Accepts writes.
     Writable,
-    /// A member that accepts no writes; contains its description.
+    /// Accepts no writes, but may vote or take over.
     Member(&'static str),
+    /// Neither; contains its description.
+    Unready(&'static str),
     /// Not a member of the requested set; contains what it is instead.
     Elsewhere(String),
+    /// Did not reply; contains the reason and the remedy.
     Unreachable(String),
+    /// Replied, and refused the login; contains the user and the remedy.
+    RefusedLogin(String),
 }
 
 /// The servers of a deployment.
@@ -71,7 +77,7 @@ pub(super) struct Servers(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     asked: Asked,
-    seen: BTreeMap<String, Seen>,
+    seen: BTreeMap<String, ServerState>,
     /// True if a server has answered before, so that the TLS settings cannot be wrong.
     answered: bool,
 }
@@ -136,7 +142,7 @@ impl Servers {
     }
 
     /// Records an observation of the driver's monitors.
-    pub(super) fn heed(&self, event: &SdamEvent) {
+    pub(super) fn record_event(&self, event: &SdamEvent) {
         let mut known = self.known();
         let (address, seen) = match event {
             SdamEvent::ServerHeartbeatSucceeded(event) => {
@@ -151,26 +157,46 @@ impl Servers {
                 let Some(words) = outcome::unreachable(error, &known.asked, known.answered) else {
                     return;
                 };
-                (now.address().to_string(), Seen::Unreachable(words))
+                let state = match outcome::is_authentication(error) {
+                    true => ServerState::RefusedLogin(words),
+                    false => ServerState::Unreachable(words),
+                };
+                (now.address().to_string(), state)
             }
             _ => return,
         };
         known.seen.insert(address, seen);
     }
 
+    /// Returns the servers that were observed, by address.
+    pub(super) fn states(&self) -> BTreeMap<String, ServerState> {
+        self.known().seen.clone()
+    }
+
     /// Returns why no server accepts a call.
     pub(super) fn no_primary(&self) -> Failure {
         let known = self.known();
         let asked = &known.asked;
-        let elsewhere = |seen: &Seen| matches!(seen, Seen::Elsewhere(_));
+        let elsewhere = |seen: &ServerState| matches!(seen, ServerState::Elsewhere(_));
         let wrong = known.seen.values().any(elsewhere);
         let told = known.seen.iter().filter_map(|(address, seen)| match seen {
-            Seen::Writable => None,
+            ServerState::Writable => None,
             // Other servers may be down at the same time; the wrong setting is more important.
-            Seen::Member(_) | Seen::Unreachable(_) if wrong => None,
-            Seen::Member(what) => Some(format!("{address} is {what}")),
-            Seen::Elsewhere(what) => Some(format!("{address} {what}")),
-            Seen::Unreachable(why) => Some(format!("{address}: {why}")),
+            ServerState::Member(_)
+            | ServerState::Unready(_)
+            | ServerState::Unreachable(_)
+            | ServerState::RefusedLogin(_)
+                if wrong =>
+            {
+                None
+            }
+            ServerState::Member(what) | ServerState::Unready(what) => {
+                Some(format!("{address} is {what}"))
+            }
+            ServerState::Elsewhere(what) => Some(format!("{address} {what}")),
+            ServerState::Unreachable(why) | ServerState::RefusedLogin(why) => {
+                Some(format!("{address}: {why}"))
+            }
         });
         let mut told: Vec<_> = told.take(NAMED_MAX).collect();
         if known.seen.is_empty() && !asked.hosts.is_empty() {
@@ -190,11 +216,11 @@ impl Servers {
                 .hosts
                 .iter()
                 .all(|host| known.seen.get(host).is_some_and(elsewhere));
-        let remedied = match hopeless {
-            true => Remedy::Change,
-            false => Remedy::Reach,
+        let retry = match hopeless {
+            true => RetryPolicy::Reconfigure,
+            false => RetryPolicy::WaitForServer,
         };
-        Failure::new("no primary", told.join("; ") + remedy).until(remedied)
+        Failure::new("no primary", told.join("; ") + remedy).with_retry(retry)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -203,36 +229,36 @@ impl Servers {
 }
 
 /// Classifies a server by its reply to `hello`.
-fn said(reply: &Document, asked: &Asked) -> Seen {
+fn said(reply: &Document, asked: &Asked) -> ServerState {
     let says = |field: &str| reply.get_bool(field).unwrap_or(false);
     let set = reply.get_str("setName").ok();
     match (&asked.set, set) {
         (Some(asked), Some(set)) if asked != set => {
-            return Seen::Elsewhere(format!("is in replica set {set:?}, not {asked:?}"));
+            return ServerState::Elsewhere(format!("is in replica set {set:?}, not {asked:?}"));
         }
         (Some(asked), None) if reply.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") => {
-            return Seen::Elsewhere(format!("is a mongos, not in replica set {asked:?}"));
+            return ServerState::Elsewhere(format!("is a mongos, not in replica set {asked:?}"));
         }
         (Some(_), None) if says("isreplicaset") => {
-            return Seen::Member("a member of a replica set that was not initiated");
+            return ServerState::Unready("a member of a replica set that was not initiated");
         }
         (Some(asked), None) => {
-            return Seen::Elsewhere(format!(
+            return ServerState::Elsewhere(format!(
                 "is a standalone server, not in replica set {asked:?}"
             ));
         }
         _ => {}
     }
     if says("isWritablePrimary") || says("ismaster") {
-        Seen::Writable
+        ServerState::Writable
     } else if says("secondary") {
-        Seen::Member("a secondary")
+        ServerState::Member("a secondary")
     } else if says("arbiterOnly") {
-        Seen::Member("an arbiter")
+        ServerState::Member("an arbiter")
     } else if says("isreplicaset") {
-        Seen::Member("a member of a replica set that was not initiated")
+        ServerState::Unready("a member of a replica set that was not initiated")
     } else {
-        Seen::Member("starting or recovering")
+        ServerState::Unready("starting or recovering")
     }
 }
 
@@ -250,7 +276,7 @@ mod tests {
         }
     }
 
-    fn servers(seen: &[(&str, Seen)]) -> Servers {
+    fn servers(seen: &[(&str, ServerState)]) -> Servers {
         let servers = Servers::default();
         servers.ask(asked(Some("rs0")));
         let seen = seen.iter().map(|(a, s)| ((*a).to_owned(), s.clone()));
@@ -259,12 +285,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_is_compared_with_what_is_asked() {
+    fn the_replies_of_servers_are_compared_with_the_connection_string() {
         let of = |reply| said(&reply, &asked(Some("rs0")));
-        let elsewhere = |what: &str| Seen::Elsewhere(what.to_owned());
+        let elsewhere = |what: &str| ServerState::Elsewhere(what.to_owned());
         assert_eq!(
             of(doc! { "setName": "rs0", "isWritablePrimary": true }),
-            Seen::Writable
+            ServerState::Writable
         );
         assert_eq!(
             of(doc! { "setName": "rsa", "isWritablePrimary": true }),
@@ -278,26 +304,30 @@ mod tests {
             of(doc! { "msg": "isdbgrid" }),
             elsewhere(r#"is a mongos, not in replica set "rs0""#)
         );
-        let secondary = Seen::Member("a secondary");
+        let secondary = ServerState::Member("a secondary");
         assert_eq!(of(doc! { "setName": "rs0", "secondary": true }), secondary);
     }
 
     #[test]
     fn a_set_of_another_name_is_final_only_where_no_server_is_left() {
-        let elsewhere = Seen::Elsewhere(r#"is in replica set "rsa", not "rs0""#.to_owned());
-        let away = Seen::Unreachable("connection refused".to_owned());
+        let elsewhere = ServerState::Elsewhere(r#"is in replica set "rsa", not "rs0""#.to_owned());
+        let away = ServerState::Unreachable("connection refused".to_owned());
         let one = servers(&[("a:1", elsewhere.clone()), ("b:1", away)]).no_primary();
         assert_eq!(
             one.to_string(),
             r#"no primary: a:1 is in replica set "rsa", not "rs0"; correct replicaSet or the hosts in the MongoDB URI"#
         );
-        assert_eq!(one.remedy, Remedy::Reach, "the other may come back");
+        assert_eq!(
+            one.retry,
+            RetryPolicy::WaitForServer,
+            "the other may come back"
+        );
         let both = servers(&[("a:1", elsewhere.clone()), ("b:1", elsewhere)]).no_primary();
-        assert_eq!(both.remedy, Remedy::Change);
+        assert_eq!(both.retry, RetryPolicy::Reconfigure);
     }
 
     #[test]
-    fn hosts_that_nobody_has_heard_of_yet_are_named() {
+    fn hosts_without_an_answer_yet_are_named() {
         let failure = servers(&[]).no_primary();
         assert_eq!(
             failure.to_string(),

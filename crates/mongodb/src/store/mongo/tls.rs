@@ -50,9 +50,9 @@ pub(super) fn refusal(error: &io::Error) -> Option<String> {
         Error::InvalidCertificate(certificate) => refused_certificate(certificate),
         Error::AlertReceived(alert) => refused_by_server(*alert),
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "the server does not speak TLS: remove tls=true from the MongoDB URI".to_owned()
+            "the server does not use TLS: remove tls=true from the MongoDB URI".to_owned()
         }
-        Error::InvalidMessage(_) => "the server does not speak TLS as it should".to_owned(),
+        Error::InvalidMessage(_) => "the server sent an invalid TLS message".to_owned(),
         other => format!("the TLS handshake failed: {other}"),
     })
 }

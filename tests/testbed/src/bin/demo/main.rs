@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         tokio::select! {
             done = demonstrate() => done,
             // The other branch owns all processes, so they end with it.
-            _ = told_to_end() => {
+            _ = stop_requested() => {
                 println!("\ninterrupted; everything is ended");
                 Ok(())
             }
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 /// Waits for Ctrl-C, SIGTERM or the hangup of the terminal.
-async fn told_to_end() {
+async fn stop_requested() {
     use tokio::signal::unix::{SignalKind, signal};
 
     let listen = |kind| signal(kind).expect("a signal can be listened to");

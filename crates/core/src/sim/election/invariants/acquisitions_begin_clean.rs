@@ -12,7 +12,7 @@ pub(crate) fn check(lease: &Lease) -> Option<Violation> {
 }
 
 #[test]
-fn what_was_meant_for_another_claim_is_found() {
+fn requests_for_another_claim_are_found() {
     let clean = free(Revision::from_bytes([1; 16]), Token::ZERO);
     assert_eq!(check(&clean), None);
     let (kind, token) = (RequestKind::StepDown, Token::ZERO);

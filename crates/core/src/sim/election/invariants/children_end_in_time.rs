@@ -97,7 +97,7 @@ fn a_deadline_that_has_passed_is_final_to_the_guard() {
 }
 
 #[test]
-fn who_has_just_woken_has_a_moment_and_who_sleeps_ends_nothing() {
+fn a_woken_guard_has_a_moment_and_a_sleeping_one_is_not_expected_to_act() {
     let moment = Some(Duration::from_millis(10));
     let woken = with(running(9_000), |it| {
         (it.guarded, it.kept) = (moment, moment)

@@ -41,7 +41,7 @@ pub(crate) fn check(turn: Turn) -> Option<Violation> {
 }
 
 #[test]
-fn a_leader_that_nobody_stops_may_go_on() {
+fn a_leader_without_a_stop_request_may_continue() {
     assert_eq!(check(Turn::quiet(true)), None);
 }
 

@@ -81,7 +81,7 @@ fn an_end_with_its_cause_is_in_order() {
 }
 
 #[test]
-fn a_request_that_names_another_token_is_no_cause() {
+fn a_request_for_another_token_is_not_a_cause() {
     for reason in [Reason::Requested, Reason::Transferred] {
         let stale = with(ending(reason), |it| it.requested = Token::new(6));
         assert!(check(stale).is_some());

@@ -17,7 +17,7 @@ pub(crate) fn check(owed: Owed) -> Option<Violation> {
 }
 
 #[test]
-fn whatever_is_owed_is_found() {
+fn missing_follow_ups_are_found() {
     let owed = |read, renewal| Owed { read, renewal };
     assert_eq!(check(owed(false, false)), None);
     assert!(check(owed(true, false)).is_some());

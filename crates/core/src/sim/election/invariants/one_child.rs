@@ -12,9 +12,9 @@ const RATIO: (u64, u64) = (11, 10);
 pub(crate) struct Child {
     pub(crate) process: usize,
     pub(crate) claim: Claim,
-    /// True if a fork or damage to the store excuses its claim, if it has only just woken after its
-    /// deadline, or if no process that could end it runs.
-    pub(crate) excused: bool,
+    /// True if the claim is tolerated after a fork or damage to the store, if it has only just woken
+    /// after its deadline, or if no process that could end it runs.
+    pub(crate) tolerated: bool,
 }
 
 /// Checks that one child runs at most. `rates` are those of the slowest and the fastest clock in
@@ -24,7 +24,7 @@ pub(crate) fn check(children: &[Child], rates: (u64, u64)) -> Option<Violation> 
     if fastest * RATIO.1 > slowest * RATIO.0 {
         return None;
     }
-    let mut sure = children.iter().filter(|child| !child.excused);
+    let mut sure = children.iter().filter(|child| !child.tolerated);
     let first = sure.next()?;
     let other = sure.find(|c| (c.claim, c.process) != (first.claim, first.process))?;
     violation("one child", format!("{first:?} beside {other:?}"))
@@ -34,15 +34,15 @@ fn child(process: usize, claim: u8) -> Child {
     Child {
         process,
         claim: Claim::from_bytes([claim; 16]),
-        excused: false,
+        tolerated: false,
     }
 }
 
 #[test]
-fn one_is_in_order_and_so_is_one_beside_an_excused_one() {
-    let excused = with(child(1, 2), |it| it.excused = true);
+fn one_child_and_one_alongside_a_tolerated_one_are_in_order() {
+    let tolerated = with(child(1, 2), |it| it.tolerated = true);
     assert_eq!(check(&[], (1000, 1000)), None);
-    assert_eq!(check(&[child(0, 1), excused], (1000, 1000)), None);
+    assert_eq!(check(&[child(0, 1), tolerated], (1000, 1000)), None);
 }
 
 #[test]

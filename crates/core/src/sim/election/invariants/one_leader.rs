@@ -11,26 +11,26 @@ pub(crate) struct Leading {
     pub(crate) surface: &'static str,
     pub(crate) claim: Claim,
     pub(crate) token: Token,
-    /// True if a fork or damage to the store excuses this claim at this instant.
-    pub(crate) excused: bool,
+    /// True if the claim is tolerated at this instant after a fork or damage to the store.
+    pub(crate) tolerated: bool,
 }
 
 /// Checks that there is one leader at most. Two processes with the same claim, as on a forked
 /// machine, count as two leaders.
 pub(crate) fn check(leading: &[Leading]) -> Option<Violation> {
-    let mut sure = leading.iter().filter(|l| !l.excused);
+    let mut sure = leading.iter().filter(|l| !l.tolerated);
     let first = sure.next()?;
     let other = sure.find(|l| (l.claim, l.process) != (first.claim, first.process))?;
     violation("I1", format!("{first:?} beside {other:?}"))
 }
 
-fn leading(process: usize, claim: u8, excused: bool) -> Leading {
+fn leading(process: usize, claim: u8, tolerated: bool) -> Leading {
     Leading {
         process,
         surface: "http",
         claim: Claim::from_bytes([claim; 16]),
         token: Token::ZERO,
-        excused,
+        tolerated,
     }
 }
 
@@ -48,7 +48,7 @@ fn two_claims_or_two_processes_are_two_leaders() {
 }
 
 #[test]
-fn an_excused_one_does_not_hide_two_others() {
+fn a_tolerated_leader_does_not_hide_two_others() {
     let three = [
         leading(0, 1, true),
         leading(1, 2, false),

@@ -23,7 +23,7 @@ pub(crate) fn check(orphan: Orphan) -> Option<Violation> {
 }
 
 #[test]
-fn it_is_told_within_a_moment() {
+fn an_orphan_is_stopped_immediately() {
     let millis = Duration::from_millis;
     let orphan = |asked, alone| Orphan {
         asked,

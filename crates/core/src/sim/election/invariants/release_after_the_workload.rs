@@ -54,11 +54,11 @@ pub(crate) struct Beside {
     pub(crate) elsewhere: bool,
     /// True if the document was damaged or a machine forked, or if that workload did not run when
     /// its check was due.
-    pub(crate) excused: bool,
+    pub(crate) tolerated: bool,
 }
 
-pub(crate) fn check_beside(beside: Beside) -> Option<Violation> {
-    let two_work = beside.works && beside.elsewhere && !beside.excused;
+pub(crate) fn check_concurrent(beside: Beside) -> Option<Violation> {
+    let two_work = beside.works && beside.elsewhere && !beside.tolerated;
     require(!two_work, "I6", &beside)
 }
 
@@ -69,7 +69,7 @@ fn a_release_after_the_drain_is_in_order() {
 }
 
 #[test]
-fn a_release_before_the_drain_or_beside_a_surface_is_not() {
+fn a_release_before_the_drain_or_while_a_surface_says_leader_is_found() {
     let drained = with(Release::default(), |it| it.drained = true);
     assert!(check(Release::default()).is_some());
     for release in [
@@ -86,20 +86,20 @@ fn a_workload_that_has_not_looked_keeps_others_from_leading() {
     let beside = Beside {
         works: true,
         elsewhere: true,
-        excused: false,
+        tolerated: false,
     };
-    assert!(check_beside(beside).is_some());
+    assert!(check_concurrent(beside).is_some());
     for fine in [
         with(beside, |it| it.works = false),
         with(beside, |it| it.elsewhere = false),
-        with(beside, |it| it.excused = true),
+        with(beside, |it| it.tolerated = true),
     ] {
-        assert_eq!(check_beside(fine), None);
+        assert_eq!(check_concurrent(fine), None);
     }
 }
 
 #[test]
-fn nothing_is_acquired_beside_a_child_of_before() {
+fn nothing_is_acquired_while_an_earlier_child_runs() {
     let acquisition = |child_runs, orphan_runs| Acquisition {
         child_runs,
         orphan_runs,

@@ -48,7 +48,7 @@ pub(crate) fn check_reopening(owed: bool) -> Option<Violation> {
 
 /// Checks that an event, which contains only the changes, is applied to a document that was shown
 /// since the stream was opened.
-pub(crate) fn check_told(of_a_document_before: bool) -> Option<Violation> {
+pub(crate) fn check_events(of_a_document_before: bool) -> Option<Violation> {
     let evidence = "an event changed a document of before the stream was opened";
     explain(!of_a_document_before, "streams are checked", || {
         evidence.to_owned()
@@ -63,7 +63,7 @@ pub(crate) fn check_peace(stale: Option<usize>) -> Option<Violation> {
 }
 
 #[test]
-fn who_asks_in_time_is_in_order() {
+fn timely_reads_are_in_order() {
     let asked = Asked {
         silent: Duration::from_secs(23),
         silent_max: Duration::from_secs(24),
@@ -93,9 +93,9 @@ fn a_late_reply_that_replaces_what_is_known_is_found() {
 }
 
 #[test]
-fn what_is_owed_and_who_is_deaf_is_found() {
-    assert_eq!(check_told(false), None);
-    assert!(check_told(true).is_some());
+fn unchecked_streams_are_found() {
+    assert_eq!(check_events(false), None);
+    assert!(check_events(true).is_some());
     assert_eq!(check_reopening(false), None);
     assert!(check_reopening(true).is_some());
     assert_eq!(check_peace(None), None);

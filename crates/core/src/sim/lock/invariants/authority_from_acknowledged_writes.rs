@@ -28,7 +28,7 @@ fn claimed(until: u64, backed: Option<u64>, ended: bool) -> Claimed {
 }
 
 #[test]
-fn what_was_acknowledged_may_be_used_up_to_its_end() {
+fn acknowledged_authority_may_be_used_up_to_its_end() {
     assert_eq!(check(claimed(10, Some(10), false)), None);
     assert_eq!(check(claimed(9, Some(10), false)), None);
 }

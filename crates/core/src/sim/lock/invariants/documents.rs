@@ -49,8 +49,8 @@ fn order(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
         .collect();
     let sorted = places.is_sorted() && after.queue.iter().eq(old.into_iter().chain(new));
     match passed {
-        Some((claim, left)) => violation("nobody overtakes", format!("{claim} passes {left}")),
-        None if !sorted => violation("nobody overtakes", format!("{before:?} then {after:?}")),
+        Some((claim, left)) => violation("overtaking", format!("{claim} passes {left}")),
+        None if !sorted => violation("overtaking", format!("{before:?} then {after:?}")),
         None => None,
     }
 }
@@ -120,7 +120,7 @@ fn broken(before: &LockDocument, after: &LockDocument) -> Option<&'static str> {
 const X: Mode = Mode::Exclusive;
 
 #[test]
-fn what_the_protocol_writes_is_accepted() {
+fn the_documents_of_the_protocol_are_accepted() {
     let (a, b, c) = (held(1, X, 7), entry(2, X), entry(3, X));
     let before = lock(7, std::slice::from_ref(&a), &[b.clone(), c.clone()]);
     assert_eq!(broken(&before, &before), None);
@@ -143,18 +143,18 @@ fn a_lost_wake_up_is_found() {
 }
 
 #[test]
-fn whoever_passes_another_is_found() {
+fn queue_jumping_is_found() {
     let (a, b, c) = (held(1, X, 7), entry(2, X), entry(3, X));
     let before = lock(7, std::slice::from_ref(&a), &[b.clone(), c.clone()]);
     let passed = lock(7, std::slice::from_ref(&c), std::slice::from_ref(&b));
-    assert_eq!(broken(&before, &passed), Some("nobody overtakes"));
+    assert_eq!(broken(&before, &passed), Some("overtaking"));
     let turned = lock(7, std::slice::from_ref(&a), &[c, b.clone()]);
-    assert_eq!(broken(&before, &turned), Some("nobody overtakes"));
+    assert_eq!(broken(&before, &turned), Some("overtaking"));
     let reader = held(4, Mode::Shared, 8);
     let held = held(1, Mode::Shared, 7);
     let before = lock(7, std::slice::from_ref(&held), std::slice::from_ref(&b));
     let passed = lock(8, &[held, reader], &[b]);
-    assert_eq!(broken(&before, &passed), Some("nobody overtakes"));
+    assert_eq!(broken(&before, &passed), Some("overtaking"));
 }
 
 #[test]

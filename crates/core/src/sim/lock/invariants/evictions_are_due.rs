@@ -6,20 +6,20 @@ use std::time::Duration;
 use super::{Violation, require, with};
 use crate::election::{BootTime, Claim, Declared, Revision};
 use crate::lock::Seen;
-use crate::sim::lock::entries::Shown;
+use crate::sim::lock::entries::ObservedEntry;
 
 /// One entry of an eviction at the time it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Eviction {
     pub(crate) pair: Seen,
     /// The entry as last shown to its sender.
-    pub(crate) shown: Option<Shown<BootTime>>,
+    pub(crate) shown: Option<ObservedEntry<BootTime>>,
     pub(crate) at: BootTime,
     pub(crate) operation_timeout: Duration,
 }
 
 pub(crate) fn check(eviction: Eviction) -> Option<Violation> {
-    let due = |shown: Shown<BootTime>| {
+    let due = |shown: ObservedEntry<BootTime>| {
         let granted = shown.holds && !shown.confirmed;
         let wait = if granted {
             eviction.operation_timeout
@@ -39,7 +39,7 @@ fn eviction(holds: bool, confirmed: bool, after: u64) -> Eviction {
     };
     Eviction {
         pair,
-        shown: Some(Shown {
+        shown: Some(ObservedEntry {
             revision: pair.revision,
             holds,
             confirmed,

@@ -23,7 +23,7 @@ fn slot(number: u32) -> Want {
 }
 
 #[test]
-fn those_who_may_hold_together_do() {
+fn compatible_holders_hold_together() {
     assert_eq!(check(&[]), None);
     assert_eq!(check(&[Want::Exclusive]), None);
     assert_eq!(check(&[Want::Shared; 5]), None);

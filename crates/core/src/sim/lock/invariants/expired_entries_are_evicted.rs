@@ -57,7 +57,7 @@ fn an_entry_that_is_evicted_in_time_is_accepted() {
 }
 
 #[test]
-fn a_job_that_evicts_nobody_is_found() {
+fn a_job_that_never_evicts_is_found() {
     let timeout = Duration::from_secs(3);
     assert_eq!(under_brisk_traffic(timeout, timeout), None);
     let late = timeout + Duration::from_nanos(1);

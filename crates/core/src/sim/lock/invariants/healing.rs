@@ -12,12 +12,12 @@ pub(crate) fn check(left: &[Standing], stored: &Found) -> Option<Violation> {
 }
 
 #[test]
-fn a_run_ends_when_nobody_waits() {
+fn a_run_ends_without_waiters() {
     assert_eq!(check(&[], &Found::Missing), None);
 }
 
 #[test]
-fn whoever_waits_for_ever_is_found() {
+fn a_contender_that_waits_indefinitely_is_found() {
     let stored = Found::Lock(LockDocument::default());
     assert!(check(&[Standing::Joining], &stored).is_some());
 }

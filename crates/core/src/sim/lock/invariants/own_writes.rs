@@ -46,7 +46,7 @@ const FINE: Write = Write {
 };
 
 #[test]
-fn what_the_protocol_sends_is_accepted() {
+fn the_calls_of_the_protocol_are_accepted() {
     let renewal = with(FINE, |it| (it.operation, it.present) = ("renew", true));
     let leave = Write {
         operation: "leave",

@@ -175,7 +175,7 @@ impl Deployment {
         }
     }
 
-    pub(super) async fn client_options(
+    pub(in crate::store::mongo) async fn client_options(
         self: &Arc<Self>,
         uri: &str,
     ) -> Result<ClientOptions, mongodb::error::Error> {
@@ -220,7 +220,7 @@ impl Deployment {
             let Some(deployment) = deployment.upgrade() else {
                 return;
             };
-            deployment.servers.heed(&event);
+            deployment.servers.record_event(&event);
             // Events of a client that was not verified do not change a known home.
             match event {
                 SdamEvent::ServerHeartbeatSucceeded(event) => {

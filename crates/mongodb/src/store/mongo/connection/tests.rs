@@ -38,7 +38,7 @@ fn elections_are_streamed_whatever_the_connection_string_and_the_environment_say
 }
 
 #[test]
-fn every_call_can_have_a_connection_beside_the_streams() {
+fn every_call_can_have_a_connection_in_addition_to_the_streams() {
     for (uri, size) in [
         ("mongodb://h/", CONNECTIONS_MAX),
         (

@@ -63,7 +63,7 @@ proptest! {
 
     #[test]
     fn i11_any_document_is_a_lock_of_this_schema_or_foreign(stored in stored()) {
-        document::history(&stored);
+        super::super::history::history(&stored);
         if let Found::Lock(lock) = document::read(&stored) {
             let schema = stored.get_i32("schema").map(i64::from).or_else(|_| stored.get_i64("schema"));
             prop_assert_eq!(schema.ok(), Some(1));
@@ -74,7 +74,7 @@ proptest! {
 }
 
 #[test]
-fn a_lock_is_told_from_a_lease() {
+fn a_lock_is_distinguished_from_a_lease() {
     let mut stored = document::create("a", Token::ZERO);
     assert!(matches!(document::read(&stored), Found::Lock(_)));
     stored.insert("kind", "lease");

@@ -5,12 +5,11 @@
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
+use super::super::display::named;
 use super::super::document::{
     LOCK_KIND, SCHEMA, belongs, date, declared, id, integer, is, is_uuid, token, uuid,
 };
-use leasehold_core::election::{
-    Claim, IDENTITY_LENGTH_MAX, Identity, Revision, Session, Token, WallMillis,
-};
+use leasehold_core::election::{Claim, Identity, Revision, Session, Token};
 use leasehold_core::lock::{Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX};
 
 /// Returns the projection of all reads: the history's type, but not its entries.
@@ -97,31 +96,6 @@ fn entry(fields: &Document) -> Result<Entry, String> {
 fn mode(word: &str) -> Option<Mode> {
     let modes = [Mode::Exclusive, Mode::Shared, Mode::Slot];
     modes.into_iter().find(|mode| mode.as_str() == word)
-}
-
-/// Returns the identity of an entry. The identity is informational, so an invalid one is shown as
-/// far as possible instead of making the lock foreign for every contender.
-fn named(text: &str) -> Identity {
-    Identity::new(shown(text))
-        .or_else(|_| Identity::new("?"))
-        .expect("a question mark is a legal identity")
-}
-
-/// Returns true for a character that a terminal obeys, hides, or uses to reorder others.
-fn misleads(c: char) -> bool {
-    let format = [
-        '\u{200b}'..='\u{200f}',
-        '\u{2028}'..='\u{202e}',
-        '\u{2060}'..='\u{206f}',
-    ];
-    c.is_control() || c == '\u{feff}' || format.iter().any(|range| range.contains(&c))
-}
-
-/// Makes stored text of unknown origin safe to show on a terminal.
-pub(super) fn shown(text: &str) -> String {
-    let mut shown = text.replace(misleads, "?");
-    shown.truncate(shown.floor_char_boundary(IDENTITY_LENGTH_MAX));
-    shown
 }
 
 /// Returns a filter that matches only what [`read`] accepts as a lock of this name, and only if the
@@ -229,33 +203,4 @@ pub(super) fn joining(joining: &Joining, identity: &Identity, now: DateTime) -> 
         "renewed_at": now,
         "wake": claim.to_string(),
     }
-}
-
-/// The end of a holder in the history, informational; a field that cannot be read is absent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    /// The holder's token.
-    pub token: Option<Token>,
-    /// The holder's identity.
-    pub identity: Option<Identity>,
-    /// Time at which the holder joined.
-    pub acquired_at: WallMillis,
-    /// Time of the end.
-    pub ended_at: WallMillis,
-    /// The reason: `released`, `expired`, `broken`.
-    pub reason: Option<String>,
-}
-
-/// Returns the history, oldest entry first.
-pub(super) fn history(document: &Document) -> Vec<Ended> {
-    let ends = list(document, "history").ok().flatten().unwrap_or_default();
-    let ends = ends.iter().filter_map(Bson::as_document);
-    ends.map(|end| Ended {
-        token: token(end).ok(),
-        identity: end.get_str("identity").ok().map(named),
-        acquired_at: date(end.get("acquired_at")),
-        ended_at: date(end.get("ended_at")),
-        reason: end.get_str("reason").ok().map(str::to_owned),
-    })
-    .collect()
 }

@@ -1,0 +1,190 @@
+//! The operators' commands: a requested step-down next to a handoff by SIGTERM, and the cost of a
+//! live view of many leases.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{ReplicaSet, Scratch};
+use mongodb::bson::{Bson, Document, doc};
+use tokio::process::Command;
+
+use crate::handoff;
+use crate::launch::{Setup, directories, seconds, watching};
+use crate::profile;
+use crate::report::{Bound, Row, Statistic, Unit};
+use crate::usage::{Memory, Work};
+
+const LEADS_MAX: Duration = Duration::from_secs(60);
+/// Time for the other daemons to write their files, so that rounds do not overlap.
+const SETTLE: Duration = Duration::from_millis(250);
+/// Leases of the live view, each of which is renewed as often as the default says.
+const LEASES: usize = 1_000;
+const RENEWAL: Duration = Duration::from_secs(3);
+const NAME_OF_WATCH: &str = "live-view";
+
+/// Time from a request to the next leader, as the command reports it, and its ratio to a handoff by
+/// SIGTERM on a set of the same kind, in the same run.
+pub(crate) async fn step_down(setup: Setup) -> Vec<Row> {
+    let count = setup.count(100, 20);
+    let handoffs = handoff::rounds(&setup, 3, count).await;
+    let requests = requests(&setup, count).await;
+    let ratio = median(&requests) / median(&handoffs);
+    let bounds = [Bound::AtMost(Statistic::Median, 1.5)];
+    vec![
+        Row::new(
+            "step_down",
+            "`step-down` → another leads, as reported",
+            Unit::Time,
+            &requests,
+            &[],
+        ),
+        Row::new(
+            "step_down",
+            "SIGTERM → another leads, in the same run",
+            Unit::Time,
+            &handoffs,
+            &[],
+        ),
+        Row::new(
+            "step_down",
+            "ratio of the medians",
+            Unit::Count,
+            &[ratio],
+            &bounds,
+        ),
+    ]
+}
+
+async fn requests(setup: &Setup, rounds: usize) -> Vec<f64> {
+    let set = ReplicaSet::start().await;
+    let scratch = Scratch::new();
+    let paths = directories(scratch.path(), 3);
+    let start = |(index, path): (usize, &std::path::PathBuf)| {
+        setup
+            .daemon("handoff", &format!("d{index}"), &set.uri())
+            .status_directory(path)
+            .handoff_delay("0s")
+            .start()
+    };
+    let daemons: Vec<_> = paths.iter().enumerate().map(start).collect();
+    join_all(daemons.iter().map(watching)).await;
+    let mut series = Vec::new();
+    for _ in 0..rounds {
+        tokio::time::sleep(SETTLE).await;
+        let mut command = command(&setup.binary, &set.uri());
+        command.args(["step-down", "handoff", "--output", "json"]);
+        let output = tokio::time::timeout(LEADS_MAX, command.output()).await;
+        let output = output.expect("it ends").expect("the binary starts");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        assert_eq!(answer["result"], "done", "{answer}");
+        series.push(answer["took_ms"].as_f64().expect("a number") / 1e3);
+    }
+    series
+}
+
+/// The load of `leases --watch` on the store, and its own cost, while a thousand leases are renewed.
+pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
+    let set = ReplicaSet::start().await;
+    let primary = set.primary().await;
+    create(&set).await;
+    let mut watching = command(&setup.binary, &set.uri())
+        .args(["leases", "--watch", "--output", "json"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    let pid = watching.id().expect("it runs");
+    let minutes = if setup.quick { 1.0 / 3.0 } else { 1.0 };
+    // Its first listing is not what is measured.
+    renew(&set, RENEWAL).await;
+    profile::record(&set, primary, true).await;
+    let (began, before) = (boottime_ns(), Work::of(pid));
+    renew(&set, Duration::from_secs_f64(60.0 * minutes)).await;
+    let (minutes, after) = (seconds(began, boottime_ns()) / 60.0, Work::of(pid));
+    profile::record(&set, primary, false).await;
+    let client = profile::direct(&set, primary).await;
+    let commands = profile::commands(&client, &format!("leasehold/{NAME_OF_WATCH}")).await;
+    let a_minute = |name: &str| commands.get(name).copied().unwrap_or(0.0) / minutes;
+    let memory = Memory::of(pid);
+    watching.kill().await.expect("it is ours");
+    let row = |what: &str, unit, value: f64, bounds: &[Bound]| {
+        let what = format!("{what}, {LEASES} leases that renew every 3 s");
+        Row::new("leases_watch", what, unit, &[value], bounds)
+    };
+    let none = [Bound::AtMost(Statistic::Max, 0.0)];
+    vec![
+        row("reads a minute", Unit::Count, a_minute("find"), &none),
+        row("getMore a minute", Unit::Count, a_minute("getMore"), &[]),
+        row(
+            "CPU of the command a minute",
+            Unit::Time,
+            (after.cpu - before.cpu) / minutes,
+            &[],
+        ),
+        row("RSS of the command", Unit::Bytes, memory.rss, &[]),
+    ]
+}
+
+fn command(binary: &Path, uri: &str) -> Command {
+    let mut command = Command::new(binary);
+    command
+        .env_clear()
+        .env("LEASEHOLD_MONGODB__URI", uri)
+        .env("LEASEHOLD_IDENTITY__NAME", NAME_OF_WATCH)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    command
+}
+
+fn leases(set: &ReplicaSet) -> mongodb::Collection<Document> {
+    set.client().database("leasehold").collection("leases")
+}
+
+/// Creates held leases, as candidates would have written them.
+async fn create(set: &ReplicaSet) {
+    let id = || Bson::from(mongodb::bson::Uuid::new());
+    let date = mongodb::bson::DateTime::now();
+    let documents = (0..LEASES).map(|number| {
+        doc! {
+            "_id": format!("lease-{number}"), "schema": 1, "kind": "lease", "token": 1_i64,
+            "revision": id(), "paused": false, "request": null, "reserved_for": null, "history": [],
+            "holder": {
+                "identity": format!("candidate-{number}"), "session": id(), "claim": id(),
+                "token": 1_i64, "acquired_at": date, "renewed_at": date, "lease_duration_ms": 24_000_i64,
+            },
+        }
+    });
+    leases(set).insert_many(documents).await.expect("inserted");
+}
+
+/// Renews all leases every [`RENEWAL`] for this time, evenly spread.
+async fn renew(set: &ReplicaSet, time: Duration) {
+    let collection = leases(set);
+    let mut due = tokio::time::interval(RENEWAL / u32::try_from(LEASES).expect("few leases"));
+    let end = tokio::time::sleep(time);
+    tokio::pin!(end);
+    for number in (0..LEASES).cycle() {
+        tokio::select! {
+            _ = due.tick() => {}
+            () = &mut end => return,
+        }
+        let renewal = doc! { "$set": {
+            "revision": mongodb::bson::Uuid::new(), "holder.renewed_at": mongodb::bson::DateTime::now(),
+        } };
+        let filter = doc! { "_id": format!("lease-{number}") };
+        collection
+            .update_one(filter, renewal)
+            .await
+            .expect("renewed");
+    }
+}
+
+fn median(series: &[f64]) -> f64 {
+    let mut sorted = series.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}

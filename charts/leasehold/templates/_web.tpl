@@ -1,0 +1,9 @@
+{{/* The labels that tell the page's pod from those of the workload, which the other objects select. */}}
+{{- define "app.webSelector" -}}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}-web
+app.kubernetes.io/instance: {{ include "leasehold.fullname" . }}
+{{- end -}}
+
+{{- define "app.webLabels" -}}
+{{- merge (include "app.webSelector" . | fromYaml) (include "leasehold.labels" . | fromYaml) | toYaml -}}
+{{- end -}}

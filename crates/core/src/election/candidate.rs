@@ -1,0 +1,39 @@
+//! Options of a candidate.
+
+use std::time::Duration;
+
+use super::input::Tunables;
+use super::lease::{Claim, Identity, Token};
+
+/// Identity and behavior of a candidate: [`Candidate::new`] and assignments to the fields.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Candidate {
+    /// Name of the candidate.
+    pub identity: Identity,
+    /// Durations of the candidate.
+    pub tunables: Tunables,
+    /// The highest token recorded in the status directory.
+    pub token_remembered: Token,
+    /// The longest lease duration seen up to that token, if the status directory has one.
+    pub lease_longest_remembered: Option<Duration>,
+    /// True if the candidate supervises its workload, so that [`Effect::Workload`](super::Effect::Workload) is carried out.
+    pub supervises: bool,
+    /// The claim recorded in the status directory, if the process that made it has provably exited:
+    /// this process holds the claim's lock, in the same boot.
+    pub predecessor_claim: Option<Claim>,
+}
+
+impl Candidate {
+    /// Creates a candidate with the default durations that remembers nothing.
+    pub fn new(identity: Identity) -> Self {
+        Self {
+            identity,
+            tunables: Tunables::default(),
+            token_remembered: Token::ZERO,
+            lease_longest_remembered: None,
+            supervises: false,
+            predecessor_claim: None,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Violations that are tolerated for a limited time: two leaders after an operator damaged the
+//! document or forked a machine in a way that no process could notice. `docs/verification.md` lists
+//! them.
+
+use super::cluster::{Damage, Forked, Was, World};
+use super::coverage::{Hit, Path};
+use super::document::{Committed, Document, claim_of};
+use super::observer::Knowledge;
+use super::process::LEASE_MAX;
+use crate::election::{Operation, Token};
+
+impl World {
+    /// Returns true if a majority had this state at any instant since the process sent its last
+    /// read.
+    pub(super) fn was_so(&self, process: usize, found: Option<Token>) -> bool {
+        let found = found.map_or(Was::Missing, Was::Token);
+        let sent = self.processes[process].facts.last_read_at;
+        let ends = self.own.was.iter().skip(1).map(|(at, _)| *at);
+        let ends = ends.chain([u64::MAX]);
+        let mut all = self.own.was.iter().zip(ends);
+        all.any(|((_, was), end)| *was == found && end >= sent)
+    }
+
+    /// Records damage to the document by an operator. The holder that it named may continue to
+    /// lead, and a process that was not shown that holder before cannot know.
+    pub(super) fn tolerate_the_ignorant(
+        &mut self,
+        committed: &Committed,
+        token_before: Option<Token>,
+    ) {
+        let Committed { before, after, .. } = committed;
+        let restored = after.lease().map(|l| self.own.archive.order(l.revision));
+        // The token alone may be an older one, because an operator who raises it leaves the
+        // revision unchanged.
+        let (old, new) = (before.lease(), after.lease());
+        let lowered = new.is_some_and(|new| Some(new.token) < token_before);
+        let order = match (&after.document, restored) {
+            (Document::Missing, _) if self.own.archive.durable.is_empty() => return,
+            (Document::Missing, _) => 0,
+            (_, Some((Some(order), newest))) if order < newest || lowered => order,
+            (Document::Lease(_) | Document::Foreign, _) => return,
+        };
+        // If tokens restarted after an earlier loss, they no longer show which state is newer. This
+        // damage may then look like progress to every process.
+        let began_anew = old.is_some_and(|old| old.token < self.own.token_highest);
+        let another = old
+            .zip(new)
+            .is_some_and(|(old, new)| new.token == old.token && claim_of(new) != claim_of(old));
+        let token = match began_anew || another {
+            true => Token::MAX,
+            false => self.own.token_highest,
+        };
+        let until = self.now + LEASE_MAX.as_nanos() as u64;
+        self.own.damages.push(Damage {
+            until,
+            token,
+            order,
+        });
+    }
+
+    /// Returns the time until which a claim or a document that was made with this knowledge is
+    /// tolerated. If a tolerated process makes one, nothing may look wrong to the others, so they
+    /// are tolerated as well.
+    pub(super) fn tolerate(&mut self, knowledge: Knowledge, token: Token) -> u64 {
+        let Knowledge { informed, newest } = knowledge;
+        let now = self.now;
+        let mut tolerated_until = 0;
+        for damage in self.own.damages.iter_mut().filter(|d| d.until > now) {
+            let asleep = newest > 0 && newest <= damage.order;
+            if informed < damage.token || asleep {
+                tolerated_until = tolerated_until.max(damage.until);
+                if token >= damage.token {
+                    damage.token = Token::MAX;
+                }
+            }
+        }
+        tolerated_until
+    }
+
+    /// Tolerates a process of a forked machine that is restarted before it noticed the fork. Its
+    /// record is in order, so it overlaps with the twin's authority once more, up to that deadline.
+    pub(super) fn tolerate_a_restarted_twin(&mut self, process: usize, operation: &Operation) {
+        let p = &self.processes[process];
+        let Operation::TakeOver { acquisition, .. } = operation else {
+            return;
+        };
+        let sight = p.facts.sight(acquisition.expected);
+        let holder = sight.and_then(|s| claim_of(&s.lease));
+        let dead = holder.filter(|claim| p.facts.dead == Some(*claim));
+        let Some(claim) = dead else { return };
+        self.coverage.hit(Hit::Path(Path::ProvenDead));
+        // A process that noticed another owner of its claim has forgotten the record.
+        let twins = self.processes.iter().filter_map(|p| p.facts.claim(claim));
+        if self.own.forks.iter().any(|fork| fork.has(claim))
+            && let Some(deadline) = twins.map(|c| c.timings.renew_deadline()).max()
+        {
+            let claims = vec![(claim, self.clock(process) + deadline)];
+            self.own.forks.push(Forked { claims });
+        }
+    }
+}

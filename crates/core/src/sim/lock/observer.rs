@@ -1,0 +1,253 @@
+//! Observer with true time, which sees every process and the state that a majority has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::entries::{self, Entries};
+use super::invariants::{documents, exclusion, expired_entries_are_evicted, live_entries_stay};
+use super::ledger::{Doing, revision_of};
+use super::network::Committed;
+use super::world::World;
+use crate::election::{CallId, Claim, Revision, Token};
+use crate::lock::{End, Found, LockDocument, Loss, Notice, Operation, Standing};
+use crate::sim::MS;
+use crate::sim::invariants::{Violation, violation};
+
+/// Interval between checks for expired entries.
+const LOOK: u64 = 500 * MS;
+
+#[derive(Default)]
+pub(super) struct Observer {
+    /// Rate of the slowest clock, per mille.
+    slowest: u32,
+    /// Claim that acquired by each token.
+    tokens: BTreeMap<Token, Claim>,
+    /// Every revision ever sent.
+    revisions: BTreeSet<Revision>,
+    /// Each entry that a majority has, and since when it has been unchanged.
+    entries: Entries<u64>,
+    looks_at: u64,
+    /// End of the faults.
+    healed_at: u64,
+}
+
+impl Observer {
+    pub(super) fn new(slowest: u64) -> Self {
+        Self {
+            slowest: u32::try_from(slowest).expect("per mille"),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn healed(&mut self, now: u64) {
+        self.healed_at = now;
+    }
+
+    /// I3: checks that a token is acquired only once.
+    pub(super) fn acquired(&mut self, token: Token, claim: Claim) -> Option<Violation> {
+        match self.tokens.insert(token, claim) {
+            Some(other) => violation("I3", format!("{token} was acquired by {other} and {claim}")),
+            None => None,
+        }
+    }
+
+    /// Checks that every attempt of every write carries a fresh revision.
+    fn fresh(&mut self, operation: &Operation) -> Option<Violation> {
+        let (_, revision) = revision_of(operation)?;
+        if self.revisions.insert(revision) {
+            return None;
+        }
+        violation("revisions are fresh", format!("{revision} is sent again"))
+    }
+}
+
+impl World {
+    pub(super) fn check_exclusion(&mut self) {
+        let authority = |id: &usize| {
+            let p = &self.processes[*id];
+            let held = p.contender.authority_at(self.clock(*id));
+            held.map(|_| p.options.want)
+        };
+        let held: Vec<_> = self.live.iter().filter_map(authority).collect();
+        self.found(exclusion::check(&held));
+    }
+
+    /// Checks a call that a process sends.
+    pub(super) fn check_call(&mut self, process: usize, call: CallId, operation: &Operation) {
+        let now = self.clock(process);
+        let p = &mut self.processes[process];
+        let doing = Doing {
+            holds: p.contender.authority_at(now).is_some(),
+            works: p.works,
+        };
+        let violation = p.ledger.send(call, operation, now, doing, &p.options);
+        self.found(violation);
+        let stale = self.own.observer.fresh(operation);
+        self.found(stale);
+    }
+
+    /// Checks a write that has reached a majority.
+    pub(super) fn check_commit(&mut self, committed: &Committed) {
+        let empty = LockDocument::default();
+        let lock = |found: &Found| match found {
+            Found::Lock(lock) => Some(lock.clone()),
+            Found::Missing | Found::Foreign(_) => None,
+        };
+        let before = lock(&committed.before).unwrap_or(empty);
+        let Some(after) = lock(&committed.after) else {
+            return;
+        };
+        let entries = &mut self.own.observer.entries;
+        *entries = entries::shown(&after, self.now, entries);
+        self.found(documents::check(&before, &after));
+        if let Operation::Evict { entries, .. } = &committed.write.operation {
+            for pair in entries {
+                let there = |lock| entries::all(lock).any(|entry| entry.claim == pair.claim);
+                if there(&before) && !there(&after) {
+                    self.check_eviction(pair.claim);
+                }
+            }
+        }
+    }
+
+    /// Checks the eviction of an entry.
+    fn check_eviction(&mut self, claim: Claim) {
+        let owner = self.live.iter().copied().find(|id| {
+            let p = &self.processes[*id];
+            let leaves = matches!(p.contender.status().standing, Standing::Leaving);
+            p.contender.claim() == claim && !leaves
+        });
+        let Some(owner) = owner else { return };
+        let p = &self.processes[owner];
+        // Clock differences can make a waiter late that is just in time by its own clock.
+        let lease = p.options.timings.lease_duration() * 2;
+        let lease = u64::try_from(lease.as_nanos()).expect("short");
+        self.found(live_entries_stay::check(live_entries_stay::Taken {
+            owner_runs: p.running_since + lease <= self.now,
+            reliable: self.faults.is_reliable(),
+            stored: false,
+            evicted: true,
+        }));
+    }
+
+    /// Checks that a claim which its owner reports as lost is not stored as the owner wrote it.
+    fn check_lost(&mut self, process: usize, claim: Claim) {
+        let ledger = &self.processes[process].ledger;
+        let entry = self.committed_entry(claim);
+        // A join that lands after everything else is a ghost, which its owner cannot know about.
+        let stored = entry.is_some_and(|entry| {
+            ledger.sent_revision(entry.revision) && !ledger.is_late_join(entry.revision)
+        });
+        self.found(live_entries_stay::check(live_entries_stay::Taken {
+            owner_runs: true,
+            reliable: false,
+            stored,
+            evicted: false,
+        }));
+    }
+
+    pub(super) fn check_loss(&mut self, process: usize, loss: Loss) {
+        if loss == Loss::Rejected {
+            let claim = self.processes[process].contender.claim();
+            self.check_lost(process, claim);
+        }
+    }
+
+    pub(super) fn check_notice(&mut self, process: usize, notice: &Notice) {
+        match notice {
+            // A new claim has been chosen already, so the previous one is checked.
+            Notice::PlaceLost => {
+                if let Some(claim) = self.processes[process].ledger.newest_claim() {
+                    self.check_lost(process, claim);
+                }
+            }
+            Notice::Duplicate { .. } | Notice::StoreRolledBack { .. } => {
+                let evidence = format!("p{process} says {notice:?}");
+                self.found(violation("notices are true", evidence));
+            }
+            Notice::Swept { .. }
+            | Notice::QueueFull
+            | Notice::InvalidLeaseDuration { .. }
+            | Notice::TokensExhausted => {}
+        }
+    }
+
+    pub(super) fn check_exit(&mut self, process: usize, end: &End) {
+        let now = self.clock(process);
+        let p = &self.processes[process];
+        let gone = matches!(end, End::Lost(Loss::Rejected | Loss::StoreRolledBack));
+        let lease = p.options.timings.lease_duration();
+        let behind = p.ledger.leaves_behind(p.contender.claim(), now, lease);
+        if behind && !gone {
+            let evidence = format!("p{process} ends without a leave: {end:?}");
+            self.found(violation("leaves are repeated", evidence));
+        }
+    }
+
+    /// Checks that expired entries are evicted while a waiter can read.
+    pub(super) fn check_evictions(&mut self) {
+        if self.now < self.own.observer.looks_at || !(self.calm || self.faults.is_reliable()) {
+            return;
+        }
+        self.own.observer.looks_at = self.now + LOOK;
+        for waiter in self.live.clone() {
+            let p = &self.processes[waiter];
+            let Some(since) = p.contender.waits_since() else {
+                continue;
+            };
+            let waited = self.clock(waiter).since(since);
+            let waited = self.stretched(p.seat, waited);
+            let mut from = self.now.saturating_sub(waited).max(p.running_since);
+            if !self.faults.is_reliable() {
+                from = from.max(self.own.observer.healed_at);
+            }
+            let timings = p.options.timings;
+            let own = p.contender.claim();
+            let others = self.own.observer.entries.iter().filter(|(c, _)| **c != own);
+            let violation = others.clone().find_map(|(_, entry)| {
+                let unchanged = self.now.saturating_sub(entry.since.max(from));
+                expired_entries_are_evicted::check(
+                    Duration::from_nanos(unchanged),
+                    expired_entries_are_evicted::Patience {
+                        declared: entry.lease_duration.duration(),
+                        longest: timings.lease_duration(),
+                        operation_timeout: timings.operation_timeout(),
+                        slowest: self.own.observer.slowest,
+                    },
+                )
+            });
+            self.found(violation);
+        }
+        if self.own.brisk && !self.calm {
+            self.check_brisk_traffic();
+        }
+    }
+
+    /// Checks evictions under brisk traffic, where no contender waits for as long as an entry
+    /// declares. One job of a machine observes the entry, and a later job that begins after the
+    /// entry has expired evicts it.
+    fn check_brisk_traffic(&mut self) {
+        let violation = self.machines.iter().find_map(|seat| {
+            let now = self.now;
+            let answered = seat.timings.operation_timeout();
+            let answered = u64::try_from(answered.as_nanos()).expect("short");
+            self.own.observer.entries.values().find_map(|entry| {
+                let wait = entry.lease_duration.duration() * 1000 / self.own.observer.slowest;
+                let wait = u64::try_from(wait.as_nanos()).expect("short");
+                // A reply may be as old as the maximum duration of a call.
+                let known = entry.since + answered;
+                let shown = seat.done.iter().find(|job| job.from >= known)?;
+                let due = shown.from + wait;
+                let mut after = seat.done.iter().filter(|job| job.from >= due.max(shown.to));
+                // The first such job may have seen the entry in a reply concurrent with an eviction, so
+                // only the second one must evict.
+                let evicts = after.nth(1)?;
+                expired_entries_are_evicted::under_brisk_traffic(
+                    Duration::from_nanos(now.saturating_sub(evicts.from)),
+                    Duration::from_nanos(answered),
+                )
+            })
+        });
+        self.found(violation);
+    }
+}

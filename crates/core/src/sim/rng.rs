@@ -1,0 +1,50 @@
+//! The source of all randomness of a run: one seed decides everything.
+//!
+//! Each purpose draws from a stream of its own, so that switching a fault off leaves the others
+//! unchanged as far as possible.
+
+use crate::election::Randomness;
+
+/// A small generator (splitmix64).
+#[derive(Clone, Default)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64, purpose: u64) -> Self {
+        let mut rng = Self(seed ^ purpose.wrapping_mul(0xa076_1d64_78bd_642f));
+        rng.next_u64();
+        rng
+    }
+
+    pub(crate) fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next_u64() % n
+    }
+
+    /// Returns a number from `least` to less than `most`.
+    pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least)
+    }
+
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// Returns an index into a sequence of length `n`.
+    pub(crate) fn index(&mut self, n: usize) -> usize {
+        usize::try_from(self.below(n as u64)).expect("an index")
+    }
+}
+
+impl Randomness for Rng {
+    fn bits(&mut self) -> u128 {
+        (u128::from(self.next_u64()) << 64) | u128::from(self.next_u64())
+    }
+}

@@ -1,0 +1,46 @@
+//! The ends of earlier holders, as the documents of leases and locks keep them for humans.
+
+use mongodb::bson::{Bson, Document};
+
+use super::display::{named, shown};
+use super::document::{date, token};
+use leasehold_core::election::{Identity, Token, WallMillis};
+
+/// The end of a holder of a lease or lock in the history, informational; a field that cannot be read is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The holder's token.
+    pub token: Option<Token>,
+    /// The holder's identity.
+    pub identity: Option<Identity>,
+    /// Time at which the holder joined.
+    pub acquired_at: WallMillis,
+    /// Time of the end.
+    pub ended_at: WallMillis,
+    /// The reason: of a lease one of the reasons of [`Reason`](leasehold_core::election::Reason), of
+    /// a lock `released`, `expired` or `broken`.
+    pub reason: Option<String>,
+}
+
+/// Returns the history, oldest entry first.
+pub(super) fn history(document: &Document) -> Vec<Ended> {
+    let ends = list(document, "history")
+        .iter()
+        .filter_map(Bson::as_document);
+    ends.map(|end| Ended {
+        token: token(end).ok(),
+        identity: end.get_str("identity").ok().map(named),
+        acquired_at: date(end.get("acquired_at")),
+        ended_at: date(end.get("ended_at")),
+        reason: end.get_str("reason").ok().map(shown),
+    })
+    .collect()
+}
+
+/// Returns the elements of a list; none if it is not one.
+pub(super) fn list<'a>(document: &'a Document, key: &str) -> &'a [Bson] {
+    match document.get(key) {
+        Some(Bson::Array(elements)) => elements,
+        Some(_) | None => &[],
+    }
+}

@@ -1,0 +1,260 @@
+//! The leases and locks of a collection as operators see and change them.
+//!
+//! Nothing here contends for a lease. A request to a leader never changes `revision`, so that a
+//! request repeated by a script does not keep the lease of a crashed leader from expiring.
+
+mod actions;
+mod delta;
+mod follower;
+mod records;
+mod view;
+
+#[cfg(test)]
+mod any_bson;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+pub use self::actions::{Acted, Action, ActionId, ActionKind};
+pub use self::records::{
+    ActionRecord, Content, Effect, Entry, HolderRecord, LeaseRecord, LockRecord, RequestRecord,
+};
+pub use self::view::{View, ViewEvent};
+pub use super::roll_call::{Present, RollCall};
+
+use super::connection::{Deployment, SendError};
+use super::display::shown;
+use super::document::{self, LOCK_KIND};
+use super::options::StoreOptions;
+use super::roll_call;
+use crate::store::{Answer, Failure, StoreInfo};
+use leasehold_core::election::{LeaseName, Revision, Token};
+
+/// Maximum number of documents in a listing. For more, operators filter in the database.
+pub const LISTED_MAX: usize = 10_000;
+
+/// The documents that are listed and followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// Leases, and documents that are neither leases nor locks.
+    Leases,
+    /// All documents.
+    All,
+    /// One document.
+    One(LeaseName),
+}
+
+impl Scope {
+    /// Returns the condition on `_id`.
+    fn names(&self) -> Bson {
+        match self {
+            Self::Leases | Self::All => doc! { "$type": "string" }.into(),
+            Self::One(name) => name.as_str().into(),
+        }
+    }
+
+    fn filter(&self) -> Document {
+        let mut filter = doc! { "_id": self.names() };
+        if *self == Self::Leases {
+            filter.insert("kind", doc! { "$ne": LOCK_KIND });
+        }
+        filter
+    }
+
+    /// Returns true if a document with a matching `_id` is in the scope.
+    fn contains(&self, document: &Document) -> bool {
+        *self != Self::Leases || document.get_str("kind").ok() != Some(LOCK_KIND)
+    }
+}
+
+/// The leases and locks of one collection. Connects at its first use.
+#[derive(Clone)]
+pub struct MongoCollection {
+    deployment: Arc<Deployment>,
+    info: watch::Receiver<Option<StoreInfo>>,
+}
+
+impl MongoCollection {
+    /// Creates the view of a collection.
+    pub fn new(options: StoreOptions) -> Self {
+        let (deployment, info) = Deployment::new(options, || {});
+        Self { deployment, info }
+    }
+
+    /// Returns the deployment, for humans; `None` until a server has answered.
+    pub fn info(&self) -> Option<StoreInfo> {
+        self.info.borrow().clone()
+    }
+
+    /// Returns why no server is usable, as far as known before a call fails.
+    pub fn trouble(&self) -> Option<Failure> {
+        self.deployment.trouble()
+    }
+
+    /// Returns the documents sorted by name, at most [`LISTED_MAX`].
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Failure> {
+        let found = self.find(scope.filter()).await?;
+        Ok(found.iter().filter_map(records::entry).collect())
+    }
+
+    /// Returns one document; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn read(&self, name: &str) -> Result<Option<Entry>, Failure> {
+        let found = self.document(name).await?;
+        Ok(found.as_ref().and_then(records::entry))
+    }
+
+    /// Follows the collection, from now on.
+    pub fn follow(&self, scope: Scope) -> View {
+        View::open(self.clone(), scope)
+    }
+
+    /// Writes an action into the lease, if it is still as it was `seen`.
+    pub async fn act(
+        &self,
+        name: &LeaseName,
+        seen: &LeaseRecord,
+        action: &Action,
+    ) -> Answer<Acted> {
+        let now = DateTime::from_system_time(leasehold_clock::wall_now());
+        match actions::write(name.as_str(), seen, action, now) {
+            Some(write) => self.write(write).await,
+            None => self.deployment.answer(Ok(Acted::Rejected)).await,
+        }
+    }
+
+    /// Asks the candidates of a lease to report; see [`LeaseRecord::roll_call`].
+    pub async fn call_roll(&self, name: &LeaseName, call: ActionId) -> Answer<Acted> {
+        self.write(roll_call::call(name.as_str(), call.bytes()))
+            .await
+    }
+
+    /// Removes a roll call from the lease.
+    pub async fn end_roll_call(&self, name: &LeaseName, call: ActionId) -> Answer<Acted> {
+        self.write(roll_call::end(name.as_str(), call.bytes()))
+            .await
+    }
+
+    /// Creates a free lease with this token; rejected if a document of this name exists.
+    pub async fn create(
+        &self,
+        name: &LeaseName,
+        revision: Revision,
+        token: Token,
+    ) -> Answer<Acted> {
+        let document = document::create(name.as_str(), revision, token);
+        let deployment = Arc::clone(&self.deployment);
+        self.written(async move {
+            let inserted = deployment.insert(&document).await;
+            inserted.map(|()| Acted::Applied)
+        })
+        .await
+    }
+
+    /// Shuts down the client, within a bounded time.
+    pub async fn shut_down(&self) {
+        self.deployment.shut_down().await;
+    }
+
+    async fn write(&self, (filter, update): (Document, Document)) -> Answer<Acted> {
+        let deployment = Arc::clone(&self.deployment);
+        self.written(async move {
+            let updated = deployment.update(filter, update, doc! { "_id": 1 });
+            Ok(match updated.await? {
+                Some(_) => Acted::Applied,
+                None => Acted::Rejected,
+            })
+        })
+        .await
+    }
+
+    /// Waits for a write. One that is not answered in time is not dropped, and is unknown, because
+    /// it may land later.
+    async fn written(
+        &self,
+        write: impl Future<Output = Result<Acted, SendError>> + Send + 'static,
+    ) -> Answer<Acted> {
+        match timeout(self.call_max(), tokio::spawn(write)).await {
+            Ok(Ok(sent)) => self.deployment.answer(sent).await,
+            // The driver panicked, or has not answered.
+            Ok(Err(_)) | Err(_) => Answer {
+                outcome: Acted::Unknown,
+                failure: Some(self.unanswered()),
+            },
+        }
+    }
+
+    /// Waits for a read. One that is not answered in time is dropped: it changes nothing, and the
+    /// driver closes its connection.
+    async fn answered<T>(
+        &self,
+        read: impl Future<Output = Result<T, SendError>>,
+    ) -> Result<T, Failure> {
+        let Ok(read) = timeout(self.call_max(), read).await else {
+            return Err(self.unanswered());
+        };
+        // The answer discards an unusable client.
+        let (value, sent) = match read {
+            Ok(value) => (Some(value), Ok(Acted::Applied)),
+            Err(error) => (None, Err(error)),
+        };
+        let Answer { failure, .. } = self.deployment.answer(sent).await;
+        value.ok_or_else(|| failure.unwrap_or_else(|| Failure::new("MongoDB refused the read", "")))
+    }
+
+    /// Maximum time of a call: a server is selected within one `operation_timeout` and answers
+    /// within another.
+    fn call_max(&self) -> Duration {
+        2 * self.deployment.operation_timeout()
+    }
+
+    fn unanswered(&self) -> Failure {
+        let limit = self.call_max().as_millis();
+        Failure::new("no answer", format!("waited {limit} ms"))
+    }
+
+    async fn document(&self, name: &str) -> Result<Option<Document>, Failure> {
+        let read = self.deployment.read(name, records::projection(), false);
+        self.answered(read).await
+    }
+
+    async fn find(&self, filter: Document) -> Result<Vec<Document>, Failure> {
+        self.answered(self.found(filter)).await
+    }
+
+    async fn found(&self, filter: Document) -> Result<Vec<Document>, SendError> {
+        let collection = self.deployment.collection().await?;
+        let found = collection
+            .find(filter)
+            .sort(doc! { "_id": 1 })
+            .projection(records::projection())
+            .limit(i64::try_from(LISTED_MAX).unwrap_or(i64::MAX))
+            .read_concern(ReadConcern::majority())
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .max_time(self.deployment.operation_timeout())
+            .await?;
+        Ok(found.try_collect().await?)
+    }
+}
+
+/// Returns true for the fields that are shown.
+fn is_shown(field: &str) -> bool {
+    records::projection().contains_key(field)
+}
+
+/// Returns the name of a document, safe to show; `None` if its `_id` is not a string.
+fn name_of(document: &Document) -> Option<String> {
+    document.get_str("_id").ok().map(shown)
+}

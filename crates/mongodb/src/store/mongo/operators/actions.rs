@@ -1,0 +1,173 @@
+//! The writes of operators: which documents each matches, and what it changes.
+//!
+//! Each write matches only the state that the operator saw, so a request never reaches another
+//! leader than the one it was meant for. None of them changes `revision` or `holder`.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::super::document::{self, ours, uuid};
+use super::LeaseRecord;
+use crate::store::CallOutcome;
+use leasehold_core::election::{Identity, Randomness, Token};
+
+/// Actions kept in the document.
+const ACTIONS_MAX: i32 = 20;
+
+/// The random id of an action, by which its author recognizes it after an unknown outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActionId([u8; 16]);
+
+impl ActionId {
+    /// Returns a new id.
+    pub fn random(source: &mut dyn Randomness) -> Self {
+        Self(source.bits().to_be_bytes())
+    }
+
+    /// Returns the bytes of the UUID.
+    pub const fn bytes(self) -> [u8; 16] {
+        self.0
+    }
+}
+
+/// An action of an operator on a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    /// The random id.
+    pub id: ActionId,
+    /// The action.
+    pub kind: ActionKind,
+    /// Name of the operator, recorded.
+    pub by: String,
+    /// Reason, recorded.
+    pub reason: Option<String>,
+}
+
+/// The kinds of [`Action`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ActionKind {
+    /// Requests the leader to step down.
+    StepDown,
+    /// Requests the leader to step down in favor of a candidate.
+    Transfer {
+        /// The candidate.
+        to: Identity,
+        /// Time for which other candidates leave the lease to it.
+        reserve: Duration,
+    },
+    /// Ends leadership, and prevents it until it is resumed.
+    Pause,
+    /// Permits leadership again.
+    Resume,
+    /// Removes the standing request.
+    Cancel,
+    /// Raises the token, after a restored backup.
+    RaiseToken {
+        /// The lowest token that the lease has afterwards.
+        at_least: Token,
+    },
+}
+
+impl ActionKind {
+    /// Returns the name in the document.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::StepDown => "step_down",
+            Self::Transfer { .. } => "transfer",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Cancel => "cancel",
+            Self::RaiseToken { .. } => "raise_token",
+        }
+    }
+}
+
+/// The outcome of an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acted {
+    /// It is in the document.
+    Applied,
+    /// The lease is no longer as it was seen.
+    Rejected,
+    /// It was provably never sent.
+    Failed,
+    /// It may be in the document, or may still land.
+    Unknown,
+}
+
+impl CallOutcome for Acted {
+    const REJECTED: Self = Self::Rejected;
+    const FAILED: Self = Self::Failed;
+    const UNKNOWN: Self = Self::Unknown;
+
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Rejected => "rejected",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Returns the filter and the update of an action; `None` if it has nothing to act on.
+pub(super) fn write(
+    name: &str,
+    seen: &LeaseRecord,
+    action: &Action,
+    now: DateTime,
+) -> Option<(Document, Document)> {
+    let mut filter = ours(name);
+    filter.insert("token", seen.lease.token.get());
+    let only_lists = document::is("$actions", &["missing", "array"]);
+    let shape = filter.remove("$expr").unwrap_or(Bson::Null);
+    filter.insert("$expr", doc! { "$and": [shape, only_lists] });
+    let mut record = doc! {
+        "id": uuid(action.id.bytes()), "action": action.kind.as_str(),
+        "by": &action.by, "at": now,
+    };
+    if let Some(reason) = &action.reason {
+        record.insert("reason", reason);
+    }
+    let mut update = Document::new();
+    match &action.kind {
+        ActionKind::StepDown | ActionKind::Transfer { .. } => {
+            let holder = seen.held_by()?;
+            filter.insert("holder.claim", uuid(holder.claim.bytes()));
+            record.insert("token", seen.holder_token()?.get());
+            let mut request = record.clone();
+            request.remove("action");
+            request.insert("kind", action.kind.as_str());
+            if let ActionKind::Transfer { to, reserve } = &action.kind {
+                record.insert("to", to.as_str());
+                request.insert("to", to.as_str());
+                let reserve = i64::try_from(reserve.as_millis()).unwrap_or(i64::MAX);
+                request.insert("reserve_ms", reserve);
+            }
+            update.insert("$set", doc! { "request": request });
+        }
+        ActionKind::Pause => {
+            filter.insert("paused", doc! { "$ne": true });
+            update.insert("$set", doc! { "paused": true });
+        }
+        ActionKind::Resume => {
+            filter.insert("paused", true);
+            update.insert("$set", doc! { "paused": false });
+        }
+        ActionKind::Cancel => {
+            filter.insert("request", doc! { "$eq": seen.stored_request.clone()? });
+            update.insert("$set", doc! { "request": null });
+        }
+        ActionKind::RaiseToken { at_least } => {
+            filter.insert("revision", uuid(seen.lease.revision.bytes()));
+            record.insert("token", at_least.get());
+            update.insert("$max", doc! { "token": at_least.get() });
+        }
+    }
+    update.insert(
+        "$push",
+        doc! { "actions": { "$each": [record], "$slice": -ACTIONS_MAX } },
+    );
+    Some((filter, update))
+}

@@ -1,0 +1,127 @@
+//! The changes that a change stream reports of one update, applied to the last known document.
+//!
+//! Unlike the election's, this covers every path: into documents and lists, removed fields and
+//! shortened lists. Names with dots are not distinguished from paths; leasehold writes none.
+
+use mongodb::bson::{Bson, Document};
+use mongodb::change_stream::event::UpdateDescription;
+
+/// Applies an update to the fields of which `shown` is true; returns false if a path cannot be
+/// applied, so that the document must be read.
+pub(super) fn apply(
+    document: &mut Document,
+    update: &UpdateDescription,
+    shown: impl Fn(&str) -> bool,
+) -> bool {
+    let shown = |path: &str| shown(path.split('.').next().unwrap_or(path));
+    for shortened in update.truncated_arrays.iter().flatten() {
+        if !shown(&shortened.field) {
+            continue;
+        }
+        let Ok(length) = usize::try_from(shortened.new_size) else {
+            return false;
+        };
+        match at(document, &shortened.field) {
+            Some(Bson::Array(list)) => list.truncate(length),
+            Some(_) | None => return false,
+        }
+    }
+    for path in update.removed_fields.iter().filter(|path| shown(path)) {
+        let removed = match path.rsplit_once('.') {
+            None => Some(document.remove(path)),
+            Some((parent, field)) => match at(document, parent) {
+                Some(Bson::Document(parent)) => Some(parent.remove(field)),
+                Some(_) | None => None,
+            },
+        };
+        if removed.is_none() {
+            return false;
+        }
+    }
+    update
+        .updated_fields
+        .iter()
+        .filter(|(path, _)| shown(path))
+        .all(|(path, value)| set(document, path, value))
+}
+
+fn set(document: &mut Document, path: &str, value: &Bson) -> bool {
+    let Some((parent, field)) = path.rsplit_once('.') else {
+        document.insert(path, value.clone());
+        return true;
+    };
+    match at(document, parent) {
+        Some(Bson::Document(parent)) => {
+            parent.insert(field, value.clone());
+            true
+        }
+        Some(Bson::Array(list)) => match field.parse::<usize>() {
+            Ok(index) if index < list.len() => {
+                list[index] = value.clone();
+                true
+            }
+            Ok(index) if index == list.len() => {
+                list.push(value.clone());
+                true
+            }
+            Ok(_) | Err(_) => false,
+        },
+        Some(_) | None => false,
+    }
+}
+
+/// Returns the value at a path.
+fn at<'a>(document: &'a mut Document, path: &str) -> Option<&'a mut Bson> {
+    let mut steps = path.split('.');
+    let mut value = document.get_mut(steps.next()?)?;
+    for step in steps {
+        value = match value {
+            Bson::Document(document) => document.get_mut(step)?,
+            Bson::Array(list) => list.get_mut(step.parse::<usize>().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{deserialize_from_document, doc};
+
+    use super::*;
+
+    fn update(fields: Document) -> UpdateDescription {
+        deserialize_from_document(fields).expect("an update")
+    }
+
+    #[test]
+    fn paths_lead_into_documents_and_lists() {
+        let mut document =
+            doc! { "holders": [{ "a": 1 }], "queue": [1, 2, 3], "x": { "y": 1, "z": 2 } };
+        let update = update(doc! {
+            "updatedFields": { "holders.0.a": 2, "holders.1": { "a": 3 }, "x.y": 5, "new": 1, "hidden.0": 1 },
+            "removedFields": ["x.z"],
+            "truncatedArrays": [{ "field": "queue", "newSize": 1 }],
+        });
+        assert!(apply(&mut document, &update, |field| field != "hidden"));
+        let expected =
+            doc! { "holders": [{ "a": 2 }, { "a": 3 }], "queue": [1], "x": { "y": 5 }, "new": 1 };
+        assert_eq!(document, expected);
+    }
+
+    #[test]
+    fn a_path_that_does_not_exist_requires_a_read() {
+        for fields in [
+            doc! { "updatedFields": { "holders.1": 1 }, "removedFields": [] },
+            doc! { "updatedFields": { "a.b": 1 }, "removedFields": [] },
+            doc! { "updatedFields": {}, "removedFields": ["a.b"] },
+            doc! { "updatedFields": {}, "removedFields": [], "truncatedArrays": [{ "field": "a", "newSize": 0 }] },
+        ] {
+            let mut document = doc! { "holders": [], "a": 1 };
+            assert!(
+                !apply(&mut document, &update(fields.clone()), |_| true),
+                "{fields}"
+            );
+        }
+    }
+}

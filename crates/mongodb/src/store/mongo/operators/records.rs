@@ -1,0 +1,248 @@
+//! Documents as operators see them: what candidates read, and the fields for humans.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, doc};
+
+use super::super::display::{named, shown};
+use super::super::document::{self, date, integer};
+use super::super::history::{Ended, history, list};
+use super::super::lock::read as read_lock;
+use super::super::roll_call::{self, RollCall};
+use super::name_of;
+use leasehold_core::election::{Found, Holder, Identity, Lease, Request, Token, WallMillis};
+use leasehold_core::lock::{Found as FoundLock, LockDocument};
+
+/// Returns the projection of all reads: the fields that are shown, so that a document of another
+/// program is not transferred as a whole.
+pub(super) fn projection() -> Document {
+    doc! {
+        "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
+        "request": 1, "reserved_for": 1, "history": 1, "actions": 1, "roll_call": 1,
+        "slots": 1, "holders": 1, "queue": 1,
+    }
+}
+
+/// A document of the collection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The name, safe to show on a terminal.
+    pub name: String,
+    /// The content.
+    pub content: Content,
+}
+
+/// The content of a document.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// A lease.
+    Lease(Box<LeaseRecord>),
+    /// A lock.
+    Lock(Box<LockRecord>),
+    /// Neither, with the reason. Nothing of leasehold writes to it.
+    Foreign(String),
+}
+
+/// A lease.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeaseRecord {
+    /// The lease as candidates read it.
+    pub lease: Lease,
+    /// Fields of the holder for humans; `None` if the lease is free.
+    pub holder: Option<HolderRecord>,
+    /// The standing request, valid or not.
+    pub request: Option<RequestRecord>,
+    /// Former leaders, oldest first.
+    pub history: Vec<Ended>,
+    /// Actions of operators, oldest first.
+    pub actions: Vec<ActionRecord>,
+    /// The roll call, if one is under way.
+    pub roll_call: Option<RollCall>,
+    /// The request as stored, which a cancellation compares.
+    pub(super) stored_request: Option<Bson>,
+}
+
+/// Fields of a lease's holder for humans.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HolderRecord {
+    /// The identity, safe to show on a terminal.
+    pub identity: Identity,
+    /// The token of the holder's claim; `None` in a document of a version that did not write it.
+    pub token: Option<Token>,
+    /// Time of the last renewal, by the holder's wall clock.
+    pub renewed_at: WallMillis,
+    /// Address of the holder.
+    pub address: Option<String>,
+}
+
+/// A request to the leader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// The request, or the reason why it is invalid.
+    pub request: Result<Request, &'static str>,
+    /// The candidate in whose favor a transfer is.
+    pub to: Option<String>,
+    /// Name of the requester.
+    pub by: Option<String>,
+    /// The requester's reason.
+    pub reason: Option<String>,
+    /// Time of the request, by the requester's wall clock.
+    pub at: WallMillis,
+}
+
+/// An action of an operator, as recorded in the lease. Informational; a field that cannot be read
+/// is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActionRecord {
+    /// The action's random id.
+    pub id: Option<[u8; 16]>,
+    /// The name of one of [`ActionKind`](super::ActionKind)'s kinds.
+    pub action: String,
+    /// The token that the action was meant for.
+    pub token: Option<Token>,
+    /// The candidate in whose favor a transfer was.
+    pub to: Option<String>,
+    /// Name of the operator.
+    pub by: Option<String>,
+    /// The operator's reason.
+    pub reason: Option<String>,
+    /// Time of the action, by the operator's wall clock.
+    pub at: WallMillis,
+}
+
+/// A lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockRecord {
+    /// The lock as contenders read it.
+    pub lock: LockDocument,
+    /// Former holders, oldest first.
+    pub history: Vec<Ended>,
+}
+
+/// The effect of the standing request on the present leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The leader applies it.
+    Effective,
+    /// It names another token than that of the leader.
+    OtherToken {
+        /// The token that it names.
+        named: Token,
+        /// The leader's token.
+        leader: Token,
+    },
+    /// The lease is free; the next acquisition removes it.
+    Free,
+    /// It is invalid, for this reason.
+    Invalid(&'static str),
+}
+
+impl LeaseRecord {
+    /// Returns the token of the present holder's claim. It is lower than the document's if an
+    /// operator has raised that.
+    pub fn holder_token(&self) -> Option<Token> {
+        let holder = self.holder.as_ref()?;
+        Some(holder.token.unwrap_or(self.lease.token))
+    }
+
+    /// Returns the present holder, with the fields that candidates read.
+    pub fn held_by(&self) -> Option<&Holder> {
+        self.lease.holder.as_ref()
+    }
+
+    /// Returns the lease duration that the holder declared.
+    pub fn lease_duration(&self) -> Option<Duration> {
+        self.held_by()
+            .map(|holder| holder.lease_duration.duration())
+    }
+
+    /// Returns whether the present leader applies the standing request; `None` without a request.
+    pub fn effect(&self) -> Option<Effect> {
+        let request = match &self.request.as_ref()?.request {
+            Ok(request) => request,
+            Err(why) => return Some(Effect::Invalid(why)),
+        };
+        Some(match self.holder_token() {
+            None => Effect::Free,
+            Some(leader) if leader == request.token => Effect::Effective,
+            Some(leader) => Effect::OtherToken {
+                named: request.token,
+                leader,
+            },
+        })
+    }
+}
+
+/// Reads a document; `None` if its `_id` is not a string.
+pub(super) fn entry(document: &Document) -> Option<Entry> {
+    let content = match document::read(document) {
+        Found::Lease(lease) => Content::Lease(Box::new(lease_record(lease, document))),
+        Found::Missing => Content::Foreign("it was deleted".to_owned()),
+        Found::Foreign(why) => match read_lock(document) {
+            FoundLock::Lock(lock) => Content::Lock(Box::new(LockRecord {
+                lock,
+                history: history(document),
+            })),
+            FoundLock::Foreign(_) | FoundLock::Missing => Content::Foreign(shown(&why)),
+        },
+    };
+    Some(Entry {
+        name: name_of(document)?,
+        content,
+    })
+}
+
+fn lease_record(lease: Lease, document: &Document) -> LeaseRecord {
+    let holder = document.get_document("holder").ok();
+    LeaseRecord {
+        holder: holder.map(|holder| HolderRecord {
+            identity: named(holder.get_str("identity").unwrap_or_default()),
+            token: holder.get("token").and_then(integer).and_then(Token::new),
+            renewed_at: date(holder.get("renewed_at")),
+            address: holder.get_str("address").ok().map(shown),
+        }),
+        request: request(document),
+        history: history(document),
+        actions: actions(document),
+        roll_call: roll_call::read(document),
+        stored_request: document.get("request").cloned(),
+        lease,
+    }
+}
+
+fn request(document: &Document) -> Option<RequestRecord> {
+    let request = match document::request(document) {
+        Ok(None) => return None,
+        Ok(Some(request)) => Ok(request),
+        Err(why) => Err(why),
+    };
+    let fields = document.get_document("request").ok();
+    let text = |key| Some(shown(fields?.get_str(key).ok()?));
+    Some(RequestRecord {
+        request,
+        to: text("to"),
+        by: text("by"),
+        reason: text("reason"),
+        at: date(fields.and_then(|fields| fields.get("at"))),
+    })
+}
+
+fn actions(document: &Document) -> Vec<ActionRecord> {
+    let actions = list(document, "actions")
+        .iter()
+        .filter_map(Bson::as_document);
+    actions
+        .map(|action| {
+            let text = |key| action.get_str(key).ok().map(shown);
+            ActionRecord {
+                id: document::id(action, "id").ok(),
+                action: text("action").unwrap_or_default(),
+                token: document::token(action).ok(),
+                to: text("to"),
+                by: text("by"),
+                reason: text("reason"),
+                at: date(action.get("at")),
+            }
+        })
+        .collect()
+}

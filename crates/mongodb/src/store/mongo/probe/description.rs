@@ -1,0 +1,180 @@
+//! The description of a deployment by its primary: what kind it is, and whose product.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document};
+
+use crate::store::DeploymentId;
+use crate::store::mongo::document::integer;
+use crate::store::mongo::{home, lookalike};
+
+/// A deployment, as its primary describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// The kind of deployment.
+    pub kind: Kind,
+    /// The product.
+    pub product: Product,
+    /// The version that the server reports.
+    pub version: String,
+    /// The identity of the deployment.
+    pub id: Option<DeploymentId>,
+    /// The members of the set that may become primary or hold data, as `host:port`.
+    pub members: Vec<String>,
+    /// The members of the set that only vote.
+    pub arbiters: Vec<String>,
+}
+
+/// A kind of deployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A replica set with this name.
+    ReplicaSet(String),
+    /// One server without a replica set.
+    Standalone,
+    /// The routers of a sharded cluster.
+    Router,
+}
+
+/// The product behind the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Product {
+    /// A server that describes itself as MongoDB does.
+    MongoDb,
+    /// This product, which implements MongoDB's protocol with another meaning.
+    Lookalike(&'static str),
+    /// Unknown: `buildInfo` has not the fields of MongoDB.
+    Unrecognized,
+}
+
+impl Description {
+    pub(super) fn of(hello: &Document, build: &Document, seeds: &[String]) -> Self {
+        let kind = match hello.get_str("setName") {
+            Ok(set) => Kind::ReplicaSet(shown(set)),
+            Err(_) if text(hello, "msg") == "isdbgrid" => Kind::Router,
+            Err(_) => Kind::Standalone,
+        };
+        let list = |field| {
+            let names = array(hello, field).filter_map(Bson::as_str);
+            names.map(shown).collect::<Vec<_>>()
+        };
+        let mut members = list("hosts");
+        members.extend(list("passives"));
+        Self {
+            product: product(&kind, build, seeds),
+            kind,
+            version: text(build, "version"),
+            id: home::identify(hello, seeds),
+            members,
+            arbiters: list("arbiters"),
+        }
+    }
+
+    /// Returns the version as numbers, such as `(6, 0)`.
+    pub fn version_numbers(&self) -> Option<(u32, u32)> {
+        let mut numbers = self.version.split('.');
+        let mut next = || numbers.next()?.parse().ok();
+        Some((next()?, next()?))
+    }
+}
+
+fn product(kind: &Kind, build: &Document, seeds: &[String]) -> Product {
+    let seeds = seeds.iter().map(String::as_str);
+    if let Some(product) = lookalike::by_host(seeds).or_else(|| lookalike::by_build(build)) {
+        return Product::Lookalike(product);
+    }
+    // A router has no storage engine.
+    let engines = *kind == Kind::Router || array(build, "storageEngines").next().is_some();
+    match engines && build.contains_key("gitVersion") {
+        true => Product::MongoDb,
+        false => Product::Unrecognized,
+    }
+}
+
+/// Returns the entries of a list; none if the field is not a list.
+pub(super) fn array<'a>(document: &'a Document, field: &str) -> impl Iterator<Item = &'a Bson> {
+    let list = document.get_array(field).map(Vec::as_slice);
+    list.unwrap_or_default().iter()
+}
+
+/// Returns a text of the server, safe to show; empty if the field is not a text.
+pub(super) fn text(document: &Document, field: &str) -> String {
+    document.get_str(field).map(shown).unwrap_or_default()
+}
+
+/// Returns a number of milliseconds; `None` if it is negative or the field is not a number.
+pub(super) fn millis(document: &Document, field: &str) -> Option<Duration> {
+    let millis = match document.get(field)? {
+        Bson::Double(millis) => Some(*millis as i64),
+        other => integer(other),
+    };
+    let millis = millis.and_then(|millis| u64::try_from(millis).ok());
+    millis.map(Duration::from_millis)
+}
+
+fn shown(text: &str) -> String {
+    text.escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+
+    use super::*;
+
+    fn of(hello: Document, build: Document) -> Description {
+        Description::of(&hello, &build, &["a:1".to_owned()])
+    }
+
+    fn mongod() -> Document {
+        doc! { "version": "6.0.5", "gitVersion": "x", "storageEngines": ["wiredTiger"] }
+    }
+
+    #[test]
+    fn kinds_are_distinguished() {
+        let set = doc! {
+            "isWritablePrimary": true, "setName": "rs0", "hosts": ["a:1", "b:1"],
+            "passives": ["c:1"], "arbiters": ["d:1"],
+        };
+        let set = of(set, mongod());
+        assert_eq!(set.kind, Kind::ReplicaSet("rs0".to_owned()));
+        assert_eq!(set.product, Product::MongoDb);
+        assert_eq!(set.members, ["a:1", "b:1", "c:1"]);
+        assert_eq!(set.arbiters, ["d:1"]);
+        assert_eq!(set.version_numbers(), Some((6, 0)));
+        let alone = of(doc! { "isWritablePrimary": true }, mongod());
+        assert_eq!(alone.kind, Kind::Standalone);
+        let router = doc! { "isWritablePrimary": true, "msg": "isdbgrid" };
+        let build = doc! { "version": "7.0.1", "gitVersion": "x" };
+        let router = of(router, build);
+        assert_eq!(
+            (router.kind, router.product),
+            (Kind::Router, Product::MongoDb)
+        );
+    }
+
+    #[test]
+    fn a_build_without_mongodbs_fields_is_not_taken_for_mongodb() {
+        let hello = || doc! { "isWritablePrimary": true };
+        let unknown = of(hello(), doc! { "version": "6.0.0" });
+        assert_eq!(unknown.product, Product::Unrecognized);
+        let ferret = of(hello(), doc! { "version": "7.0.77", "ferretdb": {} });
+        assert_eq!(ferret.product, Product::Lookalike("FerretDB"));
+    }
+
+    #[test]
+    fn texts_of_a_server_move_no_cursor() {
+        let set = doc! { "isWritablePrimary": true, "setName": "e\u{1b}[31mvil" };
+        let set = of(set, mongod());
+        assert_eq!(set.kind, Kind::ReplicaSet("e\\u{1b}[31mvil".to_owned()));
+    }
+
+    #[test]
+    fn a_negative_number_of_milliseconds_means_no_limit() {
+        let settings = doc! { "a": -1, "b": 2000_i64, "c": 2000.0, "d": "x" };
+        assert_eq!(millis(&settings, "a"), None);
+        assert_eq!(millis(&settings, "b"), Some(Duration::from_secs(2)));
+        assert_eq!(millis(&settings, "c"), Some(Duration::from_secs(2)));
+        assert_eq!(millis(&settings, "d"), None);
+    }
+}

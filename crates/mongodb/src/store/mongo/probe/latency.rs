@@ -1,0 +1,240 @@
+//! Measurements of calls that change nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc, serialize_to_document};
+use mongodb::change_stream::event::ResumeToken;
+use mongodb::options::ReadConcern;
+
+use super::{StoreProbe, primary};
+use crate::store::Failure;
+use crate::store::mongo::change_stream;
+use leasehold_core::election::BootTime;
+
+/// Maximum number of samples. More would not change the percentiles that a person reads.
+const SAMPLES_MAX: usize = 100;
+/// Maximum time of one measurement, apart from its last call. A distant server allows fewer samples,
+/// but at least one.
+pub const MEASURED_MAX: Duration = Duration::from_millis(1_500);
+/// Maximum number of positions of the change stream that are awaited. Each costs a write to the
+/// server's log.
+const POSITIONS_MAX: usize = 10;
+/// Maximum time for which the server holds a getMore without events while positions are measured.
+const AWAIT: Duration = Duration::from_millis(1);
+
+/// The measured durations of one kind of call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Latencies {
+    /// In ascending order; never empty.
+    sorted: Vec<Duration>,
+}
+
+impl Latencies {
+    fn of(mut measured: Vec<Duration>) -> Self {
+        measured.sort_unstable();
+        Self { sorted: measured }
+    }
+
+    /// Returns the number of calls.
+    pub fn count(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Returns the duration that half of the calls did not exceed.
+    pub fn p50(&self) -> Duration {
+        self.at(50)
+    }
+
+    /// Returns the duration that 99 of 100 calls did not exceed; with fewer calls, the longest.
+    pub fn p99(&self) -> Duration {
+        self.at(99)
+    }
+
+    fn at(&self, percent: usize) -> Duration {
+        let rank = (self.sorted.len() * percent).div_ceil(100).max(1);
+        self.sorted.get(rank - 1).copied().unwrap_or_default()
+    }
+}
+
+/// Repeats a call, `samples_max` times and for [`MEASURED_MAX`] at most.
+async fn repeated(
+    samples_max: usize,
+    mut call: impl AsyncFnMut() -> Result<Duration, Failure>,
+) -> Result<Latencies, Failure> {
+    let began = leasehold_clock::boot_now();
+    let mut measured = Vec::new();
+    while measured.is_empty() || (measured.len() < samples_max && since(began) < MEASURED_MAX) {
+        measured.push(call().await?);
+    }
+    Ok(Latencies::of(measured))
+}
+
+fn since(began: BootTime) -> Duration {
+    leasehold_clock::boot_now().since(began)
+}
+
+impl StoreProbe {
+    /// Measures round trips to the primary.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub async fn round_trips(&self) -> Result<Latencies, Failure> {
+        repeated(SAMPLES_MAX, async || {
+            let began = leasehold_clock::boot_now();
+            self.admin(doc! { "ping": 1 }).await?;
+            Ok(since(began))
+        })
+        .await
+    }
+
+    /// Measures writes that a majority acknowledges, by linearizable reads: for each of them the
+    /// primary writes an empty entry into its log and waits until a majority has it. No document is
+    /// written.
+    ///
+    /// # Errors
+    /// If the server refuses the read, as a standalone server does.
+    pub async fn majority_writes(&self) -> Result<Latencies, Failure> {
+        repeated(SAMPLES_MAX, async || {
+            let began = leasehold_clock::boot_now();
+            self.linearizable().await?;
+            Ok(since(began))
+        })
+        .await
+    }
+
+    /// Measures how long after a write is sent a change stream has got past it. The write is the
+    /// empty log entry of [`StoreProbe::majority_writes`].
+    ///
+    /// # Errors
+    /// If the stream cannot be opened, or its position cannot be read.
+    pub async fn stream_delays(&self) -> Result<Latencies, Failure> {
+        let collection = self.deployment.collection().await;
+        let collection = collection.map_err(|error| self.failure(error))?;
+        let opened = collection
+            .watch()
+            .pipeline(change_stream::pipeline(self.lease.as_str()))
+            .max_await_time(AWAIT)
+            .read_concern(ReadConcern::majority())
+            .selection_criteria(primary())
+            .await;
+        let mut stream = opened.map_err(|error| self.described(&error))?;
+        repeated(POSITIONS_MAX, async || {
+            // The log entry of the write, once it is known.
+            let written = AtomicU64::new(u64::MAX);
+            let sent = leasehold_clock::boot_now();
+            let write = async {
+                written.store(self.linearizable().await?, Ordering::Relaxed);
+                Ok(())
+            };
+            let follow = async {
+                let mut positions = Vec::new();
+                loop {
+                    let next = stream.next_if_any().await;
+                    next.map_err(|error| self.described(&error))?;
+                    let at = stream.resume_token().as_ref().and_then(position);
+                    let at = at.ok_or_else(unreadable)?;
+                    positions.push((at, since(sent)));
+                    let written = written.load(Ordering::Relaxed);
+                    if at >= written {
+                        let passed = positions.into_iter().find(|(at, _)| *at >= written);
+                        return Ok(passed.map_or(Duration::ZERO, |(_, after)| after));
+                    }
+                }
+            };
+            let ((), delay) = tokio::try_join!(write, follow)?;
+            Ok(delay)
+        })
+        .await
+    }
+
+    /// Sends a linearizable read for the lease document. Returns the position of the empty log entry
+    /// that the server wrote for it.
+    async fn linearizable(&self) -> Result<u64, Failure> {
+        let options = self.deployment.options();
+        let max_time = self.deployment.operation_timeout().as_millis();
+        let command = doc! {
+            "find": &options.collection,
+            "filter": { "_id": self.lease.as_str() },
+            "projection": { "_id": 1 },
+            "limit": 1,
+            "singleBatch": true,
+            "readConcern": { "level": "linearizable" },
+            "maxTimeMS": i64::try_from(max_time).unwrap_or(i64::MAX),
+        };
+        let collection = self.deployment.collection().await;
+        let collection = collection.map_err(|error| self.failure(error))?;
+        let database = collection.client().database(&options.database);
+        let read = database.run_command(command).selection_criteria(primary());
+        let reply = read.await.map_err(|error| self.described(&error))?;
+        Ok(operation_time(&reply))
+    }
+}
+
+fn unreadable() -> Failure {
+    Failure::new(
+        "the server does not show the position of a change stream",
+        "",
+    )
+}
+
+/// Returns the position in the log that a reply reports; 0 if it reports none.
+fn operation_time(reply: &Document) -> u64 {
+    reply.get_timestamp("operationTime").map_or(0, |time| {
+        u64::from(time.time) << 32 | u64::from(time.increment)
+    })
+}
+
+/// Returns the position in the log with which a resume token begins: in hexadecimal digits, the
+/// type of a timestamp and its eight bytes.
+fn position(token: &ResumeToken) -> Option<u64> {
+    const TIMESTAMP: &str = "82";
+    let token = serialize_to_document(token).ok()?;
+    let digits = token.get_str("_data").ok()?.strip_prefix(TIMESTAMP)?;
+    u64::from_str_radix(digits.get(..16)?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::deserialize_from_document;
+
+    use super::*;
+
+    fn latencies(count: u64) -> Latencies {
+        Latencies::of((1..=count).rev().map(Duration::from_millis).collect())
+    }
+
+    #[test]
+    fn percentiles_are_of_the_sorted_durations() {
+        let hundred = latencies(100);
+        assert_eq!(hundred.p50(), Duration::from_millis(50));
+        assert_eq!(hundred.p99(), Duration::from_millis(99));
+        let three = latencies(3);
+        assert_eq!(three.p50(), Duration::from_millis(2));
+        assert_eq!(three.p99(), Duration::from_millis(3));
+        assert_eq!(latencies(1).p99(), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn the_position_of_a_token_is_comparable_with_the_time_of_an_operation() {
+        let token = |data: &str| {
+            deserialize_from_document::<ResumeToken>(doc! { "_data": data }).expect("a token")
+        };
+        let read = position(&token("8263F5D0A1000000022B0429296E1404"));
+        assert_eq!(read, Some(0x63f5_d0a1_0000_0002));
+        let time = mongodb::bson::Timestamp {
+            time: 0x63f5_d0a1,
+            increment: 2,
+        };
+        assert_eq!(Some(operation_time(&doc! { "operationTime": time })), read);
+        for other in [
+            "",
+            "82",
+            "8263F5",
+            "9963F5D0A1000000022B04",
+            "82zzzzzzzzzzzzzzzz",
+        ] {
+            assert_eq!(position(&token(other)), None, "{other}");
+        }
+    }
+}

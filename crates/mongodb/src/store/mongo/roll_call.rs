@@ -1,0 +1,171 @@
+//! Roll calls: an operator asks who contends for a lease, and each candidate adds itself.
+//!
+//! Candidates that do not lead write nothing at rest, so the document does not name them. A roll
+//! call is a field of its own: neither the question nor the answers change a field that a decision
+//! depends on, and no filter of the election looks at it.
+
+use std::sync::Mutex;
+
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::change_stream::event::ChangeStreamEvent;
+
+use super::display::{named, shown};
+use super::document::{id, ours, uuid};
+use super::history::list;
+use super::lock;
+use leasehold_core::election::Identity;
+
+/// The field of the document.
+const FIELD: &str = "roll_call";
+/// Answers that the document keeps.
+const PRESENT_MAX: i32 = 1_000;
+
+/// The id of a roll call.
+pub(super) type RollCallId = [u8; 16];
+
+/// A roll call in a lease document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RollCall {
+    /// The random id.
+    pub id: RollCallId,
+    /// The candidates that have answered.
+    pub present: Vec<Present>,
+}
+
+/// An answer to a roll call. Informational.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Present {
+    /// Name of the candidate.
+    pub identity: Identity,
+    /// Its version of leasehold.
+    pub version: Option<String>,
+}
+
+/// The roll calls that this candidate answers, one at a time: however many there are, they hold one
+/// connection. While one is answered, only the newest of the others is remembered.
+#[derive(Debug, Default)]
+pub(super) struct Answers(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    newest: Option<RollCallId>,
+    is_answering: bool,
+}
+
+impl Answers {
+    /// Records a roll call. Returns true if its answer is to be sent now, after which
+    /// [`Answers::next`] must follow.
+    pub(super) fn begin(&self, call: RollCallId) -> bool {
+        let mut state = lock(&self.0);
+        let begins = !state.is_answering && state.newest != Some(call);
+        state.newest = Some(call);
+        state.is_answering |= begins;
+        begins
+    }
+
+    /// Returns the roll call to answer after this one, if another has come meanwhile.
+    pub(super) fn next(&self, answered: RollCallId) -> Option<RollCallId> {
+        let mut state = lock(&self.0);
+        let next = state.newest.filter(|newest| *newest != answered);
+        state.is_answering = next.is_some();
+        next
+    }
+}
+
+/// Returns the fields that a candidate reads of a roll call.
+pub(super) fn projection() -> Document {
+    doc! { "roll_call.id": 1 }
+}
+
+/// Returns the roll call that an event reports.
+pub(super) fn in_event(event: &ChangeStreamEvent<Document>) -> Option<RollCallId> {
+    let updated = event.update_description.as_ref();
+    let fields = updated.map(|update| &update.updated_fields);
+    called(fields.or(event.full_document.as_ref())?)
+}
+
+/// Returns the roll call in a document.
+pub(super) fn called(document: &Document) -> Option<RollCallId> {
+    id(document.get_document(FIELD).ok()?, "id").ok()
+}
+
+/// Reads a roll call with its answers.
+pub(super) fn read(document: &Document) -> Option<RollCall> {
+    let call = document.get_document(FIELD).ok()?;
+    let present = list(call, "present").iter().filter_map(Bson::as_document);
+    Some(RollCall {
+        id: id(call, "id").ok()?,
+        present: present
+            .map(|answer| Present {
+                identity: named(answer.get_str("identity").unwrap_or_default()),
+                version: answer.get_str("version").ok().map(shown),
+            })
+            .collect(),
+    })
+}
+
+/// Returns the filter and the update that call the roll.
+pub(super) fn call(name: &str, call: RollCallId) -> (Document, Document) {
+    let question = doc! { "id": uuid(call), "present": [] };
+    (ours(name), doc! { "$set": { FIELD: question } })
+}
+
+/// Returns the filter and the update that answer.
+pub(super) fn answer(name: &str, call: RollCallId, identity: &Identity) -> (Document, Document) {
+    let mut filter = ours(name);
+    filter.insert("roll_call.id", uuid(call));
+    filter.insert(
+        "roll_call.present.identity",
+        doc! { "$ne": identity.as_str() },
+    );
+    let answer = doc! { "identity": identity.as_str(), "version": env!("CARGO_PKG_VERSION") };
+    let present = doc! { "$each": [answer], "$slice": PRESENT_MAX };
+    (filter, doc! { "$push": { "roll_call.present": present } })
+}
+
+/// Returns the filter and the update that end a roll call.
+pub(super) fn end(name: &str, call: RollCallId) -> (Document, Document) {
+    let mut filter = ours(name);
+    filter.insert("roll_call.id", uuid(call));
+    (filter, doc! { "$unset": { FIELD: "" } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_roll_call_is_answered_once_and_one_at_a_time() {
+        let answers = Answers::default();
+        assert!(answers.begin([1; 16]));
+        assert!(
+            !answers.begin([2; 16]) && !answers.begin([3; 16]),
+            "one is in flight"
+        );
+        assert_eq!(answers.next([1; 16]), Some([3; 16]));
+        assert_eq!(answers.next([3; 16]), None);
+        assert!(!answers.begin([3; 16]));
+        assert!(answers.begin([4; 16]));
+    }
+
+    #[test]
+    fn a_roll_call_of_another_shape_is_none() {
+        for call in [
+            Bson::Null,
+            Bson::Int32(1),
+            Bson::Document(doc! {}),
+            Bson::Document(doc! { "id": "x" }),
+        ] {
+            let document = doc! { FIELD: call };
+            assert_eq!((called(&document), read(&document)), (None, None));
+        }
+        let present = doc! { "id": uuid([7; 16]), "present": [1, { "identity": 2 }, { "identity": "a\u{202e}" }] };
+        let read = read(&doc! { FIELD: present }).expect("a roll call");
+        let names: Vec<_> = read
+            .present
+            .iter()
+            .map(|present| present.identity.as_str())
+            .collect();
+        assert_eq!((read.id, names), ([7; 16], vec!["?", "a?"]));
+    }
+}

@@ -1,0 +1,311 @@
+//! `GET /events`: the status as server-sent events, each with its deadline.
+//!
+//! A stream queues nothing. An event is made when the connection can take it, from the newest
+//! status, so a slow client skips states.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use futures_util::stream::{StreamExt, unfold};
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::truth;
+use crate::clock::boot_now;
+use crate::election::{Authority, BootTime, Status};
+use crate::http::{EventBody, StreamPlace};
+use crate::publish::StoreError;
+use crate::publish::render::{ClockPair, Document, Identification, last_status, same_words};
+
+/// Time after which a stream without events sends a comment, so that each end notices if the other
+/// is gone. The documented readers reconnect after three without one. Proxies allow 30 s or more.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Minimum interval of events that only extend authority or report an error of MongoDB. A deadline
+/// is usually 10 s or more ahead, so readers lose nothing.
+const EXTENSION_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which browsers reconnect, in milliseconds. It is shorter than the default
+/// `lease.handoff_delay`, so that a reader whose stream broke learns of a step-down in time.
+const RETRY_MS: u32 = 1000;
+
+/// The data of an event: the fields of `status.json`, and when they were true.
+#[derive(Serialize)]
+struct Event {
+    #[serde(flatten)]
+    document: Document,
+    /// Remaining authority at the time of writing; null unless leader.
+    valid_for_ms: Option<u64>,
+    /// Time of writing on the daemon's CLOCK_BOOTTIME, with which a reader on another machine
+    /// relates the deadline to its own clock.
+    written_boottime_ns: u64,
+    /// Number of role changes since the previous event that had no event of their own; null if
+    /// the previous one is unknown or of another process.
+    missed: Option<u64>,
+}
+
+/// The id of an event: the process, and the number of its role changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EventId {
+    session: String,
+    transitions: u64,
+}
+
+/// A stream of events to one client.
+struct Feed {
+    who: Identification,
+    status: watch::Receiver<Status>,
+    store_error: watch::Receiver<Option<StoreError>>,
+    place: StreamPlace,
+    /// The content of the last event; `None` before the first.
+    shown: Option<Shown>,
+    /// The id of the last event that the client has received.
+    last_id: Option<EventId>,
+    /// Time of the last event or comment.
+    written: BootTime,
+    ended: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Shown {
+    status: Status,
+    error: Option<StoreError>,
+    at: BootTime,
+}
+
+/// Opens a stream. `last_id` is the id of the last event that the client has received from an
+/// earlier one.
+pub(super) fn events(
+    who: Identification,
+    status: watch::Receiver<Status>,
+    store_error: watch::Receiver<Option<StoreError>>,
+    place: StreamPlace,
+    last_id: Option<EventId>,
+) -> EventBody {
+    let feed = Feed {
+        who,
+        status,
+        store_error,
+        place,
+        shown: None,
+        last_id,
+        written: boot_now(),
+        ended: false,
+    };
+    let frames = unfold(feed, |mut feed| async {
+        let text = feed.next().await?;
+        Some((Ok(Frame::data(Bytes::from(text))), feed))
+    });
+    StreamBody::new(frames.boxed())
+}
+
+impl Feed {
+    /// Waits for the next event or heartbeat. Returns `None` after the last event.
+    async fn next(&mut self) -> Option<String> {
+        if self.ended {
+            return None;
+        }
+        loop {
+            let now = boot_now();
+            let truth = self.status.borrow_and_update().at(now);
+            let error = self.store_error.borrow_and_update().clone();
+            let due = match &self.shown {
+                None => Some(now),
+                Some(shown) => shown.next_due(&truth, error.as_ref(), now),
+            };
+            if due.is_some_and(|due| due <= now) {
+                return Some(self.event(truth, error));
+            }
+            let heartbeat = self.written + HEARTBEAT;
+            if heartbeat <= now {
+                self.written = now;
+                return Some(":\n\n".to_owned());
+            }
+            let wake = due.map_or(heartbeat, |due| due.min(heartbeat));
+            let goes_on = tokio::select! {
+                goes_on = truth::changed(&mut self.status) => goes_on,
+                // If this sender is gone, so is the other one.
+                Ok(()) = self.store_error.changed() => true,
+                () = sleep(wake.since(now)) => true,
+                () = self.place.closing() => false,
+            };
+            if !goes_on {
+                self.ended = true;
+                let last = last_status(&self.status.borrow(), boot_now());
+                return Some(self.event(last, None));
+            }
+        }
+    }
+
+    fn event(&mut self, status: Status, error: Option<StoreError>) -> String {
+        let moment = ClockPair::now();
+        let mut document =
+            Document::new(&status, &self.who, moment).with_store_error(error.as_ref(), moment);
+        document.stopped = self.ended;
+        let id = EventId {
+            session: document.session.clone(),
+            transitions: document.transitions,
+        };
+        let left = document
+            .valid_until_boottime_ns
+            .map(|until| BootTime::from_nanos(until).since(moment.boot).as_millis());
+        let event = Event {
+            valid_for_ms: left.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+            written_boottime_ns: moment.boot.as_nanos(),
+            missed: self.last_id.as_ref().and_then(|last| id.missed_since(last)),
+            document,
+        };
+        let retry = match self.shown {
+            None => format!("retry: {RETRY_MS}\n"),
+            Some(_) => String::new(),
+        };
+        let data = serde_json::to_string(&event)
+            .expect("strings, numbers and nulls can always be written as JSON");
+        let text = format!("{retry}id: {id}\ndata: {data}\n\n");
+        self.written = moment.boot;
+        self.last_id = Some(id);
+        self.shown = Some(Shown {
+            status: status.at(moment.boot),
+            error,
+            at: moment.boot,
+        });
+        text
+    }
+}
+
+impl Shown {
+    /// Returns the instant at which an event about `truth` is due; `None` if it would say the same.
+    fn next_due(
+        &self,
+        truth: &Status,
+        error: Option<&StoreError>,
+        now: BootTime,
+    ) -> Option<BootTime> {
+        // The shown status, with the newest deadline.
+        let renewed = Status {
+            authority: self.status.authority.map(|shown| Authority {
+                valid_until: truth.authority.map_or(shown.valid_until, |a| a.valid_until),
+                ..shown
+            }),
+            ..self.status.clone()
+        };
+        if !same_words(&renewed, truth) {
+            return Some(now);
+        }
+        if renewed == self.status && self.error.as_ref() == error {
+            return None;
+        }
+        // With a short deadline, an extension must not come after it.
+        let left = self.status.authority.map(|a| a.valid_until.since(self.at));
+        let pause = left.map_or(EXTENSION_INTERVAL, |left| EXTENSION_INTERVAL.min(left / 2));
+        Some(self.at + pause)
+    }
+}
+
+impl EventId {
+    /// Returns the number of role changes between two events that follow each other.
+    fn missed_since(&self, last: &Self) -> Option<u64> {
+        let changes = self.transitions.checked_sub(last.transitions)?;
+        (self.session == last.session).then(|| changes.saturating_sub(1))
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.session, self.transitions)
+    }
+}
+
+impl FromStr for EventId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (session, transitions) = text.split_once(':').ok_or(())?;
+        Ok(Self {
+            session: session.to_owned(),
+            transitions: transitions.parse().map_err(|_| ())?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::{HolderView, Role};
+    use crate::publish::fixture::{at, leader, status, token, who};
+
+    fn shown(status: Status, seconds: u64) -> Shown {
+        Shown {
+            status,
+            error: None,
+            at: at(seconds),
+        }
+    }
+
+    #[test]
+    fn a_change_of_role_or_holder_is_due_at_once() {
+        let led = shown(leader(7, at(20)), 1);
+        for truth in [
+            status(Role::Stopping),
+            leader(7, at(20)).at(at(20)),
+            leader(8, at(20)),
+        ] {
+            assert_eq!(led.next_due(&truth, None, at(1)), Some(at(1)), "{truth:?}");
+        }
+        let followed = shown(status(Role::Follower), 1);
+        let held = Status {
+            holder: Some(HolderView {
+                identity: who("other").identity,
+                token: token(8),
+                until: at(30),
+            }),
+            ..status(Role::Follower)
+        };
+        assert_eq!(followed.next_due(&held, None, at(1)), Some(at(1)));
+        let renewed = Status {
+            holder: held.holder.clone().map(|holder| HolderView {
+                until: at(33),
+                ..holder
+            }),
+            ..held.clone()
+        };
+        assert_eq!(shown(held, 1).next_due(&renewed, None, at(2)), None);
+    }
+
+    #[test]
+    fn an_extension_is_due_a_second_later_but_before_the_deadline() {
+        let led = shown(leader(7, at(20)), 2);
+        assert_eq!(led.next_due(&leader(7, at(20)), None, at(2)), None);
+        assert_eq!(led.next_due(&leader(7, at(21)), None, at(2)), Some(at(3)));
+        let brief = shown(leader(7, at(2) + Duration::from_millis(800)), 2);
+        let due = brief.next_due(&leader(7, at(3)), None, at(2));
+        assert_eq!(due, Some(at(2) + Duration::from_millis(400)));
+    }
+
+    #[test]
+    fn an_error_of_the_store_is_due_a_second_later() {
+        let error = StoreError {
+            message: "no primary".to_owned(),
+            since: at(2),
+        };
+        let followed = shown(status(Role::Follower), 2);
+        let truth = status(Role::Follower);
+        assert_eq!(followed.next_due(&truth, Some(&error), at(2)), Some(at(3)));
+    }
+
+    #[test]
+    fn an_id_shows_how_many_changes_were_missed() {
+        let id = |text: &str| text.parse::<EventId>();
+        let now = id("ab-c:7").unwrap();
+        assert_eq!(now.to_string(), "ab-c:7");
+        let missed = |last: &str| now.missed_since(&id(last).unwrap());
+        assert_eq!([missed("ab-c:7"), missed("ab-c:6")], [Some(0), Some(0)]);
+        assert_eq!(missed("ab-c:3"), Some(3));
+        assert_eq!([missed("ab-c:8"), missed("x:7")], [None, None]);
+        for bad in ["", "ab-c", "ab-c:", "ab-c:x", "ab-c:-1", "a:b:7"] {
+            assert_eq!(id(bad), Err(()), "{bad}");
+        }
+    }
+}

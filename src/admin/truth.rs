@@ -1,0 +1,59 @@
+//! Waits for changes of what is true about a candidate.
+
+use std::future::pending;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::clock::boot_now;
+use crate::election::{BootTime, Status};
+
+/// Waits until a status is published that the receiver has not seen, or until a deadline of the
+/// present one passes, of which there may be no news: the election that would publish it can be
+/// late. Returns false if no status follows.
+pub(super) async fn changed(status: &mut watch::Receiver<Status>) -> bool {
+    let now = boot_now();
+    let deadline = next_deadline(&status.borrow(), now);
+    let passed = async {
+        match deadline {
+            Some(deadline) => sleep(deadline.since(now)).await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        changed = status.changed() => changed.is_ok(),
+        () = passed => true,
+    }
+}
+
+/// Returns the next instant at which [`Status::at`] changes by itself.
+fn next_deadline(status: &Status, now: BootTime) -> Option<BootTime> {
+    let authority = status.authority.map(|authority| authority.valid_until);
+    let holder = status.holder.as_ref().map(|holder| holder.until);
+    let ahead = |deadline: &BootTime| *deadline > now;
+    authority.into_iter().chain(holder).filter(ahead).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::HolderView;
+    use crate::publish::fixture::{at, leader, token, who};
+
+    #[test]
+    fn the_next_deadline_is_the_earliest_ahead() {
+        let status = Status {
+            holder: Some(HolderView {
+                identity: who("a").identity,
+                token: token(7),
+                until: at(9),
+            }),
+            ..leader(7, at(5))
+        };
+        let next = |now| next_deadline(&status, at(now));
+        assert_eq!(
+            [next(4), next(5), next(9)],
+            [Some(at(5)), Some(at(9)), None]
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! `GET /leader?wait=30s`: answers when this candidate becomes the leader, or ceases to be.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use tokio::time::sleep;
+
+use super::answer::leader;
+use super::{AdminState, STREAMS_MAX, truth};
+use crate::clock::boot_now;
+use crate::duration::parse_duration;
+use crate::election::Status;
+use crate::http::{Answer, Client, full};
+use crate::publish::render::authority_at;
+
+/// Maximum time that a request waits. A longer wait is a sequence of requests. Clients and proxies
+/// give up after some minutes without an answer.
+pub const WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// The parameters of a request that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wait {
+    time: Duration,
+    for_leader: bool,
+}
+
+impl Wait {
+    /// Parses the query of `/leader`. Returns `None` if the request does not wait.
+    ///
+    /// # Errors
+    /// A description of the parameter, its value, and the accepted values.
+    pub(super) fn parse(query: &str) -> Result<Option<Self>, String> {
+        let (mut time, mut for_leader) = (None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let again = match name {
+                "wait" => {
+                    let parsed = parse_duration(value, Duration::ZERO, WAIT_MAX);
+                    let parsed = parsed.map_err(|expected| bad(name, value, &expected))?;
+                    time.replace(parsed).is_some()
+                }
+                "role" => {
+                    let parsed = match value {
+                        "leader" => true,
+                        "follower" => false,
+                        _ => return Err(bad(name, value, "expected leader or follower")),
+                    };
+                    for_leader.replace(parsed).is_some()
+                }
+                _ => return Err(bad(name, value, "/leader takes wait and role")),
+            };
+            if again {
+                return Err(bad(name, value, "it is given twice"));
+            }
+        }
+        match (time, for_leader) {
+            (Some(time), for_leader) => Ok(Some(Self {
+                time,
+                for_leader: for_leader.unwrap_or(true),
+            })),
+            (None, None) => Ok(None),
+            (None, Some(for_leader)) => {
+                let role = if for_leader { "leader" } else { "follower" };
+                let expected = "it needs a wait, for example wait=30s";
+                Err(bad("role", role, expected))
+            }
+        }
+    }
+
+    fn is_over(self, status: &Status) -> bool {
+        authority_at(status, boot_now()).is_some() == self.for_leader
+    }
+}
+
+fn bad(name: &str, value: &str, expected: &str) -> String {
+    format!("parameter {name:?} with value {value:?}: {expected}")
+}
+
+/// Answers as `/leader` does, but waits for the requested role first.
+pub(super) async fn leader_after(wait: Wait, client: &Client, state: &AdminState) -> Answer {
+    if !wait.is_over(&state.status.borrow()) && !wait.time.is_zero() {
+        let refused = || state.metrics.http_stream_refused();
+        let Some(mut place) = client.streams.admit(client, refused) else {
+            // Not 503, which says that this candidate does not lead.
+            return full(StatusCode::TOO_MANY_REQUESTS, STREAMS_MAX);
+        };
+        let mut status = state.status.clone();
+        let role = async {
+            loop {
+                let over = wait.is_over(&status.borrow_and_update());
+                if over || !truth::changed(&mut status).await {
+                    break;
+                }
+            }
+        };
+        tokio::select! {
+            () = role => {}
+            () = sleep(wait.time) => {}
+            () = place.closing() => {}
+        }
+    }
+    leader(&state.status.borrow())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_parsed() {
+        let wait = |seconds, for_leader| {
+            Ok(Some(Wait {
+                time: Duration::from_secs(seconds),
+                for_leader,
+            }))
+        };
+        assert_eq!(Wait::parse(""), Ok(None));
+        assert_eq!(Wait::parse("wait=30s"), wait(30, true));
+        assert_eq!(Wait::parse("role=follower&wait=5m"), wait(300, false));
+        assert_eq!(Wait::parse("wait=0s&role=leader"), wait(0, true));
+    }
+
+    #[test]
+    fn an_error_names_the_parameter_the_value_and_what_is_accepted() {
+        let cases = [
+            (
+                "wait=",
+                r#""wait" with value "": expected a duration such as "500ms""#,
+            ),
+            (
+                "wait=30",
+                r#""wait" with value "30": expected a duration with its unit: write "30s""#,
+            ),
+            (
+                "wait=-1s",
+                r#""wait" with value "-1s": expected a duration"#,
+            ),
+            (
+                "wait=301s",
+                r#""wait" with value "301s": expected a duration between 0s and 5m"#,
+            ),
+            (
+                "wait=1s&role=boss",
+                r#""role" with value "boss": expected leader or follower"#,
+            ),
+            (
+                "role=leader",
+                r#""role" with value "leader": it needs a wait"#,
+            ),
+            (
+                "wait=1s&wait=2s",
+                r#""wait" with value "2s": it is given twice"#,
+            ),
+            (
+                "watt=30s",
+                r#""watt" with value "30s": /leader takes wait and role"#,
+            ),
+            (
+                "wait=%31s",
+                r#""wait" with value "%31s": expected a duration"#,
+            ),
+        ];
+        for (query, expected) in cases {
+            let error = Wait::parse(query).expect_err(query);
+            assert!(error.contains(expected), "{query}: {error}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Compares the elections of the set with the configured durations, and shows the arithmetic.
+
+use std::time::Duration;
+
+use super::report::{Check, Name, shown};
+use super::{Installation, NOT_REACHED, within};
+use crate::election::{Timings, election_gap};
+use crate::store::mongo::probe::{Description, FailoverSettings, Kind, lacks_right};
+
+/// MongoDB's defaults.
+const DEFAULTS: FailoverSettings = FailoverSettings {
+    election_timeout: Duration::from_secs(10),
+    catch_up: None,
+};
+
+pub(super) async fn checks(
+    installation: &Installation,
+    reached: Option<&Description>,
+) -> Vec<Check> {
+    let Installation {
+        config,
+        store,
+        timeout,
+    } = installation;
+    let skipped = |why: &str| {
+        let names = [Name::ElectionTimeout, Name::CatchUp];
+        names.map(|name| Check::skipped(name, why)).into()
+    };
+    match reached.map(|description| &description.kind) {
+        None => return skipped(NOT_REACHED),
+        Some(Kind::Standalone) => return skipped("a standalone server has no elections"),
+        Some(Kind::Router) => return skipped("a router does not show the elections of its shards"),
+        Some(Kind::ReplicaSet(_)) => {}
+    }
+    let timings = &config.lease.timings;
+    match within(*timeout, store.failover_settings()).await {
+        Ok(settings) => vec![election(timings, &settings), catch_up(timings, &settings)],
+        Err(failure) => {
+            let why = match lacks_right(&failure) {
+                true => "the set's settings are not shown without the right replSetGetConfig (role clusterMonitor)".to_owned(),
+                false => failure.to_string(),
+            };
+            vec![assumed(timings, &why), Check::skipped(Name::CatchUp, why)]
+        }
+    }
+}
+
+/// The needed `renew_deadline`, with the terms of its sum.
+struct Needed {
+    gap: Duration,
+    sum: Duration,
+    arithmetic: String,
+}
+
+impl Needed {
+    fn of(timings: &Timings, election_timeout: Duration) -> Self {
+        let gap = election_gap(election_timeout);
+        let sum = timings.renew_deadline_for(gap);
+        let arithmetic = format!(
+            "electionTimeoutMillis {} × 1.15 + 0.6 s = {} without writes; + operation_timeout {} + 1.2 × retry_interval {} + 0.5 s = {}; renew_deadline {}",
+            shown(election_timeout),
+            shown(gap),
+            shown(timings.operation_timeout()),
+            shown(timings.retry_interval()),
+            shown(sum),
+            shown(timings.renew_deadline())
+        );
+        Self {
+            gap,
+            sum,
+            arithmetic,
+        }
+    }
+
+    fn numbered(&self, check: Check, timings: &Timings) -> Check {
+        check
+            .millis("gap_ms", self.gap)
+            .millis("needed_ms", self.sum)
+            .millis("renew_deadline_ms", timings.renew_deadline())
+    }
+}
+
+fn election(timings: &Timings, settings: &FailoverSettings) -> Check {
+    let name = Name::ElectionTimeout;
+    let needed = Needed::of(timings, settings.election_timeout);
+    let check = match needed.sum <= timings.renew_deadline() {
+        true => Check::ok(name, needed.arithmetic.as_str()),
+        false => Check::warning(
+            name,
+            format!(
+                "an election of the set costs the leadership: {}",
+                needed.arithmetic
+            ),
+            format!(
+                "raise lease.renew_deadline to {} or more (and lease.lease_duration with it), or lower electionTimeoutMillis (docs/mongodb.md)",
+                shown(needed.sum)
+            ),
+        ),
+    };
+    needed.numbered(check, timings)
+}
+
+/// Judges with MongoDB's default, since the setting is not known.
+fn assumed(timings: &Timings, why: &str) -> Check {
+    let name = Name::ElectionTimeout;
+    let needed = Needed::of(timings, DEFAULTS.election_timeout);
+    let check = match needed.sum <= timings.renew_deadline() {
+        true => Check::skipped(
+            name,
+            format!("{why}; with MongoDB's default: {}", needed.arithmetic),
+        ),
+        false => Check::warning(
+            name,
+            format!(
+                "{why}; with MongoDB's default, an election costs the leadership: {}",
+                needed.arithmetic
+            ),
+            format!(
+                "lower electionTimeoutMillis if it is not lower already (rs.conf().settings), or raise lease.renew_deadline to {} or more",
+                shown(needed.sum)
+            ),
+        ),
+    };
+    needed.numbered(check, timings)
+}
+
+/// A primary that freezes instead of crashing is replaced by one that first catches up with all
+/// members, the frozen one included.
+fn catch_up(timings: &Timings, settings: &FailoverSettings) -> Check {
+    let name = Name::CatchUp;
+    let remedy = "cfg = rs.conf(); cfg.settings.catchUpTimeoutMillis = 2000; rs.reconfig(cfg) (docs/mongodb.md)";
+    let Some(catch_up) = settings.catch_up else {
+        return Check::warning(
+            name,
+            "catchUpTimeoutMillis has no limit: a primary that freezes can cost the leadership on a set with several writes a second",
+            remedy,
+        );
+    };
+    let gap = election_gap(settings.election_timeout) + catch_up;
+    let sum = timings.renew_deadline_for(gap);
+    let arithmetic = format!(
+        "election {} + catchUpTimeoutMillis {} = {} without writes; with a renewal and its retry {}; renew_deadline {}",
+        shown(election_gap(settings.election_timeout)),
+        shown(catch_up),
+        shown(gap),
+        shown(sum),
+        shown(timings.renew_deadline())
+    );
+    match sum <= timings.renew_deadline() {
+        true => Check::ok(name, arithmetic),
+        false => Check::warning(
+            name,
+            format!("a primary that freezes costs the leadership: {arithmetic}"),
+            remedy,
+        ),
+    }
+    .millis("catch_up_ms", catch_up)
+    .millis("needed_ms", sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Outcome;
+    use super::*;
+    use crate::election::TimingSettings;
+
+    fn kubernetes() -> Timings {
+        let seconds = Duration::from_secs;
+        let settings = TimingSettings {
+            lease_duration: seconds(15),
+            renew_deadline: seconds(10),
+            renew_interval: seconds(2),
+            ..TimingSettings::default()
+        };
+        Timings::new(settings).expect("they keep the rules")
+    }
+
+    fn settings(election: u64, catch_up: Option<u64>) -> FailoverSettings {
+        FailoverSettings {
+            election_timeout: Duration::from_millis(election),
+            catch_up: catch_up.map(Duration::from_millis),
+        }
+    }
+
+    #[test]
+    fn the_same_timings_suffice_for_short_elections_only() {
+        let of = |timings: &Timings, millis| election(timings, &settings(millis, None)).outcome();
+        assert_eq!(of(&Timings::default(), 10_000), Outcome::Ok);
+        assert_eq!(of(&kubernetes(), 10_000), Outcome::Warning);
+        assert_eq!(of(&kubernetes(), 2_000), Outcome::Ok);
+        assert_eq!(assumed(&Timings::default(), "").outcome(), Outcome::Skipped);
+        assert_eq!(assumed(&kubernetes(), "").outcome(), Outcome::Warning);
+    }
+
+    #[test]
+    fn a_catch_up_without_a_limit_is_warned_of() {
+        let of = |millis, limit| catch_up(&Timings::default(), &settings(millis, limit)).outcome();
+        assert_eq!(of(2_000, None), Outcome::Warning);
+        assert_eq!(of(2_000, Some(2_000)), Outcome::Ok);
+        assert_eq!(of(10_000, Some(30_000)), Outcome::Warning);
+    }
+}

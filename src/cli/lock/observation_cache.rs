@@ -1,0 +1,298 @@
+//! Observations of other holders and waiters, kept from one `leasehold lock` to the next.
+//!
+//! An entry has expired for an observer that saw it unchanged for its lease duration. A job that
+//! waits or works for a shorter time never sees this, and under brisk traffic no job does. Each job
+//! therefore saves since when it has seen which entry unchanged. The times are on the boot clock,
+//! which is common to all jobs.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::election::{BootTime, Claim, Declared, Identity, LeaseName, Revision, Token};
+use crate::lock::{EntryState, Observation, Observations};
+use crate::locker::Finished;
+use crate::publish::directory::{make_directory, read_regular, replace_file, roots};
+
+/// Directory of the records, next to the status directories. No lease has this name, because lease
+/// names cannot begin with a dot.
+const DIRECTORY: &str = ".locks";
+
+/// Maximum size of a record. 64 holders and 512 waiters take some 300 KiB; a larger file is not
+/// ours.
+const BYTES_MAX: u64 = 1024 * 1024;
+
+/// Highest token that is accepted from a record. No lock counts higher. If a higher token were
+/// trusted, the next one would be written to the lock, and no job could go beyond it.
+const TOKEN_MAX: i64 = i64::MAX / 2;
+
+/// Location of the record. Nothing is kept without a writable location.
+pub(super) struct ObservationCache {
+    path: Option<PathBuf>,
+    boot_id: Option<String>,
+    store: String,
+    /// Contents of the record when this job began.
+    seen: (Token, Observations),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    schema: u32,
+    /// Identifies the boot and the time namespace of the clock of `since_ns`.
+    boot_id: String,
+    /// Location of the lock.
+    store: String,
+    token: i64,
+    entries: Vec<Line>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    claim: u128,
+    revision: u128,
+    state: String,
+    identity: String,
+    token: Option<i64>,
+    lease_duration_ms: i64,
+    since_ns: u64,
+}
+
+impl ObservationCache {
+    /// Reads the record for a lock of a store.
+    pub(super) fn of(lock: &LeaseName, store: &str) -> Self {
+        // The directory of the user comes first, because jobs of other users have different ones.
+        let places = roots().into_iter().rev().map(|root| root.join(DIRECTORY));
+        let place = places
+            .chain([of_this_user()])
+            .find(|place| make(place).is_ok());
+        let path = place.map(|place| place.join(lock.as_str()));
+        Self::at(path, clock::boot_clock(), store)
+    }
+
+    fn at(path: Option<PathBuf>, boot_id: Option<String>, store: &str) -> Self {
+        let mut cache = Self {
+            path,
+            boot_id,
+            store: store.to_owned(),
+            seen: Default::default(),
+        };
+        cache.seen = cache.read();
+        cache
+    }
+
+    /// Returns the highest token and the observations of earlier jobs, if they belong to this boot
+    /// and this store.
+    pub(super) fn seen(&self) -> (Token, Observations) {
+        self.seen.clone()
+    }
+
+    fn read(&self) -> (Token, Observations) {
+        let nothing = (Token::ZERO, Observations::default());
+        let Some(text) = self
+            .path
+            .as_ref()
+            .and_then(|path| read_regular(path, BYTES_MAX).ok())
+        else {
+            return nothing;
+        };
+        // A damaged record proves nothing, and is overwritten.
+        let Ok(record) = serde_json::from_slice::<Record>(&text) else {
+            return nothing;
+        };
+        let here = Some(&record.boot_id) == self.boot_id.as_ref() && record.store == self.store;
+        let token = Token::new(record.token).filter(|token| token.get() <= TOKEN_MAX);
+        let Some(token) = token.filter(|_| here && record.schema == 1) else {
+            return nothing;
+        };
+        let now = clock::boot_now();
+        let lines = record.entries.into_iter();
+        let entries = lines
+            .filter_map(Line::observation)
+            .filter(|(_, s)| s.since <= now);
+        (token, Observations::remembered(entries))
+    }
+
+    /// Saves the observations for the next job. A job without them waits as if it were the
+    /// first.
+    pub(super) fn keep(&self, finished: &Finished) {
+        let (Some(path), Some(boot_id)) = (&self.path, &self.boot_id) else {
+            return;
+        };
+        if (finished.token_highest, &finished.observations) == (self.seen.0, &self.seen.1) {
+            // Nothing new, and another job may have saved more since this one began.
+            return;
+        }
+        let record = Record {
+            schema: 1,
+            boot_id: boot_id.clone(),
+            store: self.store.clone(),
+            token: finished.token_highest.get(),
+            entries: finished.observations.iter().map(Line::of).collect(),
+        };
+        let written = serde_json::to_vec(&record)
+            .map_err(io::Error::other)
+            .and_then(|text| replace(path, &text));
+        if let Err(error) = written {
+            tracing::debug!(path = %path.display(), kind = %error.kind(), "failed to save lock observations");
+        }
+    }
+}
+
+impl Line {
+    fn of((claim, observation): (Claim, &Observation)) -> Self {
+        Self {
+            claim: u128::from_be_bytes(claim.bytes()),
+            revision: u128::from_be_bytes(observation.revision.bytes()),
+            state: observation.state.as_str().to_owned(),
+            identity: observation.identity.to_string(),
+            token: observation.token.map(Token::get),
+            lease_duration_ms: observation.lease_duration.millis,
+            since_ns: observation.since.as_nanos(),
+        }
+    }
+
+    fn observation(self) -> Option<(Claim, Observation)> {
+        let states = [EntryState::Waiting, EntryState::Granted, EntryState::Held];
+        let state = states
+            .into_iter()
+            .find(|state| state.as_str() == self.state)?;
+        let observation = Observation {
+            identity: Identity::new(self.identity).ok()?,
+            revision: Revision::from_bytes(self.revision.to_be_bytes()),
+            state,
+            token: self.token.and_then(Token::new),
+            lease_duration: Declared {
+                millis: self.lease_duration_ms,
+            },
+            since: BootTime::from_nanos(self.since_ns),
+        };
+        Some((Claim::from_bytes(self.claim.to_be_bytes()), observation))
+    }
+}
+
+/// Returns the directory for users without a runtime directory, such as those of cron jobs.
+fn of_this_user() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    let place = std::env::temp_dir();
+    // With an empty or relative TMPDIR, the path would depend on the working directory of the job.
+    let place = Some(place).filter(|place| place.is_absolute());
+    place
+        .unwrap_or_else(|| PathBuf::from("/tmp"))
+        .join(format!("leasehold-{user}"))
+}
+
+/// Creates a directory that only this user can write to. In a directory of another user,
+/// observations could be forged.
+fn make(directory: &Path) -> io::Result<()> {
+    make_directory(directory, 0o700)?;
+    let made = fs::symlink_metadata(directory)?;
+    let mine = made.uid() == rustix::process::geteuid().as_raw();
+    if made.is_dir() && mine && made.mode() & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+/// Replaces the file atomically, because jobs run concurrently.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let temporary = path.with_added_extension(std::process::id().to_string());
+    replace_file(path, &temporary, 0o600, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::lock::End;
+
+    fn at(path: &Path, store: &str, boot_id: &str) -> ObservationCache {
+        ObservationCache::at(Some(path.to_owned()), Some(boot_id.to_owned()), store)
+    }
+
+    fn finished(since: BootTime) -> Finished {
+        let observation = Observation {
+            identity: Identity::new("a").expect("legal"),
+            revision: Revision::from_bytes([2; 16]),
+            state: EntryState::Held,
+            token: Token::new(4),
+            lease_duration: Declared { millis: 24_000 },
+            since,
+        };
+        Finished {
+            end: End::GaveUp,
+            token_highest: Token::new(5).expect("not negative"),
+            observations: Observations::remembered([(Claim::from_bytes([1; 16]), observation)]),
+        }
+    }
+
+    #[test]
+    fn observations_are_read_in_the_same_boot_and_store_only() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("jobs");
+        let finished = finished(clock::boot_now());
+        at(&path, "h/d.c", "boot").keep(&finished);
+        let (token, observations) = at(&path, "h/d.c", "boot").read();
+        assert_eq!(token, finished.token_highest);
+        assert_eq!(observations, finished.observations);
+        for other in [at(&path, "h/d.other", "boot"), at(&path, "h/d.c", "other")] {
+            assert_eq!(other.read(), (Token::ZERO, Observations::default()));
+        }
+        fs::write(&path, "{").expect("written");
+        let damaged = at(&path, "h/d.c", "boot").read();
+        assert_eq!(damaged, (Token::ZERO, Observations::default()));
+    }
+
+    #[test]
+    fn a_job_that_saw_nothing_new_leaves_what_others_kept() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("jobs");
+        let in_vain = at(&path, "h/d.c", "boot");
+        let finished = finished(clock::boot_now());
+        at(&path, "h/d.c", "boot").keep(&finished);
+        in_vain.keep(&Finished {
+            end: End::GaveUp,
+            token_highest: Token::ZERO,
+            observations: Observations::default(),
+        });
+        let (_, observations) = at(&path, "h/d.c", "boot").read();
+        assert_eq!(observations, finished.observations);
+    }
+
+    #[test]
+    fn observations_ahead_of_the_clock_are_ignored() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("jobs");
+        let ahead = clock::boot_now() + Duration::from_secs(3600);
+        at(&path, "h/d.c", "boot").keep(&finished(ahead));
+        let (_, observations) = at(&path, "h/d.c", "boot").read();
+        assert_eq!(observations, Observations::default());
+    }
+
+    #[test]
+    fn a_foreign_record_proves_nothing_and_delays_nothing() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("jobs");
+        let nothing = (Token::ZERO, Observations::default());
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo").success());
+        assert_eq!(at(&path, "h/d.c", "boot").read(), nothing);
+        let finished = finished(clock::boot_now());
+        at(&path, "h/d.c", "boot").keep(&finished);
+        let text = fs::read_to_string(&path).expect("it took the FIFO's place");
+        let largest = text.replace(r#""token":5"#, &format!(r#""token":{}"#, i64::MAX));
+        assert_ne!(largest, text);
+        fs::write(&path, largest).expect("written");
+        assert_eq!(at(&path, "h/d.c", "boot").read(), nothing);
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("a directory in its place");
+        at(&path, "h/d.c", "boot").keep(&finished);
+        let names = fs::read_dir(place.path()).expect("readable").count();
+        assert_eq!(names, 1, "the temporary file is gone");
+    }
+}

@@ -1,0 +1,164 @@
+//! The terminal while a live table is on it: the alternate screen, without cursor and echo.
+
+use std::io::{self, IsTerminal, Read, Write};
+
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+};
+use tokio::sync::mpsc;
+
+/// Size of a terminal that does not tell its own.
+const SIZE: (usize, usize) = (80, 24);
+/// Capacity of the channel of keys, which holds those of one frame.
+const KEYS_MAX: usize = 16;
+/// Rows of one page.
+const PAGE: isize = 20;
+/// Alternate screen, hidden cursor, no line wrap.
+const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l\u{1b}[2J";
+/// The opposite of [`ENTER`].
+const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
+
+/// A key that was pressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    /// q, Ctrl-C or Ctrl-D.
+    Quit,
+    /// Down by this number of rows.
+    Scroll(isize),
+    /// To the first row.
+    Top,
+    /// Without a meaning.
+    Other,
+}
+
+/// The terminal, which is as it was before once this is dropped.
+pub(super) struct Screen {
+    /// The keys, and the settings before; `None` if standard input is not a terminal.
+    keyboard: Option<(mpsc::Receiver<Key>, Termios)>,
+}
+
+impl Screen {
+    pub(super) fn enter() -> io::Result<Self> {
+        let keyboard = match io::stdin().is_terminal() {
+            true => Some(keyboard()?),
+            false => None,
+        };
+        let screen = Self { keyboard };
+        write(ENTER)?;
+        Ok(screen)
+    }
+
+    /// Waits for a key.
+    pub(super) async fn key(&mut self) -> Key {
+        match &mut self.keyboard {
+            Some((keys, _)) => keys.recv().await.unwrap_or(Key::Quit),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // If the terminal is gone there is nothing to restore.
+        let _ = write(LEAVE);
+        if let Some((_, before)) = &self.keyboard {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
+        }
+    }
+}
+
+/// Turns off echo, lines and signal keys of standard input, and reads it. With signal keys off,
+/// Ctrl-Z cannot leave the shell on the alternate screen.
+fn keyboard() -> io::Result<(mpsc::Receiver<Key>, Termios)> {
+    let before = tcgetattr(io::stdin())?;
+    let mut raw = before.clone();
+    let cooked = LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+    raw.local_modes.remove(cooked);
+    raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+    raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+    tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
+    let (sender, keys) = mpsc::channel(KEYS_MAX);
+    // A terminal cannot be read without blocking, unless it is for all processes that share it. The
+    // thread ends with the process.
+    std::thread::Builder::new()
+        .name("leasehold-keys".to_owned())
+        .spawn(move || {
+            let mut bytes = [0; 16];
+            // One read returns the bytes of one key, or of several that were pressed quickly.
+            while let Ok(read) = io::stdin().lock().read(&mut bytes) {
+                if sender.blocking_send(key(&bytes[..read])).is_err() || read == 0 {
+                    break;
+                }
+            }
+        })?;
+    Ok((keys, before))
+}
+
+fn key(bytes: &[u8]) -> Key {
+    match bytes {
+        // The terminal is gone.
+        [] => Key::Quit,
+        // Keys that were pressed quickly arrive together.
+        [first, ..] if *first != 0x1b && bytes.iter().any(|key| b"qQ\x03\x04".contains(key)) => {
+            Key::Quit
+        }
+        b"\x1b[A" | b"\x1bOA" | b"k" => Key::Scroll(-1),
+        b"\x1b[B" | b"\x1bOB" | b"j" => Key::Scroll(1),
+        b"\x1b[5~" | b"b" => Key::Scroll(-PAGE),
+        b"\x1b[6~" | b" " => Key::Scroll(PAGE),
+        b"\x1b[H" | b"\x1b[1~" | b"g" => Key::Top,
+        b"\x1b[F" | b"\x1b[4~" | b"G" => Key::Scroll(isize::MAX),
+        _ => Key::Other,
+    }
+}
+
+/// Returns columns and rows of the terminal.
+pub(super) fn size() -> (usize, usize) {
+    match tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
+            (usize::from(size.ws_col), usize::from(size.ws_row))
+        }
+        Ok(_) | Err(_) => SIZE,
+    }
+}
+
+/// Replaces what the screen shows, without a blank frame between.
+pub(super) fn show(lines: &[String]) -> io::Result<()> {
+    let mut frame = String::from("\u{1b}[H");
+    for (index, line) in lines.iter().enumerate() {
+        if index > 0 {
+            frame.push_str("\r\n");
+        }
+        frame.push_str(line);
+        frame.push_str("\u{1b}[K");
+    }
+    frame.push_str("\u{1b}[J");
+    write(&frame)
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_scroll_and_quit() {
+        for (bytes, expected) in [
+            (&b"q"[..], Key::Quit),
+            (b"\x03", Key::Quit),
+            (b"\x1b[A", Key::Scroll(-1)),
+            (b"\x1b[6~", Key::Scroll(PAGE)),
+            (b"g", Key::Top),
+            (b"\x03\x03", Key::Quit),
+            (b"jjq", Key::Quit),
+            (b"x", Key::Other),
+        ] {
+            assert_eq!(key(bytes), expected, "{bytes:?}");
+        }
+    }
+}

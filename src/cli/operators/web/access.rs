@@ -1,0 +1,291 @@
+//! The visitors who may see the page: all that reach it, or those with the token of a file.
+//!
+//! A visitor sends the token as a bearer token, or exchanges it for a session cookie. Both end when
+//! the file has another token.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::hint::black_box;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use hyper::header::{self, HeaderValue};
+use tracing::warn;
+
+use crate::clock::boot_now;
+use crate::election::BootTime;
+use crate::http::policy::nonce;
+
+/// Maximum size of the token. Tokens of secret stores are shorter.
+const TOKEN_BYTES_MAX: u64 = 4 * 1024;
+/// Maximum number of sessions. The oldest one ends for a new one.
+const SESSIONS_MAX: usize = 256;
+/// Time after which a visitor logs in again: a working day.
+const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
+/// Permissions of others to a file.
+const OTHERS: u32 = 0o007;
+
+/// The visitors' token cannot be used, which is a configuration error (exit 78).
+#[derive(Debug, thiserror::Error)]
+#[error("--token-file {}: {why}", path.display())]
+pub struct TokenError {
+    path: PathBuf,
+    why: String,
+}
+
+/// The check of visitors. Without a file, all are permitted.
+#[derive(Debug)]
+pub(super) struct Access {
+    file: Option<Mutex<TokenFile>>,
+    sessions: Mutex<VecDeque<Session>>,
+    cookie: String,
+}
+
+#[derive(Debug)]
+struct TokenFile {
+    path: PathBuf,
+    read: Read,
+}
+
+/// A token, and the state of the file when it was read.
+#[derive(Debug, Clone)]
+struct Read {
+    token: String,
+    state: (u64, u64, i64, i64),
+}
+
+#[derive(Debug)]
+struct Session {
+    id: String,
+    token: String,
+    until: BootTime,
+}
+
+impl Access {
+    /// Reads the file, if there is one. The cookie's name contains the port, because browsers share
+    /// cookies between the ports of a machine.
+    pub(super) fn new(file: Option<&Path>, port: u16) -> Result<Self, TokenError> {
+        let file = file.map(|path| {
+            Ok(Mutex::new(TokenFile {
+                path: path.to_owned(),
+                read: read(path)?,
+            }))
+        });
+        Ok(Self {
+            file: file.transpose()?,
+            sessions: Mutex::default(),
+            cookie: format!("leasehold_{port}"),
+        })
+    }
+
+    /// Returns true if visitors need a token.
+    pub(super) fn needs_token(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Returns true if the headers of a request prove that the visitor has the token.
+    pub(super) fn permits(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = self.token() else {
+            return !self.needs_token();
+        };
+        let bearer = headers.get(header::AUTHORIZATION);
+        let bearer = bearer.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+        if let Some(bearer) = bearer {
+            return is_same(bearer, token.as_bytes());
+        }
+        let Some(id) = self.session_id(headers) else {
+            return false;
+        };
+        let now = boot_now();
+        let sessions = locked(&self.sessions);
+        sessions.iter().any(|session| {
+            let is_valid =
+                session.until > now && is_same(session.token.as_bytes(), token.as_bytes());
+            is_same(id, session.id.as_bytes()) && is_valid
+        })
+    }
+
+    /// Returns the cookie of a new session, or `None` if the token is wrong.
+    pub(super) fn log_in(&self, given: &str) -> Option<HeaderValue> {
+        let token = self.token()?;
+        let id = Some(nonce()).filter(|id| !id.is_empty())?;
+        if !is_same(given.as_bytes(), token.as_bytes()) {
+            return None;
+        }
+        let cookie = self.set_cookie(&id, SESSION_TIME);
+        let mut sessions = locked(&self.sessions);
+        if sessions.len() >= SESSIONS_MAX {
+            sessions.pop_front();
+        }
+        sessions.push_back(Session {
+            id,
+            token,
+            until: boot_now() + SESSION_TIME,
+        });
+        cookie
+    }
+
+    /// Ends the session of a request, and returns the cookie that removes it from the browser.
+    pub(super) fn log_out(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let id = self.session_id(headers).unwrap_or_default();
+        locked(&self.sessions).retain(|session| !is_same(id, session.id.as_bytes()));
+        self.set_cookie("", Duration::ZERO)
+    }
+
+    /// Returns the present token; `None` if the file is no longer usable, so that no visitor is permitted.
+    fn token(&self) -> Option<String> {
+        let mut file = locked(self.file.as_ref()?);
+        let is_read = fs::metadata(&file.path).is_ok_and(|found| state(&found) == file.read.state);
+        if !is_read {
+            match read(&file.path) {
+                Ok(read) => file.read = read,
+                Err(error) => {
+                    warn!(%error, "visitors' token unusable, refusing all visitors");
+                    return None;
+                }
+            }
+        }
+        Some(file.read.token.clone())
+    }
+
+    fn session_id<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
+        let cookies = headers.get_all(header::COOKIE).iter();
+        let mut pairs = cookies.flat_map(|cookies| cookies.as_bytes().split(|byte| *byte == b';'));
+        pairs.find_map(|pair| {
+            let value = pair.trim_ascii().strip_prefix(self.cookie.as_bytes())?;
+            value.strip_prefix(b"=")
+        })
+    }
+
+    fn set_cookie(&self, id: &str, time: Duration) -> Option<HeaderValue> {
+        let cookie = format!(
+            "{}={id}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict",
+            self.cookie,
+            time.as_secs()
+        );
+        HeaderValue::from_str(&cookie).ok()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn state(found: &fs::Metadata) -> (u64, u64, i64, i64) {
+    let changed = (found.ctime(), found.ctime_nsec());
+    (found.ino(), found.size(), changed.0, changed.1)
+}
+
+fn read(path: &Path) -> Result<Read, TokenError> {
+    let error = |why: String| TokenError {
+        path: path.to_owned(),
+        why,
+    };
+    let failed = |failed: io::Error| error(crate::cause::cause(&failed));
+    let found = fs::metadata(path).map_err(failed)?;
+    if found.mode() & OTHERS != 0 {
+        return Err(error("other users may access it: chmod o= it".to_owned()));
+    }
+    if !found.is_file() || found.len() > TOKEN_BYTES_MAX {
+        let why = format!("expected a file of at most {TOKEN_BYTES_MAX} bytes");
+        return Err(error(why));
+    }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(error("it is empty".to_owned()));
+    }
+    Ok(Read {
+        token: token.to_owned(),
+        state: state(&found),
+    })
+}
+
+/// Compares two secrets in a time that does not depend on how much of them is the same.
+pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let differences = a.iter().zip(b).fold(0, |found, (a, b)| found | (a ^ b));
+    black_box(differences) == 0 && a.len() == b.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn file(directory: &Path, token: &str, mode: u32) -> PathBuf {
+        let path = directory.join("token");
+        fs::write(&path, token).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+        path
+    }
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        let value = HeaderValue::from_str(value).expect("a value");
+        HeaderMap::from_iter([(name, value)])
+    }
+
+    #[test]
+    fn a_token_that_others_can_read_or_that_is_missing_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let missing = directory.path().join("missing");
+        let path = |token, mode| file(directory.path(), token, mode);
+        for (path, why) in [
+            (missing, "No such file"),
+            (path(" \n", 0o600), "it is empty"),
+        ] {
+            let error = Access::new(Some(&path), 1)
+                .expect_err("refused")
+                .to_string();
+            assert!(
+                error.to_lowercase().contains(&why.to_lowercase()),
+                "{error}"
+            );
+        }
+        let error = Access::new(Some(&path("x", 0o604)), 1).expect_err("refused");
+        assert!(error.to_string().contains("chmod o="), "{error}");
+        assert!(Access::new(Some(&path("x", 0o640)), 1).is_ok());
+    }
+
+    #[test]
+    fn a_session_ends_with_the_token() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = file(directory.path(), "first\n", 0o600);
+        let access = Access::new(Some(&path), 9403).expect("usable");
+        let bearer = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
+        assert!(access.permits(&bearer("first")));
+        assert!(!access.permits(&bearer("firs")) && !access.permits(&HeaderMap::new()));
+        assert!(access.log_in("wrong").is_none());
+        let cookie = access.log_in("first").expect("a cookie");
+        let cookie = cookie.to_str().expect("a text");
+        assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
+        let (pair, _) = cookie.split_once(';').expect("attributes");
+        let sent = headers(header::COOKIE, &format!("other=1; {pair}"));
+        assert!(access.permits(&sent));
+        file(directory.path(), "second", 0o600);
+        assert!(!access.permits(&sent), "the token was replaced");
+        assert!(access.permits(&bearer("second")));
+        file(directory.path(), "third", 0o644);
+        assert!(!access.permits(&bearer("second")) && !access.permits(&bearer("third")));
+    }
+
+    #[test]
+    fn a_session_ends_when_the_visitor_leaves() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let access = Access::new(Some(&file(directory.path(), "t", 0o600)), 1).expect("usable");
+        let cookie = access.log_in("t").expect("a cookie");
+        let (pair, _) = cookie
+            .to_str()
+            .expect("a text")
+            .split_once(';')
+            .expect("attributes");
+        let sent = headers(header::COOKIE, pair);
+        assert!(access.permits(&sent));
+        access.log_out(&sent);
+        assert!(!access.permits(&sent));
+    }
+}

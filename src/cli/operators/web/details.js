@@ -1,0 +1,227 @@
+
+// The details of one document, in a dialog, and the actions on it.
+
+const ARMED_MS = 5000; // An action is confirmed by a second click within this time.
+const PAGE_HEADER = "x-leasehold-page";
+// Intended ends; the timeline marks the others.
+const PLANNED = new Set(["shutdown", "requested", "transferred", "paused", "released"]);
+const secret = document.documentElement.dataset.secret;
+const byId = (id) => document.getElementById(id);
+const dialog = byId("details");
+const details = { name: "", doc: null, at: 0, loading: false, again: false };
+
+// Creates an element around text, which is isolated from the direction of the text around it.
+function element(tag, text, name) {
+  const made = document.createElement(tag);
+  const inner = document.createElement("bdi");
+  inner.textContent = text;
+  made.append(inner);
+  if (name) made.className = name;
+  return made;
+}
+
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function fill(section, rows) {
+  byId(section).hidden = rows.length === 0;
+  byId(section).querySelector("tbody").replaceChildren(
+    ...rows.map((cells) => {
+      const row = document.createElement("tr");
+      row.append(...cells.map(([text, name]) => element("td", text, name)));
+      return row;
+    }),
+  );
+}
+
+function openDetails(name) {
+  details.name = name;
+  details.doc = null;
+  byId("outcome").textContent = "";
+  byId("reason").value = "";
+  byId("to").value = "";
+  disarm();
+  setText(byId("details-name"), name);
+  for (const id of ["facts", "timeline", "candidates"]) byId(id).replaceChildren();
+  for (const id of ["actions", "claims", "history", "operators"]) byId(id).hidden = true;
+  dialog.showModal();
+  loadDetails();
+}
+
+// Loads the document that is open. Changes during the load make it load again.
+async function loadDetails() {
+  if (details.loading) {
+    details.again = true;
+    return;
+  }
+  details.loading = true;
+  const name = details.name;
+  try {
+    const answer = await fetch(`/document?name=${encodeURIComponent(name)}`);
+    if (answer.status === 404) byId("facts").replaceChildren(element("dd", "This document is deleted."));
+    if (answer.ok) {
+      details.doc = await answer.json();
+      details.at = performance.now();
+      if (name === details.name) renderDetails();
+    }
+  } catch {
+    // The banner says that the server is not reached.
+  }
+  details.loading = false;
+  if (details.again || name !== details.name) {
+    details.again = false;
+    setTimeout(loadDetails, 200);
+  }
+}
+
+function renderDetails() {
+  const doc = details.doc;
+  renderFacts();
+  const history = doc.history || [];
+  const ended = [...history].reverse();
+  const led = (past) => Date.parse(past.ended_at) - Date.parse(past.acquired_at);
+  fill("history", ended.map((past) => [
+    [past.token == null ? "–" : String(past.token), "number"],
+    [past.identity || "–"],
+    [duration(led(past)), "number"],
+    [past.ended_at || "–"],
+    [past.reason || "–"],
+  ]));
+  const parts = history.map((past) => [led(past), PLANNED.has(past.reason) ? "" : "broken"]);
+  const holder = principal(doc);
+  if (holder && parts.length) parts.push([since(holder.since), "present"]);
+  byId("timeline").replaceChildren(...parts.map(([ms, name]) => {
+    const part = document.createElement("i");
+    part.className = name;
+    part.style.flexGrow = String(Math.log2(2 + Math.max(0, ms || 0) / 1000));
+    return part;
+  }));
+  fill("operators", [...(doc.actions || [])].reverse().map((action) => [
+    [action.at || "–"],
+    [action.to ? `${action.action} to ${action.to}` : action.action],
+    [action.token == null ? "–" : String(action.token), "number"],
+    [action.by || "–"],
+    [action.reason || ""],
+  ]));
+  byId("actions").hidden = !secret || doc.kind !== "lease";
+  const former = new Set(history.map((past) => past.identity).filter(Boolean));
+  if (holder) former.delete(holder.identity);
+  byId("candidates").replaceChildren(...[...former].map((identity) => {
+    const option = document.createElement("option");
+    option.value = identity;
+    return option;
+  }));
+  offer("step_down", Boolean(doc.holder));
+  offer("transfer", Boolean(doc.holder));
+  offer("pause", !doc.paused);
+  offer("resume", Boolean(doc.paused));
+}
+
+function offer(action, possible) {
+  const button = byId("actions").querySelector(`[data-action=${action}]`);
+  button.disabled = !possible || button.dataset.running === "true";
+}
+
+// Shows the present state, in which silences grow.
+function renderFacts() {
+  const doc = details.doc;
+  if (!doc || !dialog.open) return;
+  const now = shownNow();
+  const holder = principal(doc);
+  const facts = [["State", state(doc, details.at, now)]];
+  if (doc.kind === "foreign") facts.push(["Reason", doc.foreign]);
+  else facts.push(["Token", String(doc.token)]);
+  if (holder && doc.kind === "lease") {
+    facts.push(
+      ["Holder", holder.identity],
+      ["Address", holder.address || "–"],
+      ["Since", `${holder.since} (${duration(since(holder.since))} ago)`],
+      ["Renewed", renewed(holder, details.at, now)],
+      ["Lease duration", duration(holder.lease_duration_ms)],
+    );
+  }
+  if (doc.kind === "lease") {
+    facts.push(["Paused", doc.paused ? "yes" : "no"]);
+    const waiting = doc.request;
+    facts.push(["Request", waiting ? request(doc) + (waiting.reason ? ` (${waiting.reason})` : "") : "none"]);
+    if (doc.reserved_for && !doc.holder) facts.push(["Reserved", `for ${doc.reserved_for.identity}`]);
+  }
+  if (doc.kind === "lock") {
+    facts.push(["Slots", doc.slots ? String(doc.slots) : "exclusive and shared"]);
+    const claim = (place) => (entry) => [
+      [place], [entry.identity], [entry.mode], [entry.token == null ? "–" : String(entry.token), "number"],
+      [duration(since(entry.since)), "number"], [renewed(entry, details.at, now), "number"],
+    ];
+    fill("claims", [...doc.holders.map(claim("holds")), ...doc.queue.map((entry, index) => claim(`waits, ${index + 1}.`)(entry))]);
+  }
+  const list = byId("facts");
+  if (list.children.length !== facts.length * 2) {
+    list.replaceChildren(...facts.flatMap(([name, text]) => [element("dt", name), element("dd", text)]));
+  }
+  facts.forEach(([name, text], index) => {
+    setText(list.children[index * 2].firstChild, name);
+    setText(list.children[index * 2 + 1].firstChild, text);
+  });
+}
+
+function disarm() {
+  for (const button of byId("actions").querySelectorAll(".armed")) {
+    button.classList.remove("armed");
+    button.textContent = button.dataset.label;
+  }
+}
+
+function outcome(text, name) {
+  byId("outcome").className = name;
+  setText(byId("outcome"), text);
+}
+
+async function act(button) {
+  const action = button.dataset.action;
+  const to = byId("to").value.trim();
+  if (action === "transfer" && !to) {
+    outcome("Transfer to whom?", "bad");
+    byId("to").focus();
+    return;
+  }
+  if (!button.classList.contains("armed")) {
+    disarm();
+    button.dataset.label = button.textContent;
+    button.classList.add("armed");
+    button.textContent = `${button.dataset.label}: confirm`;
+    setTimeout(disarm, ARMED_MS);
+    return;
+  }
+  disarm();
+  button.dataset.running = "true";
+  button.disabled = true;
+  outcome("Requested; waiting.", "");
+  const asked = { name: details.name, action, token: details.doc.token, reason: byId("reason").value.trim() };
+  if (action === "transfer") asked.to = to;
+  try {
+    const answer = await fetch("/actions", {
+      method: "POST",
+      headers: { "content-type": "application/json", [PAGE_HEADER]: secret },
+      body: JSON.stringify(asked),
+    });
+    const text = await answer.text();
+    let message = text.trim();
+    try {
+      message = JSON.parse(text).message;
+    } catch {
+      // A refusal is plain text.
+    }
+    if (details.name === asked.name) outcome(message, answer.ok ? "good" : "bad");
+  } catch {
+    outcome("This server did not answer. The history shows whether it has happened.", "bad");
+  }
+  button.dataset.running = "false";
+  loadDetails();
+}
+
+byId("actions").addEventListener("submit", (event) => event.preventDefault());
+byId("actions").addEventListener("click", (event) => {
+  const button = event.target.closest("[data-action]");
+  if (button) act(button);
+});

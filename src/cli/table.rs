@@ -1,0 +1,133 @@
+//! Tables for terminals: aligned columns, with a header.
+
+use std::fmt::Write;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Space between columns.
+const GAP: usize = 2;
+
+/// A style of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Style {
+    /// None.
+    #[default]
+    Plain,
+    /// The header.
+    Header,
+    /// Something to look at.
+    Warning,
+    /// Something wrong.
+    Bad,
+    /// Something of less interest.
+    Dim,
+}
+
+impl Style {
+    /// Returns the SGR parameters.
+    fn code(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Header => Some("1"),
+            Self::Warning => Some("33"),
+            Self::Bad => Some("31"),
+            Self::Dim => Some("2"),
+        }
+    }
+}
+
+/// A row of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    /// The cells.
+    pub(crate) cells: Vec<String>,
+    /// The style of the row.
+    pub(crate) style: Style,
+}
+
+impl Row {
+    /// Creates a row without a style.
+    pub(crate) fn new(cells: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            cells: cells.into_iter().map(Into::into).collect(),
+            style: Style::Plain,
+        }
+    }
+
+    /// Sets the style.
+    pub(crate) fn styled(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+}
+
+/// Renders rows as aligned lines. Lines longer than `width` are cut.
+pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<String> {
+    let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.cells.get(column));
+            cells.map(|cell| cell.width()).max().unwrap_or(0)
+        })
+        .collect();
+    let line = |row: &Row| {
+        let mut line = String::new();
+        for (cell, width) in row.cells.iter().zip(&widths) {
+            let padding = width - cell.width() + GAP;
+            let _ = write!(line, "{cell}{:padding$}", "");
+        }
+        let line = cut(line.trim_end(), width);
+        match row.style.code().filter(|_| color) {
+            Some(code) => format!("\u{1b}[{code}m{line}\u{1b}[0m"),
+            None => line,
+        }
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Renders rows as one text.
+pub(crate) fn text(rows: &[Row], color: bool) -> String {
+    let mut text = lines(rows, None, color).join("\n");
+    text.push('\n');
+    text
+}
+
+/// Cuts a line at a display width.
+pub(crate) fn cut(line: &str, width: Option<usize>) -> String {
+    let Some(max) = width.filter(|max| line.width() > *max) else {
+        return line.to_owned();
+    };
+    let mut left = max.saturating_sub(1);
+    let fits = line.chars().take_while(|c| {
+        let width = c.width().unwrap_or(0);
+        let fits = width <= left;
+        left = left.saturating_sub(width);
+        fits
+    });
+    fits.chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_by_what_a_terminal_shows() {
+        let rows = [
+            Row::new(["A", "B"]),
+            Row::new(["日本", "x"]),
+            Row::new(["ü", "longer"]),
+        ];
+        assert_eq!(
+            lines(&rows, None, false),
+            ["A     B", "日本  x", "ü     longer"]
+        );
+        assert_eq!(
+            lines(&rows, Some(5), false),
+            ["A    …", "日本…", "ü    …"].map(|l| cut(l, Some(5)))
+        );
+        let styled = [Row::new(["x"]).styled(Style::Bad)];
+        assert_eq!(text(&styled, true), "\u{1b}[31mx\u{1b}[0m\n");
+        assert_eq!(text(&styled, false), "x\n");
+    }
+}

@@ -1,0 +1,206 @@
+//! The limited places for connections, and the choice of the one to evict if all are taken.
+//!
+//! A peer cannot lock others out. A new connection replaces the longest idle connection of the peer
+//! address that has the most.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+
+use super::CONNECTIONS_MAX;
+
+/// Time of the last use of a connection, as the number of earlier uses of all connections.
+#[derive(Debug, Clone)]
+pub(super) struct Activity {
+    uses: Arc<AtomicU64>,
+    last: Arc<AtomicU64>,
+    lasting: Arc<AtomicBool>,
+}
+
+/// An answer that lasts, until it is dropped. Its connection has a place of its own meanwhile.
+#[derive(Debug)]
+pub(crate) struct Lasting(Activity);
+
+/// The connections being served.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    tasks: JoinSet<()>,
+    taken: Vec<Place>,
+    uses: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Place {
+    task: AbortHandle,
+    peer: IpAddr,
+    activity: Activity,
+}
+
+impl Activity {
+    fn new(uses: &Arc<AtomicU64>) -> Self {
+        let activity = Self {
+            uses: Arc::clone(uses),
+            last: Arc::default(),
+            lasting: Arc::default(),
+        };
+        activity.used();
+        activity
+    }
+
+    /// Marks the connection as used, when it is opened and at each request.
+    pub(super) fn used(&self) {
+        let now = self.uses.fetch_add(1, Ordering::Relaxed);
+        self.last.store(now, Ordering::Relaxed);
+    }
+
+    /// Marks the answer in progress as one that lasts.
+    pub(super) fn lasts(&self) -> Lasting {
+        self.lasting.store(true, Ordering::Relaxed);
+        Lasting(self.clone())
+    }
+
+    /// Returns true if the answer in progress lasts.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.lasting.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        self.0.lasting.store(false, Ordering::Relaxed);
+        self.0.used();
+    }
+}
+
+impl Places {
+    /// Serves a connection of `peer`. Returns true if another connection was evicted for it.
+    pub(super) fn serve<F>(&mut self, peer: IpAddr, connection: impl FnOnce(Activity) -> F) -> bool
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let evicted = self.ordinary().count() >= CONNECTIONS_MAX;
+        if evicted && let Some(index) = self.gives_way() {
+            self.taken.swap_remove(index).task.abort();
+        }
+        let activity = Activity::new(&self.uses);
+        self.taken.push(Place {
+            task: self.tasks.spawn(connection(activity.clone())),
+            // A peer counts as the same over IPv4 and over an IPv6 socket.
+            peer: peer.to_canonical(),
+            activity,
+        });
+        evicted
+    }
+
+    /// Waits for the end of a connection; `None` if there are none. An error is a bug, because
+    /// connections do not panic.
+    pub(super) async fn ended(&mut self) -> Option<Result<(), JoinError>> {
+        let ended = self.tasks.join_next_with_id().await?;
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+        self.taken.retain(|place| place.task.id() != id);
+        Some(match ended {
+            Err(error) if !error.is_cancelled() => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        })
+    }
+
+    /// The connections that count here, with their indices.
+    fn ordinary(&self) -> impl Iterator<Item = (usize, &Place)> {
+        let places = self.taken.iter().enumerate();
+        places.filter(|(_, place)| !place.activity.is_lasting())
+    }
+
+    fn gives_way(&self) -> Option<usize> {
+        let places_of = |peer| {
+            self.ordinary()
+                .filter(|(_, place)| place.peer == peer)
+                .count()
+        };
+        let choice = self.ordinary().max_by_key(|(_, place)| {
+            let last = place.activity.last.load(Ordering::Relaxed);
+            (places_of(place.peer), std::cmp::Reverse(last))
+        });
+        choice.map(|(index, _)| index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEERS: [IpAddr; 3] = [
+        IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)),
+        IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)),
+        IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 3)),
+    ];
+
+    #[tokio::test]
+    async fn the_longest_idle_connection_of_the_peer_with_most_gives_way() {
+        let mut places = Places::default();
+        let mut opened = Vec::new();
+        let mut open = |places: &mut Places, peer: IpAddr| {
+            let evicted = places.serve(peer, |activity| {
+                opened.push(activity);
+                std::future::pending()
+            });
+            (evicted, opened.clone())
+        };
+        open(&mut places, PEERS[0]);
+        for _ in 1..CONNECTIONS_MAX {
+            assert!(!open(&mut places, PEERS[1]).0);
+        }
+        let (_, opened_so_far) = open(&mut places, PEERS[2]);
+        let of = |places: &Places, peer| places.taken.iter().filter(|p| p.peer == peer).count();
+        let counts = PEERS.map(|peer| of(&places, peer));
+        assert_eq!(counts, [1, CONNECTIONS_MAX - 2, 1]);
+        // The first connection of the second peer was evicted. Its second one is used now, so the
+        // third is evicted next.
+        opened_so_far[2].used();
+        assert!(open(&mut places, PEERS[1]).0);
+        let stays = |activity: &Activity| {
+            let mut places = places.taken.iter();
+            places.any(|place| Arc::ptr_eq(&place.activity.last, &activity.last))
+        };
+        let stayed: Vec<_> = opened_so_far[..5].iter().map(stays).collect();
+        assert_eq!(stayed, [true, false, true, false, true]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_answer_lasts_neither_counts_nor_gives_way() {
+        let mut places = Places::default();
+        let mut lasting = Vec::new();
+        let mut open = |places: &mut Places, lasts: bool| {
+            places.serve(PEERS[0], |activity| {
+                lasting.extend(lasts.then(|| activity.lasts()));
+                std::future::pending()
+            })
+        };
+        assert!(!open(&mut places, true));
+        for _ in 0..CONNECTIONS_MAX {
+            assert!(!open(&mut places, false));
+        }
+        assert!(open(&mut places, false));
+        assert!(
+            places.taken[0].activity.is_lasting(),
+            "it was the longest idle"
+        );
+        lasting.clear();
+        assert!(!places.taken[0].activity.is_lasting());
+        assert_eq!(places.ordinary().count(), CONNECTIONS_MAX + 1);
+    }
+
+    #[tokio::test]
+    async fn ends_make_room() {
+        let mut places = Places::default();
+        for _ in 0..CONNECTIONS_MAX {
+            places.serve(PEERS[0], |_| std::future::ready(()));
+        }
+        for _ in 0..CONNECTIONS_MAX {
+            assert!(matches!(places.ended().await, Some(Ok(()))));
+        }
+        assert!(places.ended().await.is_none());
+        assert!(!places.serve(PEERS[0], |_| std::future::ready(())));
+    }
+}

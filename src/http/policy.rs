@@ -1,0 +1,53 @@
+//! The content security policy of a page whose style and script are part of it.
+
+use hyper::header::{self, HeaderValue};
+
+use super::Answer;
+
+/// Returns a random value that marks the style and the script of one answer as its own.
+pub(crate) fn nonce() -> String {
+    let mut bytes = [0; 16];
+    // Without randomness, a value that others can guess would be worse than no script.
+    if getrandom::fill(&mut bytes).is_err() {
+        return String::new();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns the content security policy of a page with this nonce. An empty one allows neither style
+/// nor script.
+fn policy(nonce: &str, forms: &str) -> String {
+    let own = match nonce {
+        "" => "'none'".to_owned(),
+        nonce => format!("'nonce-{nonce}'"),
+    };
+    format!(
+        "default-src 'none'; style-src {own}; script-src {own}; connect-src 'self'; \
+         img-src data:; base-uri 'none'; form-action {forms}; frame-ancestors 'none'"
+    )
+}
+
+/// Restricts a page to the style and script with this nonce. `forms` is where its forms may be
+/// sent, as a source of the policy.
+pub(crate) fn restrict(answer: &mut Answer, nonce: &str, forms: &str) {
+    if let Ok(policy) = HeaderValue::from_str(&policy(nonce, forms)) {
+        let headers = answer.headers_mut();
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_answers_style_and_script_are_allowed() {
+        let nonces = [nonce(), nonce()];
+        assert_ne!(nonces[0], nonces[1]);
+        for nonce in &nonces {
+            assert_eq!(nonce.len(), 32);
+            assert!(policy(nonce, "'none'").contains(&format!("script-src 'nonce-{nonce}';")));
+        }
+        assert!(policy("", "'none'").contains("script-src 'none';"));
+    }
+}

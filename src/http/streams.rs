@@ -1,0 +1,169 @@
+//! The limited places for answers that last: event streams, and long polls that wait.
+//!
+//! They are separate from the places of ordinary connections, so that no number of streams keeps a
+//! probe or a scraper out. A peer cannot lock others out here either.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use super::Client;
+use super::places::Lasting;
+use crate::clock::boot_now;
+use crate::election::BootTime;
+
+/// Time after which a stream may be closed if its place is needed. A client that has stopped
+/// reading is otherwise noticed only when its buffers are full, which can take hours. One that
+/// reads reconnects at once, and resumes.
+const PLACE_TIME_MIN: Duration = Duration::from_secs(600);
+
+/// The streams that are open. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Streams {
+    max: usize,
+    open: Arc<watch::Sender<Vec<Open>>>,
+    closing: Arc<watch::Sender<bool>>,
+    opened: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    peer: IpAddr,
+    since: BootTime,
+    evicted: Arc<Notify>,
+}
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct StreamPlace {
+    streams: Streams,
+    number: u64,
+    closing: watch::Receiver<bool>,
+    _lasting: Lasting,
+}
+
+impl Streams {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            max,
+            open: Arc::new(watch::Sender::default()),
+            closing: Arc::new(watch::Sender::default()),
+            opened: Arc::default(),
+        }
+    }
+
+    /// Ends all streams, each after a last event, and waits until they have ended. The caller limits the wait, because a client may have stopped reading.
+    pub async fn close(&self) {
+        self.closing.send_replace(true);
+        let _ = self.open.subscribe().wait_for(Vec::is_empty).await;
+    }
+
+    /// Takes a place, or returns `None` if all are taken or the server is shutting down. `full` is
+    /// called if all are taken, even if one is closed for this.
+    pub(crate) fn admit(&self, client: &Client, full: impl FnOnce()) -> Option<StreamPlace> {
+        if *self.closing.borrow() {
+            return None;
+        }
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let newcomer = Open {
+            number,
+            peer: client.peer.ip().to_canonical(),
+            since: boot_now(),
+            evicted: Arc::clone(&client.evicted),
+        };
+        let mut admitted = true;
+        self.open.send_modify(|open| {
+            if open.len() >= self.max {
+                full();
+                match gives_way(open, &newcomer) {
+                    Some(index) => open.swap_remove(index).evicted.notify_one(),
+                    None => admitted = false,
+                }
+            }
+            if admitted {
+                open.push(newcomer);
+            }
+        });
+        admitted.then(|| StreamPlace {
+            streams: self.clone(),
+            number,
+            closing: self.closing.subscribe(),
+            _lasting: client.activity.lasts(),
+        })
+    }
+}
+
+impl StreamPlace {
+    /// Waits until the server shuts down.
+    pub(crate) async fn closing(&mut self) {
+        // The sender lives as long as this place.
+        let _ = self.closing.wait_for(|closing| *closing).await;
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        let number = self.number;
+        self.streams
+            .open
+            .send_modify(|open| open.retain(|stream| stream.number != number));
+    }
+}
+
+/// Chooses the stream to close for a new one: the oldest of the peer with most, if that peer has
+/// clearly more than the new one's, or if that stream has been open for long. Peers with the same
+/// number of streams, or one more, do not evict each other in turn.
+fn gives_way(open: &[Open], newcomer: &Open) -> Option<usize> {
+    let streams_of = |peer| open.iter().filter(|stream| stream.peer == peer).count();
+    let most_then_oldest = |index: &usize| {
+        let stream = &open[*index];
+        (streams_of(stream.peer), std::cmp::Reverse(stream.number))
+    };
+    let index = (0..open.len()).max_by_key(most_then_oldest)?;
+    let stream = &open[index];
+    let greedy = streams_of(stream.peer) > streams_of(newcomer.peer) + 1;
+    let old = newcomer.since.since(stream.since) >= PLACE_TIME_MIN;
+    (greedy || old).then_some(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(number: u64, peer: u8, since: Duration) -> Open {
+        Open {
+            number,
+            peer: IpAddr::from([10, 0, 0, peer]),
+            since: BootTime::default() + since,
+            evicted: Arc::default(),
+        }
+    }
+
+    /// Streams of these peers, in the order in which they were opened.
+    fn streams(peers: &[u8]) -> Vec<Open> {
+        let numbered = (0..).zip(peers);
+        numbered
+            .map(|(number, peer)| open(number, *peer, Duration::ZERO))
+            .collect()
+    }
+
+    #[test]
+    fn the_oldest_stream_of_a_peer_with_clearly_more_gives_way() {
+        let young = PLACE_TIME_MIN - Duration::from_millis(1);
+        let taken = streams(&[1, 2, 2, 1, 2]);
+        assert_eq!(gives_way(&taken, &open(9, 3, young)), Some(1));
+        assert_eq!(gives_way(&taken, &open(9, 1, young)), None, "3 of 2, 2");
+        assert_eq!(gives_way(&taken, &open(9, 2, young)), None);
+        assert_eq!(gives_way(&[], &open(9, 1, young)), None);
+    }
+
+    #[test]
+    fn a_stream_that_was_open_for_long_gives_way_to_any() {
+        let taken = streams(&[1, 1]);
+        assert_eq!(gives_way(&taken, &open(9, 1, PLACE_TIME_MIN)), Some(0));
+    }
+}

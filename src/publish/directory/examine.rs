@@ -1,0 +1,105 @@
+//! Examines a status directory as a daemon would find it, without changing anything there.
+//!
+//! No lock is taken, because a daemon that starts at the same moment would find it taken.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
+
+use super::{DAEMON_FILE, DirectoryError, place, user_root};
+use crate::election::LeaseName;
+use crate::publish::occupant::{self, Occupant};
+
+/// A usable status directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Examined {
+    /// Missing, and can be created in this existing directory.
+    Missing(PathBuf),
+    /// Writable.
+    Writable {
+        /// The processes that use it; empty if none is visible.
+        by: Vec<Occupant>,
+    },
+    /// On a full disk, so no file can be created.
+    Full,
+}
+
+/// Examines a directory.
+///
+/// # Errors
+/// [`DirectoryError`] if a daemon could not create it or write in it.
+pub fn examine(path: &Path) -> Result<Examined, DirectoryError> {
+    place::refuse_planted_links(path).map_err(DirectoryError::making(path))?;
+    let existing = path
+        .ancestors()
+        .filter(|part| !part.as_os_str().is_empty())
+        .find(|part| fs::symlink_metadata(part).is_ok())
+        .unwrap_or(Path::new("."));
+    let missing = existing != path;
+    let usable = match fs::metadata(existing) {
+        Ok(found) if !found.is_dir() => Err(ErrorKind::NotADirectory.into()),
+        Ok(_) => may_write_in(existing),
+        Err(error) => Err(error),
+    };
+    match usable {
+        Err(source) if missing => Err(DirectoryError::making(path)(source)),
+        Err(source) => Err(DirectoryError::writing(path, DAEMON_FILE)(source)),
+        Ok(()) if missing => Ok(Examined::Missing(existing.to_owned())),
+        Ok(()) if statvfs(path).is_ok_and(|disk| disk.f_bavail == 0 && disk.f_blocks > 0) => {
+            Ok(Examined::Full)
+        }
+        Ok(()) => Ok(Examined::Writable {
+            by: occupant::of_file(&path.join(DAEMON_FILE)),
+        }),
+    }
+}
+
+/// Returns the directory that a daemon would choose for `lease`, as [`super::default_directory`]
+/// does, but creates none.
+pub fn intended_directory(lease: &LeaseName, configured: Option<&Path>) -> PathBuf {
+    let user = user_root(std::env::var_os("XDG_RUNTIME_DIR"));
+    let usable = |path: &Path| examine(path).is_ok();
+    let run_root = Path::new(super::RUN_ROOT);
+    super::choose(lease, configured, run_root, user.as_deref(), usable)
+}
+
+fn may_write_in(directory: &Path) -> io::Result<()> {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    // With the effective user, who creates the files.
+    Ok(accessat(CWD, directory, access, AtFlags::EACCESS)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_directory_is_not_created() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a/b");
+        let expected = Examined::Missing(place.path().to_owned());
+        assert_eq!(examine(&path).unwrap(), expected);
+        assert!(!place.path().join("a").exists());
+    }
+
+    #[test]
+    fn an_existing_directory_is_left_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let free = Examined::Writable { by: Vec::new() };
+        assert_eq!(examine(place.path()).unwrap(), free);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_directory_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        for path in [file.join("below"), file] {
+            let error = examine(&path).unwrap_err().to_string();
+            assert!(error.contains("not a directory"), "{error}");
+        }
+    }
+}

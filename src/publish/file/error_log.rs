@@ -1,0 +1,77 @@
+//! Log lines about files that cannot be written.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use crate::clock::boot_now;
+use crate::election::BootTime;
+use crate::log::{ErrorThrottle, millis};
+use crate::publish::Surface;
+use crate::publish::metrics::Metrics;
+
+/// Interval from the first line about a file to the second.
+const INTERVAL_MIN: Duration = Duration::from_secs(10);
+
+/// A lasting failure. Logged when it begins, then at growing intervals, and when it is over.
+#[derive(Debug)]
+pub(super) struct ErrorLog {
+    what: &'static str,
+    throttle: ErrorThrottle,
+}
+
+impl ErrorLog {
+    pub(super) fn of(what: &'static str) -> Self {
+        Self {
+            what,
+            throttle: ErrorThrottle::starting_with(INTERVAL_MIN),
+        }
+    }
+
+    /// Counts and logs a failed write, and the end of the failure. Returns true if the write
+    /// succeeded.
+    pub(super) fn note(
+        &mut self,
+        path: &Path,
+        written: &io::Result<()>,
+        metrics: &Metrics,
+    ) -> bool {
+        match written {
+            Ok(()) => self.over(path),
+            Err(error) => {
+                metrics.publish_failed(Surface::File);
+                self.failed(path, error, boot_now());
+            }
+        }
+        written.is_ok()
+    }
+
+    pub(super) fn failed(&mut self, path: &Path, error: &io::Error, now: BootTime) {
+        if self.throttle.failed("", now) {
+            let (failing_for, failures) = self.throttle.so_far(now);
+            warn!(
+                surface = Surface::File.as_str(),
+                path = %path.display(),
+                why = %error,
+                failures,
+                failing_for_ms = millis(failing_for),
+                "failed to write the {}, retrying",
+                self.what
+            );
+        }
+    }
+
+    pub(super) fn over(&mut self, path: &Path) {
+        if let Some((_, failures)) = self.throttle.over() {
+            info!(
+                surface = Surface::File.as_str(),
+                path = %path.display(),
+                failures,
+                "{} written again",
+                self.what
+            );
+        }
+    }
+}

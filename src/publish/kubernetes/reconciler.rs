@@ -1,0 +1,218 @@
+//! Decides when to write the label, and its value. Pure, so that tests control the time.
+//!
+//! The logic is level-triggered: only the value that the label should have now matters. Writes are
+//! not queued, and a write with an unknown outcome is followed by others until it can no longer
+//! land.
+
+use std::time::Duration;
+
+use super::api::{ApiError, RetryPolicy};
+use super::retry::pause;
+use crate::election::{BootTime, Status};
+
+/// Timeout of a write.
+pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Time from the send of a write whose value has become wrong until it is given up for the right
+/// one. A healthy API server takes 3 ms, so two writes rarely race. A demotion behind a hanging
+/// promotion is still sent within the 250 ms that a step-down waits.
+pub(super) const GIVE_WAY_AFTER: Duration = Duration::from_millis(100);
+
+/// Time during which a write that was given up may still land. The API server ends a request after
+/// 60 s.
+pub(super) const LANDS_WITHIN: Duration = Duration::from_secs(70);
+
+/// Interval between writes while a write that was given up may still land.
+pub(super) const SETTLING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The value of a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Label {
+    /// The pod's candidate leads.
+    Leader,
+    /// The pod's candidate does not lead, whatever else it does.
+    Follower,
+}
+
+impl Label {
+    /// Returns the label's value as a string.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Follower => "follower",
+        }
+    }
+
+    /// Returns the value that the label should have at `now`.
+    pub fn wanted(status: &Status, now: BootTime) -> Self {
+        if status.leads_at(now) {
+            Self::Leader
+        } else {
+            Self::Follower
+        }
+    }
+}
+
+/// The known state of the pod's label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelState {
+    /// No write was acknowledged, or a write of another value is in flight.
+    Unknown,
+    /// The last write was acknowledged and had this value.
+    Acknowledged(Label),
+    /// The pod no longer exists, and neither does its label.
+    NoPod,
+}
+
+impl LabelState {
+    /// Returns true if a Service may still select this pod as the leader.
+    pub fn may_say_leader(self) -> bool {
+        match self {
+            Self::Unknown | Self::Acknowledged(Label::Leader) => true,
+            Self::Acknowledged(Label::Follower) | Self::NoPod => false,
+        }
+    }
+}
+
+/// The next action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Write this value. No other write is in flight.
+    Write(Label),
+    /// Give up the write in flight and close its connection.
+    GiveUp,
+    /// Do nothing before this instant.
+    Wait(BootTime),
+}
+
+/// Decides the writes of one label.
+#[derive(Debug)]
+pub(super) struct Reconciler {
+    repair_interval: Duration,
+    state: LabelState,
+    /// Time at which the last acknowledged write was sent.
+    written_at: BootTime,
+    in_flight: Option<Write>,
+    /// Time until which a write that was given up may land.
+    unsettled_until: Option<BootTime>,
+    retry: Option<Retry>,
+    /// True if `follower` has not been sent since the label was last meant to say leader. The
+    /// step-down waits for that write, so no requested pause delays it.
+    demotion_owed: bool,
+    failures: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Write {
+    label: Label,
+    sent: BootTime,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Retry {
+    at: BootTime,
+    /// The value of the failed write. Another value is tried immediately.
+    label: Label,
+    /// True if the API server requested the pause. A requested pause applies to every write except
+    /// the first of a demotion.
+    asked_for: bool,
+}
+
+impl Reconciler {
+    pub(super) fn new(repair_interval: Duration) -> Self {
+        Self {
+            repair_interval,
+            state: LabelState::Unknown,
+            written_at: BootTime::default(),
+            in_flight: None,
+            unsettled_until: None,
+            retry: None,
+            demotion_owed: false,
+            failures: 0,
+        }
+    }
+
+    pub(super) fn state(&self) -> LabelState {
+        self.state
+    }
+
+    pub(super) fn step(&mut self, wanted: Label, now: BootTime) -> Step {
+        self.demotion_owed |= wanted == Label::Leader;
+        let (at, then) = match self.in_flight {
+            Some(Write { label, sent }) if label == wanted => {
+                (sent + REQUEST_TIME_MAX, Step::GiveUp)
+            }
+            Some(Write { sent, .. }) => (sent + GIVE_WAY_AFTER, Step::GiveUp),
+            None => (self.due(wanted), Step::Write(wanted)),
+        };
+        if at <= now { then } else { Step::Wait(at) }
+    }
+
+    /// Returns the time at which to write `wanted`, if no write is in flight.
+    fn due(&self, wanted: Label) -> BootTime {
+        let demotes = wanted == Label::Follower && self.demotion_owed;
+        match self.retry {
+            // One attempt regardless of a requested pause, because the step-down waits for it and
+            // the process may exit afterwards.
+            Some(_) if demotes => return BootTime::default(),
+            Some(retry) if retry.asked_for || retry.label == wanted => return retry.at,
+            Some(_) | None => {}
+        }
+        if self.state != LabelState::Acknowledged(wanted) {
+            return BootTime::default();
+        }
+        let settled = self
+            .unsettled_until
+            .is_none_or(|until| until <= self.written_at);
+        let interval = if settled {
+            self.repair_interval
+        } else {
+            self.repair_interval.min(SETTLING_INTERVAL)
+        };
+        self.written_at + interval
+    }
+
+    /// Records that `label` was sent.
+    pub(super) fn sent(&mut self, label: Label, now: BootTime) {
+        self.in_flight = Some(Write { label, sent: now });
+        self.demotion_owed = label == Label::Leader;
+        if self.state != LabelState::Acknowledged(label) {
+            self.state = LabelState::Unknown;
+        }
+    }
+
+    /// Records that the write in flight was acknowledged.
+    pub(super) fn acknowledged(&mut self) {
+        if let Some(Write { label, sent }) = self.in_flight.take() {
+            self.state = LabelState::Acknowledged(label);
+            self.written_at = sent;
+            self.retry = None;
+            self.failures = 0;
+        }
+    }
+
+    /// Records that the write in flight failed. `random` adds jitter to the attempts of many pods
+    /// that lost the same API server.
+    pub(super) fn failed(&mut self, error: &ApiError, now: BootTime, random: u8) {
+        let Some(Write { label, .. }) = self.in_flight.take() else {
+            return;
+        };
+        if error.may_land {
+            self.unsettled_until = Some(now + LANDS_WITHIN);
+        }
+        self.state = match error.retry {
+            RetryPolicy::NewPod => LabelState::NoPod,
+            RetryPolicy::Again | RetryPolicy::After(_) | RetryPolicy::Person => LabelState::Unknown,
+        };
+        self.failures = self.failures.saturating_add(1);
+        let wait = pause(error.retry, self.failures, random);
+        self.retry = Some(Retry {
+            at: now + wait.unwrap_or(self.repair_interval),
+            label,
+            asked_for: matches!(error.retry, RetryPolicy::After(_)),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

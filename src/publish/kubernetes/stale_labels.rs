@@ -1,0 +1,170 @@
+//! Sets the label of other pods from `leader` to `follower` if they cannot do so themselves, such
+//! as those of a lost node. Runs only while this candidate leads.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::REPAIR_INTERVAL;
+use super::api::{Api, ApiError};
+use super::error_log::ErrorLog;
+use super::labels::random;
+use super::reconciler::{LANDS_WITHIN, REQUEST_TIME_MAX};
+use super::request::{PODS_MAX, Requests};
+use super::retry::pause;
+use crate::clock::{BootTimer, boot_now};
+use crate::election::{BootTime, Status, Token};
+use crate::publish::Surface;
+use crate::publish::metrics::Metrics;
+
+/// Maximum number of lists in one round. Each list is followed by patches of all its pods. More
+/// than one list is needed only for conflicts and for more than [`PODS_MAX`] pods.
+const LISTS_MAX: usize = 5;
+
+/// Corrects the labels of other pods.
+pub(super) struct StaleLabels {
+    api: Arc<Api>,
+    requests: Arc<Requests>,
+    status: watch::Receiver<Status>,
+    timer: BootTimer,
+    errors: ErrorLog,
+    rounds: Rounds,
+}
+
+/// The schedule of rounds. The first is at the start of a leadership; the second is when the last
+/// request of a predecessor can no longer land.
+#[derive(Debug, Default)]
+struct Rounds {
+    token: Option<Token>,
+    done: u32,
+    failures: u32,
+    next: Option<BootTime>,
+}
+
+impl Rounds {
+    /// Returns the time of the next round under `token`, if one is due.
+    fn due(&mut self, token: Option<Token>, now: BootTime) -> Option<BootTime> {
+        if token.is_some() && token != self.token {
+            *self = Self {
+                token,
+                next: Some(now),
+                ..Self::default()
+            };
+        }
+        self.next.filter(|_| token.is_some())
+    }
+
+    fn succeeded(&mut self, now: BootTime) {
+        self.done += 1;
+        self.failures = 0;
+        self.next = (self.done == 1).then(|| now + LANDS_WITHIN);
+    }
+
+    fn failed(&mut self, error: &ApiError, now: BootTime, random: u8) {
+        self.failures = self.failures.saturating_add(1);
+        let wait = pause(error.retry, self.failures, random);
+        self.next = Some(now + wait.unwrap_or(REPAIR_INTERVAL));
+    }
+}
+
+impl StaleLabels {
+    pub(super) fn new(
+        api: Arc<Api>,
+        requests: Arc<Requests>,
+        status: watch::Receiver<Status>,
+        metrics: Metrics,
+    ) -> io::Result<Self> {
+        let subject = format!("label {} of other pods", requests.label_key());
+        let right = "list pods and patch pods/status";
+        Ok(Self {
+            api,
+            requests,
+            status,
+            timer: BootTimer::new()?,
+            errors: ErrorLog::new(Surface::Label, subject, right, metrics),
+            rounds: Rounds::default(),
+        })
+    }
+
+    /// Runs until the timer fails.
+    pub(super) async fn run(mut self) -> io::Result<()> {
+        let mut candidate_runs = true;
+        loop {
+            let now = boot_now();
+            let status = self.status.borrow_and_update().at(now);
+            let token = status.authority.map(|a| a.token);
+            let due = self.rounds.due(token, now);
+            if let (Some(token), Some(at)) = (token, due)
+                && at <= now
+            {
+                match self.round(token).await {
+                    Ok(()) => {
+                        self.errors.over();
+                        self.rounds.succeeded(boot_now());
+                    }
+                    Err(error) => {
+                        self.errors.failed(&error, boot_now());
+                        self.rounds.failed(&error, boot_now(), random());
+                    }
+                }
+                continue;
+            }
+            self.timer.arm(due)?;
+            tokio::select! {
+                fired = self.timer.fired() => fired?,
+                changed = self.status.changed(), if candidate_runs => {
+                    candidate_runs = changed.is_ok();
+                }
+            }
+        }
+    }
+
+    /// Lists and patches until the list of other pods with the leader label is empty, or until this
+    /// candidate no longer leads under `token`.
+    async fn round(&self, token: Token) -> Result<(), ApiError> {
+        for _ in 0..LISTS_MAX {
+            let list = self.send(self.requests.leaders()).await?;
+            let others = self.requests.others(&list).ok_or(ApiError {
+                what: "invalid list of pods",
+                ..ApiError::NO_ANSWER
+            })?;
+            if others.is_empty() {
+                return Ok(());
+            }
+            for other in others.into_iter().take(PODS_MAX) {
+                // Checked right before each write, because this candidate may have lost the lease
+                // to that very pod since the list was made.
+                let status = self.status.borrow().at(boot_now());
+                if status.authority.map(|a| a.token) != Some(token) {
+                    return Ok(());
+                }
+                match self.send(self.requests.demotion(&other)).await {
+                    Ok(_) => tracing::info!(
+                        pod = other.name.as_str(),
+                        label = self.requests.label_key(),
+                        "removed a stale leader label from another pod"
+                    ),
+                    // Changed or deleted since the list, so it is listed again.
+                    Err(ApiError {
+                        status: Some(404 | 409 | 422),
+                        ..
+                    }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Err(ApiError {
+            what: "other pods' labels keep changing",
+            ..ApiError::NO_ANSWER
+        })
+    }
+
+    async fn send(&self, request: hyper::Request<Vec<u8>>) -> Result<hyper::body::Bytes, ApiError> {
+        let answer = tokio::time::timeout(REQUEST_TIME_MAX, self.api.send(request)).await;
+        answer.unwrap_or(Err(ApiError::NO_ANSWER))
+    }
+}
+
+#[cfg(test)]
+mod tests;

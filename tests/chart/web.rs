@@ -1,0 +1,117 @@
+//! Goal: the page is deployed only if that is asked for, with a user and a token of its own, and
+//! nothing that is about the workload's pods is about the page's.
+
+use serde_json::{Value, json};
+
+use crate::helm::{Objects, refused};
+
+fn of<'a>(objects: &'a Objects, kind: &str, name: &str) -> &'a Value {
+    let mut found = objects.iter();
+    let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+    found
+        .find(is_it)
+        .unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+#[test]
+fn the_page_has_a_user_and_a_token_of_its_own() {
+    let change = r#"leasehold.config={"mongodb":{"database":"elections"},"lease":{"renew_interval":"2s"},"log":{"level":"debug"}}"#;
+    let objects = Objects::of("web", &[change]);
+    let pod = &of(&objects, "Deployment", "orders-web")["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(
+        container["args"],
+        json!([
+            "web",
+            "--listen=0.0.0.0:9500",
+            "--token-file=/etc/leasehold/web/token",
+            "--mongodb-uri-file=/etc/leasehold/mongodb/uri",
+            "--allow-actions",
+            "--by=orders-web.shop",
+            "--log-level=debug",
+            "--mongodb-database=elections",
+        ])
+    );
+    let secrets: Vec<_> = pod["volumes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| &v["secret"])
+        .collect();
+    assert_eq!(secrets[0]["secretName"], "orders-web-mongodb");
+    assert_eq!(secrets[1]["secretName"], "orders-web");
+    for secret in secrets {
+        // The program refuses a token that other users can read.
+        assert_eq!(secret["defaultMode"], 0o440);
+    }
+    assert_eq!(pod["securityContext"]["fsGroup"], 1000);
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+    assert_eq!(
+        container["livenessProbe"]["httpGet"],
+        json!({ "path": "/livez", "port": 9500 })
+    );
+    assert_eq!(
+        container["readinessProbe"]["httpGet"],
+        json!({ "path": "/readyz", "port": 9500 })
+    );
+    let service = &of(&objects, "Service", "orders-web")["spec"];
+    assert_eq!(service["ports"][0]["port"], 8080);
+    assert_eq!(service["ports"][0]["targetPort"], 9500);
+}
+
+#[test]
+fn the_page_is_read_only_by_default() {
+    let objects = Objects::of("web", &["web.allowActions=false"]);
+    let pod = &of(&objects, "Deployment", "orders-web")["spec"]["template"]["spec"];
+    let args = pod["containers"][0]["args"].to_string();
+    assert!(
+        !args.contains("allow-actions") && !args.contains("--by"),
+        "{args}"
+    );
+}
+
+#[test]
+fn selectors_of_the_workloads_pods_do_not_select_the_pages() {
+    let objects = Objects::of("web", &[]);
+    let labels =
+        &of(&objects, "Deployment", "orders-web")["spec"]["template"]["metadata"]["labels"];
+    let selects = |selector: &Value| {
+        let mut pairs = selector.as_object().unwrap().iter();
+        pairs.all(|(key, value)| labels[key] == *value)
+    };
+    assert!(selects(
+        &of(&objects, "Service", "orders-web")["spec"]["selector"]
+    ));
+    let page = &of(&objects, "NetworkPolicy", "orders-web")["spec"];
+    assert!(selects(&page["podSelector"]["matchLabels"]));
+    assert_eq!(
+        page["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"]["name"],
+        "ingress"
+    );
+    for (kind, field) in [
+        ("Deployment", "selector"),
+        ("PodDisruptionBudget", "selector"),
+        ("NetworkPolicy", "podSelector"),
+    ] {
+        let other = &of(&objects, kind, "orders")["spec"][field]["matchLabels"];
+        assert!(!selects(other), "{kind}");
+    }
+}
+
+#[test]
+fn a_page_without_its_secrets_is_refused() {
+    refused(
+        r#"
+        web: web.mongodb.secretName=""
+            set web.mongodb.secretName
+            find and changeStream
+
+        web: web.token.secretName=""
+            set web.token.secretName
+
+        web: web.replicas=2
+            replicas
+        "#,
+    );
+}

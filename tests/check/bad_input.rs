@@ -1,0 +1,51 @@
+//! Goal: errors of the command line and of the configuration are those of `leasehold run`.
+
+use crate::scene::Scene;
+
+#[tokio::test]
+async fn a_wrong_command_line_exits_64_and_nothing_is_checked() {
+    let scene = Scene::new().await;
+    for (flag, named) in [
+        ("--timeout=0s", "--timeout \"0s\" is not accepted"),
+        ("--timeout=10", "--timeout \"10\" is not accepted"),
+        ("--timeout=-1s", "--timeout"),
+        ("--timeout=1h", "--timeout"),
+        ("--output=xml", "--output"),
+        ("--nonsense", "--nonsense"),
+    ] {
+        let answer = scene.check("mongodb://h/").flag(flag).run().await;
+        assert_eq!(answer.code, 64, "{answer:?}");
+        assert_eq!(answer.stdout, "");
+        assert!(answer.stderr.contains(named), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_exits_78_with_all_that_is_wrong() {
+    let scene = Scene::new().await;
+    let check = scene.check("mongodb://me:wr0ng/x@h/").flag("--lease=");
+    let answer = check.flag("--lease-retry-interval=0").run().await;
+    assert_eq!(answer.code, 78, "{answer:?}");
+    assert_eq!(answer.stdout, "");
+    answer.keeps_secrets();
+    for named in [
+        "configuration refused",
+        "lease.name",
+        "--lease-retry-interval",
+        "percent-encode",
+    ] {
+        assert!(answer.stderr.contains(named), "{named}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_that_is_given_in_the_wrong_place_is_not_shown() {
+    let scene = Scene::new().await;
+    let answer = scene
+        .check("mongodb://h/")
+        .flag("--timeout=mongodb://me:wr0ng@h/")
+        .run()
+        .await;
+    assert_eq!(answer.code, 64);
+    answer.keeps_secrets();
+}

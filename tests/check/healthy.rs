@@ -1,0 +1,149 @@
+//! Goal: an installation that is in order passes with the documented role, and nothing is changed.
+
+use futures_util::TryStreamExt;
+use leasehold_testbed::Daemon;
+use leasehold_testbed::wait::LONG;
+use mongodb::bson::{Document, Uuid, doc};
+
+use crate::scene::{COLLECTION, LEASE, PROGRAM, ROLE, Scene};
+
+/// The documents of the collection, and the entries of the set's log about its database.
+async fn stored(scene: &Scene) -> (Vec<Document>, Vec<Document>) {
+    let client = scene.set.client();
+    let leases = client.database(&scene.database).collection(COLLECTION);
+    let documents = leases.find(doc! {}).await.unwrap().try_collect();
+    let log = client.database("local").collection("oplog.rs");
+    // The creation of the collection would be an entry of the database.
+    let ours = doc! { "ns": { "$regex": format!("^{}\\.", scene.database) } };
+    let writes = log.find(ours).await.unwrap().try_collect();
+    (documents.await.unwrap(), writes.await.unwrap())
+}
+
+#[tokio::test]
+async fn a_new_installation_with_the_documented_role_passes_and_nothing_is_created() {
+    let scene = Scene::new().await;
+    let user = scene.user(&ROLE).await;
+    let before = stored(&scene).await;
+    assert_eq!(before, (Vec::new(), Vec::new()));
+    let answer = scene.check(&scene.set.uri_for(&user)).run().await;
+    assert_eq!(answer.troubles(), [""; 0], "{}", answer.stdout);
+    assert_eq!(stored(&scene).await, before);
+    assert!(!scene.path("status").exists());
+    assert_eq!(answer.stderr, "");
+    answer.keeps_secrets();
+    answer.exits(0);
+    answer.says("lease-document", "ok", "not there yet");
+    // Nothing that the role allows to be checked was skipped.
+    let unseen = ["election-timeout", "catch-up", "pod", "clock-source"];
+    for check in answer.checks() {
+        let name = check["name"].as_str().unwrap();
+        let carried_out = check["result"] != "skipped";
+        assert!(carried_out || unseen.contains(&name), "{check:#}");
+    }
+    for name in ["round-trip", "majority-write", "change-stream-delay"] {
+        let check = answer.one(name);
+        let [p50, p99] = ["p50_ms", "p99_ms"].map(|key| check[key].as_f64().unwrap());
+        assert!(0.0 < p50 && p50 <= p99, "{check:#}");
+    }
+    assert_eq!(answer.all("server").len(), 3);
+}
+
+#[tokio::test]
+async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_it_is() {
+    let scene = Scene::new().await;
+    let user = scene.user(&ROLE).await;
+    let uri = scene.set.uri_for(&user);
+    let leader = Daemon::builder(PROGRAM)
+        .lease(LEASE)
+        .identity("leader")
+        .uri(&uri)
+        .flag(&format!("--mongodb-database={}", scene.database))
+        .leading(LONG)
+        .await;
+    let (token, changes) = (leader.token(), leader.logged("role changed"));
+    let port = format!("--http-listen=127.0.0.1:{}", leader.port());
+    let directory = format!("--status-directory={}", leader.status_directory().display());
+    let check = || scene.check(&uri).flag(&port).flag(&directory);
+    let answer = check().run().await;
+    assert_eq!(answer.troubles(), [""; 0], "{}", answer.stdout);
+    let pid = format!("process {}", leader.pid());
+    answer.says("status-directory", "ok", "in use by a running leasehold");
+    answer.says("status-directory", "ok", &pid);
+    answer.says(
+        "http-port",
+        "ok",
+        "in use by a running leasehold of this lease: leader",
+    );
+    answer.says("deployment-record", "ok", "the same: replica set testbed");
+    answer.says("lease-document", "ok", "held by leader with token 1");
+    // The daemon did not notice.
+    assert!(leader.leads());
+    assert_eq!(leader.token(), token);
+    assert_eq!(leader.logged("role changed"), changes, "{}", leader.logs());
+
+    // Another lease needs a port of its own.
+    let other = check().flag("--lease=invoices").run().await;
+    other.says(
+        "http-port",
+        "failed",
+        &format!("127.0.0.1:{}", leader.port()),
+    );
+    assert_eq!(other.code, 2);
+
+    // With the leader gone, nothing writes but the command.
+    assert_eq!(leader.term_and_exit(LONG).await, 0);
+    let before = stored(&scene).await;
+    assert!(before.0.len() == 1 && before.1.len() > 1, "{before:?}");
+    let answer = check().run().await;
+    answer.says("http-port", "ok", "is free");
+    answer.says("status-directory", "ok", "is writable and not in use");
+    assert_eq!(stored(&scene).await, before);
+}
+
+#[tokio::test]
+async fn a_document_that_is_not_a_lease_and_a_lease_that_is_paused_are_named() {
+    let scene = Scene::new().await;
+    let uri = scene.set.uri();
+    let client = scene.set.client();
+    let leases = client.database(&scene.database).collection(COLLECTION);
+    let lock = doc! { "_id": LEASE, "schema": 1, "kind": "lock", "token": 1_i64 };
+    leases.insert_one(lock).await.unwrap();
+    let answer = scene.check(&uri).run().await;
+    answer.says("lease-document", "failed", "is not a lease");
+    assert_eq!(answer.code, 2);
+
+    let mut lease = doc! { "_id": "invoices", "schema": 1, "kind": "lease", "token": 7_i64 };
+    lease.extend(doc! { "revision": Uuid::new(), "holder": null, "paused": true });
+    leases.insert_one(lease).await.unwrap();
+    let answer = scene.check(&uri).flag("--lease=invoices").run().await;
+    answer.says("lease-document", "warning", "paused, with token 7");
+}
+
+#[tokio::test]
+async fn text_has_one_line_for_each_check_in_groups_and_a_summary() {
+    let scene = Scene::new().await;
+    let user = scene.user(&ROLE).await;
+    let check = scene.check(&scene.set.uri_for(&user));
+    let answer = check.flag("--output=text").run().await;
+    assert!(
+        !answer.stdout.contains('\x1b'),
+        "no color without a terminal"
+    );
+    let headings = answer.stdout.lines().filter(|line| !line.starts_with(' '));
+    let mut headings: Vec<_> = headings.collect();
+    let summary = headings.pop().unwrap();
+    assert!(
+        summary.contains(" ok, ") && summary.ends_with(" skipped"),
+        "{summary}"
+    );
+    let expected = [
+        "host",
+        "mongodb",
+        "permissions",
+        "reads-and-writes",
+        "timings",
+        "kubernetes",
+    ];
+    assert_eq!(headings, expected);
+    answer.keeps_secrets();
+}

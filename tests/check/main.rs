@@ -1,0 +1,20 @@
+//! `leasehold check` on real parts: replica sets with users and TLS, servers that are away, a
+//! Kubernetes API server, and this host.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+// The tests observe from outside and use their own clocks.
+#![allow(clippy::disallowed_methods)]
+
+mod bad_input;
+mod healthy;
+mod host;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
+mod permissions;
+mod scene;
+mod servers;
+mod timings;
+mod tls;

@@ -1,0 +1,114 @@
+//! Goal: each missing right is named, with the remedy, and the other checks are carried out.
+
+use leasehold_testbed::User;
+
+use crate::scene::{Answer, COLLECTION, ROLE, Scene};
+
+async fn without(action: &str) -> (Scene, Answer) {
+    let scene = Scene::new().await;
+    let others: Vec<_> = ROLE.into_iter().filter(|other| *other != action).collect();
+    let user = scene.user(&others).await;
+    let answer = scene.check(&scene.set.uri_for(&user)).run().await;
+    answer.keeps_secrets();
+    (scene, answer)
+}
+
+/// Asserts that the missing action is named, and how it is granted.
+fn names(scene: &Scene, answer: &Answer, check: &str, result: &str, action: &str) {
+    let database = &scene.database;
+    let detail = format!("the user may not {action} on {database}.{COLLECTION}");
+    answer.says(check, result, &detail);
+    let remedy = format!("collection: \"{COLLECTION}\" }}, actions: [\"{action}\"] }}])");
+    answer.says(check, result, &remedy);
+    answer.says(check, result, "docs/mongodb.md");
+}
+
+#[tokio::test]
+async fn without_find_nothing_can_be_read_and_what_needs_it_is_skipped() {
+    let (scene, answer) = without("find").await;
+    names(&scene, &answer, "find", "failed", "find");
+    assert_eq!(answer.troubles(), ["find failed"], "{}", answer.stdout);
+    answer.says("change-stream", "skipped", "requires find");
+    answer.says("insert", "ok", "");
+    answer.says("update", "ok", "");
+    for name in ["majority-read", "linearizable-read", "majority-write"] {
+        answer.says(name, "skipped", "find is not granted");
+    }
+    assert_eq!(answer.code, 2);
+}
+
+#[tokio::test]
+async fn without_insert_the_lease_cannot_be_created() {
+    let (scene, answer) = without("insert").await;
+    names(&scene, &answer, "insert", "failed", "insert");
+    assert_eq!(answer.troubles(), ["insert failed"], "{}", answer.stdout);
+    assert_eq!(answer.code, 2);
+}
+
+#[tokio::test]
+async fn without_update_the_lease_cannot_be_acquired() {
+    let (scene, answer) = without("update").await;
+    names(&scene, &answer, "update", "failed", "update");
+    assert_eq!(answer.troubles(), ["update failed"], "{}", answer.stdout);
+    answer.says("journal", "skipped", "not both granted");
+    assert_eq!(answer.code, 2);
+}
+
+#[tokio::test]
+async fn without_change_stream_followers_poll_which_is_a_warning() {
+    let (scene, answer) = without("changeStream").await;
+    names(&scene, &answer, "change-stream", "warning", "changeStream");
+    answer.says("change-stream", "warning", "followers poll instead");
+    let troubles = answer.troubles();
+    assert_eq!(troubles, ["change-stream warning"], "{}", answer.stdout);
+    answer.says("change-stream-delay", "skipped", "no change stream");
+    answer.exits(1);
+}
+
+#[tokio::test]
+async fn more_rights_than_the_role_has_show_the_settings_of_the_set() {
+    let scene = Scene::new().await;
+    let answer = scene.check(&scene.set.uri()).run().await;
+    answer.says("journal", "ok", "storage engine wiredTiger");
+    let two_seconds = "electionTimeoutMillis 2 s × 1.15 + 0.6 s = 2.9 s without writes";
+    answer.says("election-timeout", "ok", two_seconds);
+    answer.says("catch-up", "warning", "catchUpTimeoutMillis = 2000");
+    assert_eq!(answer.troubles(), ["catch-up warning"], "{}", answer.stdout);
+}
+
+#[tokio::test]
+async fn a_missing_or_wrong_login_is_distinguished_from_missing_rights() {
+    let scene = Scene::new().await;
+    let nobody = scene.check(&scene.set.uri_without_user()).run().await;
+    for name in ["find", "insert", "update"] {
+        nobody.says(
+            name,
+            "failed",
+            "the server requires a user, and the URI has none",
+        );
+    }
+    assert_eq!(nobody.code, 2);
+
+    let user = scene.user(&ROLE).await;
+    let wrong = User::with_password(user.name(), "wr0ng");
+    let answer = scene.check(&scene.set.uri_for(&wrong)).run().await;
+    answer.keeps_secrets();
+    let failed = format!("authentication failed for user {}", user.name());
+    answer.says("credentials", "failed", &failed);
+    answer.says("credentials", "failed", "check the password");
+    answer.says("find", "skipped", "not reached");
+    // The servers and their certificates are checked nevertheless.
+    assert_eq!(
+        answer.troubles(),
+        ["credentials failed"],
+        "{}",
+        answer.stdout
+    );
+    assert!(
+        answer
+            .all("server")
+            .iter()
+            .all(|check| check["result"] == "ok")
+    );
+    assert_eq!(answer.code, 2);
+}

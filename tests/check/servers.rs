@@ -1,0 +1,155 @@
+//! Goal: servers that cannot be reached are named with the cause, within the time limit, and
+//! everything else is checked. Deployments with weaker promises are warned of.
+
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{ReplicaSet, ReservedPort};
+use mongodb::bson::doc;
+
+use crate::scene::Scene;
+
+/// The time limit of each check in these tests.
+const TIMEOUT: &str = "--timeout=3s";
+/// Far above the sum of the limits that can follow each other: names, a primary, states, the HTTP
+/// port.
+const BOUND: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_host_that_does_not_resolve_is_named_and_the_local_checks_are_carried_out() {
+    let scene = Scene::new().await;
+    let began = Instant::now();
+    let uri = "mongodb://no-such-host.invalid/?replicaSet=rs0";
+    let answer = scene.check(uri).flag(TIMEOUT).run().await;
+    assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
+    assert_eq!(answer.code, 2);
+    answer.says("name-resolution", "failed", "does not know the host");
+    answer.says("server", "failed", "cannot resolve the host name");
+    answer.says("status-directory", "ok", "can be created");
+    answer.says("http-port", "ok", "is free");
+    for name in [
+        "find",
+        "insert",
+        "update",
+        "change-stream",
+        "majority-write",
+        "clock-rate",
+    ] {
+        answer.says(name, "skipped", "MongoDB was not reached");
+    }
+}
+
+#[tokio::test]
+async fn a_port_with_no_server_behind_it_is_named() {
+    let scene = Scene::new().await;
+    let closed = ReservedPort::new();
+    let uri = format!("mongodb://127.0.0.1:{}/?replicaSet=rs0", closed.number());
+    let answer = scene.check(&uri).flag(TIMEOUT).run().await;
+    answer.says("name-resolution", "ok", "127.0.0.1");
+    answer.says("server", "failed", "connection refused");
+    answer.says("server", "failed", "mongod runs there");
+    answer.says("deployment", "failed", "no primary");
+    answer.says("credentials", "skipped", "not reached");
+    assert_eq!(answer.code, 2);
+}
+
+#[tokio::test]
+async fn a_member_that_is_down_is_named_and_without_a_majority_there_is_no_primary() {
+    let scene = Scene::new().await;
+    let set = ReplicaSet::start().await;
+    let primary = set.primary().await;
+    let [down, frozen] = [(primary + 1) % 3, (primary + 2) % 3];
+    set.kill(down);
+    let uri = set.uri();
+    let answer = scene.check(&uri).run().await;
+    assert_eq!(answer.troubles()[0], "server failed", "{}", answer.stdout);
+    let servers = answer.all("server");
+    for server in &servers {
+        let is_down = server["subject"] == set.node(down).address();
+        assert_eq!(server["result"] == "failed", is_down, "{server:#}");
+    }
+    answer.says("deployment", "ok", "data-bearing members: 3");
+    answer.says("linearizable-read", "ok", "");
+
+    set.stop(frozen);
+    let began = Instant::now();
+    // The primary steps down when it notices, or does not answer writes until then.
+    let answer = scene.check(&uri).flag(TIMEOUT).run().await;
+    set.cont(frozen);
+    assert!(began.elapsed() < 2 * BOUND, "{:?}", began.elapsed());
+    assert_eq!(answer.code, 2);
+    let shown = answer.all("server");
+    let of_frozen = shown
+        .iter()
+        .find(|s| s["subject"] == set.node(frozen).address());
+    assert_eq!(of_frozen.unwrap()["result"], "failed", "{}", answer.stdout);
+}
+
+#[tokio::test]
+async fn a_set_without_a_primary_fails_although_its_servers_answer() {
+    let scene = Scene::new().await;
+    let set = ReplicaSet::builder().members(1).start().await;
+    let step_down = doc! { "replSetStepDown": 600, "force": true };
+    // The server may close the connection before it answers.
+    let _ = set.command(0, step_down).await;
+    let answer = scene.check(&set.uri()).flag(TIMEOUT).run().await;
+    answer.says("server", "ok", "is a secondary");
+    answer.says("deployment", "failed", "no primary");
+    assert_eq!(
+        answer.troubles(),
+        ["deployment failed"],
+        "{}",
+        answer.stdout
+    );
+    assert_eq!(answer.code, 2);
+}
+
+#[tokio::test]
+async fn a_standalone_server_works_with_a_warning_and_not_as_a_set() {
+    let scene = Scene::new().await;
+    let set = ReplicaSet::builder().standalone().start().await;
+    let answer = scene.check(&set.uri()).run().await;
+    answer.says("deployment", "warning", "standalone server");
+    answer.says(
+        "deployment",
+        "warning",
+        "use a replica set of three members",
+    );
+    assert_eq!(
+        answer.troubles(),
+        ["deployment warning"],
+        "{}",
+        answer.stdout
+    );
+    answer.says("insert", "ok", "");
+    answer.says("change-stream", "skipped", "no change streams");
+    answer.says("majority-write", "skipped", "no majority");
+    assert_eq!(answer.code, 1);
+
+    let as_set = format!("{}replicaSet=rs0", set.uri());
+    let answer = scene.check(&as_set).run().await;
+    let what = "is a standalone server, not in replica set \"rs0\"";
+    answer.says("server", "failed", what);
+    answer.says("deployment", "failed", "correct replicaSet");
+    assert_eq!(answer.code, 2);
+}
+
+#[tokio::test]
+async fn a_set_that_is_not_the_one_of_the_status_directory_is_refused() {
+    let scene = Scene::new().await;
+    let directory = scene.path("status");
+    std::fs::create_dir(&directory).unwrap();
+    let record = r#"{"schema":1,"set":"rs9","members":["db:1"],"seeds":["db:1"]}"#;
+    std::fs::write(directory.join("deployment"), record).unwrap();
+    let answer = scene.check(&scene.set.uri()).run().await;
+    answer.says(
+        "deployment-record",
+        "failed",
+        "belongs to replica set rs9 (db:1)",
+    );
+    answer.says(
+        "deployment-record",
+        "failed",
+        "leads to replica set testbed",
+    );
+    assert_eq!(answer.code, 2);
+}

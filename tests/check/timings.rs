@@ -1,0 +1,80 @@
+//! Goal: the elections of the set are compared with the configured durations, by the set's own
+//! settings where the user may read them.
+
+use leasehold_testbed::ReplicaSet;
+use mongodb::bson::doc;
+
+use crate::scene::{Check, ROLE, Scene};
+
+/// Kubernetes' customary durations, too short for a default election.
+fn short(check: Check) -> Check {
+    check
+        .flag("--lease-duration=15s")
+        .flag("--lease-renew-deadline=10s")
+        .flag("--lease-renew-interval=2s")
+        .flag("--mongodb-operation-timeout=3s")
+}
+
+/// The default durations.
+fn default(check: Check) -> Check {
+    check
+        .flag("--lease-duration=24s")
+        .flag("--lease-renew-deadline=18s")
+        .flag("--mongodb-operation-timeout=3s")
+}
+
+#[tokio::test]
+async fn durations_that_a_default_election_outlasts_are_warned_of_with_the_arithmetic() {
+    let scene = Scene::new().await;
+    let user = scene.user(&ROLE).await;
+    let unseen = short(scene.check(&scene.set.uri_for(&user))).run().await;
+    unseen.says("election-timeout", "warning", "role clusterMonitor");
+    unseen.says(
+        "election-timeout",
+        "warning",
+        "= 16.8 s; renew_deadline 10 s",
+    );
+    unseen.says("election-timeout", "warning", "rs.conf().settings");
+    assert_eq!(unseen.code, 1);
+    // The set's own elections are shorter.
+    let seen = short(scene.check(&scene.set.uri())).run().await;
+    seen.says("election-timeout", "ok", "= 7.6 s; renew_deadline 10 s");
+}
+
+#[tokio::test]
+async fn the_settings_of_the_set_decide() {
+    let scene = Scene::new().await;
+    let set = ReplicaSet::builder()
+        .members(1)
+        .default_election()
+        .start()
+        .await;
+    let answer = short(scene.check(&set.uri())).run().await;
+    answer.says(
+        "election-timeout",
+        "warning",
+        "raise lease.renew_deadline to 16.8 s",
+    );
+    answer.says("catch-up", "warning", "has no limit");
+    let needed = answer.one("election-timeout")["needed_ms"].clone();
+    assert_eq!(needed, 16_800.0);
+
+    let reply = set
+        .command(0, doc! { "replSetGetConfig": 1 })
+        .await
+        .unwrap();
+    let mut config = reply.get_document("config").unwrap().clone();
+    let version = config.get_i32("version").unwrap();
+    config.insert("version", version + 1);
+    let settings = config.get_document_mut("settings").unwrap();
+    settings.insert("catchUpTimeoutMillis", 1000);
+    let changed = set.command(0, doc! { "replSetReconfig": config }).await;
+    changed.unwrap();
+    let answer = default(scene.check(&set.uri())).run().await;
+    answer.says("election-timeout", "ok", "renew_deadline 18 s");
+    answer.says(
+        "catch-up",
+        "ok",
+        "catchUpTimeoutMillis 1 s = 13.1 s without writes",
+    );
+}

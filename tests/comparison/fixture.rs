@@ -1,0 +1,310 @@
+//! A lock, its contenders, and their acts while they hold it. The means of locking is a parameter,
+//! so that the same scenario runs with a hand-made lock and with any other that runs a command under
+//! a lock.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::process::exit_code;
+use leasehold_testbed::{FakeClock, Launch, Process, ReplicaSet, Scratch, SharedSet};
+
+use crate::client::Order;
+use crate::designs::Design;
+use crate::journal::Journal;
+
+/// Timeout of waits that normally end as soon as their condition holds.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// Time until a hand-made lock expires: short for a test, and several times the delay of an
+/// extension on a busy machine.
+pub(crate) const LIFE: Duration = Duration::from_secs(2);
+/// Time after which a contender that has not come to work counts as kept out.
+pub(crate) const KEPT_OUT: Duration = Duration::from_secs(6);
+/// Number of acts (half a second of work) that a mere straggler does not reach.
+pub(crate) const AT_WORK: usize = 20;
+
+const POLL: Duration = Duration::from_millis(5);
+
+/// Acts until it is stopped or the scenario is over, and for some minutes at most: $0 is the journal,
+/// $1 the owner, $2 the file whose existence keeps it going.
+const WORK: &str = r#"
+i=0
+while [ -e "$2" ] && [ "$i" -lt 6000 ]; do
+    read -r now rest < /proc/uptime
+    echo "$now $1" >> "$0"
+    i=$((i + 1))
+    sleep 0.02
+done"#;
+
+static SET: SharedSet = SharedSet::new(|| {
+    // The TTL monitor runs each second instead of each minute.
+    ReplicaSet::builder().parameter("ttlMonitorSleepSecs=1")
+});
+
+/// The location of the lock, for a contender.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) uri: String,
+    pub(crate) database: String,
+    pub(crate) lock: String,
+    /// Directory for files of the contender.
+    pub(crate) directory: PathBuf,
+}
+
+/// A way to run a command under a lock.
+pub(crate) trait Means {
+    /// Returns the process of `owner`, which runs `command` while it holds the lock.
+    fn launch(&self, place: &Place, owner: &str, command: Vec<String>) -> Launch;
+}
+
+/// A hand-made lock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByHand {
+    pub(crate) design: Design,
+    /// True if its expiry is extended while the work continues.
+    pub(crate) extend: bool,
+    /// Time limit for acquiring the lock.
+    pub(crate) wait: Duration,
+}
+
+impl ByHand {
+    pub(crate) fn extended(design: Design) -> Self {
+        Self {
+            design,
+            extend: true,
+            wait: LONG,
+        }
+    }
+
+    pub(crate) fn not_extended(design: Design) -> Self {
+        Self {
+            extend: false,
+            ..Self::extended(design)
+        }
+    }
+}
+
+impl Means for ByHand {
+    fn launch(&self, place: &Place, owner: &str, command: Vec<String>) -> Launch {
+        let order = Order {
+            design: self.design,
+            uri: place.uri.clone(),
+            database: place.database.clone(),
+            name: place.lock.clone(),
+            owner: owner.to_owned(),
+            life: LIFE,
+            extend: self.extend,
+            wait: self.wait,
+            command,
+        };
+        order.launch()
+    }
+}
+
+/// One lock and its contenders.
+pub(crate) struct Fixture<M> {
+    means: M,
+    place: Place,
+    pub(crate) journal: Journal,
+    scratch: Scratch,
+    set: Arc<ReplicaSet>,
+}
+
+impl<M: Means> Fixture<M> {
+    /// Creates a fixture on the set that the tests share.
+    pub(crate) async fn new(means: M) -> Self {
+        Self::on(SET.get().await, means)
+    }
+
+    pub(crate) fn on(set: Arc<ReplicaSet>, means: M) -> Self {
+        static SCENES: AtomicUsize = AtomicUsize::new(1);
+        let number = SCENES.fetch_add(1, Ordering::Relaxed);
+        let scratch = Scratch::new();
+        Self {
+            means,
+            place: Place {
+                uri: set.uri(),
+                database: format!("scene_{number}"),
+                lock: "nightly-report".to_owned(),
+                directory: scratch.path().to_owned(),
+            },
+            journal: Journal::new(scratch.path().join("journal")),
+            scratch,
+            set,
+        }
+    }
+
+    pub(crate) fn set(&self) -> &ReplicaSet {
+        &self.set
+    }
+
+    /// Starts a contender. Its work continues until [`finish`](Self::finish).
+    pub(crate) fn start(&self, owner: &str) -> Process {
+        self.start_as(owner, owner, None)
+    }
+
+    /// Starts a contender whose name in the journal differs from its name as the owner of the lock.
+    pub(crate) fn start_as(&self, owner: &str, actor: &str, clock: Option<&FakeClock>) -> Process {
+        self.start_by(&self.means, owner, actor, clock)
+    }
+
+    /// Starts a contender that uses other means than the rest.
+    pub(crate) fn start_by(
+        &self,
+        means: &impl Means,
+        owner: &str,
+        actor: &str,
+        clock: Option<&FakeClock>,
+    ) -> Process {
+        let keeps_going = self.scratch.path().join(actor);
+        std::fs::write(&keeps_going, "").expect("a file can be written");
+        let journal = self.journal.path().display().to_string();
+        let command = ["/bin/sh", "-c", WORK, &journal, actor].map(str::to_owned);
+        let mut command = command.to_vec();
+        command.push(keeps_going.display().to_string());
+        let launch = means
+            .launch(&self.place, owner, command)
+            .stderr(self.scratch.path().join(format!("{actor}.log")))
+            // Directory for what a lock remembers from one run to the next.
+            .env("XDG_RUNTIME_DIR", self.scratch.path().display().to_string());
+        let clock = clock.map_or(&[][..], FakeClock::variables);
+        let launch = launch.envs(clock.iter().cloned());
+        launch.start().unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// Waits until one of these acts; returns its index.
+    pub(crate) async fn first_at_work(&self, contenders: &[(&str, Process)]) -> usize {
+        let end = Instant::now() + LONG;
+        loop {
+            let acts = |(name, _): &(&str, Process)| self.journal.count(name) > 0;
+            if let Some(index) = contenders.iter().position(acts) {
+                return index;
+            }
+            assert!(Instant::now() < end, "nobody acts: {}", self.describe());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Ends the work of a contender.
+    pub(crate) fn finish(&self, actor: &str) {
+        std::fs::remove_file(self.scratch.path().join(actor)).expect("it was at work");
+    }
+
+    /// Waits until `actor` has acted this many times more.
+    pub(crate) async fn acts_more(&self, actor: &str, more: usize) {
+        let count = self.journal.count(actor) + more;
+        let reached = self.journal.reaches(actor, count, LONG).await;
+        assert!(reached, "{actor} does not act: {}", self.describe());
+    }
+
+    /// Starts a contender and waits until it is at work.
+    pub(crate) async fn at_work(&self, owner: &str) -> Process {
+        let process = self.start(owner);
+        self.acts_more(owner, AT_WORK).await;
+        process
+    }
+
+    /// Kills a contender together with its work.
+    pub(crate) fn kill(&self, process: &Process, actor: &str) {
+        process.kill();
+        self.finish(actor);
+    }
+
+    /// Ends the work of a contender. Returns its exit code.
+    pub(crate) async fn end(&self, process: &Process, actor: &str) -> i32 {
+        self.finish(actor);
+        exit_code(process.wait(LONG).await.expect("its work is over"))
+    }
+
+    /// Returns true if a contender comes to work within `time`, while the other one is at work.
+    async fn acts_alongside(&self, contender: &str, other: &str, time: Duration) -> bool {
+        let came = self.journal.reaches(contender, AT_WORK, time).await;
+        if came {
+            self.acts_more(other, AT_WORK).await;
+        }
+        came
+    }
+
+    /// Asserts that a contender does not come to work.
+    pub(crate) async fn assert_kept_out(&self, contender: &str) {
+        let came = self.journal.reaches(contender, 1, KEPT_OUT).await;
+        assert!(!came, "{contender} came to work: {}", self.describe());
+    }
+
+    /// Asserts that the first one was at work after the second one had begun.
+    #[track_caller]
+    pub(crate) fn assert_both_acted(&self, first: &str, second: &str) {
+        let beside = self.journal.after_the_next_began(first, second);
+        assert!(beside >= AT_WORK, "it held: {}", self.describe());
+    }
+
+    /// Asserts that the first one no longer acted when the second one had begun.
+    #[track_caller]
+    pub(crate) fn assert_in_turn(&self, first: &str, second: &str) {
+        let beside = self.journal.after_the_next_began(first, second);
+        assert_eq!(beside, 0, "{}", self.describe());
+    }
+
+    /// Returns the journal in short, and the errors of the contenders.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = String::new();
+        for act in self.journal.acts() {
+            if !text.ends_with(&act.owner) {
+                text += &format!(" {:.2}:{}", act.at, act.owner);
+            }
+        }
+        for entry in std::fs::read_dir(self.scratch.path()).into_iter().flatten() {
+            let path = entry.expect("the directory can be read").path();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                let log = std::fs::read_to_string(&path).unwrap_or_default();
+                text += &format!("\n{}:\n{log}", path.display());
+            }
+        }
+        text
+    }
+}
+
+/// Pauses the client of `a` while its work continues, and starts `b`. Returns when `b` is at work.
+pub(crate) async fn pause<M: Means>(fixture: &Fixture<M>) -> (Process, Process) {
+    let a = fixture.at_work("a").await;
+    a.stop();
+    let b = fixture.at_work("b").await;
+    (a, b)
+}
+
+/// The work of `a` takes several times as long as the lock needs to expire, and `b` contends.
+/// Returns true if `b` came to work within `time`, concurrently with `a`.
+pub(crate) async fn outlast<M: Means>(fixture: &Fixture<M>, time: Duration) -> bool {
+    skew(fixture, None, None, time).await
+}
+
+/// `a` holds the lock, `b` contends, and one of them has a wall clock that is off by this. Returns
+/// true if `b` came to work within `time`, while `a` was at work.
+pub(crate) async fn skew<M: Means>(
+    fixture: &Fixture<M>,
+    clock_of_a: Option<&str>,
+    clock_of_b: Option<&str>,
+    time: Duration,
+) -> bool {
+    let clock = |offset| FakeClock::offset(offset).expect("libfaketime");
+    let (clock_of_a, clock_of_b) = (clock_of_a.map(clock), clock_of_b.map(clock));
+    let _a = fixture.start_as("a", "a", clock_of_a.as_ref());
+    fixture.acts_more("a", AT_WORK).await;
+    let _b = fixture.start_as("b", "b", clock_of_b.as_ref());
+    fixture.acts_alongside("b", "a", time).await
+}
+
+/// Two may hold: `a` is killed with its lock, `b` continues, and `c` contends. Returns true if `c`
+/// came to work within `time`, concurrently with `b`.
+pub(crate) async fn kill_one_while_another_holds<M: Means>(
+    fixture: &Fixture<M>,
+    time: Duration,
+) -> bool {
+    let (a, _b) = (fixture.start("a"), fixture.start("b"));
+    fixture.acts_more("a", AT_WORK).await;
+    fixture.acts_more("b", AT_WORK).await;
+    fixture.kill(&a, "a");
+    let _c = fixture.start("c");
+    fixture.acts_alongside("c", "b", time).await
+}

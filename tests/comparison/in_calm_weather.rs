@@ -1,0 +1,59 @@
+//! Goal: the designs are not straw men: without a fault they exclude, and the scenarios in which
+//! they break also recognize a lock that holds.
+//! Method: three contenders for each design work briefly, one after the other; none
+//! acts again after another one did. Then work outlasts the expiry of a lock that is extended.
+
+use futures_util::future::join_all;
+use leasehold_testbed::run;
+
+use crate::client;
+use crate::designs::Design;
+use crate::fixture::{AT_WORK, ByHand, Fixture, KEPT_OUT, outlast};
+use crate::journal::returns;
+
+#[test]
+fn each_design_excludes() {
+    client::act_as_client();
+    run(async {
+        let designs = [
+            Design::TtlIndex,
+            Design::LockedAt,
+            Design::FindAndModify,
+            Design::Counter { slots: 1 },
+            Design::Pessimistic,
+        ];
+        for design in designs {
+            let fixture = Fixture::new(ByHand::extended(design)).await;
+            let mut contenders = ["a", "b", "c"]
+                .map(|name| (name, fixture.start(name)))
+                .into_iter()
+                .collect::<Vec<_>>();
+            // The first contender to come works for a while and ends.
+            while !contenders.is_empty() {
+                let at_work = fixture.first_at_work(&contenders).await;
+                let (name, client) = contenders.remove(at_work);
+                fixture.acts_more(name, AT_WORK).await;
+                let code = fixture.end(&client, name).await;
+                assert_eq!(code, 0, "{design:?}: {}", fixture.describe());
+            }
+            let acts = fixture.journal.acts();
+            assert_eq!(returns(&acts), 0, "{design:?}: {}", fixture.describe());
+        }
+    });
+}
+
+#[tokio::test]
+async fn an_extended_lock_keeps_others_out_of_the_scene() {
+    let designs = [
+        Design::TtlIndex,
+        Design::LockedAt,
+        Design::FindAndModify,
+        Design::Counter { slots: 1 },
+    ];
+    join_all(designs.map(async |design| {
+        let fixture = Fixture::new(ByHand::extended(design)).await;
+        let came = outlast(&fixture, KEPT_OUT).await;
+        assert!(!came, "{design:?}: {}", fixture.describe());
+    }))
+    .await;
+}

@@ -1,0 +1,37 @@
+//! Goal: the effects of a holder that was killed.
+//! Method: SIGKILL of one client, and its work ends with it.
+
+use std::time::Duration;
+
+use leasehold_testbed::process::exit_code;
+
+use crate::client::NOT_ACQUIRED;
+use crate::designs::Design;
+use crate::fixture::{ByHand, Fixture, KEPT_OUT, LONG, kill_one_while_another_holds};
+
+/// The design does not record which count belongs to which holder, so all share one expiry: as long
+/// as one of them extends it, the place of the killed one stays taken.
+#[tokio::test]
+async fn a_counter_never_frees_the_place_of_a_killed_holder_while_another_runs() {
+    let fixture = Fixture::new(ByHand::extended(Design::Counter { slots: 2 })).await;
+    let came = kill_one_while_another_holds(&fixture, KEPT_OUT).await;
+    assert!(!came, "the counter freed a place: {}", fixture.describe());
+    fixture.acts_more("b", 1).await;
+}
+
+/// Without an expiry, each acquisition times out, indefinitely.
+#[tokio::test]
+async fn a_lock_without_expiry_stays_with_its_killed_holder() {
+    let means = ByHand {
+        wait: Duration::from_secs(3),
+        ..ByHand::extended(Design::Pessimistic)
+    };
+    let fixture = Fixture::new(means).await;
+    let a = fixture.at_work("a").await;
+    fixture.kill(&a, "a");
+    for name in ["b", "c"] {
+        let status = fixture.start(name).wait(LONG).await.expect("it gives up");
+        assert_eq!(exit_code(status), i32::from(NOT_ACQUIRED));
+        assert_eq!(fixture.journal.count(name), 0, "{}", fixture.describe());
+    }
+}

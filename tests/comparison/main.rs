@@ -1,0 +1,23 @@
+//! Locks as people make them by hand on MongoDB, on a real replica set with real processes: each
+//! design works in the absence of faults, and each breaks.
+//!
+//! The tests here assert that a hand-made lock *does* break. The scenarios (`fixture.rs`) take
+//! the means of locking as a parameter, so that `leasehold lock` is tested in the same scenarios.
+
+// The tests observe from outside, so they use clocks of their own.
+#![allow(clippy::disallowed_methods)]
+
+mod client;
+mod designs;
+mod documented;
+mod fixture;
+mod in_calm_weather;
+mod journal;
+mod killed_holder;
+mod leasehold;
+mod outlasted;
+mod paused_client;
+mod same_owner;
+mod skewed_clock;
+mod ttl_monitor;
+mod version_conflict;

@@ -1,0 +1,33 @@
+//! Goal: one client with a wrong wall clock steals a live, extended lock.
+//! Method: libfaketime gives one real client a clock that is an hour off; the other client, mongod
+//! and the commands have the right time.
+
+use crate::designs::Design;
+use crate::fixture::{ByHand, Fixture, LONG, skew};
+
+async fn stolen(design: Design, clock_of_a: Option<&str>, clock_of_b: Option<&str>) {
+    let fixture = Fixture::new(ByHand::extended(design)).await;
+    let came = skew(&fixture, clock_of_a, clock_of_b, LONG).await;
+    assert!(came, "{design:?} held: {}", fixture.describe());
+    fixture.assert_both_acted("a", "b");
+}
+
+#[tokio::test]
+async fn a_contender_that_is_ahead_steals_a_locked_at_lock() {
+    stolen(Design::LockedAt, None, Some("+1h")).await;
+}
+
+#[tokio::test]
+async fn a_contender_that_is_ahead_steals_a_find_and_modify_lock() {
+    stolen(Design::FindAndModify, None, Some("+1h")).await;
+}
+
+#[tokio::test]
+async fn a_contender_that_is_ahead_deletes_a_live_count() {
+    stolen(Design::Counter { slots: 1 }, None, Some("+1h")).await;
+}
+
+#[tokio::test]
+async fn a_holder_that_is_behind_has_its_document_deleted_by_the_ttl_monitor() {
+    stolen(Design::TtlIndex, Some("-1h"), None).await;
+}

@@ -1,0 +1,165 @@
+//! Goal: the programs of docs/reading-status.md that follow `GET /events`, which people copy, know
+//! of a change when it happens, and trust an event of a frozen daemon until its deadline only (I4).
+//! Method: each is taken from the page and run on a daemon that leads, is frozen, leads again, and
+//! stops.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use leasehold_testbed::daemon::{boottime_ns, valid_until_ns};
+use leasehold_testbed::{Daemon, DaemonTimings, Launch, Process, Scratch, skip};
+use rustix::process::Signal;
+
+use crate::contest::{Contest, LONG, eventually, token};
+
+/// The code block of a language on the page, in the part about events.
+fn block(language: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, events) = page.split_once("\n## Being notified\n").unwrap();
+    let fence = format!("```{language}\n");
+    let mut blocks = events.split(&fence).skip(1);
+    let block = blocks.next().unwrap().split("```").next().unwrap();
+    assert!(blocks.next().is_none(), "one block of {language}");
+    block.to_owned()
+}
+
+/// A running program and what it has printed.
+struct Reader {
+    printed: PathBuf,
+    _process: Process,
+}
+
+impl Reader {
+    fn start(program: &[&str], daemon: &Daemon, scratch: &Scratch) -> Self {
+        let printed = scratch.path().join("printed");
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        let process = Launch::new("/bin/sh")
+            .arguments(["-c", r#"exec "$0" "$@" >&2"#])
+            .arguments(program)
+            .argument(format!("127.0.0.1:{}", daemon.port()))
+            .env("HOME", home)
+            .stderr(&printed)
+            .start()
+            .unwrap();
+        Self {
+            printed,
+            _process: process,
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let printed = fs::read_to_string(&self.printed).unwrap_or_default();
+        printed.lines().map(str::to_owned).collect()
+    }
+
+    async fn says(&self, line: &str) {
+        eventually(&format!("the last line is {line:?}"), async || {
+            self.lines().last().is_some_and(|last| last == line)
+        })
+        .await;
+    }
+}
+
+async fn trusts_events_until_their_deadline(lease: &str, program: &[&str], scratch: &Scratch) {
+    let contest = Contest::new(lease).await;
+    let daemon = contest.candidate_at("a", DaemonTimings::DEMO).start();
+    let reader = Reader::start(program, &daemon, scratch);
+    let led = daemon.wait_leads(LONG).await;
+    let says_leader = format!("leader, token {}", token(&led));
+    reader.says(&says_leader).await;
+    // Events extend the authority beyond the deadline of the first one.
+    let first = boottime_ns() + 4_500_000_000;
+    eventually("the first deadline passed", async || boottime_ns() > first).await;
+    assert_eq!(reader.lines().last(), Some(&says_leader));
+
+    daemon.stop();
+    let frozen = daemon.status();
+    reader.says("not leader").await;
+    // A daemon that is stopped cannot have said so. The last event may be a second older than the
+    // file, and a renewal.
+    let until = valid_until_ns(&frozen).unwrap();
+    assert!(
+        boottime_ns() > until - 2_000_000_000,
+        "it trusted the event"
+    );
+    eventually("the deadline passed", async || boottime_ns() > until).await;
+    daemon.cont();
+    let again = daemon
+        .wait_until(
+            |status| status["leader"] == true && token(status) > token(&frozen),
+            LONG,
+        )
+        .await;
+    reader
+        .says(&format!("leader, token {}", token(&again)))
+        .await;
+
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait_exit(LONG).await, 0);
+    reader.says("not leader").await;
+    let mut lines = reader.lines();
+    if lines[0] == "not leader" {
+        lines.remove(0);
+    }
+    let expected = [
+        says_leader,
+        "not leader".to_owned(),
+        format!("leader, token {}", token(&again)),
+        "not leader".to_owned(),
+    ];
+    assert_eq!(lines, expected);
+}
+
+async fn script(lease: &str, interpreter: &str, language: &str) {
+    if Command::new(interpreter).arg("--version").output().is_err() {
+        skip(&format!("{interpreter} is not installed"));
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = scratch.path().join("reader");
+    fs::write(&script, block(language)).unwrap();
+    let program = [interpreter, script.to_str().unwrap()];
+    trusts_events_until_their_deadline(lease, &program, &scratch).await;
+}
+
+#[tokio::test]
+async fn i4_the_bash_program_trusts_events_until_their_deadline() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        skip("curl is not installed");
+        return;
+    }
+    script("reader-bash", "bash", "bash").await;
+}
+
+#[tokio::test]
+async fn i4_the_python_program_trusts_events_until_their_deadline() {
+    script("reader-python", "python3", "python").await;
+}
+
+#[tokio::test]
+async fn i4_the_node_program_trusts_events_until_their_deadline() {
+    script("reader-node", "node", "js").await;
+}
+
+#[tokio::test]
+async fn i4_the_go_program_trusts_events_until_their_deadline() {
+    if Command::new("go").arg("version").output().is_err() {
+        skip("go is not installed");
+        return;
+    }
+    let scratch = Scratch::new();
+    let source = scratch.path().join("reader.go");
+    let program = scratch.path().join("reader");
+    fs::write(&source, block("go")).unwrap();
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &source])
+        .env("CGO_ENABLED", "0")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let program = [program.to_str().unwrap()];
+    trusts_events_until_their_deadline("reader-go", &program, &scratch).await;
+}

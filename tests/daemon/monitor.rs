@@ -1,0 +1,161 @@
+//! Probes the status that a daemon reports, continuously and on every surface.
+//!
+//! A probe spans an interval on CLOCK_BOOTTIME, not an instant: its answer was true at some instant
+//! within. An overlap is reported only if it is certain.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold_testbed::Daemon;
+use leasehold_testbed::daemon::{boottime_ns, leads, sample};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::contest::eventually;
+
+/// Pause between two probes. Short compared with a handoff, which takes about 5 ms, and long enough
+/// that three tasks for each daemon leave the processor to others.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Result of one probe.
+#[derive(Debug, Clone)]
+pub(crate) struct Observation {
+    pub(crate) surface: &'static str,
+    pub(crate) started_ns: u64,
+    pub(crate) ended_ns: u64,
+    pub(crate) leader: bool,
+    /// Token of the leader, on surfaces that report it.
+    pub(crate) token: Option<i64>,
+}
+
+/// Probes until it is ended.
+pub(crate) struct Monitor {
+    ends: watch::Sender<bool>,
+    /// The surfaces on which a leader was seen.
+    leaders: Arc<Mutex<BTreeSet<&'static str>>>,
+    tasks: Vec<JoinHandle<Vec<Observation>>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Surface {
+    File,
+    Leader,
+    Metric,
+}
+
+impl Monitor {
+    /// Probes the status file (as a reader that checks its deadline), `/leader` and the metric.
+    pub(crate) fn on(daemon: &Arc<Daemon>) -> Self {
+        let (ends, end) = watch::channel(false);
+        let surfaces = [Surface::File, Surface::Leader, Surface::Metric];
+        let leaders = Arc::default();
+        let tasks = surfaces.map(|surface| {
+            let (daemon, end) = (Arc::clone(daemon), end.clone());
+            tokio::spawn(look(daemon, surface, Arc::clone(&leaders), end))
+        });
+        Self {
+            ends,
+            leaders,
+            tasks: tasks.into(),
+        }
+    }
+
+    /// Waits until the daemon was seen to lead on every surface.
+    pub(crate) async fn sees_leader(&self) {
+        eventually("every surface says leader", async || {
+            self.leaders.lock().unwrap().len() == self.tasks.len()
+        })
+        .await;
+    }
+
+    /// Ends the probes. Returns their results, in order for each surface.
+    pub(crate) async fn end(self) -> Vec<Observation> {
+        self.ends.send_replace(true);
+        let mut observations = Vec::new();
+        for task in self.tasks {
+            observations.extend(task.await.unwrap());
+        }
+        observations
+    }
+}
+
+/// Asserts that once `new` was seen to lead, no later probe saw `old` lead (I1, I4).
+pub(crate) fn assert_one_after_the_other(old: &[Observation], new: &[Observation]) {
+    let first = new.iter().filter(|observation| observation.leader);
+    let first = first.min_by_key(|observation| observation.ended_ns);
+    let first = first.expect("the new leader was seen");
+    for surface in ["file", "/leader", "metric"] {
+        let mut seen = old.iter().filter(|look| look.surface == surface);
+        assert!(seen.any(|look| look.leader), "{surface}: old never led");
+    }
+    let both = old
+        .iter()
+        .find(|look| look.leader && look.started_ns > first.ended_ns);
+    assert!(
+        both.is_none(),
+        "{both:?} although the other led at {first:?}"
+    );
+}
+
+async fn look(
+    daemon: Arc<Daemon>,
+    surface: Surface,
+    leaders: Arc<Mutex<BTreeSet<&'static str>>>,
+    mut end: watch::Receiver<bool>,
+) -> Vec<Observation> {
+    let mut observations = Vec::new();
+    while !*end.borrow_and_update() {
+        let started_ns = boottime_ns();
+        let seen = match surface {
+            Surface::File => file(&daemon),
+            Surface::Leader => http_leader(&daemon).await,
+            Surface::Metric => metric(&daemon).await,
+        };
+        // A daemon that has exited does not answer, which counts as "not leader".
+        let (leader, token) = seen.unwrap_or((false, None));
+        if leader {
+            leaders.lock().unwrap().insert(surface.name());
+        }
+        observations.push(Observation {
+            surface: surface.name(),
+            started_ns,
+            ended_ns: boottime_ns(),
+            leader,
+            token,
+        });
+        let _ = tokio::time::timeout(PAUSE, end.changed()).await;
+    }
+    observations
+}
+
+fn file(daemon: &Daemon) -> Option<(bool, Option<i64>)> {
+    let status = daemon.try_status()?;
+    Some((leads(&status), status["token"].as_i64()))
+}
+
+async fn http_leader(daemon: &Daemon) -> Option<(bool, Option<i64>)> {
+    let (code, body) = daemon.http("/leader").await.ok()?;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(code == 200, body["leader"] == true, "{code} {body}");
+    Some((code == 200, body["token"].as_i64()))
+}
+
+async fn metric(daemon: &Daemon) -> Option<(bool, Option<i64>)> {
+    let (_, page) = daemon.http("/metrics").await.ok()?;
+    let leader = sample(&page, "leasehold_leader").unwrap();
+    let alias = sample(&page, "leader_election_master_status").unwrap();
+    assert!(leader == alias, "the alias says the same");
+    Some((leader == 1.0, None))
+}
+
+impl Surface {
+    fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Leader => "/leader",
+            Self::Metric => "metric",
+        }
+    }
+}

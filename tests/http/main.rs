@@ -1,0 +1,201 @@
+//! Goal: every HTTP response is true at the instant of the request (I4), and no client can exhaust
+//! the daemon.
+//! Method: a real listener on a loopback port, addressed with raw bytes.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+
+mod bounds;
+mod confirmation;
+mod events;
+mod page;
+mod stream_bounds;
+mod truth;
+mod wait;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::pin::pin;
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
+
+use leasehold::admin::{Admin, AdminState, ReadyWhen, Streams};
+use leasehold::clock::boot_now;
+use leasehold::election::{
+    Authority, HolderView, Identity, LeaseName, Role, Session, Status, Token,
+};
+use leasehold::publish::metrics::Metrics;
+use leasehold::publish::render::Identification;
+use leasehold::publish::{StoreError, StoreInfo};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// An admin endpoint, served by an event loop in a thread of its own.
+struct Served {
+    address: SocketAddr,
+    status: watch::Sender<Status>,
+    stepped_down: mpsc::Receiver<Token>,
+    store_error: watch::Sender<Option<StoreError>>,
+    streams: Streams,
+    /// Number of receivers of the status without a request in progress.
+    receivers: usize,
+    freezer: mpsc::Sender<Receiver<()>>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn token(n: i64) -> Token {
+    Token::new(n).unwrap()
+}
+
+fn status(role: Role) -> Status {
+    Status {
+        role,
+        store_reached: true,
+        token_highest: token(7),
+        ..Status::initial(Session::from_bytes([1; 16]), boot_now())
+    }
+}
+
+fn held_by(identity: &str, left: Duration) -> Option<HolderView> {
+    Some(HolderView {
+        identity: Identity::new(identity).unwrap(),
+        token: token(7),
+        until: boot_now() + left,
+    })
+}
+
+fn leader(left: Duration) -> Status {
+    Status {
+        authority: Some(Authority {
+            token: token(7),
+            valid_until: boot_now() + left,
+        }),
+        holder: held_by("me", left),
+        ..status(Role::Leader)
+    }
+}
+
+fn serve(first: Status, ready_when: ReadyWhen) -> Served {
+    serve_on(([127, 0, 0, 1], 0).into(), first, ready_when)
+}
+
+fn serve_on(address: SocketAddr, first: Status, ready_when: ReadyWhen) -> Served {
+    let who = Identification {
+        lease: LeaseName::new("orders").unwrap(),
+        identity: Identity::new("me").unwrap(),
+        boot_id: Some("b1".to_owned()),
+    };
+    let (sender, status) = watch::channel(first);
+    let (_, store) = watch::channel(Some(StoreInfo {
+        set: Some("rs0".to_owned()),
+        database: "leasehold".to_owned(),
+        collection: "leases".to_owned(),
+    }));
+    let metrics = Metrics::new(&who, status.clone(), store.clone()).unwrap();
+    let (store_error, current_error) = watch::channel(None);
+    let (confirm, stepped_down) = mpsc::channel(1);
+    let state = AdminState {
+        who,
+        status,
+        store,
+        store_error: current_error,
+        metrics,
+        ready_when: watch::channel(ready_when).1,
+        stepped_down: confirm,
+    };
+    let receivers = sender.receiver_count();
+    let bound = Admin::bind(address).unwrap();
+    let (address, streams) = (bound.address(), bound.streams());
+    let (stop, mut stopped) = oneshot::channel();
+    let (freezer, mut frozen) = mpsc::channel::<Receiver<()>>(1);
+    let thread = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut serving = pin!(bound.serve(state));
+            loop {
+                tokio::select! {
+                    served = &mut serving => panic!("{served:?}"),
+                    _ = &mut stopped => break,
+                    Some(thawed) = frozen.recv() => drop(thawed.recv()),
+                }
+            }
+        });
+    });
+    Served {
+        address,
+        status: sender,
+        stepped_down,
+        store_error,
+        streams,
+        receivers,
+        freezer,
+        stop: Some(stop),
+        thread: Some(thread),
+    }
+}
+
+/// Sends bytes and reads until the server closes the connection.
+fn raw(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    // A server that refuses early may close before all bytes are sent.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("{error}"),
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+impl Served {
+    /// Status code, head and body of the response.
+    fn ask_with(&self, line: &str, headers: &str, body: &str) -> (u16, String, String) {
+        let length = body.len();
+        let answer = raw(
+            self.address,
+            format!(
+                "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+            )
+            .as_bytes(),
+        );
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let code = head[9..12].parse().unwrap();
+        (code, head.to_owned(), body.to_owned())
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let (code, _, body) = self.ask_with(&format!("GET {path}"), "", "");
+        (code, body)
+    }
+
+    /// Freezes the event loop until the returned value is dropped.
+    fn freeze(&self) -> std::sync::mpsc::Sender<()> {
+        let (thaw, thawed) = std::sync::mpsc::channel();
+        self.freezer.try_send(thawed).unwrap();
+        thaw
+    }
+
+    fn confirm(&self, query: &str) -> u16 {
+        self.ask_with(&format!("POST /stepped-down{query}"), "", "")
+            .0
+    }
+}

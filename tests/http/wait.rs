@@ -1,0 +1,139 @@
+//! `GET /leader?wait=30s`: a long poll for a role.
+
+use std::time::Duration;
+
+use leasehold::admin::ReadyWhen;
+use leasehold::clock::boot_now;
+use leasehold::election::Role;
+use leasehold_testbed::EventStream;
+use leasehold_testbed::daemon::sample;
+use serde_json::Value;
+
+use crate::{Served, leader, serve, status};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+impl Served {
+    /// Sends a request that waits, and calls `meanwhile` once it waits: its connection and the wait
+    /// each have a receiver of the status.
+    fn waited(&self, query: &str, meanwhile: impl FnOnce()) -> (u16, Value) {
+        let (code, body) = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| self.get(&format!("/leader?{query}")));
+            while !waiting.is_finished() && self.status.receiver_count() < self.receivers + 2 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            meanwhile();
+            waiting.join().unwrap()
+        });
+        (code, serde_json::from_str(&body).unwrap())
+    }
+}
+
+#[test]
+fn a_role_that_is_present_is_answered_at_once() {
+    let served = serve(leader(HOUR), ReadyWhen::Connected);
+    let (code, body) = served.waited("wait=5m", || {});
+    assert_eq!(
+        (code, &body["leader"], &body["token"]),
+        (200, &true.into(), &7.into())
+    );
+    assert!(body["valid_for_ms"].as_u64().unwrap() <= 3_600_000);
+    served.status.send_replace(status(Role::Paused));
+    let (code, body) = served.waited("wait=5m&role=follower", || {});
+    assert_eq!(
+        (code, &body["leader"]),
+        (503, &false.into()),
+        "anything but leader"
+    );
+}
+
+#[test]
+fn a_role_is_waited_for() {
+    let served = serve(status(Role::Follower), ReadyWhen::Connected);
+    let leads = || drop(served.status.send_replace(leader(HOUR)));
+    assert_eq!(served.waited("wait=5m&role=leader", leads).0, 200);
+    let steps_down = || drop(served.status.send_replace(status(Role::Stopping)));
+    let (code, body) = served.waited("wait=5m&role=follower", steps_down);
+    assert_eq!((code, &body["leader"]), (503, &false.into()));
+}
+
+#[test]
+fn i4_the_deadline_ends_a_wait_although_nothing_is_published() {
+    let served = serve(leader(Duration::from_secs(1)), ReadyWhen::Connected);
+    let deadline = served.status.borrow().authority.unwrap().valid_until;
+    let (code, body) = served.waited("wait=5m&role=follower", || {});
+    assert_eq!((code, &body["leader"]), (503, &false.into()));
+    assert!(boot_now() >= deadline);
+}
+
+#[test]
+fn the_end_of_the_wait_is_answered_as_the_present_state() {
+    let served = serve(status(Role::Follower), ReadyWhen::Connected);
+    let begun = boot_now();
+    assert_eq!(served.waited("wait=300ms", || {}).0, 503);
+    assert!(boot_now().since(begun) >= Duration::from_millis(300));
+    assert_eq!(served.waited("wait=0s", || {}).0, 503);
+    served.status.send_replace(leader(HOUR));
+    assert_eq!(served.waited("wait=300ms&role=follower", || {}).0, 200);
+}
+
+#[test]
+fn a_shutdown_ends_a_wait() {
+    let served = serve(status(Role::Follower), ReadyWhen::Connected);
+    let close = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(served.streams.close());
+    };
+    assert_eq!(served.waited("wait=5m", close).0, 503);
+}
+
+#[test]
+fn bad_parameters_are_refused_by_name() {
+    let served = serve(leader(HOUR), ReadyWhen::Connected);
+    for (query, parts) in [
+        ("wait=30", ["\"wait\"", "\"30\"", "write \"30s\""]),
+        ("wait=6m", ["\"wait\"", "\"6m\"", "between 0s and 5m"]),
+        ("role=leader", ["\"role\"", "\"leader\"", "wait=30s"]),
+        (
+            "wait=1s&role=me",
+            ["\"role\"", "\"me\"", "leader or follower"],
+        ),
+        ("timeout=1s", ["\"timeout\"", "\"1s\"", "wait and role"]),
+    ] {
+        let (code, body) = served.get(&format!("/leader?{query}"));
+        assert_eq!(code, 400, "{query}");
+        for part in parts {
+            assert!(body.contains(part), "{query}: {body}");
+        }
+    }
+    let (code, _, body) = served.ask_with("HEAD /leader?wait=5m", "", "");
+    assert_eq!((code, body.as_str()), (200, ""));
+    assert_eq!(served.ask_with("POST /leader?wait=5m", "", "").0, 405);
+}
+
+/// A client that gives up leaves its place to others, without an answer.
+#[tokio::test]
+async fn a_client_that_disconnects_leaves_its_place() {
+    let served = serve(leader(HOUR), ReadyWhen::Connected);
+    for _ in 0..2 {
+        let mut waiting = Vec::new();
+        for _ in 0..leasehold::admin::STREAMS_MAX {
+            let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+            let request = "GET /leader?wait=5m&role=follower HTTP/1.1\r\nhost: localhost\r\n\r\n";
+            std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+            waiting.push(stream);
+        }
+        leasehold_testbed::eventually("all places are taken", async || {
+            EventStream::open(served.address, &[]).await.code() == 503
+        })
+        .await;
+        drop(waiting);
+        leasehold_testbed::eventually("they are free", async || {
+            EventStream::open(served.address, &[]).await.code() == 200
+        })
+        .await;
+    }
+    let metrics = served.get("/metrics").1;
+    let refused = sample(&metrics, "leasehold_http_streams_refused_total");
+    assert!(refused.unwrap() >= 2.0, "{metrics}");
+}

@@ -1,0 +1,144 @@
+//! Goal: a name that does not exist or is not a lease's, a missing right and a store that is away
+//! are each told apart, with the remedy, and nothing is written.
+
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{ReplicaSet, Stage};
+use mongodb::bson::doc;
+
+use crate::command::{LONG, command_with, leasehold, name, run, shared_stage};
+
+#[tokio::test]
+async fn a_name_that_does_not_exist_is_reported_with_a_similar_one() {
+    let stage = shared_stage().await;
+    leasehold(
+        &stage,
+        &[
+            "repair",
+            "orders-scheduler",
+            "--token-at-least",
+            "1",
+            "--create",
+        ],
+    )
+    .await
+    .expect(0, &[]);
+    for verb in ["describe", "step-down", "pause", "resume", "cancel"] {
+        let answer = leasehold(&stage, &[verb, "orders-sheduler"]).await;
+        answer.expect(
+            78,
+            &["lease orders-sheduler does not exist; did you mean orders-scheduler?"],
+        );
+    }
+    leasehold(&stage, &["describe", "zzz"])
+        .await
+        .expect(78, &["leasehold leases lists the leases"]);
+    let repaired = leasehold(&stage, &["repair", "zzz", "--token-at-least", "1"]).await;
+    repaired.expect(78, &["pass --create to create it with token 1"]);
+}
+
+#[tokio::test]
+async fn locks_and_foreign_documents_are_not_taken_for_leases() {
+    let stage = shared_stage().await;
+    let collection = stage
+        .set()
+        .client()
+        .database(stage.database())
+        .collection(stage.collection());
+    for document in [
+        doc! { "_id": "backup", "schema": 1, "kind": "lock", "token": 1_i64 },
+        doc! { "_id": "theirs", "hello": "world" },
+        doc! { "_id": "free", "schema": 1, "kind": "lease" },
+    ] {
+        collection.insert_one(document).await.expect("inserted");
+    }
+    for verb in ["describe", "step-down", "pause"] {
+        leasehold(&stage, &[verb, "backup"]).await.expect(
+            78,
+            &["backup is a lock, not a lease: leasehold locks shows it"],
+        );
+        leasehold(&stage, &[verb, "theirs"]).await.expect(
+            78,
+            &["lease theirs: the document of this name is not a lease: it has no schema"],
+        );
+    }
+    leasehold(&stage, &["locks", "break", "free"])
+        .await
+        .expect(78, &["a lease has this name"]);
+}
+
+#[tokio::test]
+async fn values_that_make_no_sense_are_usage_errors() {
+    let stage = shared_stage().await;
+    for (arguments, part) in [
+        (vec!["step-down"], "<NAME>"),
+        (vec!["step-down", "a/b"], "NAME \"a/b\" is not accepted"),
+        (vec!["transfer", "orders"], "--to"),
+        (
+            vec!["transfer", "orders", "--to", ""],
+            "--to \"\" is not accepted",
+        ),
+        (
+            vec!["transfer", "orders", "--to", "b", "--reserve", "2m"],
+            "--reserve \"2m\" is not accepted",
+        ),
+        (
+            vec!["pause", "orders", "--timeout", "5"],
+            "--timeout \"5\" is not accepted",
+        ),
+        (
+            vec!["pause", "orders", "--reason", "a\nb"],
+            "--reason of 3 bytes is not accepted",
+        ),
+        (
+            vec!["repair", "orders", "--token-at-least", "-1"],
+            "--token-at-least \"-1\" is not accepted",
+        ),
+        (vec!["leases", "orders"], "orders"),
+        (vec!["cancel", "orders", "--no-wait"], "--no-wait"),
+        (vec!["leases", "--lease-duration", "5s"], "--lease-duration"),
+    ] {
+        leasehold(&stage, &arguments).await.expect(64, &[part]);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named() {
+    let set = std::sync::Arc::new(ReplicaSet::builder().members(1).auth().start().await);
+    let stage = Stage::new(env!("CARGO_BIN_EXE_leasehold"), std::sync::Arc::clone(&set));
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let reader = set
+        .add_user_with_actions(
+            "reader",
+            stage.database(),
+            stage.collection(),
+            &["find", "changeStream"],
+        )
+        .await;
+    let uri = set.uri_for(&reader);
+    let as_reader = |arguments: &[&str]| run(command_with(&uri, &stage, arguments));
+    as_reader(&["describe", &lease])
+        .await
+        .expect(0, &["a, token 1"]);
+    as_reader(&["step-down", &lease])
+        .await
+        .expect(69, &["user reader may not update"]);
+    assert!(a.leads());
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_waited_for() {
+    let stage = shared_stage().await;
+    // A port that was free a moment ago.
+    let uri = "mongodb://127.0.0.1:9/?replicaSet=none";
+    let began = Instant::now();
+    let away = run(command_with(
+        uri,
+        &stage,
+        &["leases", "--timeout", "1500ms"],
+    ))
+    .await;
+    away.expect(69, &["cannot list the leases: ", "connection refused"]);
+    assert!(began.elapsed() >= Duration::from_millis(1_500));
+}

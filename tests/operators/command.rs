@@ -1,0 +1,104 @@
+//! The command as an operator runs it.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use leasehold_testbed::{ReplicaSet, SharedSet, Stage};
+use serde_json::Value;
+use tokio::process::{Child, Command};
+
+pub(crate) use leasehold_testbed::wait::{LONG, eventually};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+
+/// A set for tests that do not disturb it.
+static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// A database of the shared set.
+pub(crate) async fn shared_stage() -> Stage {
+    Stage::new(PROGRAM, SHARED.get().await)
+}
+
+/// The answer of a command.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Answer {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Asserts the exit code and parts of all that was printed.
+    pub(crate) fn expect(self, code: i32, parts: &[&str]) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        for part in parts {
+            let printed = self.stdout.contains(part) || self.stderr.contains(part);
+            assert!(printed, "{part:?} is missing: {self:?}");
+        }
+        self
+    }
+}
+
+/// Returns the command, for the collection of this stage.
+pub(crate) fn command(stage: &Stage, arguments: &[&str]) -> Command {
+    command_with(&stage.set().uri(), stage, arguments)
+}
+
+/// Returns the command with another connection string.
+pub(crate) fn command_with(uri: &str, stage: &Stage, arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("LEASEHOLD_MONGODB__URI", uri)
+        .env("LEASEHOLD_MONGODB__DATABASE", stage.database())
+        .env("LEASEHOLD_MONGODB__COLLECTION", stage.collection())
+        .env("USER", "olga")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    command
+}
+
+/// Runs a command to its end.
+pub(crate) async fn leasehold(stage: &Stage, arguments: &[&str]) -> Answer {
+    run(command(stage, arguments)).await
+}
+
+/// Runs a command to its end.
+pub(crate) async fn run(mut command: Command) -> Answer {
+    let output = tokio::time::timeout(2 * LONG, command.output()).await;
+    let output = output.unwrap_or_else(|_| panic!("{command:?} did not end"));
+    Answer::of(&output.expect("the program starts"))
+}
+
+/// Starts a command whose output is read while it runs.
+pub(crate) fn start(stage: &Stage, arguments: &[&str]) -> Child {
+    let mut command = command(stage, arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the program starts")
+}
+
+/// The name of the lease of the stage's candidates.
+pub(crate) async fn name(stage: &Stage) -> String {
+    let document = stage.stored().get().await;
+    document.get_str("_id").expect("a name").to_owned()
+}
+
+/// Returns how long the request took, as the command reports it.
+pub(crate) fn took(answer: &Answer) -> Duration {
+    let milliseconds = answer.json()["took_ms"].as_f64().expect("a number");
+    Duration::from_secs_f64(milliseconds / 1e3)
+}

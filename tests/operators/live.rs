@@ -1,0 +1,78 @@
+//! Goal: a watch prints one JSON line per change, none for renewals, and a live table leaves the
+//! terminal as it was.
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::ChildStdout;
+
+use crate::command::{LONG, leasehold, name, shared_stage, start};
+
+async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
+    let line = tokio::time::timeout(LONG, lines.next_line()).await;
+    let line = line.expect("a line in time").expect("it is read");
+    serde_json::from_str(&line.expect("not the end")).expect("JSON")
+}
+
+#[tokio::test]
+async fn a_watch_prints_each_change_and_no_renewal() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let mut watch = start(&stage, &["leases", "--watch"]);
+    let mut lines = BufReader::new(watch.stdout.take().expect("piped")).lines();
+    let first = line(&mut lines).await;
+    assert_eq!(
+        (&first["event"], &first["state"]),
+        (&"present".into(), &"held".into())
+    );
+    for _ in 0..3 {
+        a.wait_renewal(LONG).await;
+    }
+    leasehold(&stage, &["pause", &lease, "--no-wait"])
+        .await
+        .expect(0, &[]);
+    let paused = line(&mut lines).await;
+    assert_eq!(
+        (&paused["event"], &paused["paused"]),
+        (&"changed".into(), &true.into()),
+        "{paused}"
+    );
+    let mut last = paused;
+    while last["state"] != "paused" {
+        last = line(&mut lines).await;
+    }
+    assert_eq!(last["holder"], Value::Null);
+    a.kill();
+    leasehold(&stage, &["resume", &lease, "--no-wait"])
+        .await
+        .expect(0, &[]);
+    while last["state"] != "free" {
+        last = line(&mut lines).await;
+    }
+    let b = stage.candidate("b").leading(LONG).await;
+    while last["state"] != "held" {
+        last = line(&mut lines).await;
+    }
+    b.kill();
+    // From here on nothing changes in the collection, and time passes.
+    while last["state"] != "expired" {
+        last = line(&mut lines).await;
+    }
+    stage.stored().delete().await;
+    while last["event"] != "removed" {
+        last = line(&mut lines).await;
+    }
+    assert_eq!(last["lease"], lease);
+    // A reader that goes away ends the command.
+    drop(lines);
+    leasehold(
+        &stage,
+        &["repair", &lease, "--token-at-least", "1", "--create"],
+    )
+    .await
+    .expect(0, &[]);
+    let ended = tokio::time::timeout(LONG, watch.wait())
+        .await
+        .expect("it ends");
+    assert_eq!(ended.expect("it is ours").code(), Some(0));
+}

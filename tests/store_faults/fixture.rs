@@ -1,0 +1,111 @@
+//! Setup and waits that the tests of this binary share.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold::election::{Identity, LeaseName, TimingSettings, Timings};
+use leasehold::runner::news_channel;
+use leasehold::store::mongo::{MongoStore, StoreOptions};
+pub(crate) use leasehold_testbed::wait::{LONG, eventually, throughout};
+use leasehold_testbed::{Daemon, LeaderMonitor, Proxy, ReplicaSet, SharedSet, Stage};
+use mongodb::bson::Bson;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+pub(crate) const POLL: Duration = Duration::from_millis(5);
+
+/// A set for tests that do not disturb it.
+static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// A database of the shared set.
+pub(crate) async fn shared_stage() -> Stage {
+    Stage::new(PROGRAM, SHARED.get().await)
+}
+
+/// A stage on a set of the test's own.
+pub(crate) fn stage_on(set: &Arc<ReplicaSet>) -> Stage {
+    Stage::new(PROGRAM, Arc::clone(set))
+}
+
+/// Starts `a`, which leads, and `b`, which follows it.
+pub(crate) async fn pair(stage: &Stage) -> (Daemon, Daemon) {
+    let a = stage.candidate("a").leading(LONG).await;
+    (a, stage.candidate("b").following("a", LONG).await)
+}
+
+/// Starts the same two, and observes who leads.
+pub(crate) async fn monitored_pair(stage: &Stage) -> (Daemon, Daemon, LeaderMonitor) {
+    let (a, b) = pair(stage).await;
+    let monitor = LeaderMonitor::of([&a, &b]);
+    (a, b, monitor)
+}
+
+/// Starts a set with one member, for a test that disturbs it.
+pub(crate) async fn set_of_one() -> Arc<ReplicaSet> {
+    Arc::new(ReplicaSet::builder().members(1).start().await)
+}
+
+/// Waits until one of them leads, and returns it.
+pub(crate) async fn leader_of<'a>(daemons: &[&'a Daemon]) -> &'a Daemon {
+    let end = Instant::now() + LONG;
+    loop {
+        if let Some(leader) = daemons.iter().find(|daemon| daemon.leads()) {
+            return leader;
+        }
+        let logs = || {
+            daemons
+                .iter()
+                .map(|daemon| daemon.logs())
+                .collect::<String>()
+        };
+        assert!(Instant::now() < end, "nobody leads:\n{}", logs());
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Returns a stage whose candidates have no change stream, while the proxy lives.
+pub(crate) fn without_change_stream(stage: &Stage) -> (Proxy, Stage) {
+    let (proxy, behind) = stage.proxied();
+    proxy.hold_requests_containing("$changeStream");
+    (proxy, behind)
+}
+
+/// Asserts that no process other than the holder of `claim` acquires the lease for this time.
+pub(crate) async fn undisturbed(stage: &Stage, claim: &Option<Bson>, time: Duration) {
+    let stored = stage.stored();
+    throughout(time, "the same claim holds the lease", async || {
+        stored.claim().await == *claim
+    })
+    .await;
+}
+
+/// Waits until this many role changes had this reason. The file says "not leader" at the deadline
+/// on its own, and may be ahead of the role change.
+pub(crate) async fn transitioned(daemon: &Daemon, reason: &str, times: u32) {
+    eventually("the change of role is counted", async || {
+        daemon.transitions(reason).await >= f64::from(times)
+    })
+    .await;
+    assert_eq!(daemon.transitions(reason).await, f64::from(times));
+}
+
+/// A store of this lease, with timings for calls on busy cores: nothing contends there.
+pub(crate) fn patient_store(
+    stage: &Stage,
+    lease: &str,
+    identity: &str,
+    timeout: Duration,
+) -> MongoStore {
+    let identity = Identity::new(identity).expect("legal");
+    let mut options = StoreOptions::new(stage.set().uri(), identity);
+    options.database = stage.database().to_owned();
+    options.collection = stage.collection().to_owned();
+    let timings = Timings::new(TimingSettings {
+        lease_duration: Duration::from_secs(120),
+        renew_deadline: Duration::from_secs(90),
+        operation_timeout: timeout,
+        ..TimingSettings::default()
+    });
+    options.timings = timings.expect("they keep the rules");
+    let lease = LeaseName::new(lease).expect("legal");
+    MongoStore::new(options, lease, news_channel().0).0
+}

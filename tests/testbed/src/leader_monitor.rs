@@ -1,0 +1,239 @@
+//! A checker that runs concurrently with a test and verifies two invariants: at most one leader at
+//! any instant (I1), and each leader's token higher than all earlier ones (I3).
+//!
+//! The monitor reads the status files of all candidates every few milliseconds and evaluates their
+//! deadlines, as a workload does. Two files cannot be read at one instant, so two leaders in one
+//! round prove nothing. Each suspect's file is therefore read again. A candidate that is leader
+//! with the same token in both rounds has led all the time between them, because a claim leads only
+//! once.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::Daemon;
+use crate::daemon::{boottime_ns, leads};
+
+/// Sampling interval, short enough to observe a handoff between two leaders.
+const INTERVAL: Duration = Duration::from_millis(3);
+
+/// A period of leadership as shown by the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reign {
+    /// The leader.
+    pub identity: String,
+    /// The leader's token.
+    pub token: i64,
+    /// Time of the first observation as leader, on CLOCK_BOOTTIME.
+    pub first_ns: u64,
+    /// Time of the last observation as leader.
+    pub last_ns: u64,
+}
+
+/// Watches candidates until it is dropped.
+#[derive(Debug)]
+pub struct LeaderMonitor {
+    record: Arc<Mutex<Record>>,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    directories: Vec<PathBuf>,
+    reigns: Vec<Reign>,
+    violations: Vec<String>,
+}
+
+impl LeaderMonitor {
+    /// Starts watching.
+    pub fn of<'a>(daemons: impl IntoIterator<Item = &'a Daemon>) -> Self {
+        let record = Arc::new(Mutex::new(Record::default()));
+        let ended = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::Builder::new()
+            .name("testbed-monitor".to_owned())
+            .spawn({
+                let (record, ended) = (Arc::clone(&record), Arc::clone(&ended));
+                move || {
+                    while !ended.load(Ordering::Relaxed) {
+                        look(&record);
+                        std::thread::sleep(INTERVAL);
+                    }
+                }
+            })
+            .expect("a thread can be started");
+        let monitor = Self {
+            record,
+            ended,
+            thread: Some(thread),
+        };
+        daemons.into_iter().for_each(|daemon| monitor.add(daemon));
+        monitor
+    }
+
+    /// Adds a candidate.
+    pub fn add(&self, daemon: &Daemon) {
+        let directory = daemon.status_directory().to_path_buf();
+        lock(&self.record).directories.push(directory);
+        look(&self.record);
+    }
+
+    /// Returns all leaders so far, in the order of their tokens.
+    pub fn reigns(&self) -> Vec<Reign> {
+        // The result must include everything that the caller has observed.
+        look(&self.record);
+        lock(&self.record).reigns.clone()
+    }
+
+    /// Returns the identities of the leaders so far, in order.
+    pub fn leaders(&self) -> Vec<String> {
+        let reigns = self.reigns();
+        reigns.into_iter().map(|reign| reign.identity).collect()
+    }
+
+    /// Returns the observed violations of the invariants.
+    pub fn violations(&self) -> Vec<String> {
+        lock(&self.record).violations.clone()
+    }
+
+    /// Stops watching and returns the violations, for tests that expect one.
+    pub fn dismiss(mut self) -> Vec<String> {
+        self.end();
+        std::mem::take(&mut lock(&self.record).violations)
+    }
+
+    fn end(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for LeaderMonitor {
+    fn drop(&mut self) {
+        self.end();
+        let record = lock(&self.record);
+        if !std::thread::panicking() {
+            let Record {
+                reigns, violations, ..
+            } = &*record;
+            assert!(violations.is_empty(), "{violations:#?} among {reigns:#?}");
+        }
+    }
+}
+
+fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+    record.lock().expect("the monitor does not panic")
+}
+
+fn look(record: &Mutex<Record>) {
+    let directories = lock(record).directories.clone();
+    let read = |directory: &PathBuf| Some((directory.clone(), leader(directory)?));
+    let first: Vec<_> = directories.iter().filter_map(read).collect();
+    let mut record = lock(record);
+    if first.len() > 1 {
+        let between = boottime_ns();
+        let still = |(directory, before): &&(PathBuf, (String, i64))| {
+            leader(directory).as_ref() == Some(before)
+        };
+        let at_once: Vec<_> = first.iter().filter(still).map(|(_, who)| who).collect();
+        if at_once.len() > 1 {
+            let violation = format!("leaders at {between} at once: {at_once:?}");
+            record.violations.push(violation);
+        }
+    }
+    let now = boottime_ns();
+    for (_, (identity, token)) in first {
+        saw(&mut record, identity, token, now);
+    }
+}
+
+fn saw(record: &mut Record, identity: String, token: i64, now: u64) {
+    let known = record
+        .reigns
+        .iter_mut()
+        .find(|reign| reign.token == token && reign.identity == identity);
+    if let Some(reign) = known {
+        reign.last_ns = now;
+        return;
+    }
+    if let Some(last) = record.reigns.iter().map(|reign| reign.token).max()
+        && token <= last
+    {
+        let violation = format!("{identity} leads with token {token} after {last}");
+        record.violations.push(violation);
+    }
+    record.reigns.push(Reign {
+        identity,
+        token,
+        first_ns: now,
+        last_ns: now,
+    });
+}
+
+/// Returns identity and token if the status file shows a leader at this instant.
+fn leader(directory: &Path) -> Option<(String, i64)> {
+    let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
+    // A torn file is a bug of the daemon and is reported by the fixture.
+    let status: Value = serde_json::from_str(&text).ok()?;
+    leads(&status).then(|| {
+        let identity = status["identity"].as_str().unwrap_or_default().to_owned();
+        (identity, status["token"].as_i64().unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(directory: &Path, identity: &str, token: i64, until: u64) {
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let status = serde_json::json!({ "identity": identity, "role": "leader", "leader": true,
+            "token": token, "valid_until_boottime_ns": until, "boot_id": boot_id.trim() });
+        let next = directory.join("next");
+        std::fs::write(&next, status.to_string()).unwrap();
+        std::fs::rename(next, directory.join("status.json")).unwrap();
+    }
+
+    fn record_of(directories: &[&Path]) -> Mutex<Record> {
+        let directories = directories.iter().map(|path| path.to_path_buf()).collect();
+        Mutex::new(Record {
+            directories,
+            ..Record::default()
+        })
+    }
+
+    #[test]
+    fn two_leaders_at_once_are_seen() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let record = record_of(&[a.path(), b.path()]);
+        let ahead = boottime_ns() + 60_000_000_000;
+        write(a.path(), "a", 1, ahead);
+        write(b.path(), "b", 2, 1);
+        look(&record);
+        assert!(lock(&record).violations.is_empty());
+        write(b.path(), "b", 2, ahead);
+        look(&record);
+        assert_eq!(lock(&record).violations.len(), 1);
+    }
+
+    #[test]
+    fn a_token_that_does_not_grow_is_seen() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let record = record_of(&[a.path(), b.path()]);
+        let ahead = boottime_ns() + 60_000_000_000;
+        write(a.path(), "a", 2, ahead);
+        look(&record);
+        write(a.path(), "a", 2, 1);
+        write(b.path(), "b", 2, ahead);
+        look(&record);
+        let record = lock(&record);
+        assert_eq!(record.violations.len(), 1, "{record:?}");
+        assert_eq!(record.reigns.len(), 2);
+    }
+}

@@ -1,0 +1,138 @@
+//! Goal: an action has its effect and is recorded with its author, but only from this server's page
+//! and for the token that it showed.
+
+use mongodb::bson::Bson;
+use serde_json::json;
+
+use crate::server::{LONG, Server, action, name, shared_stage};
+
+const ALLOWED: [&str; 3] = ["--allow-actions", "--by", "ops"];
+
+#[tokio::test]
+async fn each_action_has_its_effect_and_its_author() {
+    let stage = shared_stage().await;
+    let _a = stage.candidate("a").leading(LONG).await;
+    let b = stage.candidate("b").following("a", LONG).await;
+    b.wait_stream().await;
+    let lease = name(&stage).await;
+    let server = Server::start(&stage, &ALLOWED).await;
+    let done = server.act(action(&lease, "step_down", 1)).await;
+    let done = done.expect(200, "b leads with token 2").json();
+    assert_eq!(done["leader"], json!({ "identity": "b", "token": 2 }));
+    let mut transfer = action(&lease, "transfer", 2);
+    transfer["to"] = json!("a");
+    server
+        .act(transfer)
+        .await
+        .expect(200, "a leads with token 3");
+    server
+        .act(action(&lease, "pause", 3))
+        .await
+        .expect(200, "a stepped down");
+    server
+        .act(action(&lease, "resume", 3))
+        .await
+        .expect(200, " leads with token 4");
+    let document = stage.stored().get().await;
+    let actions = document
+        .get_array("actions")
+        .unwrap()
+        .iter()
+        .filter_map(Bson::as_document);
+    let recorded: Vec<_> = actions
+        .map(|action| {
+            let text = |key| action.get_str(key).unwrap().to_owned();
+            assert_eq!(
+                (text("by"), text("reason")),
+                ("ops (web)".to_owned(), "a test".to_owned())
+            );
+            text("action")
+        })
+        .collect();
+    assert_eq!(recorded, ["step_down", "transfer", "pause", "resume"]);
+}
+
+#[tokio::test]
+async fn an_action_on_another_token_or_of_a_wrong_form_writes_nothing() {
+    let stage = shared_stage().await;
+    let _a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let server = Server::start(&stage, &ALLOWED).await;
+    let old = server.act(action(&lease, "step_down", 0)).await;
+    old.expect(409, "it has token 1 by now, not 0; nothing written");
+    let mut nobody = action(&lease, "transfer", 1);
+    nobody["to"] = json!("nobody");
+    server
+        .act(nobody)
+        .await
+        .expect(409, "nobody is not a candidate");
+    let mut long = action(&lease, "pause", 1);
+    long["reason"] = json!("x".repeat(501));
+    server.act(long).await.expect(400, "reason");
+    server
+        .act(action(&lease, "cancel", 1))
+        .await
+        .expect(400, "expected step_down");
+    server
+        .act(action("none", "pause", 1))
+        .await
+        .expect(404, "does not exist");
+    let mut more = action(&lease, "pause", 1);
+    more["force"] = json!(true);
+    server.act(more).await.expect(400, "force");
+    assert_eq!(stage.stored().get().await.get("actions"), None);
+    assert_eq!(stage.stored().holder().await.as_deref(), Some("a"));
+}
+
+#[tokio::test]
+async fn actions_are_refused_from_elsewhere() {
+    let stage = shared_stage().await;
+    let _a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let server = Server::start(&stage, &ALLOWED).await;
+    let (secret, origin, host) = (server.secret().await, server.origin(), server.host());
+    let (page, own) = (("X-Leasehold-Page", &*secret), ("Origin", &*origin));
+    let site = |site| ("Sec-Fetch-Site", site);
+    let rebound = format!("rebound.example:{}", server.port);
+    let rebound_origin = format!("http://{rebound}");
+    let other_port = format!("http://127.0.0.1:{}", server.port - 1);
+    let body = action(&lease, "step_down", 1).to_string();
+    let refused: [(&[(&str, &str)], u16); 8] = [
+        (&[own, site("same-origin")], 403),
+        (&[own, ("X-Leasehold-Page", "wrong")], 403),
+        (&[page], 403),
+        (&[page, ("Origin", "http://evil.example")], 403),
+        (&[page, ("Origin", &other_port)], 403),
+        (&[page, ("Origin", "null")], 403),
+        (&[page, own, site("cross-site")], 403),
+        (
+            &[page, ("Origin", &rebound_origin), ("Host", &rebound)],
+            421,
+        ),
+    ];
+    for (headers, code) in refused {
+        let answer = server.request("POST", "/actions", headers, &body).await;
+        assert_eq!(answer.code, code, "{headers:?}: {answer:?}");
+    }
+    let other = ("Host", rebound.as_str());
+    assert_eq!(server.request("GET", "/", &[other], "").await.code, 421);
+    assert_eq!(stage.stored().get().await.get("actions"), None);
+    let all = [page, own, site("same-origin"), ("Host", &host)];
+    let body = action(&lease, "pause", 1).to_string();
+    let answer = server.request("POST", "/actions", &all, &body).await;
+    answer.expect(200, "paused");
+}
+
+#[tokio::test]
+async fn without_the_flag_the_page_is_read_only() {
+    let stage = shared_stage().await;
+    let _a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let server = Server::start(&stage, &[]).await;
+    assert_eq!(server.secret().await, "");
+    server
+        .act(action(&lease, "pause", 1))
+        .await
+        .expect(403, "read-only");
+    assert_eq!(stage.stored().get().await.get("actions"), None);
+}

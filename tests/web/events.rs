@@ -1,0 +1,191 @@
+//! Goal: a browser receives the whole collection once, and then each change, and the true
+//! state of the connection to MongoDB.
+
+use std::time::Duration;
+
+use leasehold_testbed::ReplicaSet;
+use mongodb::bson::{Document, doc};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::server::{LONG, Server, command, name, run, shared_stage, stage_of};
+
+#[tokio::test]
+async fn leases_and_locks_are_listed_with_holders_and_queues() {
+    let stage = shared_stage().await;
+    let uri = stage.set().uri();
+    let _a = stage.candidate("a").leading(LONG).await;
+    let lock = |identity| {
+        let flag = format!("--identity={identity}");
+        let arguments = ["lock", "job", &flag, "--", "sleep", "600"];
+        command(&stage, &uri, &arguments)
+            .spawn()
+            .expect("it starts")
+    };
+    let server = Server::start(&stage, &[]).await;
+    let mut events = server.events().await;
+    let _first = lock("first");
+    events
+        .until("the lock is held", |events, _| {
+            events
+                .documents
+                .get("job")
+                .is_some_and(|job| job["holders_total"] == 1)
+        })
+        .await;
+    let _second = lock("second");
+    events
+        .until("the second waits", |events, _| {
+            events.documents["job"]["queue_total"] == 1
+        })
+        .await;
+    let lease = name(&stage).await;
+    let led = &events.documents[&lease];
+    assert_eq!(led["kind"], "lease");
+    assert_eq!(led["holder"]["identity"], "a");
+    assert_eq!(led["holder"]["token"], 1);
+    let job = &events.documents["job"];
+    assert_eq!(job["kind"], "lock");
+    assert_eq!(job["holders"][0]["identity"], "first");
+    assert_eq!(job["queue"][0]["identity"], "second");
+    let details = server.get("/document?name=job").await.json();
+    assert_eq!(details["queue"][0]["identity"], "second");
+    assert_eq!(server.get("/document?name=none").await.code, 404);
+}
+
+#[tokio::test]
+async fn a_handoff_is_an_event_and_renewals_are_compact() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let b = stage.candidate("b").following("a", LONG).await;
+    b.wait_stream().await;
+    let lease = name(&stage).await;
+    let server = Server::start(&stage, &[]).await;
+    let mut events = server.events().await;
+    events.until_holder(&lease, "a").await;
+    let renewal = events
+        .until("a renewal", |_, event| {
+            event["renewed"]
+                .as_array()
+                .is_some_and(|renewed| !renewed.is_empty())
+        })
+        .await;
+    assert_eq!(renewal["renewed"][0][0], *lease);
+    assert_eq!(renewal["documents"], json!([]));
+    a.term();
+    events.until_holder(&lease, "b").await;
+    let details = server.get(&format!("/document?name={lease}")).await.json();
+    assert_eq!(details["history"][0]["identity"], "a");
+    assert_eq!(details["history"][0]["reason"], "shutdown");
+}
+
+#[tokio::test]
+async fn a_large_collection_comes_in_pieces_and_deletions_are_events() {
+    let stage = shared_stage().await;
+    let uri = stage.set().uri();
+    let created = ["repair", "lease-0", "--token-at-least", "1", "--create"];
+    assert_eq!(run(command(&stage, &uri, &created)).await.0, 0);
+    let database = stage.set().client().database(stage.database());
+    let collection = database.collection::<Document>(stage.collection());
+    let lease = collection.find_one(doc! {}).await.unwrap().unwrap();
+    let leases = (1..1_000).map(|number| {
+        let mut lease = lease.clone();
+        lease.insert("_id", format!("lease-{number}"));
+        lease
+    });
+    collection.insert_many(leases).await.unwrap();
+    let server = Server::start(&stage, &[]).await;
+    server.wait_ready().await;
+    let mut events = server.events().await;
+    let mut pieces = 0;
+    loop {
+        let event = events.next().await.unwrap();
+        assert_eq!(event["reset"], pieces == 0);
+        assert!(event["documents"].as_array().unwrap().len() <= 64);
+        pieces += 1;
+        if event["complete"] == true {
+            break;
+        }
+    }
+    assert_eq!((events.documents.len(), pieces), (1_000, 16));
+    collection
+        .delete_one(doc! { "_id": "lease-7" })
+        .await
+        .unwrap();
+    events
+        .until("the deletion", |events, _| {
+            !events.documents.contains_key("lease-7")
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_lost_mongodb_makes_what_is_shown_old_until_it_is_back() {
+    let stage = stage_of(ReplicaSet::start().await);
+    let (proxy, _) = stage.proxied();
+    let _a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let uri = stage.set().proxied_uri(&proxy);
+    let server = Server::start_with(&stage, &uri, &[]).await;
+    let mut events = server.events().await;
+    events.until_holder(&lease, "a").await;
+    let state = |event: &Value, state: &str| event["store"]["state"] == *state;
+    events
+        .until("current", |_, event| state(event, "current"))
+        .await;
+    proxy.cut();
+    let lost = events.until("lost", |_, event| state(event, "lost")).await;
+    assert!(lost["store"]["old_ms"].is_u64(), "{lost}");
+    assert!(!lost["store"]["why"].as_str().unwrap().is_empty(), "{lost}");
+    let later = events
+        .until("it gets older", |_, event| {
+            event["store"]["old_ms"].as_u64() > lost["store"]["old_ms"].as_u64()
+        })
+        .await;
+    assert!(state(&later, "lost"));
+    proxy.resume();
+    events
+        .until("current again", |_, event| state(event, "current"))
+        .await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_streams_with_a_last_event() {
+    let stage = shared_stage().await;
+    let mut server = Server::start(&stage, &[]).await;
+    server.wait_ready().await;
+    let mut events = server.events().await;
+    events.next().await;
+    let pid = i32::try_from(server.child.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    events
+        .until("the end", |_, event| event["stopped"] == true)
+        .await;
+    assert_eq!(events.next().await, None);
+    let exited = tokio::time::timeout(Duration::from_secs(10), server.child.wait()).await;
+    assert_eq!(exited.expect("it exits").unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_user_who_may_only_find_and_follow_suffices_and_cannot_act() {
+    let stage = stage_of(ReplicaSet::builder().auth().start().await);
+    let _a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let actions = ["find", "changeStream"];
+    let (database, collection) = (stage.database(), stage.collection());
+    let set = stage.set();
+    let user = set
+        .add_user_with_actions("web", database, collection, &actions)
+        .await;
+    let server = Server::start_with(&stage, &set.uri_for(&user), &["--allow-actions"]).await;
+    let mut events = server.events().await;
+    events.until_holder(&lease, "a").await;
+    events
+        .until("changes are reported", |_, event| {
+            event["store"]["state"] == "current"
+        })
+        .await;
+    let refused = server.act(crate::server::action(&lease, "pause", 1)).await;
+    refused.expect(502, "not authorized");
+    assert_eq!(stage.stored().holder().await.as_deref(), Some("a"));
+}

@@ -1,0 +1,18 @@
+//! `leasehold web` on a real replica set with real daemons: what it serves over HTTP, whom it
+//! refuses, and the page in a real browser.
+
+// The tests observe from outside, so they use clocks of their own.
+#![allow(clippy::disallowed_methods)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a fixture that fails should end its test"
+)]
+
+mod actions;
+mod bounds;
+mod browser;
+mod events;
+mod page;
+mod screenshots;
+mod server;
+mod visitors;

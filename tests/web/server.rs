@@ -1,0 +1,272 @@
+//! A running `leasehold web`, and clients of it.
+
+use std::process::Stdio;
+
+use leasehold_testbed::{ReplicaSet, SharedSet, Stage};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+pub(crate) use leasehold_testbed::wait::{LONG, eventually};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+
+/// A set for tests that do not disturb it.
+static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
+
+/// A database of the shared set.
+pub(crate) async fn shared_stage() -> Stage {
+    Stage::new(PROGRAM, SHARED.get().await)
+}
+
+/// A stage of a set of its own.
+pub(crate) fn stage_of(set: ReplicaSet) -> Stage {
+    Stage::new(PROGRAM, std::sync::Arc::new(set))
+}
+
+/// Returns a command for the collection of this stage.
+pub(crate) fn command(stage: &Stage, uri: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("LEASEHOLD_MONGODB__URI", uri)
+        .env("LEASEHOLD_MONGODB__DATABASE", stage.database())
+        .env("LEASEHOLD_MONGODB__COLLECTION", stage.collection())
+        .env("USER", "olga")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    command
+}
+
+/// Runs a command to its end, and returns its exit code and what it printed.
+pub(crate) async fn run(mut command: Command) -> (i32, String) {
+    let output = timeout(2 * LONG, command.output()).await;
+    let output = output.expect("it ends").expect("it starts");
+    let text = [output.stdout, output.stderr].concat();
+    let code = output.status.code().unwrap_or(-1);
+    (code, String::from_utf8_lossy(&text).into_owned())
+}
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) port: u16,
+}
+
+impl Server {
+    /// Starts a server on a free loopback port.
+    pub(crate) async fn start(stage: &Stage, flags: &[&str]) -> Self {
+        Self::start_with(stage, &stage.set().uri(), flags).await
+    }
+
+    /// Starts a server with this connection string.
+    pub(crate) async fn start_with(stage: &Stage, uri: &str, flags: &[&str]) -> Self {
+        let arguments = [&["web", "--listen", "127.0.0.1:0"], flags].concat();
+        let mut command = command(stage, uri, &arguments);
+        command.stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut line = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut line).await.unwrap();
+        let (_, rest) = line.split_once("http://127.0.0.1:").expect("an address");
+        let (port, _) = rest.split_once('/').expect("a port");
+        let port = port.parse().expect("a number");
+        Self { child, port }
+    }
+
+    pub(crate) fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn origin(&self) -> String {
+        format!("http://{}", self.host())
+    }
+
+    /// Sends a request with these headers, and `Host` if they have none.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            text += &format!("Host: {}\r\n", self.host());
+        }
+        for (name, value) in headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        if method == "POST" {
+            text += &format!("Content-Length: {}\r\n", body.len());
+        }
+        text += &format!("\r\n{body}");
+        let exchange = async {
+            let mut stream = TcpStream::connect(self.host()).await.unwrap();
+            stream.write_all(text.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            answer
+        };
+        let answer = timeout(2 * LONG, exchange).await.expect("an answer");
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        Answer {
+            code: head[9..12].parse().unwrap(),
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[], "").await
+    }
+
+    /// Returns the value in the page that its actions carry.
+    pub(crate) async fn secret(&self) -> String {
+        let page = self.get("/").await.body;
+        let (_, rest) = page.split_once("data-secret=\"").expect("a page");
+        rest.split_once('"').unwrap().0.to_owned()
+    }
+
+    /// Acts as the page does.
+    pub(crate) async fn act(&self, action: Value) -> Answer {
+        let (secret, origin) = (self.secret().await, self.origin());
+        let headers = [
+            ("Origin", origin.as_str()),
+            ("X-Leasehold-Page", secret.as_str()),
+            ("Sec-Fetch-Site", "same-origin"),
+        ];
+        let body = action.to_string();
+        self.request("POST", "/actions", &headers, &body).await
+    }
+
+    /// Opens the event stream.
+    pub(crate) async fn events(&self) -> Events {
+        let events = Events::open(self, "").await;
+        assert_eq!(events.code, 200);
+        events
+    }
+
+    /// Waits until the server has read the collection.
+    pub(crate) async fn wait_ready(&self) {
+        eventually("the collection is read", async || {
+            self.get("/readyz").await.code == 200
+        })
+        .await;
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Asserts the code and a part of the body.
+    pub(crate) fn expect(self, code: u16, part: &str) -> Self {
+        assert_eq!(self.code, code, "{self:?}");
+        assert!(self.body.contains(part), "no {part:?} in {self:?}");
+        self
+    }
+}
+
+/// An event stream, and the documents that its events have described.
+pub(crate) struct Events {
+    lines: BufReader<TcpStream>,
+    pub(crate) code: u16,
+    pub(crate) documents: std::collections::BTreeMap<String, Value>,
+}
+
+impl Events {
+    pub(crate) async fn open(server: &Server, headers: &str) -> Self {
+        let mut stream = TcpStream::connect(server.host()).await.unwrap();
+        let host = server.host();
+        let request = format!("GET /events HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut lines = BufReader::new(stream);
+        let mut first = String::new();
+        lines.read_line(&mut first).await.unwrap();
+        Self {
+            lines,
+            code: first[9..12].parse().unwrap(),
+            documents: std::collections::BTreeMap::default(),
+        }
+    }
+
+    /// Receives the next event; `None` at the end of the stream.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        loop {
+            let mut line = String::new();
+            let read = timeout(LONG, self.lines.read_line(&mut line)).await;
+            if read.expect("an event or a heartbeat").unwrap_or(0) == 0 {
+                return None;
+            }
+            if let Some(data) = line.strip_prefix("data: ") {
+                let event: Value = serde_json::from_str(data.trim_end()).unwrap();
+                self.apply(&event);
+                return Some(event);
+            }
+        }
+    }
+
+    fn apply(&mut self, event: &Value) {
+        for document in event["documents"].as_array().into_iter().flatten() {
+            let name = document["name"].as_str().unwrap().to_owned();
+            self.documents.insert(name, document.clone());
+        }
+        for name in event["removed"].as_array().into_iter().flatten() {
+            self.documents.remove(name.as_str().unwrap());
+        }
+    }
+
+    /// Receives events until the documents, or the last event, are as wanted.
+    pub(crate) async fn until(
+        &mut self,
+        what: &str,
+        wanted: impl Fn(&Self, &Value) -> bool,
+    ) -> Value {
+        let waits = async {
+            loop {
+                let event = self.next().await.expect("the stream goes on");
+                if wanted(self, &event) {
+                    return event;
+                }
+            }
+        };
+        let waited = timeout(2 * LONG, waits).await;
+        waited.unwrap_or_else(|_| panic!("not in time: {what}"))
+    }
+
+    pub(crate) async fn until_holder(&mut self, lease: &str, holder: &str) {
+        self.until(&format!("{holder} holds {lease}"), |events, _| {
+            events
+                .documents
+                .get(lease)
+                .is_some_and(|document| document["holder"]["identity"] == *holder)
+        })
+        .await;
+    }
+}
+
+/// The name of the lease of the stage's candidates.
+pub(crate) async fn name(stage: &Stage) -> String {
+    let document = stage.stored().get().await;
+    document.get_str("_id").expect("a name").to_owned()
+}
+
+/// An action of the page on a lease with this token.
+pub(crate) fn action(name: &str, action: &str, token: i64) -> Value {
+    json!({ "name": name, "action": action, "token": token, "reason": "a test" })
+}

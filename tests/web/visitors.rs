@@ -1,0 +1,115 @@
+//! Goal: beyond a loopback address, only visitors with the token of the file see anything.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::server::{Events, Server, command, eventually, run, shared_stage};
+
+fn token(directory: &Path, token: &str, mode: u32) -> PathBuf {
+    let path = directory.join("token");
+    fs::write(&path, token).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn a_token_is_required_and_can_be_exchanged_for_a_session() {
+    let stage = shared_stage().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = token(directory.path(), "s3cret\n", 0o600);
+    let server = Server::start(&stage, &["--token-file", path.to_str().unwrap()]).await;
+    for path in ["/events", "/document?name=x", "/logout"] {
+        assert_eq!(server.get(path).await.code, 401, "{path}");
+    }
+    assert_eq!(server.get("/livez").await.code, 200);
+    let first = server.get("/").await;
+    assert!(
+        first.code == 303 && first.head.contains("location: /login"),
+        "{first:?}"
+    );
+    let bearer = ("Authorization", "Bearer s3cret");
+    assert_eq!(server.request("GET", "/", &[bearer], "").await.code, 200);
+    let wrong = ("Authorization", "Bearer s3cre");
+    assert_eq!(
+        server.request("GET", "/events", &[wrong], "").await.code,
+        401
+    );
+
+    let origin = server.origin();
+    let own = ("Origin", origin.as_str());
+    let log_in = async |headers: &[_], token: &str| {
+        let body = format!("token={token}");
+        server.request("POST", "/login", headers, &body).await
+    };
+    assert_eq!(log_in(&[own], "wrong").await.code, 401);
+    assert_eq!(
+        log_in(&[("Origin", "http://evil.example")], "s3cret")
+            .await
+            .code,
+        403
+    );
+    let entered = log_in(&[own], "s3cret").await;
+    assert_eq!(entered.code, 303);
+    let (_, cookie) = entered.head.split_once("set-cookie: ").expect("a cookie");
+    let cookie = cookie.lines().next().unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
+    let pair = cookie.split(';').next().unwrap().to_owned();
+    let header = format!("Cookie: {pair}\r\n");
+    let mut events = Events::open(&server, &header).await;
+    assert_eq!(events.code, 200);
+    events.next().await;
+
+    // Another token ends the sessions, and the streams that they have opened.
+    token(directory.path(), "another", 0o600);
+    while events.next().await.is_some() {}
+    assert_eq!(Events::open(&server, &header).await.code, 401);
+    assert_eq!(log_in(&[own], "s3cret").await.code, 401);
+    assert_eq!(log_in(&[own], "another").await.code, 303);
+    // An unusable file lets no visitor in.
+    token(directory.path(), "another", 0o644);
+    eventually("nobody is let in", async || {
+        log_in(&[own], "another").await.code == 401
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_for_others_or_a_bad_token_file_is_refused_at_the_start() {
+    let stage = shared_stage().await;
+    let uri = stage.set().uri();
+    let directory = tempfile::tempdir().unwrap();
+    let web = async |flags: &[&str]| {
+        let arguments = [&["web"], flags].concat();
+        run(command(&stage, &uri, &arguments)).await
+    };
+    let (code, said) = web(&["--listen", "0.0.0.0:0"]).await;
+    assert!(
+        code == 64 && said.contains("needs --token-file"),
+        "{code} {said}"
+    );
+    for (text, mode, why) in [("", 0o600, "it is empty"), ("x", 0o604, "chmod o=")] {
+        let path = token(directory.path(), text, mode);
+        let (code, said) = web(&[
+            "--listen=127.0.0.1:0",
+            "--token-file",
+            path.to_str().unwrap(),
+        ])
+        .await;
+        assert!(code == 78 && said.contains(why), "{code} {said}");
+    }
+    let (code, said) = web(&["--listen=127.0.0.1:0", "--token-file", "/nowhere/token"]).await;
+    assert!(code == 78 && said.contains("no such file"), "{code} {said}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let (code, said) = web(&["--listen", &taken]).await;
+    assert!(
+        code == 78 && said.contains("Set --listen to a free address"),
+        "{code} {said}"
+    );
+    let (code, said) = web(&["--by", "x"]).await;
+    assert!(
+        code == 64 && said.contains("--allow-actions"),
+        "{code} {said}"
+    );
+}

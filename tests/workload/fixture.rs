@@ -1,0 +1,116 @@
+//! Setup that the tests share: a directory in which a command records its events, and terms counted
+//! from now.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold::clock::boot_now;
+use leasehold::workload::{Command, Terms, Workload};
+use tempfile::TempDir;
+
+use crate::stand_in::{Plan, StandIn, guard};
+
+/// Longer than anything takes that works.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+/// Long enough for a guard and a shim to start on busy cores.
+pub(crate) const STARTS: Duration = Duration::from_millis(2000);
+/// Maximum delay after its deadline until a process is seen gone, on busy cores.
+pub(crate) const SEEN_LATE: Duration = Duration::from_secs(5);
+
+/// Authority for `valid` from now on, and `grace` after it.
+pub(crate) fn terms(valid: Duration, grace: Duration) -> Terms {
+    let valid_until = boot_now() + valid;
+    Terms {
+        valid_until,
+        kill_at: valid_until + grace,
+    }
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A directory for one test.
+pub(crate) struct Fixture {
+    directory: TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A shell script as CMD, run in the fixture's directory.
+    pub(crate) fn script(&self, script: &str) -> Command {
+        let script = format!(
+            "cd {} || exit 99\n{script}",
+            self.directory.path().display()
+        );
+        shell(&script)
+    }
+
+    /// Starts a script with deadlines that no test waits for.
+    pub(crate) fn start(&self, script: &str) -> Workload {
+        self.start_until(script, terms(LONG, LONG))
+    }
+
+    /// Starts a script with these deadlines.
+    pub(crate) fn start_until(&self, script: &str, terms: Terms) -> Workload {
+        Workload::start(&self.script(script), terms, None).unwrap()
+    }
+
+    /// Starts a stand-in. Returns it with the ids of its command and of its guard.
+    pub(crate) async fn stand_in(&self, plan: Plan) -> (StandIn<'_>, u32, u32) {
+        let daemon = plan.start(self);
+        let command = self.wait_pid("pid").await;
+        (daemon, command, guard(self).await)
+    }
+
+    /// The lines that a script has written.
+    pub(crate) fn lines(&self, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until a script has written a number of whole lines.
+    pub(crate) async fn wait_lines(&self, name: &str, count: usize) -> Vec<String> {
+        let what = format!("{count} lines of {name}");
+        eventually(&what, || {
+            let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
+            text.matches('\n').count() >= count
+        })
+        .await;
+        self.lines(name)
+    }
+
+    /// Waits for the process id that a script writes.
+    pub(crate) async fn wait_pid(&self, name: &str) -> u32 {
+        let lines = self.wait_lines(name, 1).await;
+        lines[0].trim().parse().unwrap()
+    }
+}
+
+/// `script` as CMD, with the binary under test as guard and shim.
+pub(crate) fn shell(script: &str) -> Command {
+    guarded("/bin/sh").arguments(["-c", script])
+}
+
+/// A command with the binary under test as guard and shim.
+pub(crate) fn guarded(program: &str) -> Command {
+    Command::new(program).executable(env!("CARGO_BIN_EXE_leasehold"))
+}
+
+/// Polls every millisecond until a condition holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = boot_now() + LONG;
+    while !holds() {
+        assert!(boot_now() < end, "never: {what}");
+        tokio::time::sleep(millis(1)).await;
+    }
+}
