@@ -82,7 +82,7 @@ pub enum Input {
     LeaderEnded,
     /// CMD and all its descendants have exited, or CMD could not be started.
     Gone,
-    /// The current time, after everything that could be read has been read.
+    /// A time, given after everything was read that could be read at that time.
     Time,
 }
 

@@ -346,9 +346,11 @@ impl GuardClient {
     }
 
     fn kill_guard_if_late(&mut self) {
-        // A daemon that was frozen may have timely reports of its guard still unread.
+        // A daemon that was frozen may have timely reports of its guard still unread. The time is
+        // read first, because the freeze may come between the two.
+        let now = leasehold_clock::boot_now();
         self.hear();
-        if (self.guard_due()).is_some_and(|due| leasehold_clock::boot_now() >= due) {
+        if (self.guard_due()).is_some_and(|due| now >= due) {
             // The kernel then kills CMD's leader (PDEATHSIG); the rest is killed after the loop.
             let _ = kill_process(self.guard.pid(), Signal::KILL);
             self.guard_killed = true;

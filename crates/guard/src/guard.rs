@@ -227,10 +227,13 @@ impl Guard {
     /// Guards CMD until its end.
     fn attend(mut self) -> io::Result<()> {
         loop {
+            // Read before the orders. A guard that was stopped in between would otherwise judge an
+            // old order by a later time than that at which it looked for a newer one.
+            let now = leasehold_clock::boot_now();
             self.hear_daemon();
             self.hear_shim();
             self.look_at_children();
-            self.policy.handle(leasehold_clock::boot_now(), Input::Time);
+            self.policy.handle(now, Input::Time);
             if let Some(action) = self.policy.next_action() {
                 self.act(action);
             }
