@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::stream::{StreamExt, unfold};
 use http_body_util::StreamBody;
 use hyper::body::{Bytes, Frame};
@@ -28,7 +29,7 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 struct Feed {
     board: watch::Receiver<Board>,
     info: Box<dyn Fn() -> StoreInfo + Send>,
-    is_permitted: Box<dyn Fn() -> bool + Send>,
+    is_permitted: Box<dyn Fn() -> BoxFuture<'static, bool> + Send>,
     place: StreamPlace,
     seen: Version,
     /// The last event; `None` before the first.
@@ -46,7 +47,7 @@ struct Written {
 pub(super) fn events(
     board: watch::Receiver<Board>,
     info: impl Fn() -> StoreInfo + Send + 'static,
-    is_permitted: impl Fn() -> bool + Send + 'static,
+    is_permitted: impl Fn() -> BoxFuture<'static, bool> + Send + 'static,
     place: StreamPlace,
 ) -> EventBody {
     let feed = Feed {
@@ -75,10 +76,8 @@ impl Feed {
             let now = boot_now();
             let due = self.due(now);
             if due <= now {
-                return match (self.is_permitted)() {
-                    true => Some(self.event(now)),
-                    false => None,
-                };
+                let is_permitted = (self.is_permitted)();
+                return is_permitted.await.then(|| self.event(boot_now()));
             }
             tokio::select! {
                 changed = self.board.changed() => self.ended = changed.is_err(),

@@ -112,7 +112,7 @@ impl Site for Web {
             "/login" if is_post => return shared.log_in(request).await,
             _ => {}
         }
-        if !shared.access.permits(request.headers()) {
+        if !shared.access.permits(request.headers()).await {
             return match path {
                 "/" => redirect("/login"),
                 _ => text(StatusCode::UNAUTHORIZED, "the visitors' token is required"),
@@ -145,7 +145,10 @@ impl Web {
         let body = feed::events(
             shared.board.clone(),
             move || collection.info().unwrap_or_default(),
-            move || shared.access.permits(&headers),
+            move || {
+                let (shared, headers) = (Arc::clone(&shared), headers.clone());
+                Box::pin(async move { shared.access.permits(&headers).await })
+            },
             place,
         );
         http::event_stream(body)
@@ -249,7 +252,7 @@ impl Shared {
             .strip_prefix("token=")
             .map(|token| token.replace('+', " "));
         let token = token.as_deref().and_then(decoded).unwrap_or_default();
-        match self.access.log_in(token.trim()) {
+        match self.access.log_in(token.trim()).await {
             Some(cookie) => with_cookie(redirect("/"), cookie),
             None => {
                 tokio::time::sleep(WRONG_TOKEN).await;
