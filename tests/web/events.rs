@@ -3,25 +3,28 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::ReplicaSet;
+use leasehold_testbed::{ReplicaSet, Stage};
 use mongodb::bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::process::Child;
 
 use crate::server::{LONG, Server, command, name, run, shared_stage, stage_of};
+
+/// Starts a command that holds the lock `job`, or waits for it.
+pub(crate) fn job(stage: &Stage, uri: &str, identity: &str, flags: &[&str]) -> Child {
+    let identity = format!("--identity={identity}");
+    let lock = ["lock", "job", &identity];
+    let arguments = [&lock, flags, &["--", "sleep", "600"]].concat();
+    command(stage, uri, &arguments).spawn().expect("it starts")
+}
 
 #[tokio::test]
 async fn leases_and_locks_are_listed_with_holders_and_queues() {
     let stage = shared_stage().await;
     let uri = stage.set().uri();
     let _a = stage.candidate("a").leading(LONG).await;
-    let lock = |identity| {
-        let flag = format!("--identity={identity}");
-        let arguments = ["lock", "job", &flag, "--", "sleep", "600"];
-        command(&stage, &uri, &arguments)
-            .spawn()
-            .expect("it starts")
-    };
+    let lock = |identity| job(&stage, &uri, identity, &[]);
     let server = Server::start(&stage, &[]).await;
     let mut events = server.events().await;
     let _first = lock("first");
@@ -77,6 +80,47 @@ async fn a_handoff_is_an_event_and_renewals_are_compact() {
     let details = server.get(&format!("/document?name={lease}")).await.json();
     assert_eq!(details["history"][0]["identity"], "a");
     assert_eq!(details["history"][0]["reason"], "shutdown");
+}
+
+#[tokio::test]
+async fn renewals_of_a_lock_are_compact_too() {
+    let stage = shared_stage().await;
+    let uri = stage.set().uri();
+    let server = Server::start(&stage, &[]).await;
+    let mut events = server.events().await;
+    let mut first = job(&stage, &uri, "first", &[]);
+    events
+        .until("the lock is held with a token", |events, _| {
+            let job = events.documents.get("job");
+            job.is_some_and(|job| job["holders"][0]["token"] == 1)
+        })
+        .await;
+    for _ in 0..3 {
+        let event = events
+            .until("a renewal", |_, event| event["renewed"] != json!([]))
+            .await;
+        assert_eq!(event["documents"], json!([]));
+        let renewed = &event["renewed"][0];
+        assert_eq!(renewed[0], "job");
+        let [holder] = renewed[1].as_array().unwrap().as_slice() else {
+            panic!("one holder: {event}");
+        };
+        assert!(holder[0].is_u64() && holder[1] == true, "{event}");
+    }
+    let _second = job(&stage, &uri, "second", &[]);
+    events
+        .until("the second waits", |events, _| {
+            events.documents["job"]["queue"][0]["identity"] == "second"
+        })
+        .await;
+    let pid = i32::try_from(first.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    events
+        .until("the second holds", |events, _| {
+            events.documents["job"]["holders"][0]["identity"] == "second"
+        })
+        .await;
+    first.wait().await.unwrap();
 }
 
 #[tokio::test]

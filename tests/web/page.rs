@@ -1,9 +1,11 @@
 //! Goal: the page in a real browser shows what is, as it happens, and says when it does not know.
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::browser::Browser;
+use crate::events::job;
 use crate::server::{LONG, Server, command, name, run, shared_stage};
 
 /// Returns an expression for the text of a cell of a document's row.
@@ -135,6 +137,94 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
     browser.value("document.querySelector('#kind').value = 'attention'; document.querySelector('#kind').dispatchEvent(new Event('input'))").await;
     browser
         .until("document.querySelector('#count').textContent === '1 documents'")
+        .await;
+    assert_eq!(browser.problems, [""; 0]);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn renewals_of_a_lock_are_seen() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await;
+    let uri = stage.set().uri();
+    let _reader = job(&stage, &uri, "reader", &["--shared"]);
+    let server = Server::start(&stage, &[]).await;
+    browser.open(&server.origin()).await;
+    shows(&mut browser, "job", "holder", "reader").await;
+    // The time since the last renewal grows, and falls with the next one.
+    for _ in 0..2 {
+        browser.value("window.most = 0").await;
+        let silence = cell("job", "silence");
+        let falls = format!(
+            "(() => {{ const now = parseFloat({silence}); const before = window.most; \
+             window.most = Math.max(before, now); return now < before - 0.5; }})()"
+        );
+        browser.until(&falls).await;
+        let text = browser.value(&silence).await;
+        assert!(text.as_str().unwrap().ends_with(" ago"), "{text}");
+    }
+
+    // The renewals of one holder do not hide that another one is frozen.
+    let frozen = job(&stage, &uri, "frozen", &["--shared"]);
+    shows(&mut browser, "job", "holder", "reader and 1 more").await;
+    let class = row_class("job");
+    browser
+        .until(&format!("!{class}?.startsWith('late')"))
+        .await;
+    let pid = i32::try_from(frozen.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+    browser.until(&format!("{class}?.startsWith('late')")).await;
+    let silence = format!("parseFloat({})", cell("job", "silence"));
+    browser.until(&format!("{silence} > 12")).await;
+    assert_eq!(browser.problems, [""; 0]);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_roll_call_is_shown_and_a_standing_request_can_be_canceled() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await;
+    let uri = stage.set().uri();
+    let a = stage.candidate("a").leading(LONG).await;
+    let b = stage.candidate("<b>").following("a", LONG).await;
+    b.wait_stream().await;
+    let lease = name(&stage).await;
+    let server = Server::start(&stage, &["--allow-actions"]).await;
+    browser.open(&server.origin()).await;
+    shows(&mut browser, &lease, "holder", "a").await;
+    open_details(&mut browser, &lease).await;
+    let cancel = "document.querySelector('[data-action=cancel]').disabled";
+    assert_eq!(browser.value(cancel).await, true, "nothing is requested");
+    let called = ["describe", &lease, "--candidates"];
+    assert_eq!(run(command(&stage, &uri, &called)).await.0, 0);
+    let facts = "document.querySelector('#facts').textContent";
+    browser
+        .until(&format!("{facts}.includes('<b>, a (as of the roll call ')"))
+        .await;
+    let offered = "[...document.querySelectorAll('#candidates option')].map(one => one.value)";
+    assert_eq!(browser.value(offered).await, json!(["<b>"]));
+
+    // A frozen leader applies no request, and no other candidate replaces it.
+    b.kill();
+    a.stop();
+    let requested = ["step-down", &lease, "--no-wait"];
+    assert_eq!(run(command(&stage, &uri, &requested)).await.0, 0);
+    act(&mut browser, "cancel").await;
+    browser
+        .until("document.querySelector('#outcome').className === 'good'")
+        .await;
+    browser
+        .until(&format!("{facts}.includes('Requestnone')"))
+        .await;
+    browser.until(cancel).await;
+    let document = stage.stored().get().await;
+    assert_eq!(document.get("request"), Some(&Bson::Null));
+    browser
+        .until("document.querySelector('#operators tbody').textContent.includes('cancel')")
         .await;
     assert_eq!(browser.problems, [""; 0]);
     browser.close().await;

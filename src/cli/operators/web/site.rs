@@ -231,7 +231,10 @@ impl Shared {
         let name = query.strip_prefix("name=").and_then(decoded);
         let board = self.board.borrow();
         match name.as_deref().and_then(|name| board.get(name)) {
-            Some(seen) => json(StatusCode::OK, &document::details(seen, boot_now())),
+            Some((seen, roll_call)) => {
+                let details = document::details(seen, roll_call, boot_now());
+                json(StatusCode::OK, &details)
+            }
             None => text(StatusCode::NOT_FOUND, "there is no such document"),
         }
     }
@@ -279,12 +282,16 @@ impl Action {
             ("step_down", None) => RequestKind::StepDown,
             ("pause", None) => RequestKind::Pause,
             ("resume", None) => RequestKind::Resume,
+            ("cancel", None) => RequestKind::Cancel,
             ("transfer", Some(to)) => RequestKind::Transfer {
                 to: Identity::new(to).map_err(|error| format!("to {error}"))?,
                 reserve: RESERVATION_DEFAULT,
                 force: false,
             },
-            _ => return Err("expected step_down, transfer with to, pause or resume".to_owned()),
+            _ => {
+                let why = "expected step_down, transfer with to, pause, resume or cancel";
+                return Err(why.to_owned());
+            }
         };
         let reason = self.reason.filter(|reason| !reason.is_empty());
         if reason.as_deref().is_some_and(|reason| !is_reason(reason)) {
