@@ -64,7 +64,7 @@ struct Change {
     silence: Option<Silence>,
 }
 
-/// What an event says of a document, apart from the time without a renewal of a lease's holder.
+/// The difference that an event makes to a document, apart from the renewals of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
     None,

@@ -70,8 +70,10 @@ pub(super) fn details(seen: &Seen, roll_call: Option<&Answered>, now: BootTime) 
             object["history"] = lease.history.iter().map(render::ended_object).collect();
             object["actions"] = lease.actions.iter().map(render::action_object).collect();
             if let Some(Answered { roll_call, at }) = roll_call {
-                let identities = roll_call.present.iter().map(|one| one.identity.as_str());
-                object["candidates"] = identities.collect();
+                let present = roll_call.present.iter();
+                let mut identities: Vec<_> = present.map(|one| one.identity.as_str()).collect();
+                identities.sort_unstable();
+                object["candidates"] = identities.into();
                 object["answered_ms"] = millis(now.since(*at)).into();
             }
             object
