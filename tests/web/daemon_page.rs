@@ -30,7 +30,7 @@ async fn a_follower_becomes_the_leader_on_its_page_as_it_happens() {
     let Some(mut browser) = Browser::start().await else {
         return;
     };
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
     b.wait_stream().await;
@@ -66,11 +66,11 @@ async fn a_follower_becomes_the_leader_on_its_page_as_it_happens() {
 
 #[tokio::test]
 #[allow(clippy::print_stderr, reason = "the measured time is for humans")]
-async fn i4_a_frozen_daemon_is_no_leader_on_its_page_beyond_its_authority() {
+async fn i4_the_page_of_a_frozen_daemon_shows_a_leader_no_longer_than_its_authority_lasts() {
     let Some(mut browser) = Browser::start().await else {
         return;
     };
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
     b.wait_stream().await;
@@ -89,7 +89,7 @@ async fn i4_a_frozen_daemon_is_no_leader_on_its_page_beyond_its_authority() {
     a.stop();
     // No authority of a renewal that was sent before lasts longer than this.
     let frozen = boottime_ns();
-    let ends = frozen + nanos(DaemonTimings::SHORT.renew_deadline);
+    let ends = frozen + nanos(DaemonTimings::DEMO.renew_deadline);
     let page_now = browser.value("performance.now()").await.as_f64().unwrap();
     let now = boottime_ns();
     let turned = browser.until("window.turned").await;
@@ -124,7 +124,7 @@ async fn a_hostile_identity_does_no_harm_on_the_pages_of_daemons() {
     let Some(mut browser) = Browser::start().await else {
         return;
     };
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let a = stage.candidate(HOSTILE).leading(LONG).await;
     let b = stage.candidate("b").following(HOSTILE, LONG).await;
     for daemon in [&a, &b] {

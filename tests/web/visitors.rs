@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use leasehold_testbed::{HungDisk, skip};
 
-use crate::server::{Events, Server, command, eventually, run, shared_stage};
+use crate::server::{Events, Server, eventually, run, shared_stage};
 
 fn token(directory: &Path, token: &str, mode: u32) -> PathBuf {
     let path = directory.join("token");
@@ -136,7 +136,7 @@ async fn an_address_for_others_or_a_bad_token_file_is_refused_at_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let web = async |flags: &[&str]| {
         let arguments = [&["web"], flags].concat();
-        run(command(&stage, &uri, &arguments)).await
+        run(stage.command(&uri, &arguments)).await
     };
     let (code, said) = web(&["--listen", "0.0.0.0:0"]).await;
     assert!(

@@ -6,9 +6,6 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{StreamExt, unfold};
-use http_body_util::StreamBody;
-use hyper::body::{Bytes, Frame};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -16,7 +13,7 @@ use tokio::time::sleep;
 use super::board::{Board, Link, Version};
 use crate::clock::boot_now;
 use crate::election::BootTime;
-use crate::http::{EventBody, StreamPlace};
+use crate::http::{EventBody, Feed, StreamPlace, event_body};
 use crate::log::millis;
 use crate::store::StoreInfo;
 
@@ -26,7 +23,7 @@ const BATCH: Duration = Duration::from_millis(100);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// A stream of events to one browser.
-struct Feed {
+struct Events {
     board: watch::Receiver<Board>,
     info: Box<dyn Fn() -> StoreInfo + Send>,
     is_permitted: Box<dyn Fn() -> BoxFuture<'static, bool> + Send>,
@@ -50,7 +47,7 @@ pub(super) fn events(
     is_permitted: impl Fn() -> BoxFuture<'static, bool> + Send + 'static,
     place: StreamPlace,
 ) -> EventBody {
-    let feed = Feed {
+    event_body(Events {
         board,
         info: Box::new(info),
         is_permitted: Box::new(is_permitted),
@@ -58,15 +55,10 @@ pub(super) fn events(
         seen: 0,
         written: None,
         ended: false,
-    };
-    let frames = unfold(feed, |mut feed| async {
-        let text = feed.next().await?;
-        Some((Ok(Frame::data(Bytes::from(text))), feed))
-    });
-    StreamBody::new(frames.boxed())
+    })
 }
 
-impl Feed {
+impl Feed for Events {
     /// Waits for the next event; `None` after the last one.
     async fn next(&mut self) -> Option<String> {
         loop {
@@ -89,7 +81,9 @@ impl Feed {
             }
         }
     }
+}
 
+impl Events {
     /// Returns when the next event is due.
     fn due(&mut self, now: BootTime) -> BootTime {
         let board = self.board.borrow_and_update();
