@@ -70,7 +70,7 @@ async fn i4_the_page_of_a_frozen_daemon_shows_a_leader_no_longer_than_its_author
     let Some(mut browser) = Browser::start().await else {
         return;
     };
-    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
+    let stage = shared_stage().await;
     let a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
     b.wait_stream().await;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use leasehold_testbed::{ReplicaSet, SharedSet, Stage};
+use leasehold_testbed::{DaemonTimings, ReplicaSet, SharedSet, Stage};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -16,14 +16,14 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// A set for tests that do not disturb it.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A database of the shared set.
+/// A database of the shared set, with timings that a browser on the same machine does not disturb.
 pub(crate) async fn shared_stage() -> Stage {
-    Stage::new(PROGRAM, SHARED.get().await)
+    Stage::new(PROGRAM, SHARED.get().await).timings(DaemonTimings::DEMO)
 }
 
 /// A stage of a set of its own.
 pub(crate) fn stage_of(set: ReplicaSet) -> Stage {
-    Stage::new(PROGRAM, std::sync::Arc::new(set))
+    Stage::new(PROGRAM, std::sync::Arc::new(set)).timings(DaemonTimings::DEMO)
 }
 
 /// Runs a command to its end, and returns its exit code and what it printed.
