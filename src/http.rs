@@ -26,7 +26,9 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-pub(crate) use self::answer::{Answer, EventBody, HTML, event_stream, full, json, respond, text};
+pub(crate) use self::answer::{
+    Answer, EventBody, Feed, HTML, event_body, event_stream, full, json, respond, text,
+};
 pub(crate) use self::hosts::is_misdirected;
 pub(crate) use self::streams::StreamPlace;
 pub use self::streams::Streams;

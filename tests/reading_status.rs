@@ -18,18 +18,14 @@ use leasehold::election::{
     Authority, HolderView, Identity, LeaseName, Role, Session, Status, Token,
 };
 use leasehold::publish::render::{ClockPair, Identification, render};
-use leasehold_testbed::skip;
+use leasehold_testbed::documented::{code_block, go_program};
 
 /// The code block of a language on the page, in the part about files.
 fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();
     let (files, _) = page.split_once("\n## Being notified\n").unwrap();
-    let fence = format!("```{language}\n");
-    let mut blocks = files.split(&fence).skip(1);
-    let block = blocks.next().unwrap().split("```").next().unwrap();
-    assert!(blocks.next().is_none(), "one block of {language}");
-    block.to_owned()
+    code_block(files, language)
 }
 
 struct Case {
@@ -152,22 +148,10 @@ fn the_python_program_answers_right() {
 
 #[test]
 fn the_go_program_answers_right() {
-    if Command::new("go").arg("version").output().is_err() {
-        skip("go is not installed");
-        return;
-    }
     let place = tempfile::tempdir().unwrap();
-    let source = place.path().join("leads.go");
-    let program = place.path().join("leads");
-    fs::write(&source, block("go")).unwrap();
-    let built = Command::new("go")
-        .args(["build", "-o"])
-        .args([&program, &source])
-        .env("CGO_ENABLED", "0")
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{built:?}");
-    answers_right(&[program.to_str().unwrap()]);
+    if let Some(program) = go_program(&block("go"), place.path()) {
+        answers_right(&[program.to_str().unwrap()]);
+    }
 }
 
 #[test]

@@ -91,6 +91,10 @@ const FIGURES: &[Figure] = &[
         measure: |setup| Box::pin(operators::watch(setup)),
     },
     Figure {
+        names: &["web_memory"],
+        measure: |setup| Box::pin(operators::web(setup)),
+    },
+    Figure {
         names: &["memory", "cpu", "store_load"],
         measure: |setup| Box::pin(steady::measure(setup)),
     },

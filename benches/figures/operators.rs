@@ -1,5 +1,5 @@
 //! The operators' commands: a requested step-down next to a handoff by SIGTERM, and the cost of a
-//! live view of many leases.
+//! live view of many leases, on a terminal and for many browsers.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,7 +9,10 @@ use futures_util::future::join_all;
 use leasehold_testbed::daemon::boottime_ns;
 use leasehold_testbed::{ReplicaSet, Scratch};
 use mongodb::bson::{Bson, Document, doc};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
 
 use crate::handoff;
 use crate::launch::{Setup, directories, seconds, watching};
@@ -24,6 +27,10 @@ const SETTLE: Duration = Duration::from_millis(250);
 const LEASES: usize = 1_000;
 const RENEWAL: Duration = Duration::from_secs(3);
 const NAME_OF_WATCH: &str = "live-view";
+/// Browsers of the page, fewer than the server accepts.
+const BROWSERS: usize = 50;
+/// Timeout of a browser's first state.
+const LISTED_MAX: Duration = Duration::from_secs(60);
 
 /// Time from a request to the next leader, as the command reports it, and its ratio to a handoff by
 /// SIGTERM on a set of the same kind, in the same run.
@@ -126,6 +133,89 @@ pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
         ),
         row("RSS of the command", Unit::Bytes, memory.rss, &[]),
     ]
+}
+
+/// The memory of `web` while a thousand leases are renewed: without browsers, and with plain HTTP
+/// clients that have received the whole collection and go on reading its events.
+pub(crate) async fn web(setup: Setup) -> Vec<Row> {
+    let set = ReplicaSet::start().await;
+    create(&set).await;
+    let (serving, address) = serve(&setup.binary, &set.uri()).await;
+    let pid = serving.id().expect("it runs");
+    // The first browser proves that the collection has been read.
+    let (listed, mut lists) = mpsc::channel(BROWSERS);
+    let mut browsers = vec![tokio::spawn(browse(address.clone(), listed.clone()))];
+    received(&mut lists).await;
+    renew(&set, RENEWAL).await;
+    let one = Memory::of(pid);
+    for _ in 1..BROWSERS {
+        browsers.push(tokio::spawn(browse(address.clone(), listed.clone())));
+    }
+    for _ in 1..BROWSERS {
+        received(&mut lists).await;
+    }
+    let minutes = if setup.quick { 1.0 / 6.0 } else { 1.0 };
+    let (began, before) = (boottime_ns(), Work::of(pid));
+    renew(&set, Duration::from_secs_f64(60.0 * minutes)).await;
+    let (minutes, after) = (seconds(began, boottime_ns()) / 60.0, Work::of(pid));
+    let many = Memory::of(pid);
+    let ended = browsers.iter().any(tokio::task::JoinHandle::is_finished);
+    assert!(!ended, "all browsers are served to the end");
+    drop(serving);
+    let row = |what: &str, browsers: usize, unit, value: f64| {
+        let what = format!(
+            "{what}, {LEASES} leases that renew every 3 s, browsers (HTTP clients that read /events): {browsers}"
+        );
+        Row::new("web_memory", what, unit, &[value], &[])
+    };
+    let mut rows = Vec::new();
+    for (browsers, memory) in [(1, one), (BROWSERS, many)] {
+        rows.push(row("RSS of `web`", browsers, Unit::Bytes, memory.rss));
+        rows.push(row("its Pss", browsers, Unit::Bytes, memory.pss));
+        let private = row("its private memory", browsers, Unit::Bytes, memory.private);
+        rows.push(private);
+    }
+    let cpu = (after.cpu - before.cpu) / minutes;
+    rows.push(row("its CPU a minute", BROWSERS, Unit::Time, cpu));
+    rows
+}
+
+/// Starts the page's server on a free port, and returns its address.
+async fn serve(binary: &Path, uri: &str) -> (Child, String) {
+    let mut serving = command(binary, uri)
+        .args(["web", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut lines = BufReader::new(serving.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    lines.read_line(&mut line).await.expect("a line");
+    let address = line.split_once("http://").and_then(|(_, rest)| {
+        let (address, _) = rest.split_once('/')?;
+        Some(address.to_owned())
+    });
+    (serving, address.expect("an address"))
+}
+
+async fn received(lists: &mut mpsc::Receiver<()>) {
+    let list = tokio::time::timeout(LISTED_MAX, lists.recv()).await;
+    list.expect("a browser gets the collection").expect("sent");
+}
+
+/// Reads the events until the server ends, and reports once it has the whole collection.
+async fn browse(address: String, listed: mpsc::Sender<()>) {
+    let mut stream = TcpStream::connect(&address).await.expect("connected");
+    let request = format!("GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut lines = BufReader::new(stream);
+    let (mut line, mut is_listed) = (String::new(), false);
+    while lines.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+        if !is_listed && line.starts_with("data: ") && line.contains("\"complete\":true") {
+            is_listed = true;
+            listed.send(()).await.expect("received");
+        }
+        line.clear();
+    }
 }
 
 fn command(binary: &Path, uri: &str) -> Command {

@@ -7,9 +7,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use futures_util::stream::{StreamExt, unfold};
-use http_body_util::StreamBody;
-use hyper::body::{Bytes, Frame};
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -17,7 +14,7 @@ use tokio::time::sleep;
 use super::truth;
 use crate::clock::boot_now;
 use crate::election::{Authority, BootTime, Status};
-use crate::http::{EventBody, StreamPlace};
+use crate::http::{EventBody, Feed, StreamPlace, event_body};
 use crate::publish::StoreError;
 use crate::publish::render::{ClockPair, Document, Identification, last_status, same_words};
 
@@ -54,7 +51,7 @@ pub(super) struct EventId {
 }
 
 /// A stream of events to one client.
-struct Feed {
+struct Events {
     who: Identification,
     status: watch::Receiver<Status>,
     store_error: watch::Receiver<Option<StoreError>>,
@@ -84,7 +81,7 @@ pub(super) fn events(
     place: StreamPlace,
     last_id: Option<EventId>,
 ) -> EventBody {
-    let feed = Feed {
+    event_body(Events {
         who,
         status,
         store_error,
@@ -93,15 +90,10 @@ pub(super) fn events(
         last_id,
         written: boot_now(),
         ended: false,
-    };
-    let frames = unfold(feed, |mut feed| async {
-        let text = feed.next().await?;
-        Some((Ok(Frame::data(Bytes::from(text))), feed))
-    });
-    StreamBody::new(frames.boxed())
+    })
 }
 
-impl Feed {
+impl Feed for Events {
     /// Waits for the next event or heartbeat. Returns `None` after the last event.
     async fn next(&mut self) -> Option<String> {
         if self.ended {
@@ -138,7 +130,9 @@ impl Feed {
             }
         }
     }
+}
 
+impl Events {
     fn event(&mut self, status: Status, error: Option<StoreError>) -> String {
         let moment = ClockPair::now();
         let mut document =

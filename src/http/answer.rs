@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, StreamExt, unfold};
 use http_body_util::{Either, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
 use hyper::header::{self, HeaderName, HeaderValue};
@@ -57,6 +57,22 @@ fn with_body(
         HeaderValue::from_static("nosniff"),
     );
     answer
+}
+
+/// The events for one client. A feed queues nothing: an event is made when the connection can take it,
+/// so a slow client skips states.
+pub(crate) trait Feed: Send + 'static {
+    /// Waits for the next event, as it is sent; `None` after the last one.
+    fn next(&mut self) -> impl Future<Output = Option<String>> + Send;
+}
+
+/// Returns a stream of the events of a feed.
+pub(crate) fn event_body(feed: impl Feed) -> EventBody {
+    let frames = unfold(feed, |mut feed| async {
+        let text = feed.next().await?;
+        Some((Ok(Frame::data(Bytes::from(text))), feed))
+    });
+    StreamBody::new(frames.boxed())
 }
 
 /// Answers with a stream of events.

@@ -61,6 +61,53 @@ fn the_page_has_a_user_and_a_token_of_its_own() {
 }
 
 #[test]
+fn the_pages_pod_has_a_place_of_its_own() {
+    let deployment = [
+        r#"deployment.nodeSelector.pool="workers""#,
+        r#"deployment.priorityClassName="high""#,
+        r#"deployment.tolerations=[{"key":"workers","operator":"Exists"}]"#,
+        r#"deployment.affinity={"podAntiAffinity":{}}"#,
+    ];
+    let keys = [
+        "nodeSelector",
+        "tolerations",
+        "affinity",
+        "priorityClassName",
+    ];
+    let objects = Objects::of("web", &deployment);
+    let pod = &of(&objects, "Deployment", "orders-web")["spec"]["template"]["spec"];
+    assert_eq!(pod["nodeSelector"], json!({ "pool": "tools" }));
+    assert_eq!(
+        pod["tolerations"],
+        json!([{ "key": "tools", "operator": "Exists", "effect": "NoSchedule" }])
+    );
+    let preferred =
+        &pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(preferred[0]["weight"], 1);
+    assert_eq!(pod["priorityClassName"], "low");
+    let resources =
+        json!({ "requests": { "cpu": "10m", "memory": "40Mi" }, "limits": { "memory": "200Mi" } });
+    assert_eq!(pod["containers"][0]["resources"], resources);
+    let workload = &of(&objects, "Deployment", "orders")["spec"]["template"]["spec"];
+    for key in keys {
+        assert_ne!(workload[key], pod[key], "{key}");
+    }
+    let plain = Objects::of(
+        "web",
+        &[
+            "web.nodeSelector=null",
+            "web.tolerations=[]",
+            "web.affinity=null",
+            r#"web.priorityClassName="""#,
+        ],
+    );
+    let pod = &of(&plain, "Deployment", "orders-web")["spec"]["template"]["spec"];
+    for key in keys {
+        assert_eq!(pod.get(key), None, "{key}");
+    }
+}
+
+#[test]
 fn the_page_is_read_only_by_default() {
     let objects = Objects::of("web", &["web.allowActions=false"]);
     let pod = &of(&objects, "Deployment", "orders-web")["spec"]["template"]["spec"];
@@ -112,6 +159,22 @@ fn a_page_without_its_secrets_is_refused() {
 
         web: web.replicas=2
             replicas
+        "#,
+    );
+}
+
+#[test]
+fn a_place_of_a_wrong_form_is_refused() {
+    refused(
+        r#"
+        web: web.nodeSelector.pool=1
+            /web/nodeSelector/pool
+
+        web: web.tolerations={}
+            /web/tolerations
+
+        web: web.priorityClassName=1
+            /web/priorityClassName
         "#,
     );
 }

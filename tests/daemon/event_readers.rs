@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use leasehold_testbed::daemon::{boottime_ns, valid_until_ns};
+use leasehold_testbed::documented::{code_block, go_program};
 use leasehold_testbed::{Daemon, DaemonTimings, Launch, Process, Scratch, skip};
 use rustix::process::Signal;
 
@@ -18,11 +19,7 @@ fn block(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-status.md");
     let page = fs::read_to_string(page).unwrap();
     let (_, events) = page.split_once("\n## Being notified\n").unwrap();
-    let fence = format!("```{language}\n");
-    let mut blocks = events.split(&fence).skip(1);
-    let block = blocks.next().unwrap().split("```").next().unwrap();
-    assert!(blocks.next().is_none(), "one block of {language}");
-    block.to_owned()
+    code_block(events, language)
 }
 
 /// A running program and what it has printed.
@@ -145,21 +142,10 @@ async fn i4_the_node_program_trusts_events_until_their_deadline() {
 
 #[tokio::test]
 async fn i4_the_go_program_trusts_events_until_their_deadline() {
-    if Command::new("go").arg("version").output().is_err() {
-        skip("go is not installed");
-        return;
-    }
     let scratch = Scratch::new();
-    let source = scratch.path().join("reader.go");
-    let program = scratch.path().join("reader");
-    fs::write(&source, block("go")).unwrap();
-    let built = Command::new("go")
-        .args(["build", "-o"])
-        .args([&program, &source])
-        .env("CGO_ENABLED", "0")
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{built:?}");
+    let Some(program) = go_program(&block("go"), scratch.path()) else {
+        return;
+    };
     let program = [program.to_str().unwrap()];
     trusts_events_until_their_deadline("reader-go", &program, &scratch).await;
 }

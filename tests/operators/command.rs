@@ -59,17 +59,7 @@ pub(crate) fn command(stage: &Stage, arguments: &[&str]) -> Command {
 
 /// Returns the command with another connection string.
 pub(crate) fn command_with(uri: &str, stage: &Stage, arguments: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
-    command
-        .args(arguments)
-        .env_clear()
-        .env("LEASEHOLD_MONGODB__URI", uri)
-        .env("LEASEHOLD_MONGODB__DATABASE", stage.database())
-        .env("LEASEHOLD_MONGODB__COLLECTION", stage.collection())
-        .env("USER", "olga")
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
-    command
+    stage.command(uri, arguments)
 }
 
 /// Runs a command to its end.

@@ -4,7 +4,7 @@
 use mongodb::bson::Bson;
 use serde_json::json;
 
-use crate::server::{LONG, Server, action, name, shared_stage};
+use crate::server::{LONG, Server, action, shared_stage};
 
 const ALLOWED: [&str; 3] = ["--allow-actions", "--by", "ops"];
 
@@ -14,23 +14,23 @@ async fn each_action_has_its_effect_and_its_author() {
     let _a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
     b.wait_stream().await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let server = Server::start(&stage, &ALLOWED).await;
-    let done = server.act(action(&lease, "step_down", 1)).await;
+    let done = server.act(action(lease, "step_down", 1)).await;
     let done = done.expect(200, "b leads with token 2").json();
     assert_eq!(done["leader"], json!({ "identity": "b", "token": 2 }));
-    let mut transfer = action(&lease, "transfer", 2);
+    let mut transfer = action(lease, "transfer", 2);
     transfer["to"] = json!("a");
     server
         .act(transfer)
         .await
         .expect(200, "a leads with token 3");
     server
-        .act(action(&lease, "pause", 3))
+        .act(action(lease, "pause", 3))
         .await
         .expect(200, "a stepped down");
     server
-        .act(action(&lease, "resume", 3))
+        .act(action(lease, "resume", 3))
         .await
         .expect(200, " leads with token 4");
     let document = stage.stored().get().await;
@@ -56,28 +56,32 @@ async fn each_action_has_its_effect_and_its_author() {
 async fn an_action_on_another_token_or_of_a_wrong_form_writes_nothing() {
     let stage = shared_stage().await;
     let _a = stage.candidate("a").leading(LONG).await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let server = Server::start(&stage, &ALLOWED).await;
-    let old = server.act(action(&lease, "step_down", 0)).await;
+    let old = server.act(action(lease, "step_down", 0)).await;
     old.expect(409, "it has token 1 by now, not 0; nothing written");
-    let mut nobody = action(&lease, "transfer", 1);
+    let mut nobody = action(lease, "transfer", 1);
     nobody["to"] = json!("nobody");
     server
         .act(nobody)
         .await
         .expect(409, "nobody is not a candidate");
-    let mut long = action(&lease, "pause", 1);
+    let mut long = action(lease, "pause", 1);
     long["reason"] = json!("x".repeat(501));
     server.act(long).await.expect(400, "reason");
     server
-        .act(action(&lease, "cancel", 1))
+        .act(action(lease, "cancel", 1))
+        .await
+        .expect(409, "no request to cancel");
+    server
+        .act(action(lease, "repair", 1))
         .await
         .expect(400, "expected step_down");
     server
         .act(action("none", "pause", 1))
         .await
         .expect(404, "does not exist");
-    let mut more = action(&lease, "pause", 1);
+    let mut more = action(lease, "pause", 1);
     more["force"] = json!(true);
     server.act(more).await.expect(400, "force");
     assert_eq!(stage.stored().get().await.get("actions"), None);
@@ -88,7 +92,7 @@ async fn an_action_on_another_token_or_of_a_wrong_form_writes_nothing() {
 async fn actions_are_refused_from_elsewhere() {
     let stage = shared_stage().await;
     let _a = stage.candidate("a").leading(LONG).await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let server = Server::start(&stage, &ALLOWED).await;
     let (secret, origin, host) = (server.secret().await, server.origin(), server.host());
     let (page, own) = (("X-Leasehold-Page", &*secret), ("Origin", &*origin));
@@ -96,7 +100,7 @@ async fn actions_are_refused_from_elsewhere() {
     let rebound = format!("rebound.example:{}", server.port);
     let rebound_origin = format!("http://{rebound}");
     let other_port = format!("http://127.0.0.1:{}", server.port - 1);
-    let body = action(&lease, "step_down", 1).to_string();
+    let body = action(lease, "step_down", 1).to_string();
     let refused: [(&[(&str, &str)], u16); 8] = [
         (&[own, site("same-origin")], 403),
         (&[own, ("X-Leasehold-Page", "wrong")], 403),
@@ -118,7 +122,7 @@ async fn actions_are_refused_from_elsewhere() {
     assert_eq!(server.request("GET", "/", &[other], "").await.code, 421);
     assert_eq!(stage.stored().get().await.get("actions"), None);
     let all = [page, own, site("same-origin"), ("Host", &host)];
-    let body = action(&lease, "pause", 1).to_string();
+    let body = action(lease, "pause", 1).to_string();
     let answer = server.request("POST", "/actions", &all, &body).await;
     answer.expect(200, "paused");
 }
@@ -127,11 +131,11 @@ async fn actions_are_refused_from_elsewhere() {
 async fn without_the_flag_the_page_is_read_only() {
     let stage = shared_stage().await;
     let _a = stage.candidate("a").leading(LONG).await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let server = Server::start(&stage, &[]).await;
     assert_eq!(server.secret().await, "");
     server
-        .act(action(&lease, "pause", 1))
+        .act(action(lease, "pause", 1))
         .await
         .expect(403, "read-only");
     assert_eq!(stage.stored().get().await.get("actions"), None);

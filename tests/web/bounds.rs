@@ -3,7 +3,7 @@
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::server::{Events, LONG, Server, name, shared_stage};
+use crate::server::{Events, LONG, Server, shared_stage};
 
 /// The number of browsers, as the server states it.
 const STREAMS_MAX: usize = 64;
@@ -48,13 +48,13 @@ async fn a_browser_that_does_not_read_delays_no_other() {
     let a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
     b.wait_stream().await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let server = Server::start(&stage, &[]).await;
     let mut deaf = TcpStream::connect(server.host()).await.unwrap();
     let request = format!("GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", server.host());
     deaf.write_all(request.as_bytes()).await.unwrap();
     let mut events = server.events().await;
-    events.until_holder(&lease, "a").await;
+    events.until_holder(lease, "a").await;
     a.term();
-    events.until_holder(&lease, "b").await;
+    events.until_holder(lease, "b").await;
 }

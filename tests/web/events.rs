@@ -3,25 +3,28 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::ReplicaSet;
+use leasehold_testbed::{DaemonTimings, ReplicaSet, Stage};
 use mongodb::bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::process::Child;
 
-use crate::server::{LONG, Server, command, name, run, shared_stage, stage_of};
+use crate::server::{LONG, Server, run, shared_stage, stage_of};
+
+/// Starts a command that holds the lock `job`, or waits for it.
+pub(crate) fn job(stage: &Stage, uri: &str, identity: &str, flags: &[&str]) -> Child {
+    let identity = format!("--identity={identity}");
+    let lock = ["lock", "job", &identity];
+    let arguments = [&lock, flags, &["--", "sleep", "600"]].concat();
+    stage.command(uri, &arguments).spawn().expect("it starts")
+}
 
 #[tokio::test]
 async fn leases_and_locks_are_listed_with_holders_and_queues() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
     let uri = stage.set().uri();
     let _a = stage.candidate("a").leading(LONG).await;
-    let lock = |identity| {
-        let flag = format!("--identity={identity}");
-        let arguments = ["lock", "job", &flag, "--", "sleep", "600"];
-        command(&stage, &uri, &arguments)
-            .spawn()
-            .expect("it starts")
-    };
+    let lock = |identity| job(&stage, &uri, identity, &[]);
     let server = Server::start(&stage, &[]).await;
     let mut events = server.events().await;
     let _first = lock("first");
@@ -39,8 +42,8 @@ async fn leases_and_locks_are_listed_with_holders_and_queues() {
             events.documents["job"]["queue_total"] == 1
         })
         .await;
-    let lease = name(&stage).await;
-    let led = &events.documents[&lease];
+    let lease = stage.lease();
+    let led = &events.documents[lease];
     assert_eq!(led["kind"], "lease");
     assert_eq!(led["holder"]["identity"], "a");
     assert_eq!(led["holder"]["token"], 1);
@@ -59,10 +62,10 @@ async fn a_handoff_is_an_event_and_renewals_are_compact() {
     let a = stage.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
     b.wait_stream().await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let server = Server::start(&stage, &[]).await;
     let mut events = server.events().await;
-    events.until_holder(&lease, "a").await;
+    events.until_holder(lease, "a").await;
     let renewal = events
         .until("a renewal", |_, event| {
             event["renewed"]
@@ -73,10 +76,51 @@ async fn a_handoff_is_an_event_and_renewals_are_compact() {
     assert_eq!(renewal["renewed"][0][0], *lease);
     assert_eq!(renewal["documents"], json!([]));
     a.term();
-    events.until_holder(&lease, "b").await;
+    events.until_holder(lease, "b").await;
     let details = server.get(&format!("/document?name={lease}")).await.json();
     assert_eq!(details["history"][0]["identity"], "a");
     assert_eq!(details["history"][0]["reason"], "shutdown");
+}
+
+#[tokio::test]
+async fn renewals_of_a_lock_are_compact_too() {
+    let stage = shared_stage().await;
+    let uri = stage.set().uri();
+    let server = Server::start(&stage, &[]).await;
+    let mut events = server.events().await;
+    let mut first = job(&stage, &uri, "first", &[]);
+    events
+        .until("the lock is held with a token", |events, _| {
+            let job = events.documents.get("job");
+            job.is_some_and(|job| job["holders"][0]["token"] == 1)
+        })
+        .await;
+    for _ in 0..3 {
+        let event = events
+            .until("a renewal", |_, event| event["renewed"] != json!([]))
+            .await;
+        assert_eq!(event["documents"], json!([]));
+        let renewed = &event["renewed"][0];
+        assert_eq!(renewed[0], "job");
+        let [holder] = renewed[1].as_array().unwrap().as_slice() else {
+            panic!("one holder: {event}");
+        };
+        assert!(holder[0].is_u64() && holder[1] == true, "{event}");
+    }
+    let _second = job(&stage, &uri, "second", &[]);
+    events
+        .until("the second waits", |events, _| {
+            events.documents["job"]["queue"][0]["identity"] == "second"
+        })
+        .await;
+    let pid = i32::try_from(first.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    events
+        .until("the second holds", |events, _| {
+            events.documents["job"]["holders"][0]["identity"] == "second"
+        })
+        .await;
+    first.wait().await.unwrap();
 }
 
 #[tokio::test]
@@ -84,7 +128,7 @@ async fn a_large_collection_comes_in_pieces_and_deletions_are_events() {
     let stage = shared_stage().await;
     let uri = stage.set().uri();
     let created = ["repair", "lease-0", "--token-at-least", "1", "--create"];
-    assert_eq!(run(command(&stage, &uri, &created)).await.0, 0);
+    assert_eq!(run(stage.command(&uri, &created)).await.0, 0);
     let database = stage.set().client().database(stage.database());
     let collection = database.collection::<Document>(stage.collection());
     let lease = collection.find_one(doc! {}).await.unwrap().unwrap();
@@ -124,11 +168,11 @@ async fn a_lost_mongodb_makes_what_is_shown_old_until_it_is_back() {
     let stage = stage_of(ReplicaSet::start().await);
     let (proxy, _) = stage.proxied();
     let _a = stage.candidate("a").leading(LONG).await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let uri = stage.set().proxied_uri(&proxy);
     let server = Server::start_with(&stage, &uri, &[]).await;
     let mut events = server.events().await;
-    events.until_holder(&lease, "a").await;
+    events.until_holder(lease, "a").await;
     let state = |event: &Value, state: &str| event["store"]["state"] == *state;
     events
         .until("current", |_, event| state(event, "current"))
@@ -170,7 +214,7 @@ async fn a_stop_ends_the_streams_with_a_last_event() {
 async fn a_user_who_may_only_find_and_follow_suffices_and_cannot_act() {
     let stage = stage_of(ReplicaSet::builder().auth().start().await);
     let _a = stage.candidate("a").leading(LONG).await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let actions = ["find", "changeStream"];
     let (database, collection) = (stage.database(), stage.collection());
     let set = stage.set();
@@ -179,13 +223,13 @@ async fn a_user_who_may_only_find_and_follow_suffices_and_cannot_act() {
         .await;
     let server = Server::start_with(&stage, &set.uri_for(&user), &["--allow-actions"]).await;
     let mut events = server.events().await;
-    events.until_holder(&lease, "a").await;
+    events.until_holder(lease, "a").await;
     events
         .until("changes are reported", |_, event| {
             event["store"]["state"] == "current"
         })
         .await;
-    let refused = server.act(crate::server::action(&lease, "pause", 1)).await;
+    let refused = server.act(crate::server::action(lease, "pause", 1)).await;
     refused.expect(502, "not authorized");
     assert_eq!(stage.stored().holder().await.as_deref(), Some("a"));
 }

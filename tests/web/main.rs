@@ -11,6 +11,7 @@
 mod actions;
 mod bounds;
 mod browser;
+mod daemon_page;
 mod events;
 mod page;
 mod screenshots;

@@ -1,10 +1,13 @@
 //! Goal: the page in a real browser shows what is, as it happens, and says when it does not know.
 
-use mongodb::bson::{Document, doc};
+use leasehold_testbed::DaemonTimings;
+use mongodb::bson::{Bson, Document, doc};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::server::{LONG, Server, command, name, run, shared_stage};
+use crate::events::job;
+use crate::server::{LONG, Server, run, shared_stage};
 
 /// Returns an expression for the text of a cell of a document's row.
 fn cell(name: &str, column: &str) -> String {
@@ -65,15 +68,15 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
     let c = stage.candidate("c").following("a", LONG).await;
     b.wait_stream().await;
     c.wait_stream().await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let server = Server::start(&stage, &["--allow-actions"]).await;
     browser.open(&server.origin()).await;
-    shows(&mut browser, &lease, "holder", "a").await;
+    shows(&mut browser, lease, "holder", "a").await;
     browser
         .until("document.querySelector('#connection').textContent === 'Live.'")
         .await;
     browser
-        .until(&format!("{}?.endsWith(' ago')", cell(&lease, "silence")))
+        .until(&format!("{}?.endsWith(' ago')", cell(lease, "silence")))
         .await;
 
     // The page notes when it shows another leader, on the clock that the daemons' dates have.
@@ -81,10 +84,10 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         "window.seen = null; new MutationObserver(() => {{ const holder = {}; \
          if (window.seen === null && holder !== 'a' && holder !== '–') window.seen = {{ at: Date.now(), holder }}; }}) \
          .observe(document.querySelector('#rows'), {{ subtree: true, childList: true, characterData: true }})",
-        cell(&lease, "holder")
+        cell(lease, "holder")
     );
     browser.value(&watch).await;
-    open_details(&mut browser, &lease).await;
+    open_details(&mut browser, lease).await;
     act(&mut browser, "step_down").await;
     let seen = browser.until("window.seen").await;
     let holder = seen["holder"].as_str().unwrap().to_owned();
@@ -110,7 +113,7 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
         .value("document.querySelector('#to').value = 'a'")
         .await;
     act(&mut browser, "transfer").await;
-    shows(&mut browser, &lease, "holder", "a").await;
+    shows(&mut browser, lease, "holder", "a").await;
     browser
         .until("document.querySelector('#outcome').textContent.includes('a leads with token 3')")
         .await;
@@ -124,17 +127,105 @@ async fn a_handoff_is_seen_at_once_and_a_killed_leaders_silence_grows() {
     c.kill();
     a.kill();
     browser
-        .until(&format!("{}?.startsWith('late')", row_class(&lease)))
+        .until(&format!("{}?.startsWith('late')", row_class(lease)))
         .await;
     browser
-        .until(&format!("{}?.startsWith('expired')", row_class(&lease)))
+        .until(&format!("{}?.startsWith('expired')", row_class(lease)))
         .await;
-    let silence = format!("parseFloat({})", cell(&lease, "silence"));
+    let silence = format!("parseFloat({})", cell(lease, "silence"));
     let before = browser.value(&silence).await.as_f64().unwrap();
     browser.until(&format!("{silence} > {before}")).await;
     browser.value("document.querySelector('#kind').value = 'attention'; document.querySelector('#kind').dispatchEvent(new Event('input'))").await;
     browser
         .until("document.querySelector('#count').textContent === '1 documents'")
+        .await;
+    assert_eq!(browser.problems, [""; 0]);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn renewals_of_a_lock_are_seen() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await;
+    let uri = stage.set().uri();
+    let _reader = job(&stage, &uri, "reader", &["--shared"]);
+    let server = Server::start(&stage, &[]).await;
+    browser.open(&server.origin()).await;
+    shows(&mut browser, "job", "holder", "reader").await;
+    // The time since the last renewal grows, and falls with the next one.
+    for _ in 0..2 {
+        browser.value("window.most = 0").await;
+        let silence = cell("job", "silence");
+        let falls = format!(
+            "(() => {{ const now = parseFloat({silence}); const before = window.most; \
+             window.most = Math.max(before, now); return now < before - 0.5; }})()"
+        );
+        browser.until(&falls).await;
+        let text = browser.value(&silence).await;
+        assert!(text.as_str().unwrap().ends_with(" ago"), "{text}");
+    }
+
+    // The renewals of one holder do not hide that another one is frozen.
+    let frozen = job(&stage, &uri, "frozen", &["--shared"]);
+    shows(&mut browser, "job", "holder", "reader and 1 more").await;
+    let class = row_class("job");
+    browser
+        .until(&format!("!{class}?.startsWith('late')"))
+        .await;
+    let pid = i32::try_from(frozen.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+    browser.until(&format!("{class}?.startsWith('late')")).await;
+    let silence = format!("parseFloat({})", cell("job", "silence"));
+    browser.until(&format!("{silence} > 12")).await;
+    assert_eq!(browser.problems, [""; 0]);
+    browser.close().await;
+}
+
+#[tokio::test]
+async fn a_roll_call_is_shown_and_a_standing_request_can_be_canceled() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let uri = stage.set().uri();
+    let a = stage.candidate("a").leading(LONG).await;
+    let b = stage.candidate("<b>").following("a", LONG).await;
+    b.wait_stream().await;
+    let lease = stage.lease();
+    let server = Server::start(&stage, &["--allow-actions"]).await;
+    browser.open(&server.origin()).await;
+    shows(&mut browser, lease, "holder", "a").await;
+    open_details(&mut browser, lease).await;
+    let cancel = "document.querySelector('[data-action=cancel]').disabled";
+    assert_eq!(browser.value(cancel).await, true, "nothing is requested");
+    let called = ["describe", lease, "--candidates"];
+    assert_eq!(run(stage.command(&uri, &called)).await.0, 0);
+    let facts = "document.querySelector('#facts').textContent";
+    browser
+        .until(&format!("{facts}.includes('<b>, a (as of the roll call ')"))
+        .await;
+    let offered = "[...document.querySelectorAll('#candidates option')].map(one => one.value)";
+    assert_eq!(browser.value(offered).await, json!(["<b>"]));
+
+    // A frozen leader applies no request, and no other candidate replaces it.
+    b.kill();
+    a.stop();
+    let requested = ["step-down", lease, "--no-wait"];
+    assert_eq!(run(stage.command(&uri, &requested)).await.0, 0);
+    act(&mut browser, "cancel").await;
+    browser
+        .until("document.querySelector('#outcome').className === 'good'")
+        .await;
+    browser
+        .until(&format!("{facts}.includes('Requestnone')"))
+        .await;
+    browser.until(cancel).await;
+    let document = stage.stored().get().await;
+    assert_eq!(document.get("request"), Some(&Bson::Null));
+    browser
+        .until("document.querySelector('#operators tbody').textContent.includes('cancel')")
         .await;
     assert_eq!(browser.problems, [""; 0]);
     browser.close().await;
@@ -147,10 +238,10 @@ async fn the_page_says_since_when_it_is_old() {
     };
     let stage = shared_stage().await;
     let _a = stage.candidate("a").leading(LONG).await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let mut server = Server::start(&stage, &[]).await;
     browser.open(&server.origin()).await;
-    shows(&mut browser, &lease, "holder", "a").await;
+    shows(&mut browser, lease, "holder", "a").await;
     let line = "document.querySelector('#connection').textContent";
     browser.until(&format!("{line} === 'Live.'")).await;
     server.child.kill().await.unwrap();
@@ -166,10 +257,10 @@ async fn the_page_says_since_when_it_is_old() {
         .until("document.body.classList.contains('old')")
         .await;
     // A renewal that cannot be observed is not missing.
-    let silence = browser.value(&cell(&lease, "silence")).await;
+    let silence = browser.value(&cell(lease, "silence")).await;
     let unchanged = format!(
         "new Promise(done => setTimeout(() => done({}), 500))",
-        cell(&lease, "silence")
+        cell(lease, "silence")
     );
     assert_eq!(browser.value(&unchanged).await, silence);
     browser.close().await;
@@ -306,7 +397,7 @@ async fn a_thousand_leases_are_searched_sorted_and_reached_by_keyboard() {
 pub(crate) async fn many(stage: &leasehold_testbed::Stage, count: usize) {
     let uri = stage.set().uri();
     let created = ["repair", "lease-0", "--token-at-least", "1", "--create"];
-    assert_eq!(run(command(stage, &uri, &created)).await.0, 0);
+    assert_eq!(run(stage.command(&uri, &created)).await.0, 0);
     let database = stage.set().client().database(stage.database());
     let collection = database.collection::<Document>(stage.collection());
     let lease = collection.find_one(doc! {}).await.unwrap().unwrap();
@@ -327,7 +418,7 @@ async fn a_visitor_logs_in_with_the_token() {
     };
     let stage = shared_stage().await;
     let _a = stage.candidate("a").leading(LONG).await;
-    let lease = name(&stage).await;
+    let lease = stage.lease();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");
     std::fs::write(&path, "s3cret +&").unwrap();
@@ -345,10 +436,10 @@ async fn a_visitor_logs_in_with_the_token() {
     browser
         .until("document.querySelector('#documents') !== null")
         .await;
-    shows(&mut browser, &lease, "holder", "a").await;
-    open_details(&mut browser, &lease).await;
+    shows(&mut browser, lease, "holder", "a").await;
+    open_details(&mut browser, lease).await;
     act(&mut browser, "pause").await;
-    shows(&mut browser, &lease, "state", "paused").await;
+    shows(&mut browser, lease, "state", "paused").await;
     browser.value("document.querySelector('#details').close(); document.querySelector('#leave button').click()").await;
     browser
         .until("document.querySelector('[name=token]') !== null")

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::browser::Browser;
 use crate::page::many;
-use crate::server::{LONG, Server, action, command, shared_stage};
+use crate::server::{LONG, Server, action, shared_stage};
 
 /// Leases of one candidate each.
 const OTHERS: [(&str, &str); 4] = [
@@ -82,7 +82,7 @@ async fn of_the_page() {
     let lock = |identity: &str| {
         let flag = format!("--identity={identity}");
         let arguments = ["lock", "migrations", &flag, "--", "sleep", "600"];
-        command(&stage, &uri, &arguments).spawn().unwrap()
+        stage.command(&uri, &arguments).spawn().unwrap()
     };
     let server = Server::start(&stage, &["--allow-actions", "--by", "olga"]).await;
     let mut events = server.events().await;
@@ -99,9 +99,9 @@ async fn of_the_page() {
             events.documents["migrations"]["queue_total"] == 1
         })
         .await;
-    let lease = crate::server::name(&stage).await;
+    let lease = stage.lease();
     for token in 1..=3 {
-        let mut asked = action(&lease, "step_down", token);
+        let mut asked = action(lease, "step_down", token);
         asked["reason"] = json!("node maintenance");
         server.act(asked).await.expect(200, "leads");
     }

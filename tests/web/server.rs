@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use leasehold_testbed::{ReplicaSet, SharedSet, Stage};
+use leasehold_testbed::{DaemonTimings, ReplicaSet, SharedSet, Stage};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -16,30 +16,14 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// A set for tests that do not disturb it.
 static SHARED: SharedSet = SharedSet::new(ReplicaSet::builder);
 
-/// A database of the shared set.
+/// A database of the shared set, with timings that a browser on the same machine does not disturb.
 pub(crate) async fn shared_stage() -> Stage {
-    Stage::new(PROGRAM, SHARED.get().await)
+    Stage::new(PROGRAM, SHARED.get().await).timings(DaemonTimings::DEMO)
 }
 
 /// A stage of a set of its own.
 pub(crate) fn stage_of(set: ReplicaSet) -> Stage {
-    Stage::new(PROGRAM, std::sync::Arc::new(set))
-}
-
-/// Returns a command for the collection of this stage.
-pub(crate) fn command(stage: &Stage, uri: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
-    command
-        .args(arguments)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("LEASEHOLD_MONGODB__URI", uri)
-        .env("LEASEHOLD_MONGODB__DATABASE", stage.database())
-        .env("LEASEHOLD_MONGODB__COLLECTION", stage.collection())
-        .env("USER", "olga")
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
-    command
+    Stage::new(PROGRAM, std::sync::Arc::new(set)).timings(DaemonTimings::DEMO)
 }
 
 /// Runs a command to its end, and returns its exit code and what it printed.
@@ -66,7 +50,7 @@ impl Server {
     /// Starts a server with this connection string.
     pub(crate) async fn start_with(stage: &Stage, uri: &str, flags: &[&str]) -> Self {
         let arguments = [&["web", "--listen", "127.0.0.1:0"], flags].concat();
-        let mut command = command(stage, uri, &arguments);
+        let mut command = stage.command(uri, &arguments);
         command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut line = String::new();
@@ -258,12 +242,6 @@ impl Events {
         })
         .await;
     }
-}
-
-/// The name of the lease of the stage's candidates.
-pub(crate) async fn name(stage: &Stage) -> String {
-    let document = stage.stored().get().await;
-    document.get_str("_id").expect("a name").to_owned()
 }
 
 /// An action of the page on a lease with this token.

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::server::{Events, Server, command, eventually, run, shared_stage};
+use leasehold_testbed::{HungDisk, skip};
+
+use crate::server::{Events, Server, eventually, run, shared_stage};
 
 fn token(directory: &Path, token: &str, mode: u32) -> PathBuf {
     let path = directory.join("token");
@@ -75,13 +77,66 @@ async fn a_token_is_required_and_can_be_exchanged_for_a_session() {
 }
 
 #[tokio::test]
+async fn a_fifo_in_place_of_the_token_file_stalls_no_request() {
+    let stage = shared_stage().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = token(directory.path(), "s3cret", 0o600);
+    let server = Server::start(&stage, &["--token-file", path.to_str().unwrap()]).await;
+    let bearer = ("Authorization", "Bearer s3cret");
+    let visit = async || server.request("GET", "/", &[bearer], "").await.code;
+    assert_eq!(visit().await, 200);
+    fs::remove_file(&path).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .args(["--mode=600"])
+        .arg(&path)
+        .status();
+    assert!(made.unwrap().success());
+    assert_eq!(visit().await, 303, "no visitor is let in");
+    assert_eq!(server.get("/livez").await.code, 200);
+    fs::remove_file(&path).unwrap();
+    token(directory.path(), "another", 0o600);
+    assert_eq!(visit().await, 303);
+    token(directory.path(), "s3cret", 0o600);
+    assert_eq!(visit().await, 200);
+}
+
+#[tokio::test]
+async fn a_token_file_on_a_disk_that_hangs_stalls_no_request() {
+    let stage = shared_stage().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = token(directory.path(), "s3cret", 0o600);
+    let server = Server::start(&stage, &["--token-file", path.to_str().unwrap()]).await;
+    let bearer = ("Authorization", "Bearer s3cret");
+    let visit = async || server.request("GET", "/", &[bearer], "").await.code;
+    assert_eq!(visit().await, 200);
+    let mut events = Events::open(&server, "Authorization: Bearer s3cret\r\n").await;
+    events.next().await.expect("a stream");
+    let Some(hung) = HungDisk::over(directory.path()) else {
+        skip("needs root, to mount a disk that hangs");
+        return;
+    };
+    let others = async {
+        for _ in 0..10 {
+            assert_eq!(server.get("/livez").await.code, 200);
+            assert_eq!(server.get("/login").await.code, 200);
+        }
+    };
+    let visits = async { tokio::join!(visit(), visit(), visit()) };
+    let (codes, ()) = tokio::join!(visits, others);
+    assert_eq!(codes, (303, 303, 303), "no visitor is let in");
+    while events.next().await.is_some() {}
+    drop(hung);
+    eventually("visitors are let in again", async || visit().await == 200).await;
+}
+
+#[tokio::test]
 async fn an_address_for_others_or_a_bad_token_file_is_refused_at_the_start() {
     let stage = shared_stage().await;
     let uri = stage.set().uri();
     let directory = tempfile::tempdir().unwrap();
     let web = async |flags: &[&str]| {
         let arguments = [&["web"], flags].concat();
-        run(command(&stage, &uri, &arguments)).await
+        run(stage.command(&uri, &arguments)).await
     };
     let (code, said) = web(&["--listen", "0.0.0.0:0"]).await;
     assert!(

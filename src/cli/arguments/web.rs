@@ -25,7 +25,7 @@ Examples:
   leasehold web --mongodb-uri-file /etc/leasehold/uri
                              then open http://127.0.0.1:9403/
   leasehold web --allow-actions --by olga
-                             the page can step down, transfer, pause and resume
+                             the page can step down, transfer, pause, resume and cancel
   leasehold web --listen 0.0.0.0:9403 --token-file /etc/leasehold/web-token
                              for others too; the file is not readable by other users, and is read again when it changes
 
@@ -55,7 +55,7 @@ pub(super) fn command(connected: Command) -> Command {
         .arg(
             Arg::new("allow-actions")
                 .long("allow-actions")
-                .help("Let visitors step down, transfer, pause and resume; requires the right to update")
+                .help("Let visitors step down, transfer, pause, resume and cancel; requires the right to update")
                 .action(ArgAction::SetTrue),
         )
         .arg(

@@ -44,7 +44,7 @@ pub(super) async fn run(session: &Session, args: WebArgs) -> Result<u8, CommandE
     };
     let bound = Bound::new(args.listen, setting, STREAMS_MAX).map_err(OperatorError::Bind)?;
     let address = bound.address();
-    let access = Access::new(args.token_file.as_deref(), address.port());
+    let access = Access::new(args.token_file, address.port()).await;
     let access = access.map_err(OperatorError::Token)?;
     let kind = match args.actions_by {
         Some(_) => "with actions",

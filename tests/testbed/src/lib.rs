@@ -15,6 +15,7 @@
 
 pub mod certificates;
 pub mod daemon;
+pub mod documented;
 pub mod etcd;
 pub mod events;
 pub mod faketime;

@@ -2,8 +2,11 @@
 //! lease nor drop each other's collection.
 
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::process::Command;
 
 use crate::{Daemon, DaemonBuilder, DaemonTimings, Proxy, ReplicaSet, StoredLease};
 
@@ -79,6 +82,28 @@ impl Stage {
             .handoff_delay("0s")
             .flag("--log-level=debug")
             .flag(&format!("--mongodb-database={}", self.database))
+    }
+
+    /// Returns the name of the lease.
+    pub fn lease(&self) -> &str {
+        LEASE
+    }
+
+    /// Returns a command of an operator for the collection, with this connection string. It ends with
+    /// the value.
+    pub fn command(&self, uri: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("LEASEHOLD_MONGODB__URI", uri)
+            .env("LEASEHOLD_MONGODB__DATABASE", &self.database)
+            .env("LEASEHOLD_MONGODB__COLLECTION", COLLECTION)
+            .env("USER", "olga")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
     }
 
     /// Returns the document of the lease.

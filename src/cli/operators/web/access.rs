@@ -1,19 +1,23 @@
 //! The visitors who may see the page: all that reach it, or those with the token of a file.
 //!
 //! A visitor sends the token as a bearer token, or exchanges it for a session cookie. Both end when
-//! the file has another token.
+//! the file has another token. The file is read outside the event loop, which a hanging file system
+//! would block.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::hint::black_box;
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderValue};
+use rustix::fs::OFlags;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tracing::warn;
 
 use crate::clock::boot_now;
@@ -26,6 +30,9 @@ const TOKEN_BYTES_MAX: u64 = 4 * 1024;
 const SESSIONS_MAX: usize = 256;
 /// Time after which a visitor logs in again: a working day.
 const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
+/// Timeout of a read of the file. It is shorter than the time after which the page gives up an event
+/// stream.
+const READ_MAX: Duration = Duration::from_secs(3);
 /// Permissions of others to a file.
 const OTHERS: u32 = 0o007;
 
@@ -40,7 +47,7 @@ pub struct TokenError {
 /// The check of visitors. Without a file, all are permitted.
 #[derive(Debug)]
 pub(super) struct Access {
-    file: Option<Mutex<TokenFile>>,
+    file: Option<TokenFile>,
     sessions: Mutex<VecDeque<Session>>,
     cookie: String,
 }
@@ -48,15 +55,25 @@ pub(super) struct Access {
 #[derive(Debug)]
 struct TokenFile {
     path: PathBuf,
-    read: Read,
+    known: tokio::sync::Mutex<Known>,
+}
+
+/// The newest token, and the read in progress. There is one at a time, so that a hanging file system
+/// blocks one thread.
+#[derive(Debug, Default)]
+struct Known {
+    read: Option<Read>,
+    reading: Option<JoinHandle<Result<Read, TokenError>>>,
 }
 
 /// A token, and the state of the file when it was read.
 #[derive(Debug, Clone)]
 struct Read {
     token: String,
-    state: (u64, u64, i64, i64),
+    state: State,
 }
+
+type State = (u64, u64, i64, i64);
 
 #[derive(Debug)]
 struct Session {
@@ -68,15 +85,16 @@ struct Session {
 impl Access {
     /// Reads the file, if there is one. The cookie's name contains the port, because browsers share
     /// cookies between the ports of a machine.
-    pub(super) fn new(file: Option<&Path>, port: u16) -> Result<Self, TokenError> {
-        let file = file.map(|path| {
-            Ok(Mutex::new(TokenFile {
-                path: path.to_owned(),
-                read: read(path)?,
-            }))
+    pub(super) async fn new(file: Option<PathBuf>, port: u16) -> Result<Self, TokenError> {
+        let file = file.map(|path| TokenFile {
+            path,
+            known: tokio::sync::Mutex::default(),
         });
+        if let Some(file) = &file {
+            file.token().await?;
+        }
         Ok(Self {
-            file: file.transpose()?,
+            file,
             sessions: Mutex::default(),
             cookie: format!("leasehold_{port}"),
         })
@@ -88,8 +106,8 @@ impl Access {
     }
 
     /// Returns true if the headers of a request prove that the visitor has the token.
-    pub(super) fn permits(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = self.token() else {
+    pub(super) async fn permits(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = self.token().await else {
             return !self.needs_token();
         };
         let bearer = headers.get(header::AUTHORIZATION);
@@ -110,8 +128,8 @@ impl Access {
     }
 
     /// Returns the cookie of a new session, or `None` if the token is wrong.
-    pub(super) fn log_in(&self, given: &str) -> Option<HeaderValue> {
-        let token = self.token()?;
+    pub(super) async fn log_in(&self, given: &str) -> Option<HeaderValue> {
+        let token = self.token().await?;
         let id = Some(nonce()).filter(|id| !id.is_empty())?;
         if !is_same(given.as_bytes(), token.as_bytes()) {
             return None;
@@ -137,19 +155,11 @@ impl Access {
     }
 
     /// Returns the present token; `None` if the file is no longer usable, so that no visitor is permitted.
-    fn token(&self) -> Option<String> {
-        let mut file = locked(self.file.as_ref()?);
-        let is_read = fs::metadata(&file.path).is_ok_and(|found| state(&found) == file.read.state);
-        if !is_read {
-            match read(&file.path) {
-                Ok(read) => file.read = read,
-                Err(error) => {
-                    warn!(%error, "visitors' token unusable, refusing all visitors");
-                    return None;
-                }
-            }
-        }
-        Some(file.read.token.clone())
+    async fn token(&self) -> Option<String> {
+        let token = self.file.as_ref()?.token().await;
+        token
+            .inspect_err(|error| warn!(%error, "visitors' token unusable, refusing all visitors"))
+            .ok()
     }
 
     fn session_id<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
@@ -175,9 +185,56 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn state(found: &fs::Metadata) -> (u64, u64, i64, i64) {
+fn state(found: &fs::Metadata) -> State {
     let changed = (found.ctime(), found.ctime_nsec());
     (found.ino(), found.size(), changed.0, changed.1)
+}
+
+impl TokenFile {
+    /// Returns the token, read again if the file has changed.
+    async fn token(&self) -> Result<String, TokenError> {
+        let newest = async { self.known.lock().await.newest(&self.path).await };
+        let newest = timeout(READ_MAX, newest).await;
+        newest.unwrap_or_else(|_| Err(TokenError::late(&self.path)))
+    }
+}
+
+impl Known {
+    async fn newest(&mut self, path: &Path) -> Result<String, TokenError> {
+        // A read that was not waited for to its end began before this request.
+        if let Some(earlier) = &mut self.reading {
+            let _ = earlier.await;
+        }
+        let reading = self.reading.insert(spawn(path, self.read.clone()));
+        let read = reading.await;
+        self.reading = None;
+        // It does not return if it panics, or if the process exits.
+        let read = read.unwrap_or_else(|_| Err(TokenError::late(path)))?;
+        Ok(self.read.insert(read).token.clone())
+    }
+}
+
+impl TokenError {
+    fn late(path: &Path) -> Self {
+        let why = format!(
+            "its file system did not answer within {}",
+            humantime::format_duration(READ_MAX)
+        );
+        Self {
+            path: path.to_owned(),
+            why,
+        }
+    }
+}
+
+/// Reads the file outside the event loop, unless it is in the state in which it was read before.
+fn spawn(path: &Path, known: Option<Read>) -> JoinHandle<Result<Read, TokenError>> {
+    let path = path.to_owned();
+    #[allow(clippy::disallowed_methods, reason = "it ends with the file read")]
+    tokio::task::spawn_blocking(move || match known.zip(fs::metadata(&path).ok()) {
+        Some((known, found)) if known.state == state(&found) => Ok(known),
+        _ => read(&path),
+    })
 }
 
 fn read(path: &Path) -> Result<Read, TokenError> {
@@ -186,7 +243,11 @@ fn read(path: &Path) -> Result<Read, TokenError> {
         why,
     };
     let failed = |failed: io::Error| error(crate::cause::cause(&failed));
-    let found = fs::metadata(path).map_err(failed)?;
+    // The open of a FIFO without a writer does not block.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
     if found.mode() & OTHERS != 0 {
         return Err(error("other users may access it: chmod o= it".to_owned()));
     }
@@ -194,7 +255,9 @@ fn read(path: &Path) -> Result<Read, TokenError> {
         let why = format!("expected a file of at most {TOKEN_BYTES_MAX} bytes");
         return Err(error(why));
     }
-    let text = fs::read_to_string(path).map_err(failed)?;
+    let mut text = String::new();
+    let mut file = file.take(TOKEN_BYTES_MAX);
+    file.read_to_string(&mut text).map_err(failed)?;
     let token = text.trim();
     if token.is_empty() {
         return Err(error("it is empty".to_owned()));
@@ -229,8 +292,8 @@ mod tests {
         HeaderMap::from_iter([(name, value)])
     }
 
-    #[test]
-    fn a_token_that_others_can_read_or_that_is_missing_is_refused() {
+    #[tokio::test]
+    async fn a_token_that_others_can_read_or_that_is_missing_is_refused() {
         let directory = tempfile::tempdir().expect("a directory");
         let missing = directory.path().join("missing");
         let path = |token, mode| file(directory.path(), token, mode);
@@ -238,7 +301,8 @@ mod tests {
             (missing, "No such file"),
             (path(" \n", 0o600), "it is empty"),
         ] {
-            let error = Access::new(Some(&path), 1)
+            let error = Access::new(Some(path), 1)
+                .await
                 .expect_err("refused")
                 .to_string();
             assert!(
@@ -246,46 +310,52 @@ mod tests {
                 "{error}"
             );
         }
-        let error = Access::new(Some(&path("x", 0o604)), 1).expect_err("refused");
+        let error = Access::new(Some(path("x", 0o604)), 1)
+            .await
+            .expect_err("refused");
         assert!(error.to_string().contains("chmod o="), "{error}");
-        assert!(Access::new(Some(&path("x", 0o640)), 1).is_ok());
+        assert!(Access::new(Some(path("x", 0o640)), 1).await.is_ok());
     }
 
-    #[test]
-    fn a_session_ends_with_the_token() {
+    #[tokio::test]
+    async fn a_session_ends_with_the_token() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = file(directory.path(), "first\n", 0o600);
-        let access = Access::new(Some(&path), 9403).expect("usable");
+        let access = Access::new(Some(path), 9403).await.expect("usable");
         let bearer = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
-        assert!(access.permits(&bearer("first")));
-        assert!(!access.permits(&bearer("firs")) && !access.permits(&HeaderMap::new()));
-        assert!(access.log_in("wrong").is_none());
-        let cookie = access.log_in("first").expect("a cookie");
+        assert!(access.permits(&bearer("first")).await);
+        assert!(!access.permits(&bearer("firs")).await && !access.permits(&HeaderMap::new()).await);
+        assert!(access.log_in("wrong").await.is_none());
+        let cookie = access.log_in("first").await.expect("a cookie");
         let cookie = cookie.to_str().expect("a text");
         assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
         let (pair, _) = cookie.split_once(';').expect("attributes");
         let sent = headers(header::COOKIE, &format!("other=1; {pair}"));
-        assert!(access.permits(&sent));
+        assert!(access.permits(&sent).await);
         file(directory.path(), "second", 0o600);
-        assert!(!access.permits(&sent), "the token was replaced");
-        assert!(access.permits(&bearer("second")));
+        assert!(!access.permits(&sent).await, "the token was replaced");
+        assert!(access.permits(&bearer("second")).await);
         file(directory.path(), "third", 0o644);
-        assert!(!access.permits(&bearer("second")) && !access.permits(&bearer("third")));
+        assert!(
+            !access.permits(&bearer("second")).await && !access.permits(&bearer("third")).await
+        );
     }
 
-    #[test]
-    fn a_session_ends_when_the_visitor_leaves() {
+    #[tokio::test]
+    async fn a_session_ends_when_the_visitor_leaves() {
         let directory = tempfile::tempdir().expect("a directory");
-        let access = Access::new(Some(&file(directory.path(), "t", 0o600)), 1).expect("usable");
-        let cookie = access.log_in("t").expect("a cookie");
+        let access = Access::new(Some(file(directory.path(), "t", 0o600)), 1)
+            .await
+            .expect("usable");
+        let cookie = access.log_in("t").await.expect("a cookie");
         let (pair, _) = cookie
             .to_str()
             .expect("a text")
             .split_once(';')
             .expect("attributes");
         let sent = headers(header::COOKIE, pair);
-        assert!(access.permits(&sent));
+        assert!(access.permits(&sent).await);
         access.log_out(&sent);
-        assert!(!access.permits(&sent));
+        assert!(!access.permits(&sent).await);
     }
 }

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::observed::{Observed, Seen, Silence};
-use super::document;
+use super::super::observed::{Observed, Seen, Silence, lease};
+use super::document::{self, Renewed};
 use crate::election::BootTime;
-use crate::log::millis;
 use crate::store::Failure;
-use crate::store::mongo::operators::ViewEvent;
+use crate::store::mongo::operators::{Content, LockRecord, RollCall, ViewEvent};
 
 /// Maximum number of documents in one event, 30 to 200 KB. The list of a large collection is sent in
 /// several events, each made when the browser has taken the one before.
@@ -31,6 +30,9 @@ pub(super) type Version = u64;
 #[derive(Debug, Default)]
 pub(super) struct Board {
     observed: Observed,
+    /// The last roll call of each lease that candidates have answered. It is removed from the lease
+    /// once its operator has the answers.
+    roll_calls: BTreeMap<String, Answered>,
     changes: BTreeMap<String, Change>,
     /// The name of the document that was changed, by the number of its last change.
     order: BTreeMap<Version, String>,
@@ -44,6 +46,14 @@ pub(super) struct Board {
     pub(super) link: Link,
 }
 
+/// A roll call with answers.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) roll_call: RollCall,
+    /// The time of the newest answer.
+    pub(super) at: BootTime,
+}
+
 /// The last change of a document.
 #[derive(Debug)]
 struct Change {
@@ -52,6 +62,16 @@ struct Change {
     content: Version,
     /// The time without a renewal as of the last change; `None` if it was deleted.
     silence: Option<Silence>,
+}
+
+/// The difference that an event makes to a document, apart from the renewals of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    None,
+    /// Owners of a lock have renewed.
+    Renewal,
+    /// The document differs otherwise.
+    Content,
 }
 
 /// The connection to MongoDB.
@@ -77,7 +97,7 @@ pub(super) enum Link {
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     pub(super) documents: Vec<Value>,
-    pub(super) renewed: Vec<(String, u64)>,
+    pub(super) renewed: Vec<(String, Vec<Renewed>)>,
     pub(super) removed: Vec<String>,
     /// True if the browser shall forget what it knows once it has received all documents.
     pub(super) reset: bool,
@@ -132,11 +152,53 @@ impl Board {
             ViewEvent::Failed(_) | ViewEvent::Polling(_) | ViewEvent::Streaming => Vec::new(),
         };
         self.listed |= matches!(event, ViewEvent::Listed { .. });
+        let before = names.iter().map(|name| self.lock(name).cloned());
+        let before: Vec<_> = before.collect();
         let changed = self.observed.apply(event);
-        for name in names {
-            let content = changed.contains(&name);
-            self.record(name, content);
+        for (name, before) in names.into_iter().zip(before) {
+            let news = match (
+                before.as_ref().zip(self.lock(&name)),
+                changed.contains(&name),
+            ) {
+                (Some((before, after)), true) if document::differs_by_renewal(before, after) => {
+                    News::Renewal
+                }
+                (_, true) => News::Content,
+                (_, false) => News::None,
+            };
+            let news = if self.answered(&name, now) {
+                News::Content
+            } else {
+                news
+            };
+            self.record(name, news);
         }
+    }
+
+    fn lock(&self, name: &str) -> Option<&LockRecord> {
+        match &self.observed.get(name)?.entry.content {
+            Content::Lock(lock) => Some(lock),
+            Content::Lease(_) | Content::Foreign(_) => None,
+        }
+    }
+
+    /// Records the answers to a roll call; returns true if there are new ones.
+    fn answered(&mut self, name: &str, now: BootTime) -> bool {
+        let Some(lease) = self.observed.get(name).and_then(|seen| lease(&seen.entry)) else {
+            self.roll_calls.remove(name);
+            return false;
+        };
+        let answered = lease
+            .roll_call
+            .as_ref()
+            .filter(|call| !call.present.is_empty());
+        let known = self.roll_calls.get(name).map(|known| &known.roll_call);
+        let Some(roll_call) = answered.filter(|call| known != Some(call)).cloned() else {
+            return false;
+        };
+        let answered = Answered { roll_call, at: now };
+        self.roll_calls.insert(name.to_owned(), answered);
+        true
     }
 
     /// Records that the collection cannot be read.
@@ -151,16 +213,16 @@ impl Board {
     }
 
     /// Records a change of a document.
-    fn record(&mut self, name: String, content: bool) {
+    fn record(&mut self, name: String, news: News) {
         let silence = self.observed.get(&name).map(|seen| seen.silence);
         let before = self.changes.get(&name);
         let known = before.and_then(|change| change.silence);
-        if silence == known && !content {
+        if silence == known && news == News::None {
             return;
         }
         self.newest += 1;
         let content = match before {
-            Some(change) if !content => change.content,
+            Some(change) if news != News::Content => change.content,
             _ => self.newest,
         };
         if let Some(before) = before {
@@ -215,8 +277,8 @@ impl Board {
                     piece.documents.push(document::row(known, now));
                 }
                 Some(known) => {
-                    let silent = millis(known.silence.lasts(now));
-                    piece.renewed.push((name.clone(), silent));
+                    let renewed = document::renewal(known, now);
+                    piece.renewed.push((name.clone(), renewed));
                 }
             }
         }
@@ -228,9 +290,10 @@ impl Board {
         self.newest > seen
     }
 
-    /// Returns a document.
-    pub(super) fn get(&self, name: &str) -> Option<&Seen> {
-        self.observed.get(name)
+    /// Returns a document, and the last roll call of its candidates.
+    pub(super) fn get(&self, name: &str) -> Option<(&Seen, Option<&Answered>)> {
+        let seen = self.observed.get(name)?;
+        Some((seen, self.roll_calls.get(name)))
     }
 
     /// Returns true once all documents have been read.

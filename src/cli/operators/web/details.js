@@ -105,9 +105,9 @@ function renderDetails() {
     [action.reason || ""],
   ]));
   byId("actions").hidden = !secret || doc.kind !== "lease";
-  const former = new Set(history.map((past) => past.identity).filter(Boolean));
-  if (holder) former.delete(holder.identity);
-  byId("candidates").replaceChildren(...[...former].map((identity) => {
+  const others = new Set([...(doc.candidates || []), ...history.map((past) => past.identity).filter(Boolean)]);
+  if (holder) others.delete(holder.identity);
+  byId("candidates").replaceChildren(...[...others].map((identity) => {
     const option = document.createElement("option");
     option.value = identity;
     return option;
@@ -116,6 +116,7 @@ function renderDetails() {
   offer("transfer", Boolean(doc.holder));
   offer("pause", !doc.paused);
   offer("resume", Boolean(doc.paused));
+  offer("cancel", Boolean(doc.request));
 }
 
 function offer(action, possible) {
@@ -145,6 +146,10 @@ function renderFacts() {
     facts.push(["Paused", doc.paused ? "yes" : "no"]);
     const waiting = doc.request;
     facts.push(["Request", waiting ? request(doc) + (waiting.reason ? ` (${waiting.reason})` : "") : "none"]);
+    if (doc.candidates) {
+      const ago = duration(doc.answered_ms + Math.max(0, performance.now() - details.at));
+      facts.push(["Candidates", `${doc.candidates.join(", ")} (as of the roll call ${ago} ago)`]);
+    }
     if (doc.reserved_for && !doc.holder) facts.push(["Reserved", `for ${doc.reserved_for.identity}`]);
   }
   if (doc.kind === "lock") {

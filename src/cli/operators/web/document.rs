@@ -1,9 +1,11 @@
 //! Documents as the page receives them.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::observed::Seen;
+use super::super::observed::{Seen, Silence};
 use super::super::render;
+use super::board::Answered;
 use crate::election::BootTime;
 use crate::lock;
 use crate::log::millis;
@@ -26,8 +28,37 @@ pub(super) fn row(seen: &Seen, now: BootTime) -> Value {
     }
 }
 
-/// Returns a document with its past.
-pub(super) fn details(seen: &Seen, now: BootTime) -> Value {
+/// The time without a renewal of one holder, in milliseconds, and true if the last one was seen.
+#[derive(Debug, Serialize)]
+pub(super) struct Renewed(u64, bool);
+
+/// Returns what a renewal changes in the list: the times without a renewal of the holders in
+/// [`row`]. Those of waiters are only in the details.
+pub(super) fn renewal(seen: &Seen, now: BootTime) -> Vec<Renewed> {
+    let renewed = |silence: &Silence| Renewed(millis(silence.lasts(now)), silence.renewal_seen);
+    let Content::Lock(record) = &seen.entry.content else {
+        return vec![renewed(&seen.silence)];
+    };
+    let holders = record.lock.holders.iter().take(CLAIMS_MAX);
+    let silences = holders.filter_map(|holder| seen.claims.get(&holder.claim));
+    silences.map(renewed).collect()
+}
+
+/// Returns true if two states of a lock differ in renewals at most.
+pub(super) fn differs_by_renewal(before: &LockRecord, after: &LockRecord) -> bool {
+    let mut renewed = before.clone();
+    let entries = renewed.lock.holders.iter_mut();
+    let entries = entries.chain(&mut renewed.lock.queue);
+    let after_entries = after.lock.holders.iter().chain(&after.lock.queue);
+    for (entry, after) in entries.zip(after_entries) {
+        entry.revision = after.revision;
+        entry.renewed_at = after.renewed_at;
+    }
+    renewed == *after
+}
+
+/// Returns a document with its past, and the last roll call of its candidates.
+pub(super) fn details(seen: &Seen, roll_call: Option<&Answered>, now: BootTime) -> Value {
     match &seen.entry.content {
         Content::Lock(lock) => {
             let mut object = of_lock(seen, lock, usize::MAX, now);
@@ -38,6 +69,13 @@ pub(super) fn details(seen: &Seen, now: BootTime) -> Value {
             let mut object = row(seen, now);
             object["history"] = lease.history.iter().map(render::ended_object).collect();
             object["actions"] = lease.actions.iter().map(render::action_object).collect();
+            if let Some(Answered { roll_call, at }) = roll_call {
+                let present = roll_call.present.iter();
+                let mut identities: Vec<_> = present.map(|one| one.identity.as_str()).collect();
+                identities.sort_unstable();
+                object["candidates"] = identities.into();
+                object["answered_ms"] = millis(now.since(*at)).into();
+            }
             object
         }
         Content::Foreign(_) => row(seen, now),

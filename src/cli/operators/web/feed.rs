@@ -5,9 +5,7 @@
 
 use std::time::Duration;
 
-use futures_util::stream::{StreamExt, unfold};
-use http_body_util::StreamBody;
-use hyper::body::{Bytes, Frame};
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -15,7 +13,7 @@ use tokio::time::sleep;
 use super::board::{Board, Link, Version};
 use crate::clock::boot_now;
 use crate::election::BootTime;
-use crate::http::{EventBody, StreamPlace};
+use crate::http::{EventBody, Feed, StreamPlace, event_body};
 use crate::log::millis;
 use crate::store::StoreInfo;
 
@@ -25,10 +23,10 @@ const BATCH: Duration = Duration::from_millis(100);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// A stream of events to one browser.
-struct Feed {
+struct Events {
     board: watch::Receiver<Board>,
     info: Box<dyn Fn() -> StoreInfo + Send>,
-    is_permitted: Box<dyn Fn() -> bool + Send>,
+    is_permitted: Box<dyn Fn() -> BoxFuture<'static, bool> + Send>,
     place: StreamPlace,
     seen: Version,
     /// The last event; `None` before the first.
@@ -46,10 +44,10 @@ struct Written {
 pub(super) fn events(
     board: watch::Receiver<Board>,
     info: impl Fn() -> StoreInfo + Send + 'static,
-    is_permitted: impl Fn() -> bool + Send + 'static,
+    is_permitted: impl Fn() -> BoxFuture<'static, bool> + Send + 'static,
     place: StreamPlace,
 ) -> EventBody {
-    let feed = Feed {
+    event_body(Events {
         board,
         info: Box::new(info),
         is_permitted: Box::new(is_permitted),
@@ -57,15 +55,10 @@ pub(super) fn events(
         seen: 0,
         written: None,
         ended: false,
-    };
-    let frames = unfold(feed, |mut feed| async {
-        let text = feed.next().await?;
-        Some((Ok(Frame::data(Bytes::from(text))), feed))
-    });
-    StreamBody::new(frames.boxed())
+    })
 }
 
-impl Feed {
+impl Feed for Events {
     /// Waits for the next event; `None` after the last one.
     async fn next(&mut self) -> Option<String> {
         loop {
@@ -75,10 +68,8 @@ impl Feed {
             let now = boot_now();
             let due = self.due(now);
             if due <= now {
-                return match (self.is_permitted)() {
-                    true => Some(self.event(now)),
-                    false => None,
-                };
+                let is_permitted = (self.is_permitted)();
+                return is_permitted.await.then(|| self.event(boot_now()));
             }
             tokio::select! {
                 changed = self.board.changed() => self.ended = changed.is_err(),
@@ -90,7 +81,9 @@ impl Feed {
             }
         }
     }
+}
 
+impl Events {
     /// Returns when the next event is due.
     fn due(&mut self, now: BootTime) -> BootTime {
         let board = self.board.borrow_and_update();

@@ -195,15 +195,17 @@ function apply(event) {
     if (stale) stale.delete(doc.name);
     if (dialog.open && details.name === doc.name) loadDetails();
   }
-  for (const [name, silent] of event.renewed) {
+  for (const [name, holders] of event.renewed) {
     const entry = known.get(name);
-    if (!entry || !entry.doc.holder) continue;
-    entry.doc.holder.silent_ms = silent;
-    entry.doc.holder.renewal_seen = true;
+    if (!entry) continue;
+    renew(entry.doc, holders);
     entry.at = received;
-    if (details.doc && details.name === name && details.doc.holder) {
-      Object.assign(details.doc.holder, { silent_ms: silent, renewal_seen: true });
+    if (!dialog.open || details.name !== name || !details.doc) continue;
+    if (details.doc.kind === "lease") {
+      renew(details.doc, holders);
       details.at = received;
+    } else {
+      loadDetails(); // They show all holders and the waiters.
     }
   }
   for (const name of event.removed) known.delete(name);

@@ -112,7 +112,7 @@ impl Site for Web {
             "/login" if is_post => return shared.log_in(request).await,
             _ => {}
         }
-        if !shared.access.permits(request.headers()) {
+        if !shared.access.permits(request.headers()).await {
             return match path {
                 "/" => redirect("/login"),
                 _ => text(StatusCode::UNAUTHORIZED, "the visitors' token is required"),
@@ -145,7 +145,10 @@ impl Web {
         let body = feed::events(
             shared.board.clone(),
             move || collection.info().unwrap_or_default(),
-            move || shared.access.permits(&headers),
+            move || {
+                let (shared, headers) = (Arc::clone(&shared), headers.clone());
+                Box::pin(async move { shared.access.permits(&headers).await })
+            },
             place,
         );
         http::event_stream(body)
@@ -228,7 +231,10 @@ impl Shared {
         let name = query.strip_prefix("name=").and_then(decoded);
         let board = self.board.borrow();
         match name.as_deref().and_then(|name| board.get(name)) {
-            Some(seen) => json(StatusCode::OK, &document::details(seen, boot_now())),
+            Some((seen, roll_call)) => {
+                let details = document::details(seen, roll_call, boot_now());
+                json(StatusCode::OK, &details)
+            }
             None => text(StatusCode::NOT_FOUND, "there is no such document"),
         }
     }
@@ -249,7 +255,7 @@ impl Shared {
             .strip_prefix("token=")
             .map(|token| token.replace('+', " "));
         let token = token.as_deref().and_then(decoded).unwrap_or_default();
-        match self.access.log_in(token.trim()) {
+        match self.access.log_in(token.trim()).await {
             Some(cookie) => with_cookie(redirect("/"), cookie),
             None => {
                 tokio::time::sleep(WRONG_TOKEN).await;
@@ -276,12 +282,16 @@ impl Action {
             ("step_down", None) => RequestKind::StepDown,
             ("pause", None) => RequestKind::Pause,
             ("resume", None) => RequestKind::Resume,
+            ("cancel", None) => RequestKind::Cancel,
             ("transfer", Some(to)) => RequestKind::Transfer {
                 to: Identity::new(to).map_err(|error| format!("to {error}"))?,
                 reserve: RESERVATION_DEFAULT,
                 force: false,
             },
-            _ => return Err("expected step_down, transfer with to, pause or resume".to_owned()),
+            _ => {
+                let why = "expected step_down, transfer with to, pause, resume or cancel";
+                return Err(why.to_owned());
+            }
         };
         let reason = self.reason.filter(|reason| !reason.is_empty());
         if reason.as_deref().is_some_and(|reason| !is_reason(reason)) {

@@ -29,6 +29,14 @@ function renewed(entry, at, now) {
   return entry.renewal_seen ? `${duration(ms)} ago` : `> ${duration(ms)}`;
 }
 
+// Applies the renewals of the holders in the list, in its order.
+function renew(doc, holders) {
+  const entries = doc.kind === "lock" ? doc.holders : [doc.holder];
+  holders.forEach(([silent_ms, renewal_seen], index) => {
+    if (entries[index]) Object.assign(entries[index], { silent_ms, renewal_seen });
+  });
+}
+
 // The holder whose renewal is shown in the list: of a lock, the one that is silent for longest.
 function principal(doc) {
   if (doc.kind !== "lock") return doc.holder || null;
