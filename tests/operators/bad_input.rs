@@ -94,6 +94,15 @@ async fn values_that_make_no_sense_are_usage_errors() {
             vec!["repair", "orders", "--token-at-least", "-1"],
             "--token-at-least \"-1\" is not accepted",
         ),
+        (
+            vec![
+                "repair",
+                "orders",
+                "--token-at-least",
+                "9223372036854775807",
+            ],
+            "expected a whole number from 0 to 9223372036854775806",
+        ),
         (vec!["leases", "orders"], "orders"),
         (vec!["cancel", "orders", "--no-wait"], "--no-wait"),
         (vec!["leases", "--lease-duration", "5s"], "--lease-duration"),

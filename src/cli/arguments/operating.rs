@@ -139,8 +139,9 @@ fn repair() -> Command {
     .after_help(
         "A restored document may have a token that was used before. Stop all candidates, find the highest token that \
          a log, a dashboard (leasehold_token) or a receiver of effects has seen, and raise it before they \
-         start.\n\nExamples:\n  leasehold repair orders --token-at-least 4711\n\nExit codes: 0 done, or it was not \
-         lower; 1 a candidate writes to the lease; 64 usage, 69 MongoDB unreachable, 78 configuration, or there is \
+         start. The command watches for the lease duration of the holder in the document (24s if there is none) that \
+         no candidate writes to it.\n\nExamples:\n  leasehold repair orders --token-at-least 4711\n\nExit codes: 0 done, or it was not \
+         lower; 1 a candidate writes to the lease, or it was deleted; 64 usage, 69 MongoDB unreachable, 78 configuration, or there is \
          no such lease.",
     )
     .arg(
@@ -287,8 +288,10 @@ fn token(path: &[&str], matches: &mut ArgMatches) -> Result<Token, Error> {
         .and_then(Token::new)
         .filter(|token| *token < Token::MAX);
     token.ok_or_else(|| {
-        let message =
-            format!("--token-at-least {text:?} is not accepted: expected a whole number from 0 on");
+        let max = Token::MAX.get() - 1;
+        let message = format!(
+            "--token-at-least {text:?} is not accepted: expected a whole number from 0 to {max}"
+        );
         wrong(path, &message)
     })
 }

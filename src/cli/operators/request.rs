@@ -6,15 +6,12 @@
 mod decide;
 mod progress;
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
-
 use self::decide::Decision;
 use self::progress::{Progress, Step};
 use super::candidates::{ANSWER_MAX, candidates, names};
+use super::outcome::Outcome;
 use super::{Author, OperatorError, RequestArgs, RequestKind, Session, say};
-use crate::cli::{CommandError, answer};
+use crate::cli::CommandError;
 use crate::clock;
 use crate::election::{BootTime, LeaseName, Token};
 use crate::exit;
@@ -24,62 +21,10 @@ use crate::store::mongo::operators::{
     Acted, Action, ActionId, ActionKind, Content, LeaseRecord, Present, Scope, View, ViewEvent,
 };
 
-/// The answer of a request.
-pub(super) struct Outcome {
-    /// The result in one word, for JSON.
-    pub(super) result: &'static str,
-    message: String,
-    pub(super) code: u8,
-    took: Option<Duration>,
-    /// The leader that the request has led to.
-    leader: Option<Leader>,
-}
-
-/// A leader and its token.
-#[derive(Debug, Clone)]
-struct Leader {
-    identity: String,
-    token: Token,
-}
-
-impl Outcome {
-    /// An answer without a write, or before its effect.
-    fn plain(result: &'static str, code: u8, message: String) -> Self {
-        Self {
-            result,
-            message,
-            code,
-            took: None,
-            leader: None,
-        }
-    }
-
-    /// Returns the answer as JSON.
-    pub(super) fn object(&self, name: &LeaseName, action: &str) -> Value {
-        let leader = self
-            .leader
-            .as_ref()
-            .map(|leader| json!({ "identity": leader.identity, "token": leader.token.get() }));
-        json!({
-            "lease": name.as_str(),
-            "action": action,
-            "result": self.result,
-            "message": self.message,
-            "leader": leader,
-            "took_ms": self.took.map(|took| took.as_secs_f64() * 1e3),
-        })
-    }
-}
-
 pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<u8, CommandError> {
     let (name, action) = (args.name.clone(), action(&args.kind).as_str());
     let outcome = perform(session, args, &say).await?;
-    let text = match session.json {
-        true => format!("{}\n", outcome.object(&name, action)),
-        false => format!("lease {name}: {}\n", outcome.message),
-    };
-    answer(text.as_bytes())?;
-    Ok(outcome.code)
+    outcome.print(session, &name, action)
 }
 
 /// Decides on a request, writes it, and waits for its effect. `note` receives what the operator may

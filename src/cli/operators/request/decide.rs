@@ -2,8 +2,8 @@
 //! nothing is written.
 
 use super::super::RequestKind;
+use super::super::outcome::Outcome;
 use super::super::render::because;
-use super::Outcome;
 use crate::election::{RequestKind as Requested, Token};
 use crate::exit;
 use crate::store::mongo::operators::{Effect, LeaseRecord};

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::super::RequestKind;
+use super::super::outcome::{Leader, Outcome};
 use super::decide::{withdrawn, words};
-use super::{Leader, Outcome};
 use crate::election::{BootTime, Claim, Revision};
 use crate::exit;
 use crate::store::mongo::operators::{ActionId, LeaseRecord};
