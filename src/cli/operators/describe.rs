@@ -64,7 +64,13 @@ fn object(
         "set": info.set, "database": info.database, "collection": info.collection,
     });
     if let Some(candidates) = candidates {
-        let candidate = |candidate: &Present| json!({ "identity": candidate.identity.as_str(), "version": candidate.version });
+        let candidate = |candidate: &Present| {
+            json!({
+                "identity": candidate.identity.as_str(),
+                "version": candidate.version,
+                "healthy": candidate.healthy,
+            })
+        };
         object["candidates"] = candidates.iter().map(candidate).collect();
     }
     object["history"] = lease.history.iter().map(render::ended_object).collect();
