@@ -87,6 +87,10 @@ async fn values_that_make_no_sense_are_usage_errors() {
             "--timeout \"5\" is not accepted",
         ),
         (
+            vec!["cancel", "orders", "--timeout", "0s"],
+            "--timeout \"0s\" is not accepted: expected a duration between 100ms and 1day",
+        ),
+        (
             vec!["pause", "orders", "--reason", "a\nb"],
             "--reason of 3 bytes is not accepted",
         ),

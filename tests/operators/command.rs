@@ -87,7 +87,12 @@ pub(crate) async fn run(mut command: Command) -> Answer {
 
 /// Starts a command whose output is read while it runs.
 pub(crate) fn start(stage: &Stage, arguments: &[&str]) -> Child {
-    let mut command = command(stage, arguments);
+    start_with(&stage.set().uri(), stage, arguments)
+}
+
+/// Same as [`start`], with another connection string.
+pub(crate) fn start_with(uri: &str, stage: &Stage, arguments: &[&str]) -> Child {
+    let mut command = command_with(uri, stage, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the program starts")
 }
