@@ -9,6 +9,7 @@ mod describe;
 mod leases;
 mod live;
 mod observed;
+mod outcome;
 mod render;
 mod repair;
 mod request;

@@ -6,6 +6,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Space between columns.
 const GAP: usize = 2;
+/// Maximum width of a cell that others follow, so that one long name does not widen all rows. The
+/// name of a pod has at most 63 characters.
+const CELL_MAX: usize = 64;
 
 /// A style of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,9 +64,18 @@ impl Row {
     }
 }
 
-/// Renders rows as aligned lines. Lines longer than `width` are cut.
+/// Renders rows as aligned lines. Cells longer than [`CELL_MAX`] are shortened, except in the last
+/// column; lines longer than `width` are cut.
 pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<String> {
     let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
+    let mut rows = rows.to_vec();
+    for row in &mut rows {
+        for cell in row.cells.iter_mut().take(columns.saturating_sub(1)) {
+            if cell.width() > CELL_MAX {
+                *cell = shortened(cell, CELL_MAX);
+            }
+        }
+    }
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
             let cells = rows.iter().filter_map(|row| row.cells.get(column));
@@ -85,6 +97,29 @@ pub(crate) fn lines(rows: &[Row], width: Option<usize>, color: bool) -> Vec<Stri
     rows.iter().map(line).collect()
 }
 
+/// Shortens a text in the middle to a display width.
+fn shortened(text: &str, max: usize) -> String {
+    let half = max.saturating_sub(1) / 2;
+    let head = fitting(text.chars(), half);
+    let tail = fitting(text.chars().rev(), half);
+    head.into_iter()
+        .chain(['…'])
+        .chain(tail.into_iter().rev())
+        .collect()
+}
+
+/// Returns the first characters, up to a display width.
+fn fitting(text: impl Iterator<Item = char>, max: usize) -> Vec<char> {
+    let mut left = max;
+    let fits = |c: &char| {
+        let width = c.width().unwrap_or(0);
+        let fits = width <= left;
+        left = left.saturating_sub(width);
+        fits
+    };
+    text.take_while(fits).collect()
+}
+
 /// Renders rows as one text.
 pub(crate) fn text(rows: &[Row], color: bool) -> String {
     let mut text = lines(rows, None, color).join("\n");
@@ -97,14 +132,8 @@ pub(crate) fn cut(line: &str, width: Option<usize>) -> String {
     let Some(max) = width.filter(|max| line.width() > *max) else {
         return line.to_owned();
     };
-    let mut left = max.saturating_sub(1);
-    let fits = line.chars().take_while(|c| {
-        let width = c.width().unwrap_or(0);
-        let fits = width <= left;
-        left = left.saturating_sub(width);
-        fits
-    });
-    fits.chain(['…']).collect()
+    let fits = fitting(line.chars(), max.saturating_sub(1));
+    fits.into_iter().chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -129,5 +158,23 @@ mod tests {
         let styled = [Row::new(["x"]).styled(Style::Bad)];
         assert_eq!(text(&styled, true), "\u{1b}[31mx\u{1b}[0m\n");
         assert_eq!(text(&styled, false), "x\n");
+    }
+    #[test]
+    fn a_long_cell_widens_no_other_row() {
+        let long = format!("first-{}-last", "x".repeat(242));
+        let wide = "日".repeat(40);
+        let rows = [
+            Row::new(["A", "B"]),
+            Row::new([long.as_str(), "y"]),
+            Row::new([&wide, &long]),
+        ];
+        let lines = lines(&rows, None, false);
+        let (head, tail) = ("x".repeat(25), "x".repeat(26));
+        assert_eq!(lines[1], format!("first-{head}…{tail}-last  y"));
+        let half = "日".repeat(15);
+        assert_eq!(lines[2], format!("{half}…{half}    {long}"));
+        assert!(lines[0].width() <= CELL_MAX + GAP + 1);
+        let pod = "p".repeat(63);
+        assert!(text(&[Row::new([pod.as_str(), "x"])], false).contains(&pod));
     }
 }

@@ -87,12 +87,25 @@ async fn values_that_make_no_sense_are_usage_errors() {
             "--timeout \"5\" is not accepted",
         ),
         (
+            vec!["cancel", "orders", "--timeout", "0s"],
+            "--timeout \"0s\" is not accepted: expected a duration between 100ms and 1day",
+        ),
+        (
             vec!["pause", "orders", "--reason", "a\nb"],
             "--reason of 3 bytes is not accepted",
         ),
         (
             vec!["repair", "orders", "--token-at-least", "-1"],
             "--token-at-least \"-1\" is not accepted",
+        ),
+        (
+            vec![
+                "repair",
+                "orders",
+                "--token-at-least",
+                "9223372036854775807",
+            ],
+            "expected a whole number from 0 to 9223372036854775806",
         ),
         (vec!["leases", "orders"], "orders"),
         (vec!["cancel", "orders", "--no-wait"], "--no-wait"),

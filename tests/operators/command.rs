@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold_testbed::{ReplicaSet, SharedSet, Stage};
 use serde_json::Value;
+use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 pub(crate) use leasehold_testbed::wait::{LONG, eventually};
@@ -76,9 +77,35 @@ pub(crate) async fn run(mut command: Command) -> Answer {
 
 /// Starts a command whose output is read while it runs.
 pub(crate) fn start(stage: &Stage, arguments: &[&str]) -> Child {
-    let mut command = command(stage, arguments);
+    start_with(&stage.set().uri(), stage, arguments)
+}
+
+/// Same as [`start`], with another connection string.
+pub(crate) fn start_with(uri: &str, stage: &Stage, arguments: &[&str]) -> Child {
+    let mut command = command_with(uri, stage, arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the program starts")
+}
+
+/// Reads standard error until a line contains this text.
+pub(crate) async fn wait_stderr(child: &mut Child, text: &str) {
+    let mut read = String::new();
+    let found = async {
+        let stderr = child.stderr.as_mut().expect("piped");
+        while !read.contains(text) {
+            // One byte at a time, so that the rest is left to the next reader.
+            read.push(char::from(stderr.read_u8().await.expect("a line")));
+        }
+    };
+    let found = tokio::time::timeout(LONG, found).await;
+    found.unwrap_or_else(|_| panic!("{text:?} is missing: {read}"));
+}
+
+/// Waits for the end of a command that was started.
+pub(crate) async fn ended(child: Child) -> Answer {
+    let output = tokio::time::timeout(2 * LONG, child.wait_with_output()).await;
+    let output = output.expect("it ends in time");
+    Answer::of(&output.expect("it is ours"))
 }
 
 /// The name of the lease of the stage's candidates.

@@ -4,7 +4,7 @@
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::doc;
 
-use crate::command::{LONG, leasehold, name, shared_stage};
+use crate::command::{LONG, command_with, leasehold, name, run, shared_stage};
 
 #[tokio::test]
 async fn the_listing_shows_holders_free_and_paused_leases_and_foreign_documents() {
@@ -93,6 +93,26 @@ async fn a_holder_that_does_not_renew_is_not_shown_as_renewing() {
     let described = leasehold(&stage, &arguments).await.json();
     assert_eq!(described["state"], "expired", "{described}");
     assert_eq!(described["holder"]["renewal_seen"], false, "{described}");
+}
+
+#[tokio::test]
+async fn a_holder_is_not_shown_as_expired_because_the_stream_is_stale() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let proxy = stage.set().proxy();
+    // The stream opens, and reports nothing.
+    proxy.hold_requests_containing("getMore");
+    let uri = stage.set().proxied_uri(&proxy);
+    // Longer than the lease duration of 3 s.
+    for arguments in [vec!["leases"], vec!["describe", &lease]] {
+        let arguments = [&arguments[..], &["--observe", "4s", "-o", "json"]].concat();
+        let shown = run(command_with(&uri, &stage, &arguments)).await.json();
+        let shown = shown.get(0).unwrap_or(&shown);
+        assert_eq!(shown["state"], "held", "{shown}");
+        assert_eq!(shown["holder"]["renewal_seen"], true, "{shown}");
+    }
+    assert!(a.leads());
 }
 
 #[tokio::test]

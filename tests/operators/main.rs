@@ -16,3 +16,5 @@ mod live;
 mod many;
 mod repair;
 mod requests;
+mod unhealthy;
+mod waiting;

@@ -3,7 +3,7 @@
 use leasehold_testbed::DaemonTimings;
 use mongodb::bson::doc;
 
-use crate::command::{LONG, leasehold, name, shared_stage};
+use crate::command::{LONG, ended, leasehold, name, shared_stage, start, wait_stderr};
 
 #[tokio::test]
 async fn a_restored_lease_gets_the_token_and_the_next_leader_a_higher_one() {
@@ -61,11 +61,53 @@ async fn a_free_lease_with_a_candidate_is_not_repaired() {
     leasehold(&stage, &["pause", &lease]).await.expect(0, &[]);
     a.wait_role("paused", LONG).await;
     let repair = ["repair", &lease, "--token-at-least", "50"];
-    let mut repairing = crate::command::start(&stage, &repair);
+    let repairing = start(&stage, &repair);
     stage.stored().set(doc! { "paused": false }).await;
     a.wait_leads(LONG).await;
-    let ended = tokio::time::timeout(2 * LONG, repairing.wait())
-        .await
-        .expect("it ends");
-    assert_eq!(ended.expect("it is ours").code(), Some(1));
+    ended(repairing).await.expect(1, &[]);
+}
+
+#[tokio::test]
+async fn a_creation_is_recorded_with_its_author_and_answered_as_json() {
+    let stage = shared_stage().await;
+    let repair = |options: &[&'static str]| {
+        let mut arguments = vec!["repair", "orders", "--token-at-least", "7", "-o", "json"];
+        arguments.extend(options);
+        arguments
+    };
+    let arguments = repair(&["--create", "--by", "olga", "--reason", "moved"]);
+    let created = leasehold(&stage, &arguments).await.expect(0, &[]).json();
+    for (field, value) in [
+        ("lease", "orders"),
+        ("action", "create"),
+        ("result", "done"),
+        ("message", "created with token 7, free"),
+    ] {
+        assert_eq!(created[field], value, "{created}");
+    }
+    assert!(created["took_ms"].is_number(), "{created}");
+    let described = leasehold(&stage, &["describe", "orders", "-o", "json"]).await;
+    let described = described.expect(0, &[]).json();
+    let action = &described["actions"][0];
+    for (field, value) in [("action", "create"), ("by", "olga"), ("reason", "moved")] {
+        assert_eq!(action[field], value, "{described}");
+    }
+    assert_eq!(action["token"], 7);
+    let again = leasehold(&stage, &repair(&[])).await.expect(0, &[]).json();
+    assert_eq!(again["result"], "already", "{again}");
+    assert_eq!(again["action"], "raise_token", "{again}");
+}
+
+#[tokio::test]
+async fn a_lease_that_is_deleted_meanwhile_is_reported_as_deleted() {
+    let stage = shared_stage().await;
+    let create = ["repair", "orders", "--token-at-least", "1", "--create"];
+    leasehold(&stage, &create).await.expect(0, &[]);
+    let mut repairing = start(&stage, &["repair", "orders", "--token-at-least", "50"]);
+    // A free lease is watched for the default duration.
+    wait_stderr(&mut repairing, "watching for 24s").await;
+    stage.stored().delete().await;
+    let part = "deleted while this command watched it, so nothing was changed; pass --create";
+    ended(repairing).await.expect(1, &[part]);
+    assert_eq!(stage.stored().try_get().await, None);
 }

@@ -116,6 +116,8 @@ pub(crate) trait Host {
     fn answered(&mut self, answered: &Answered);
     /// Converts a store event to an input, if the machine needs it.
     fn news(&mut self, news: StoreEvent<Self::Hint>) -> Option<Input<Self>>;
+    /// Reports an input of the program, before the machine handles it.
+    fn received(&mut self, _: &Input<Self>) {}
     /// Waits for an event of the host itself. Must be cancel-safe.
     fn event(&mut self) -> impl Future<Output = Input<Self>> + Send {
         std::future::pending()
@@ -216,6 +218,9 @@ impl<H: Host> EventLoop<H> {
                 input = self.host.event() => return Ok(input),
                 input = inputs.recv(), if !self.abandoned => {
                     self.abandoned = input.is_none();
+                    if let Some(input) = &input {
+                        self.host.received(input);
+                    }
                     return Ok(input.unwrap_or(H::Machine::ABANDONED));
                 }
                 Some(reply) = self.calls.next() => {

@@ -140,6 +140,12 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
         None
     }
 
+    fn received(&mut self, input: &Input) {
+        if let Input::Health { healthy } = input {
+            self.store.set_healthy(*healthy);
+        }
+    }
+
     async fn event(&mut self) -> Input {
         let shown = match &mut self.demoting {
             Some(flushed) => flushed.await.unwrap_or(false),

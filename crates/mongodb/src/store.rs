@@ -24,6 +24,9 @@ pub trait Store<P = Operation, O = Outcome>: Send + Sync + 'static {
 
     /// Closes the change stream and opens another one, if the store has one.
     fn reopen_stream(&self) {}
+
+    /// Sets the health of the workload that this process reports to operators. Informational.
+    fn set_healthy(&self, _: bool) {}
 }
 
 /// The outcomes that all kinds of operations share, apart from "applied".

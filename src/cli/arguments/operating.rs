@@ -27,11 +27,13 @@ pub(super) const COMMANDS: [&str; 9] = [
 ];
 
 /// Default of `--timeout`.
-const TIMEOUT: &str = "30s";
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Default of `--observe`: the default interval of renewals, and a second.
 const OBSERVE: &str = "4s";
 /// Default of `--reserve`.
 const RESERVE: &str = "5s";
+/// Minimum of `--timeout`: with less, MongoDB would seem unreachable.
+const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 /// Maximum of `--timeout`: a workload may take a day to end.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Maximum of `--observe`: the longest lease duration.
@@ -39,7 +41,8 @@ const OBSERVE_MAX: Duration = Duration::from_secs(3600);
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, or it was so already; 1 refused, or another outcome than requested; 3 under way, not done \
-within --timeout; 64 usage, 69 MongoDB unreachable, 78 configuration, or there is no such lease.";
+within --timeout; 64 usage, 69 MongoDB unreachable, 78 configuration, or there is no such lease; 128 + the number of a \
+signal that ended it, after the line that says how to withdraw the request.";
 
 /// Defines the commands.
 pub(super) fn commands() -> [Command; 9] {
@@ -70,7 +73,7 @@ pub(super) fn commands() -> [Command; 9] {
             .arg(
                 Arg::new("force")
                     .long("force")
-                    .help("Do not check that it is a candidate, which takes up to 3s if it is not")
+                    .help("Do not check that it is a candidate with a healthy workload, which takes up to 3s if it is not")
                     .action(ArgAction::SetTrue),
             )),
         waiting(request("pause", "Prevent all candidates from leading, and wait until nobody leads")
@@ -139,8 +142,9 @@ fn repair() -> Command {
     .after_help(
         "A restored document may have a token that was used before. Stop all candidates, find the highest token that \
          a log, a dashboard (leasehold_token) or a receiver of effects has seen, and raise it before they \
-         start.\n\nExamples:\n  leasehold repair orders --token-at-least 4711\n\nExit codes: 0 done, or it was not \
-         lower; 1 a candidate writes to the lease; 64 usage, 69 MongoDB unreachable, 78 configuration, or there is \
+         start. The command watches for the lease duration of the holder in the document (24s if there is none) that \
+         no candidate writes to it.\n\nExamples:\n  leasehold repair orders --token-at-least 4711\n\nExit codes: 0 done, or it was not \
+         lower; 1 a candidate writes to the lease, or it was deleted; 64 usage, 69 MongoDB unreachable, 78 configuration, or there is \
          no such lease.",
     )
     .arg(
@@ -261,7 +265,7 @@ pub(super) fn parse(command: &str, matches: &mut ArgMatches) -> Result<OperatorA
         }),
     };
     Ok(OperatorArgs {
-        timeout: duration(matches, "timeout", TIMEOUT, TIMEOUT_MAX)?,
+        timeout: time(&path, matches, "timeout", TIMEOUT_MIN, TIMEOUT_MAX)?.unwrap_or(TIMEOUT),
         json: command != "web" && wants_json(matches),
         sources: sources(matches),
         command: parsed,
@@ -287,8 +291,10 @@ fn token(path: &[&str], matches: &mut ArgMatches) -> Result<Token, Error> {
         .and_then(Token::new)
         .filter(|token| *token < Token::MAX);
     token.ok_or_else(|| {
-        let message =
-            format!("--token-at-least {text:?} is not accepted: expected a whole number from 0 on");
+        let max = Token::MAX.get() - 1;
+        let message = format!(
+            "--token-at-least {text:?} is not accepted: expected a whole number from 0 to {max}"
+        );
         wrong(path, &message)
     })
 }

@@ -31,7 +31,7 @@ pub(super) async fn candidates(
             failure: called.failure.unwrap_or_else(changed),
         });
     }
-    let until = clock::boot_now() + ANSWER_MAX;
+    let until = (clock::boot_now() + ANSWER_MAX).min(session.deadline);
     let mut present: Vec<Present> = Vec::new();
     let mut called_now = false;
     while !complete(&present) {
@@ -67,6 +67,9 @@ pub(super) fn names(present: &[Present]) -> String {
     if present.is_empty() {
         return "none".to_owned();
     }
-    let names = present.iter().map(|candidate| candidate.identity.as_str());
+    let names = present.iter().map(|candidate| match candidate.healthy {
+        Some(false) => format!("{} (unhealthy)", candidate.identity),
+        Some(true) | None => candidate.identity.to_string(),
+    });
     names.collect::<Vec<_>>().join(", ")
 }

@@ -24,7 +24,8 @@ pub(super) async fn run(
     observe: Duration,
     with_candidates: bool,
 ) -> Result<u8, CommandError> {
-    let mut view = session.collection.follow(Scope::One(name.clone()));
+    let scope = Scope::One(name.clone());
+    let mut view = session.collection.follow(scope.clone());
     let (entries, at) = session.listed(&mut view, "read the lease").await?;
     session.lease(name, entries.clone()).await?;
     let mut observed = Observed::default();
@@ -33,7 +34,7 @@ pub(super) async fn run(
         true => Some(candidates(session, &mut view, name, |_| false).await?),
         false => None,
     };
-    await_renewals(session, &mut view, &mut observed, observe).await;
+    await_renewals(session, &mut view, &scope, &mut observed, observe).await;
     let now = Instant::now();
     let seen = observed.get(name.as_str());
     let Some((seen, lease)) = seen.and_then(|seen| Some((seen, lease(&seen.entry)?))) else {
@@ -64,7 +65,13 @@ fn object(
         "set": info.set, "database": info.database, "collection": info.collection,
     });
     if let Some(candidates) = candidates {
-        let candidate = |candidate: &Present| json!({ "identity": candidate.identity.as_str(), "version": candidate.version });
+        let candidate = |candidate: &Present| {
+            json!({
+                "identity": candidate.identity.as_str(),
+                "version": candidate.version,
+                "healthy": candidate.healthy,
+            })
+        };
         object["candidates"] = candidates.iter().map(candidate).collect();
     }
     object["history"] = lease.history.iter().map(render::ended_object).collect();

@@ -12,7 +12,7 @@ use crate::cli::table::{Row, Style, text};
 use crate::cli::{CommandError, answer};
 use crate::clock;
 use crate::exit;
-use crate::store::mongo::operators::{LISTED_MAX, Scope, ViewEvent};
+use crate::store::mongo::operators::{LISTED_MAX, Scope, View, ViewEvent};
 
 /// Lists the leases once a renewal of each holder was seen, after `observe` at the latest.
 pub(super) async fn run(session: &Session, observe: Duration) -> Result<u8, CommandError> {
@@ -20,7 +20,7 @@ pub(super) async fn run(session: &Session, observe: Duration) -> Result<u8, Comm
     let (entries, at) = session.listed(&mut view, "list the leases").await?;
     let mut observed = Observed::default();
     observed.apply(ViewEvent::Listed { entries, at });
-    await_renewals(session, &mut view, &mut observed, observe).await;
+    await_renewals(session, &mut view, &Scope::Leases, &mut observed, observe).await;
     let now = Instant::now();
     let listed: Vec<_> = observed.documents().collect();
     if listed.len() == LISTED_MAX {
@@ -43,10 +43,12 @@ pub(super) async fn run(session: &Session, observe: Duration) -> Result<u8, Comm
     Ok(exit::DONE)
 }
 
-/// Waits until a renewal of each holder was seen, or for `observe`.
+/// Waits until a renewal of each holder was seen, or for `observe`. The stream may be stale, so the
+/// documents are read before a holder is said to have expired.
 pub(super) async fn await_renewals(
     session: &Session,
-    view: &mut crate::store::mongo::operators::View,
+    view: &mut View,
+    scope: &Scope,
     observed: &mut Observed,
     observe: Duration,
 ) {
@@ -65,8 +67,18 @@ pub(super) async fn await_renewals(
             Some(event) => {
                 observed.apply(event);
             }
-            None => return,
+            None => break,
         }
+    }
+    if observed.has_expired(clock::boot_now()) {
+        let event = match session.collection.list(scope).await {
+            Ok(entries) => ViewEvent::Listed {
+                entries,
+                at: clock::boot_now(),
+            },
+            Err(failure) => ViewEvent::Failed(failure),
+        };
+        observed.apply(event);
     }
 }
 

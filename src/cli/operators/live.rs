@@ -4,9 +4,12 @@ mod screen;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tracing::warn;
 
 use self::screen::{Key, Screen};
@@ -47,7 +50,27 @@ pub(super) async fn run(session: &Session) -> Result<u8, CommandError> {
             _ => Ok(exit::DONE),
         },
         stop = stops.next() => Ok(stop.exit_code()),
+        () = output_closed() => Ok(exit::DONE),
     }
+}
+
+/// Waits until standard output is a pipe without a reader.
+async fn output_closed() {
+    // A file cannot be waited for: it is never closed by a reader.
+    if let Ok(output) = watched_output()
+        && output.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+fn watched_output() -> io::Result<AsyncFd<OwnedFd>> {
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    // Deprecated for types whose descriptor may change; an `OwnedFd` keeps its descriptor for
+    // life. The replacement is unsafe, which this crate forbids.
+    #[allow(deprecated)]
+    AsyncFd::with_interest(output, Interest::ERROR)
 }
 
 /// Prints one line per change until the output is closed.

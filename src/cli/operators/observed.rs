@@ -143,6 +143,15 @@ impl Observed {
         self.leases.get(name)
     }
 
+    /// Returns true if a holder has not renewed for its lease duration, as far as was seen.
+    pub(super) fn has_expired(&self, now: BootTime) -> bool {
+        self.leases.values().any(|seen| {
+            let duration = lease(&seen.entry).and_then(LeaseRecord::lease_duration);
+            duration
+                .is_some_and(|duration| seen.silence.liveness(duration, now) == Liveness::Expired)
+        })
+    }
+
     /// Returns true once a renewal of each holder has been seen.
     pub(super) fn is_complete(&self) -> bool {
         let mut held = self

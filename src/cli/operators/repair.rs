@@ -6,15 +6,18 @@
 
 use tracing::warn;
 
-use super::observed::Observed;
+use super::observed::{Observed, lease as lease_in};
+use super::outcome::Outcome;
 use super::{Author, OperatorError, Session, say};
-use crate::cli::{CommandError, answer};
+use crate::cli::CommandError;
+use crate::clock;
 use crate::election::{LEASE_DURATION_MIN, LeaseName, Revision, Timings, Token};
 use crate::exit;
 use crate::publish::render::date;
 use crate::runner::KernelRandomness;
+use crate::store::Failure;
 use crate::store::mongo::operators::{
-    Acted, Action, ActionId, ActionKind, LeaseRecord, Scope, ViewEvent,
+    Acted, Action, ActionId, ActionKind, Entry, LeaseRecord, Scope, View, ViewEvent,
 };
 
 const DOING: &str = "repair the lease";
@@ -28,8 +31,16 @@ pub(super) async fn run(
 ) -> Result<u8, CommandError> {
     let mut view = session.collection.follow(Scope::One(name.clone()));
     let (entries, at) = session.listed(&mut view, DOING).await?;
+    let action = |kind| Action {
+        id: ActionId::random(&mut KernelRandomness),
+        kind,
+        by: author.by.to_string(),
+        reason: author.reason.clone(),
+    };
     if entries.is_empty() && create {
-        return created(session, name, at_least).await;
+        let action = action(ActionKind::Create { token: at_least });
+        let outcome = created(session, name, at_least, &action).await?;
+        return outcome.print(session, name, action.kind.as_str());
     }
     let lease = session
         .lease(name, entries.clone())
@@ -41,60 +52,100 @@ pub(super) async fn run(
             },
             error => error,
         })?;
-    if lease.lease.token >= at_least {
-        let token = lease.lease.token;
-        answer(
-            format!("lease {name}: token {token} is not below {at_least}; nothing written\n")
-                .as_bytes(),
-        )?;
-        return Ok(exit::DONE);
-    }
-    let mut observed = Observed::default();
-    observed.apply(ViewEvent::Listed { entries, at });
+    let action = action(ActionKind::RaiseToken { at_least });
+    let token = lease.lease.token;
+    let outcome = if token >= at_least {
+        let message = format!("token {token} is not below {at_least}; nothing written");
+        Outcome::plain("already", exit::DONE, message)
+    } else {
+        let mut observed = Observed::default();
+        observed.apply(ViewEvent::Listed { entries, at });
+        match written_by_another(session, &mut view, &mut observed, &lease, at_least).await {
+            Some(refused) => refused,
+            None => raised(session, name, &lease, at_least, &action).await?,
+        }
+    };
+    outcome.print(session, name, action.kind.as_str())
+}
+
+/// Watches the lease for its lease duration. Returns the refusal if it changes.
+async fn written_by_another(
+    session: &Session,
+    view: &mut View,
+    observed: &mut Observed,
+    lease: &LeaseRecord,
+    at_least: Token,
+) -> Option<Outcome> {
+    let name = observed.documents().next()?.entry.name.clone();
     // A free lease is acquired within moments if there is a candidate.
     let watched = lease
         .lease_duration()
         .unwrap_or(Timings::default().lease_duration());
-    let until = at + watched.max(LEASE_DURATION_MIN);
+    let until = clock::boot_now() + watched.max(LEASE_DURATION_MIN);
     let watched = humantime::format_duration(watched);
     say(&format!(
         "lease {name}: watching for {watched} that no candidate writes to it"
     ));
-    while let Some(event) = session.next(&mut view, until).await {
+    while let Some(event) = session.next(view, until).await {
         observed.apply(event);
-        let now = observed
-            .get(name.as_str())
-            .and_then(|seen| super::observed::lease(&seen.entry));
-        let unchanged = now.is_some_and(|now| now.lease.revision == lease.lease.revision);
-        if !unchanged {
-            let who = now.and_then(|now| now.holder.as_ref());
-            let who = who.map_or("a candidate".to_owned(), |holder| {
-                holder.identity.to_string()
-            });
-            say(&format!(
-                "lease {name}: {who} has written to it, so nothing was changed; stop all candidates first"
-            ));
-            return Ok(exit::NEGATIVE);
+        let entry = observed.get(&name).map(|seen| &seen.entry);
+        if let Some((result, message)) = change(entry, lease, at_least) {
+            return Some(Outcome::plain(result, exit::NEGATIVE, message));
         }
     }
-    raised(session, name, &lease, at_least, author).await
+    None
 }
 
-async fn created(session: &Session, name: &LeaseName, token: Token) -> Result<u8, CommandError> {
-    let revision = Revision::random(&mut KernelRandomness);
-    let created = session.collection.create(name, revision, token).await;
+/// Returns how the lease changed since it was seen, or `None` if no candidate has written to it.
+fn change(
+    entry: Option<&Entry>,
+    seen: &LeaseRecord,
+    at_least: Token,
+) -> Option<(&'static str, String)> {
+    let Some(entry) = entry else {
+        let message = format!(
+            "the lease was deleted while this command watched it, so nothing was changed; pass --create to create it \
+             with token {at_least}"
+        );
+        return Some(("deleted", message));
+    };
+    let Some(now) = lease_in(entry) else {
+        let message = "the document was replaced by one that is not a lease; nothing written";
+        return Some(("refused", message.to_owned()));
+    };
+    if now.lease.revision == seen.lease.revision {
+        return None;
+    }
+    let writer = now.holder.as_ref().map(|holder| holder.identity.as_str());
+    let writer = writer.unwrap_or("a candidate");
+    let message =
+        format!("{writer} has written to it, so nothing was changed; stop all candidates first");
+    Some(("refused", message))
+}
+
+async fn created(
+    session: &Session,
+    name: &LeaseName,
+    token: Token,
+    action: &Action,
+) -> Result<Outcome, OperatorError> {
+    let (revision, sent) = (Revision::random(&mut KernelRandomness), clock::boot_now());
+    let created = session.collection.create(name, revision, action).await;
     match (created.outcome, created.failure) {
-        (Acted::Applied, _) => {
-            answer(format!("lease {name}: created with token {token}, free\n").as_bytes())?;
-            Ok(exit::DONE)
-        }
-        (Acted::Rejected, _) => {
-            say(&format!(
-                "lease {name}: it was created meanwhile; run the command again"
-            ));
-            Ok(exit::NEGATIVE)
-        }
-        (outcome, failure) => Err(not_written(name, outcome, failure).into()),
+        (Acted::Applied, _) => Ok(Outcome {
+            took: Some(clock::boot_now().since(sent)),
+            ..Outcome::plain(
+                "done",
+                exit::DONE,
+                format!("created with token {token}, free"),
+            )
+        }),
+        (Acted::Rejected, _) => Ok(Outcome::plain(
+            "refused",
+            exit::NEGATIVE,
+            "it was created meanwhile; run the command again".to_owned(),
+        )),
+        (outcome, failure) => Err(not_written(name, outcome, failure)),
     }
 }
 
@@ -103,16 +154,11 @@ async fn raised(
     name: &LeaseName,
     lease: &LeaseRecord,
     at_least: Token,
-    author: Author,
-) -> Result<u8, CommandError> {
-    let action = Action {
-        id: ActionId::random(&mut KernelRandomness),
-        kind: ActionKind::RaiseToken { at_least },
-        by: author.by.to_string(),
-        reason: author.reason,
-    };
+    action: &Action,
+) -> Result<Outcome, OperatorError> {
     warn!(lease = %name, from = lease.lease.token.get(), to = at_least.get(), "raising the token");
-    let acted = session.collection.act(name, lease, &action).await;
+    let sent = clock::boot_now();
+    let acted = session.collection.act(name, lease, action).await;
     match (acted.outcome, acted.failure) {
         (Acted::Applied, _) => {
             let before = lease.lease.token;
@@ -123,30 +169,26 @@ async fn raised(
                     date(holder.renewed_at)
                 )
             });
-            let line = format!(
-                "lease {name}: token raised from {before} to {at_least}{}\n",
+            let message = format!(
+                "token raised from {before} to {at_least}{}",
                 held.unwrap_or_default()
             );
-            answer(line.as_bytes())?;
-            Ok(exit::DONE)
+            Ok(Outcome {
+                took: Some(clock::boot_now().since(sent)),
+                ..Outcome::plain("done", exit::DONE, message)
+            })
         }
-        (Acted::Rejected, _) => {
-            say(&format!(
-                "lease {name}: it changed meanwhile; nothing written"
-            ));
-            Ok(exit::NEGATIVE)
-        }
-        (outcome, failure) => Err(not_written(name, outcome, failure).into()),
+        (Acted::Rejected, _) => Ok(Outcome::plain(
+            "refused",
+            exit::NEGATIVE,
+            "it changed meanwhile; nothing written".to_owned(),
+        )),
+        (outcome, failure) => Err(not_written(name, outcome, failure)),
     }
 }
 
-fn not_written(
-    name: &LeaseName,
-    outcome: Acted,
-    failure: Option<crate::store::Failure>,
-) -> OperatorError {
-    let failure =
-        failure.unwrap_or_else(|| crate::store::Failure::new("MongoDB did not answer", ""));
+fn not_written(name: &LeaseName, outcome: Acted, failure: Option<Failure>) -> OperatorError {
+    let failure = failure.unwrap_or_else(|| Failure::new("MongoDB did not answer", ""));
     match outcome {
         Acted::Unknown => OperatorError::Unknown {
             name: name.clone(),

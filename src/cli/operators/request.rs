@@ -5,89 +5,111 @@
 
 mod decide;
 mod progress;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use self::decide::Decision;
 use self::progress::{Progress, Step};
 use super::candidates::{ANSWER_MAX, candidates, names};
+use super::observed::{Observed, lease};
+use super::outcome::Outcome;
+use super::render::short;
 use super::{Author, OperatorError, RequestArgs, RequestKind, Session, say};
-use crate::cli::{CommandError, answer};
+use crate::cli::CommandError;
 use crate::clock;
-use crate::election::{BootTime, LeaseName, Token};
+use crate::election::{BootTime, Identity, LeaseName, Token};
 use crate::exit;
 use crate::runner::KernelRandomness;
+use crate::signals::Stops;
 use crate::store::RetryPolicy;
 use crate::store::mongo::operators::{
-    Acted, Action, ActionId, ActionKind, Content, LeaseRecord, Present, Scope, View, ViewEvent,
+    Acted, Action, ActionId, ActionKind, LeaseRecord, Present, Scope, View, ViewEvent,
 };
 
-/// The answer of a request.
-pub(super) struct Outcome {
-    /// The result in one word, for JSON.
-    pub(super) result: &'static str,
-    message: String,
-    pub(super) code: u8,
-    took: Option<Duration>,
-    /// The leader that the request has led to.
-    leader: Option<Leader>,
+/// Minimum time in which a renewal is awaited: the default interval of renewals, and a second.
+const OBSERVE_MIN: Duration = Duration::from_secs(4);
+
+/// How far a request has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nothing is written.
+    Deciding,
+    /// It may have been written.
+    Writing,
+    /// It is in the document.
+    Recorded,
+    /// The leader has released the lease for it.
+    SteppedDown,
 }
 
-/// A leader and its token.
-#[derive(Debug, Clone)]
-struct Leader {
-    identity: String,
-    token: Token,
+/// News of a request that is carried out.
+pub(super) enum News<'a> {
+    /// A note for the operator.
+    Note(&'a str),
+    /// The request has come so far.
+    Stage(Stage),
 }
 
-impl Outcome {
-    /// An answer without a write, or before its effect.
-    fn plain(result: &'static str, code: u8, message: String) -> Self {
-        Self {
-            result,
-            message,
-            code,
-            took: None,
-            leader: None,
-        }
-    }
-
-    /// Returns the answer as JSON.
-    pub(super) fn object(&self, name: &LeaseName, action: &str) -> Value {
-        let leader = self
-            .leader
-            .as_ref()
-            .map(|leader| json!({ "identity": leader.identity, "token": leader.token.get() }));
-        json!({
-            "lease": name.as_str(),
-            "action": action,
-            "result": self.result,
-            "message": self.message,
-            "leader": leader,
-            "took_ms": self.took.map(|took| took.as_secs_f64() * 1e3),
-        })
-    }
-}
+/// The receiver of [`News`].
+pub(super) type Listener<'a> = &'a (dyn Fn(News<'_>) + Sync);
 
 pub(super) async fn run(session: &Session, args: RequestArgs) -> Result<u8, CommandError> {
-    let (name, action) = (args.name.clone(), action(&args.kind).as_str());
-    let outcome = perform(session, args, &say).await?;
-    let text = match session.json {
-        true => format!("{}\n", outcome.object(&name, action)),
-        false => format!("lease {name}: {}\n", outcome.message),
+    let mut stops = Stops::register().map_err(OperatorError::System)?;
+    let (name, kind) = (args.name.clone(), args.kind.clone());
+    let (stage, reached) = watch::channel(Stage::Deciding);
+    let listener = |news: News<'_>| match news {
+        News::Note(note) => say(note),
+        News::Stage(now) => {
+            stage.send_replace(now);
+        }
     };
-    answer(text.as_bytes())?;
-    Ok(outcome.code)
+    tokio::select! {
+        outcome = perform(session, args, &listener) => {
+            outcome?.print(session, &name, action(&kind).as_str())
+        }
+        stop = stops.next() => {
+            let known = interrupted(*reached.borrow(), &kind, &name);
+            say(&format!("{} received; lease {name}: {known}", stop.name()));
+            Ok(stop.exit_code())
+        }
+    }
 }
 
-/// Decides on a request, writes it, and waits for its effect. `note` receives what the operator may
-/// want to know meanwhile.
+/// Returns the state of a request for which this command no longer waits, and how to withdraw it.
+fn interrupted(stage: Stage, kind: &RequestKind, name: &LeaseName) -> String {
+    match (stage, kind) {
+        (Stage::Deciding, _) => "nothing written".to_owned(),
+        (Stage::Writing, RequestKind::StepDown | RequestKind::Transfer { .. }) => format!(
+            "the request may have been recorded; leasehold describe {name} shows it, leasehold cancel {name} withdraws it"
+        ),
+        (Stage::Writing, _) => {
+            format!("it may have been written; leasehold describe {name} shows the lease")
+        }
+        (_, RequestKind::Pause) => {
+            format!("it is paused, and leasehold resume {name} ends that")
+        }
+        (_, RequestKind::Resume) => {
+            format!("it is resumed, and leasehold pause {name} pauses it again")
+        }
+        (_, RequestKind::Cancel) => "request withdrawn".to_owned(),
+        (Stage::Recorded, RequestKind::StepDown | RequestKind::Transfer { .. }) => format!(
+            "the request stands, and the leader may still apply it; leasehold cancel {name} withdraws it"
+        ),
+        (Stage::SteppedDown, RequestKind::StepDown | RequestKind::Transfer { .. }) => format!(
+            "the leader has stepped down, so the request cannot be withdrawn; leasehold describe {name} shows the next one"
+        ),
+    }
+}
+
+/// Decides on a request, writes it, and waits for its effect.
 pub(super) async fn perform(
     session: &Session,
     args: RequestArgs,
-    note: &(dyn Fn(&str) + Sync),
+    listener: Listener<'_>,
 ) -> Result<Outcome, OperatorError> {
     let RequestArgs {
         name,
@@ -97,27 +119,34 @@ pub(super) async fn perform(
         wait,
     } = args;
     let mut view = session.collection.follow(Scope::One(name.clone()));
-    let (entries, _) = session.listed(&mut view, "read the lease").await?;
-    let mut lease = session.lease(&name, entries).await?;
+    let (entries, at) = session.listed(&mut view, "read the lease").await?;
+    let mut lease = session.lease(&name, entries.clone()).await?;
     match decide::decide(&kind, seen, &lease) {
         Decision::Answer(outcome) => Ok(outcome),
+        Decision::Observe(holder) => {
+            let mut observed = Observed::default();
+            observed.apply(ViewEvent::Listed { entries, at });
+            Ok(held_already(session, &mut view, observed, &name, &holder).await)
+        }
         Decision::Await if !wait => {
             let message = format!("{} requested already", decide::words(&kind));
             Ok(Outcome::plain("already", exit::DONE, message))
         }
         Decision::Await => {
-            note(&format!("lease {name}: already requested; waiting"));
+            listener(News::Note(&format!(
+                "lease {name}: already requested; waiting"
+            )));
             let mut progress = Progress::new(&kind, &lease, clock::boot_now(), None);
             match progress.observe(Some(&lease), clock::boot_now()) {
                 Step::Done(outcome) => Ok(outcome),
-                Step::Pending => waited(session, &mut view, &name, progress, note).await,
+                Step::Pending => waited(session, &mut view, &name, progress, listener).await,
             }
         }
         Decision::Write => {
             if let Some(outcome) = no_candidate(session, &mut view, &name, &kind).await? {
                 return Ok(outcome);
             }
-            match write(session, &name, (&kind, seen), author, &mut lease).await? {
+            match write(session, &name, (&kind, seen), author, &mut lease, listener).await? {
                 Sent::Rejected(outcome) => Ok(outcome),
                 Sent::At(..) if !wait => {
                     let message = format!("{} requested", decide::words(&kind));
@@ -125,15 +154,59 @@ pub(super) async fn perform(
                 }
                 Sent::At(at, id) => {
                     let progress = Progress::new(&kind, &lease, at, id);
-                    waited(session, &mut view, &name, progress, note).await
+                    waited(session, &mut view, &name, progress, listener).await
                 }
             }
         }
     }
 }
 
-/// Refuses a transfer to an identity that is not a candidate. The leader would step down for it, and
-/// the lease would be reserved in vain.
+/// Answers a transfer to the candidate that holds the lease in the document. It may have exited, so
+/// a renewal is awaited until it is late.
+async fn held_already(
+    session: &Session,
+    view: &mut View,
+    mut observed: Observed,
+    name: &LeaseName,
+    to: &Identity,
+) -> Outcome {
+    let refused = |message: String| {
+        let message = format!("{message}; nothing written");
+        Outcome::plain("refused", exit::NEGATIVE, message)
+    };
+    loop {
+        let seen = observed.get(name.as_str());
+        let held = seen.and_then(|seen| {
+            let lease = self::lease(&seen.entry)?;
+            let duration = lease.lease_duration()?;
+            decide::is_holder(lease, to.as_str()).then_some((seen.silence, duration))
+        });
+        let Some((silence, duration)) = held else {
+            return refused(format!("{to} held it, and the lease changed meanwhile"));
+        };
+        if silence.renewal_seen {
+            let message = format!("{to} holds it already; nothing written");
+            return Outcome::plain("already", exit::DONE, message);
+        }
+        let now = clock::boot_now();
+        let (lasts, observe) = (silence.lasts(now), (duration / 4).max(OBSERVE_MIN));
+        if lasts >= observe || now >= session.deadline {
+            return refused(format!(
+                "{to} holds it in the document, but no renewal was seen within {}, so it may have exited; another \
+                 candidate may take over {} after the last renewal",
+                short(lasts),
+                short(duration)
+            ));
+        }
+        let late = now + observe.saturating_sub(lasts);
+        if let Some(event) = session.next(view, late.min(session.deadline)).await {
+            observed.apply(event);
+        }
+    }
+}
+
+/// Refuses a transfer to an identity that is not a candidate, or to one that would not acquire the
+/// lease. The leader would step down for it, and the lease would be reserved in vain.
 async fn no_candidate(
     session: &Session,
     view: &mut View,
@@ -146,18 +219,26 @@ async fn no_candidate(
     else {
         return Ok(None);
     };
-    let answers = |present: &[Present]| present.iter().any(|present| present.identity == *to);
-    let present = candidates(session, view, name, answers).await?;
-    if answers(&present) {
-        return Ok(None);
+    let called = clock::boot_now();
+    let named = |candidate: &&Present| candidate.identity == *to;
+    let answered = |present: &[Present]| present.iter().any(|present| named(&present));
+    let present = candidates(session, view, name, answered).await?;
+    let refused = |message| Ok(Some(Outcome::plain("refused", exit::NEGATIVE, message)));
+    match present.iter().find(named) {
+        Some(candidate) if candidate.healthy == Some(false) => refused(format!(
+            "the workload of {to} is unhealthy, so it would not acquire the lease; no request written (--force: do \
+             not check)"
+        )),
+        Some(_) => Ok(None),
+        None => {
+            let waited = short(clock::boot_now().since(called).min(ANSWER_MAX));
+            refused(format!(
+                "{to} is not a candidate: it did not answer a roll call within {waited}, which these did: {}; no \
+                 request written (--force: do not check)",
+                names(&present)
+            ))
+        }
     }
-    let waited = humantime::format_duration(ANSWER_MAX);
-    let message = format!(
-        "{to} is not a candidate: it did not answer a roll call within {waited}, which these did: {}; \
-         no request written (--force: do not check)",
-        names(&present)
-    );
-    Ok(Some(Outcome::plain("refused", exit::NEGATIVE, message)))
 }
 
 /// The result of a write.
@@ -176,6 +257,7 @@ async fn write(
     (kind, seen): (&RequestKind, Option<Token>),
     author: Author,
     lease: &mut Box<LeaseRecord>,
+    listener: Listener<'_>,
 ) -> Result<Sent, OperatorError> {
     let action = Action {
         id: ActionId::random(&mut KernelRandomness),
@@ -188,9 +270,13 @@ async fn write(
     let mut unknown = None;
     loop {
         let sent = clock::boot_now();
+        listener(News::Stage(Stage::Writing));
         let acted = session.collection.act(name, lease, &action).await;
         let failure = match (acted.outcome, acted.failure) {
-            (Acted::Applied, _) => return Ok(Sent::At(sent, Some(action.id))),
+            (Acted::Applied, _) => {
+                listener(News::Stage(Stage::Recorded));
+                return Ok(Sent::At(sent, Some(action.id)));
+            }
             (Acted::Unknown, failure) => {
                 unknown = failure.clone();
                 failure
@@ -203,6 +289,9 @@ async fn write(
             }
             (_, failure) => failure,
         };
+        if unknown.is_none() {
+            listener(News::Stage(Stage::Deciding));
+        }
         if clock::boot_now() >= session.deadline {
             let failure = failure.unwrap_or_else(|| {
                 crate::store::Failure::new("the lease changed with each attempt", "")
@@ -230,11 +319,20 @@ async fn write(
             .iter()
             .any(|done| done.id == Some(action.id.bytes()));
         if recorded {
+            listener(News::Stage(Stage::Recorded));
             return Ok(Sent::At(sent, Some(action.id)));
         }
         *lease = now;
         match decide::decide(kind, seen, lease) {
             Decision::Answer(outcome) => return Ok(Sent::Rejected(outcome)),
+            Decision::Observe(holder) => {
+                let message = format!("{holder} holds it by now; nothing written");
+                return Ok(Sent::Rejected(Outcome::plain(
+                    "already",
+                    exit::DONE,
+                    message,
+                )));
+            }
             Decision::Await => return Ok(Sent::At(sent, None)),
             Decision::Write => {}
         }
@@ -275,53 +373,58 @@ async fn waited(
     view: &mut View,
     name: &LeaseName,
     mut progress: Progress,
-    note: &(dyn Fn(&str) + Sync),
+    listener: Listener<'_>,
 ) -> Result<Outcome, OperatorError> {
     let deadline = clock::boot_now() + session.timeout;
+    listener(News::Stage(Stage::Recorded));
     loop {
         let wakeup = progress.expires().unwrap_or(deadline).min(deadline);
         let step = match session.next(view, wakeup).await {
-            Some(ViewEvent::Changed { entry, at }) => progress.observe(lease(&entry.content), at),
+            Some(ViewEvent::Changed { entry, at }) => progress.observe(lease(&entry), at),
             Some(ViewEvent::Listed { entries, at }) => {
-                let entry = entries.first();
-                progress.observe(entry.and_then(|entry| lease(&entry.content)), at)
+                progress.observe(entries.first().and_then(lease), at)
             }
             Some(ViewEvent::Removed { .. }) => progress.observe(None, clock::boot_now()),
             Some(ViewEvent::Failed(failure) | ViewEvent::Polling(failure)) => {
-                note(&format!("changes are not seen at present: {failure}"));
+                listener(News::Note(&format!(
+                    "changes are not seen at present: {failure}"
+                )));
                 progress.lose_sight(clock::boot_now());
                 Step::Pending
             }
             Some(ViewEvent::Streaming) => Step::Pending,
-            None if clock::boot_now() >= deadline => {
-                return Ok(progress.under_way(session.timeout, clock::boot_now()));
+            None if clock::boot_now() < deadline => checked(session, name, &mut progress).await,
+            None => {
+                let step = match progress.has_expired(clock::boot_now()) {
+                    true => checked(session, name, &mut progress).await,
+                    false => Step::Pending,
+                };
+                let under_way = || progress.under_way(session.timeout, clock::boot_now());
+                return Ok(match step {
+                    Step::Done(outcome) => outcome,
+                    Step::Pending => under_way(),
+                });
             }
-            None => expired(session, name, &mut progress).await,
         };
         if let Step::Done(outcome) = step {
             return Ok(outcome);
         }
+        if progress.is_released() {
+            listener(News::Stage(Stage::SteppedDown));
+        }
     }
 }
 
-/// Ends a pause whose leader has not renewed for its lease duration. The stream may be stale, so the
-/// lease is read first.
-async fn expired(session: &Session, name: &LeaseName, progress: &mut Progress) -> Step {
+/// Reads the lease before its holder is said to have expired, because the stream may be stale.
+async fn checked(session: &Session, name: &LeaseName, progress: &mut Progress) -> Step {
     let read = session.collection.read(name.as_str()).await;
     let now = clock::boot_now();
     let Ok(entry) = read else {
         progress.lose_sight(now);
         return Step::Pending;
     };
-    match progress.observe(entry.as_ref().and_then(|entry| lease(&entry.content)), now) {
+    match progress.observe(entry.as_ref().and_then(lease), now) {
         Step::Pending => progress.tick(now),
         done => done,
-    }
-}
-
-fn lease(content: &Content) -> Option<&LeaseRecord> {
-    match content {
-        Content::Lease(lease) => Some(lease),
-        Content::Lock(_) | Content::Foreign(_) => None,
     }
 }

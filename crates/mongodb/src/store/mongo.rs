@@ -56,6 +56,8 @@ struct Shared {
     newest: Mutex<Option<Document>>,
     ignored_request: Mutex<IgnoredRequest>,
     roll_calls: roll_call::Answers,
+    /// The health of the workload, for roll calls; `None` until it is reported.
+    healthy: Mutex<Option<bool>>,
 }
 
 impl MongoStore {
@@ -74,6 +76,7 @@ impl MongoStore {
             newest: Mutex::new(None),
             ignored_request: Mutex::default(),
             roll_calls: roll_call::Answers::default(),
+            healthy: Mutex::default(),
         };
         let store = Self {
             shared: Arc::new(shared),
@@ -109,7 +112,9 @@ impl MongoStore {
             let identity = &shared.deployment.options().identity;
             let mut next = Some(call);
             while let Some(call) = next {
-                let (filter, update) = roll_call::answer(shared.lease.as_str(), call, identity);
+                let healthy = *lock(&shared.healthy);
+                let name = shared.lease.as_str();
+                let (filter, update) = roll_call::answer(name, call, identity, healthy);
                 let projection = roll_call::projection();
                 let _ = shared.deployment.update(filter, update, projection).await;
                 next = shared.roll_calls.next(call);
@@ -163,6 +168,10 @@ impl Store for MongoStore {
 
     fn reopen_stream(&self) {
         self.shared.reopen.notify_one();
+    }
+
+    fn set_healthy(&self, healthy: bool) {
+        *lock(&self.shared.healthy) = Some(healthy);
     }
 }
 

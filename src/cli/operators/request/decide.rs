@@ -2,9 +2,9 @@
 //! nothing is written.
 
 use super::super::RequestKind;
+use super::super::outcome::Outcome;
 use super::super::render::because;
-use super::Outcome;
-use crate::election::{RequestKind as Requested, Token};
+use crate::election::{Identity, RequestKind as Requested, Token};
 use crate::exit;
 use crate::store::mongo::operators::{Effect, LeaseRecord};
 
@@ -14,6 +14,8 @@ pub(super) enum Decision {
     Write,
     /// The same request stands already: only wait for its effect.
     Await,
+    /// The candidate that a transfer names holds it in the document: find out if it renews.
+    Observe(Identity),
     /// Answer, without a write.
     Answer(Outcome),
 }
@@ -43,8 +45,8 @@ pub(super) fn decide(kind: &RequestKind, seen: Option<Token>, lease: &LeaseRecor
         (RequestKind::Transfer { to, .. }, None) => refused(format!(
             "nobody leads, so there is nobody to hand over to {to}"
         )),
-        (RequestKind::Transfer { to, .. }, Some(holder)) if is_holder(lease, to.as_str()) => {
-            already(format!("{holder} holds it already"))
+        (RequestKind::Transfer { to, .. }, Some(_)) if is_holder(lease, to.as_str()) => {
+            Decision::Observe(to.clone())
         }
         (RequestKind::StepDown | RequestKind::Transfer { .. }, Some(_)) => {
             match is_standing(kind, lease) {
@@ -65,13 +67,13 @@ pub(super) fn decide(kind: &RequestKind, seen: Option<Token>, lease: &LeaseRecor
 }
 
 /// Returns true if this candidate holds the lease.
-fn is_holder(lease: &LeaseRecord, identity: &str) -> bool {
+pub(super) fn is_holder(lease: &LeaseRecord, identity: &str) -> bool {
     let holder = lease.held_by();
     holder.is_some_and(|holder| holder.identity.as_str() == identity)
 }
 
 /// Returns true if the same request stands and has an effect.
-fn is_standing(kind: &RequestKind, lease: &LeaseRecord) -> bool {
+pub(super) fn is_standing(kind: &RequestKind, lease: &LeaseRecord) -> bool {
     if lease.effect() != Some(Effect::Effective) {
         return false;
     }

@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use super::super::RequestKind;
-use super::decide::{withdrawn, words};
-use super::{Leader, Outcome};
-use crate::election::{BootTime, Claim, Revision};
+use super::super::outcome::{Leader, Outcome};
+use super::super::render::request;
+use super::decide::{is_standing, withdrawn, words};
+use crate::election::{BootTime, Claim, Revision, Token};
 use crate::exit;
-use crate::store::mongo::operators::{ActionId, LeaseRecord};
+use crate::store::mongo::operators::{ActionId, ActionKind, ActionRecord, LeaseRecord};
 
 /// The progress of a request.
 pub(super) enum Step {
@@ -27,13 +28,19 @@ pub(super) struct Progress {
     former: Option<Former>,
     /// The action in the document. Events that do not show it yet are older than the request.
     awaited: Option<ActionId>,
+    /// The latest action when the request was recorded: the request itself, or a later one than an
+    /// equal request.
+    latest: Option<[u8; 16]>,
     /// True once the former holder no longer holds the lease.
     released: bool,
+    /// True while the lease cannot be read.
+    blind: bool,
     withdrawn: String,
 }
 
 struct Former {
     claim: Claim,
+    token: Option<Token>,
     identity: String,
     revision: Revision,
     /// True once a renewal was seen after the request.
@@ -57,6 +64,7 @@ impl Progress {
             sent,
             former: holder.map(|(holder, shown)| Former {
                 claim: holder.claim,
+                token: lease.holder_token(),
                 identity: shown.identity.to_string(),
                 revision: lease.lease.revision,
                 renewed: false,
@@ -64,7 +72,12 @@ impl Progress {
                 lease_duration: holder.lease_duration.duration(),
             }),
             awaited: action,
+            latest: match action {
+                Some(action) => Some(action.bytes()),
+                None => lease.actions.last().and_then(|action| action.id),
+            },
             released: false,
+            blind: false,
             withdrawn: withdrawn(lease),
         }
     }
@@ -74,6 +87,7 @@ impl Progress {
         let Some(lease) = lease else {
             return self.failed("deleted", at, "the lease was deleted");
         };
+        self.blind = false;
         if let Some(awaited) = self.awaited {
             let mut actions = lease.actions.iter();
             if !actions.any(|action| action.id == Some(awaited.bytes())) {
@@ -101,7 +115,8 @@ impl Progress {
                 Step::Done(Outcome::plain("done", exit::DONE, message))
             }
             RequestKind::Pause if !lease.lease.paused => {
-                self.failed("superseded", at, "it was resumed meanwhile")
+                let by = self.author(lease, &ActionKind::Resume);
+                self.failed("superseded", at, &format!("it was resumed meanwhile{by}"))
             }
             RequestKind::Pause if holder.is_none() => match &self.former {
                 Some(former) => self.done(
@@ -112,32 +127,43 @@ impl Progress {
                 None => self.done(at, "paused; nobody led".to_owned(), None),
             },
             RequestKind::Resume if lease.lease.paused => {
-                self.failed("superseded", at, "it was paused again meanwhile")
+                let by = self.author(lease, &ActionKind::Pause);
+                self.failed(
+                    "superseded",
+                    at,
+                    &format!("it was paused again meanwhile{by}"),
+                )
             }
             RequestKind::StepDown | RequestKind::Transfer { .. }
                 if self.released && holder.is_none() && lease.lease.paused =>
             {
-                self.failed(
-                    "superseded",
-                    at,
-                    "it was paused meanwhile, so no candidate leads",
-                )
+                let by = self.author(lease, &ActionKind::Pause);
+                let message = format!("it was paused meanwhile{by}, so no candidate leads");
+                self.failed("superseded", at, &message)
             }
             RequestKind::StepDown | RequestKind::Transfer { .. }
-                if !self.released && lease.request.is_none() =>
+                if !self.released && !is_standing(&self.kind, lease) =>
             {
-                self.failed("superseded", at, "the request was withdrawn meanwhile")
+                let how = match (self.overruled(lease), &lease.request) {
+                    (Some(how), _) => how,
+                    (None, Some(other)) => {
+                        format!("another request replaced it: {}", request(other))
+                    }
+                    (None, None) => "the request was withdrawn meanwhile".to_owned(),
+                };
+                let message = format!("{how}; the leader may have begun to apply it before");
+                self.failed("superseded", at, &message)
             }
             RequestKind::Transfer { to, .. }
                 if successor.is_some_and(|holder| holder.identity != *to) =>
             {
                 let leader = leader(lease);
                 let leads = leads(leader.as_ref());
-                self.failed(
-                    "superseded",
-                    at,
-                    &format!("{leads}, since {to} did not acquire it in time"),
-                )
+                let message = match self.overruled(lease) {
+                    Some(how) => format!("{how}; {leads}"),
+                    None => format!("{leads}, since {to} did not acquire it in time"),
+                };
+                self.failed("superseded", at, &message)
             }
             RequestKind::Resume | RequestKind::StepDown | RequestKind::Transfer { .. }
                 if successor.is_some() || (resumes && holder.is_some()) =>
@@ -149,8 +175,55 @@ impl Progress {
         }
     }
 
+    /// Returns the actions that were recorded after the request, oldest first.
+    fn later<'a>(&self, lease: &'a LeaseRecord) -> &'a [ActionRecord] {
+        let is_latest = |action: &ActionRecord| action.id.is_some() && action.id == self.latest;
+        let after = lease.actions.iter().rposition(is_latest);
+        let after = after.map_or(0, |at| at.saturating_add(1));
+        lease.actions.get(after..).unwrap_or_default()
+    }
+
+    /// Returns how another operator has cancelled or replaced the request, if that is recorded.
+    fn overruled(&self, lease: &LeaseRecord) -> Option<String> {
+        let former = self.former.as_ref()?;
+        let (step_down, transfer) = (ActionKind::StepDown.as_str(), "transfer");
+        for action in self.later(lease) {
+            let by = action.by.as_deref().unwrap_or("another operator");
+            match action.action.as_str() {
+                kind if kind == ActionKind::Cancel.as_str() => {
+                    return Some(format!("{by} cancelled the request"));
+                }
+                // A request to the next leader.
+                kind if kind == step_down || kind == transfer => {
+                    if action.token != former.token {
+                        return None;
+                    }
+                    let other = match &action.to {
+                        Some(to) => format!("transfer to {to}"),
+                        None => "step-down".to_owned(),
+                    };
+                    if other != words(&self.kind) {
+                        return Some(format!("{by} replaced the request with a {other}"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Names the author of the latest action of a kind since the request, as " by NAME", or
+    /// returns nothing.
+    fn author(&self, lease: &LeaseRecord, kind: &ActionKind) -> String {
+        let mut later = self.later(lease).iter().rev();
+        let action = later.find(|action| action.action == kind.as_str());
+        let by = action.and_then(|action| action.by.as_ref());
+        by.map_or_else(String::new, |by| format!(" by {by}"))
+    }
+
     /// Records that changes before this time may not have been seen.
     pub(super) fn lose_sight(&mut self, now: BootTime) {
+        self.blind = true;
         if let Some(former) = &mut self.former {
             former.unchanged_since = now;
         }
@@ -163,6 +236,17 @@ impl Progress {
             .as_ref()
             .filter(|_| self.kind == RequestKind::Pause)?;
         Some(former.unchanged_since + former.lease_duration)
+    }
+
+    /// Returns true once the holder has released the lease.
+    pub(super) fn is_released(&self) -> bool {
+        self.released
+    }
+
+    /// Returns true if the holder has not renewed for its lease duration, as far as was seen.
+    pub(super) fn has_expired(&self, now: BootTime) -> bool {
+        let former = self.former.as_ref().filter(|_| !self.released);
+        former.is_some_and(|former| now.since(former.unchanged_since) >= former.lease_duration)
     }
 
     /// Records that time has passed without a change.
@@ -181,13 +265,18 @@ impl Progress {
 
     /// Returns the outcome of a request without an effect so far.
     pub(super) fn under_way(&self, waited: Duration, now: BootTime) -> Outcome {
-        let silent = |former: &Former| now.since(former.unchanged_since) >= former.lease_duration;
+        let expired = self.has_expired(now);
         let waited = humantime::format_duration(waited);
         let message = match (&self.former, self.released, &self.kind) {
+            (_, _, kind) if self.blind => format!(
+                "{} under way: the lease cannot be read at present, so no change was seen within {waited}; leasehold \
+                 describe shows it",
+                words(kind)
+            ),
             (_, _, RequestKind::Resume) => {
                 format!("resumed; no candidate has acquired it within {waited}")
             }
-            (Some(former), false, kind) if silent(former) => format!(
+            (Some(former), false, kind) if expired => format!(
                 "{} under way: {} has not renewed for its lease duration and has expired, and no \
                  candidate has taken over within {waited}",
                 words(kind),

@@ -184,8 +184,7 @@ impl Web {
             deadline: boot_now() + self.shared.session.timeout,
             ..self.shared.session.clone()
         };
-        let done =
-            tokio::spawn(async move { request::perform(&session, args, &|_: &str| ()).await });
+        let done = tokio::spawn(async move { request::perform(&session, args, &|_| ()).await });
         match done.await {
             Ok(Ok(outcome)) => {
                 let code = match outcome.code {

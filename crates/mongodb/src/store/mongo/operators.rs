@@ -31,11 +31,11 @@ pub use super::roll_call::{Present, RollCall};
 
 use super::connection::{Deployment, SendError};
 use super::display::shown;
-use super::document::{self, LOCK_KIND};
+use super::document::LOCK_KIND;
 use super::options::StoreOptions;
 use super::roll_call;
 use crate::store::{Answer, Failure, StoreInfo};
-use leasehold_core::election::{LeaseName, Revision, Token};
+use leasehold_core::election::{LeaseName, Revision};
 
 /// Maximum number of documents in a listing. For more, operators filter in the database.
 pub const LISTED_MAX: usize = 10_000;
@@ -147,14 +147,19 @@ impl MongoCollection {
             .await
     }
 
-    /// Creates a free lease with this token; rejected if a document of this name exists.
+    /// Creates a free lease, as the action says; rejected if a document of this name exists, or if
+    /// the action is another one.
     pub async fn create(
         &self,
         name: &LeaseName,
         revision: Revision,
-        token: Token,
+        action: &Action,
     ) -> Answer<Acted> {
-        let document = document::create(name.as_str(), revision, token);
+        let ActionKind::Create { token } = action.kind else {
+            return self.deployment.answer(Ok(Acted::Rejected)).await;
+        };
+        let now = DateTime::from_system_time(leasehold_clock::wall_now());
+        let document = actions::create(name.as_str(), revision, token, action, now);
         let deployment = Arc::clone(&self.deployment);
         self.written(async move {
             let inserted = deployment.insert(&document).await;

@@ -39,6 +39,9 @@ pub struct Present {
     pub identity: Identity,
     /// Its version of leasehold.
     pub version: Option<String>,
+    /// The health of its workload; `None` if it has no health check, or is of a version that does
+    /// not report it.
+    pub healthy: Option<bool>,
 }
 
 /// The roll calls that this candidate answers, one at a time: however many there are, they hold one
@@ -99,6 +102,7 @@ pub(super) fn read(document: &Document) -> Option<RollCall> {
             .map(|answer| Present {
                 identity: named(answer.get_str("identity").unwrap_or_default()),
                 version: answer.get_str("version").ok().map(shown),
+                healthy: answer.get_bool("healthy").ok(),
             })
             .collect(),
     })
@@ -111,14 +115,22 @@ pub(super) fn call(name: &str, call: RollCallId) -> (Document, Document) {
 }
 
 /// Returns the filter and the update that answer.
-pub(super) fn answer(name: &str, call: RollCallId, identity: &Identity) -> (Document, Document) {
+pub(super) fn answer(
+    name: &str,
+    call: RollCallId,
+    identity: &Identity,
+    healthy: Option<bool>,
+) -> (Document, Document) {
     let mut filter = ours(name);
     filter.insert("roll_call.id", uuid(call));
     filter.insert(
         "roll_call.present.identity",
         doc! { "$ne": identity.as_str() },
     );
-    let answer = doc! { "identity": identity.as_str(), "version": env!("CARGO_PKG_VERSION") };
+    let mut answer = doc! { "identity": identity.as_str(), "version": env!("CARGO_PKG_VERSION") };
+    if let Some(healthy) = healthy {
+        answer.insert("healthy", healthy);
+    }
     let present = doc! { "$each": [answer], "$slice": PRESENT_MAX };
     (filter, doc! { "$push": { "roll_call.present": present } })
 }
@@ -159,13 +171,16 @@ mod tests {
             let document = doc! { FIELD: call };
             assert_eq!((called(&document), read(&document)), (None, None));
         }
-        let present = doc! { "id": uuid([7; 16]), "present": [1, { "identity": 2 }, { "identity": "a\u{202e}" }] };
+        let strange = doc! { "identity": 2, "healthy": "no" };
+        let unhealthy = doc! { "identity": "a\u{202e}", "healthy": false };
+        let present = doc! { "id": uuid([7; 16]), "present": [1, strange, unhealthy] };
         let read = read(&doc! { FIELD: present }).expect("a roll call");
         let names: Vec<_> = read
             .present
             .iter()
-            .map(|present| present.identity.as_str())
+            .map(|present| (present.identity.as_str(), present.healthy))
             .collect();
-        assert_eq!((read.id, names), ([7; 16], vec!["?", "a?"]));
+        let expected = vec![("?", None), ("a?", Some(false))];
+        assert_eq!((read.id, names), ([7; 16], expected));
     }
 }

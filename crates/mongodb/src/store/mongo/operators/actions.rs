@@ -10,7 +10,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use super::super::document::{self, ours, uuid};
 use super::LeaseRecord;
 use crate::store::CallOutcome;
-use leasehold_core::election::{Identity, Randomness, Token};
+use leasehold_core::election::{Identity, Randomness, Revision, Token};
 
 /// Actions kept in the document.
 const ACTIONS_MAX: i32 = 20;
@@ -67,6 +67,11 @@ pub enum ActionKind {
         /// The lowest token that the lease has afterwards.
         at_least: Token,
     },
+    /// Creates a free lease with this token.
+    Create {
+        /// The token of the lease.
+        token: Token,
+    },
 }
 
 impl ActionKind {
@@ -79,6 +84,7 @@ impl ActionKind {
             Self::Resume => "resume",
             Self::Cancel => "cancel",
             Self::RaiseToken { .. } => "raise_token",
+            Self::Create { .. } => "create",
         }
     }
 }
@@ -123,13 +129,7 @@ pub(super) fn write(
     let only_lists = document::is("$actions", &["missing", "array"]);
     let shape = filter.remove("$expr").unwrap_or(Bson::Null);
     filter.insert("$expr", doc! { "$and": [shape, only_lists] });
-    let mut record = doc! {
-        "id": uuid(action.id.bytes()), "action": action.kind.as_str(),
-        "by": &action.by, "at": now,
-    };
-    if let Some(reason) = &action.reason {
-        record.insert("reason", reason);
-    }
+    let mut record = record(action, now);
     let mut update = Document::new();
     match &action.kind {
         ActionKind::StepDown | ActionKind::Transfer { .. } => {
@@ -164,10 +164,39 @@ pub(super) fn write(
             record.insert("token", at_least.get());
             update.insert("$max", doc! { "token": at_least.get() });
         }
+        // An insert, not an update.
+        ActionKind::Create { .. } => return None,
     }
     update.insert(
         "$push",
         doc! { "actions": { "$each": [record], "$slice": -ACTIONS_MAX } },
     );
     Some((filter, update))
+}
+
+/// Returns the document of a lease that an operator creates.
+pub(super) fn create(
+    name: &str,
+    revision: Revision,
+    token: Token,
+    action: &Action,
+    now: DateTime,
+) -> Document {
+    let mut document = document::create(name, revision, token);
+    let mut record = record(action, now);
+    record.insert("token", token.get());
+    document.insert("actions", vec![record]);
+    document
+}
+
+/// Returns the entry in the list of actions.
+fn record(action: &Action, now: DateTime) -> Document {
+    let mut record = doc! {
+        "id": uuid(action.id.bytes()), "action": action.kind.as_str(),
+        "by": &action.by, "at": now,
+    };
+    if let Some(reason) = &action.reason {
+        record.insert("reason", reason);
+    }
+    record
 }

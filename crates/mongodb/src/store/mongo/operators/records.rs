@@ -32,6 +32,13 @@ pub struct Entry {
     pub content: Content,
 }
 
+impl Entry {
+    /// Reads a document; `None` if its `_id` is not a string.
+    pub fn of(document: &Document) -> Option<Self> {
+        entry(document)
+    }
+}
+
 /// The content of a document.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {

@@ -1,0 +1,225 @@
+//! Goal: a command that waits for a leader reports what becomes of its request, also if another
+//! operator, a signal or a lost connection comes between.
+
+use leasehold_testbed::wait::throughout;
+use leasehold_testbed::{Daemon, Stage};
+use mongodb::bson::Bson;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::process::Child;
+
+use crate::command::{
+    LONG, command_with, ended, eventually, leasehold, name, run, shared_stage, start, start_with,
+    wait_stderr,
+};
+
+/// A leader that is frozen, so that it applies no request.
+async fn frozen(stage: &Stage) -> Daemon {
+    let a = stage.candidate("a").leading(LONG).await;
+    a.stop();
+    a
+}
+
+/// A leader whose workload ends only once the file `end` is in the directory.
+async fn busy(stage: &Stage) -> (Daemon, TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let end = directory.path().join("end");
+    let script = "trap '' TERM; : > \"$0.began\"; while ! test -e \"$0\"; do sleep 0.05; done";
+    let a = stage
+        .candidate("a")
+        .workload(["sh", "-c", script, &end.display().to_string()]);
+    let a = a.flag("--workload-stop-grace=120s").leading(LONG).await;
+    eventually("the workload ignores SIGTERM", async || {
+        directory.path().join("end.began").exists()
+    })
+    .await;
+    (a, directory)
+}
+
+async fn wait_renewal(stage: &Stage) {
+    let before = stage.stored().get().await.get("revision").cloned();
+    eventually("the holder renews", async || {
+        stage.stored().get().await.get("revision").cloned() != before
+    })
+    .await;
+}
+
+async fn wait_requested(stage: &Stage) {
+    eventually("the request is in the document", async || {
+        stage.stored().get().await.get("request") != Some(&Bson::Null)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_that_another_operator_cancels_or_replaces_is_reported_with_the_name() {
+    let stage = shared_stage().await;
+    let a = frozen(&stage).await;
+    let lease = name(&stage).await;
+    let transfer = |to, by| {
+        [
+            "transfer",
+            &lease,
+            "--to",
+            to,
+            "--force",
+            "--by",
+            by,
+            "--timeout",
+            "60s",
+        ]
+    };
+    let waiting = start(&stage, &transfer("b", "olga"));
+    wait_requested(&stage).await;
+    let cancel = ["cancel", &lease, "--by", "ops2"];
+    leasehold(&stage, &cancel).await.expect(0, &[]);
+    ended(waiting)
+        .await
+        .expect(1, &["ops2 cancelled the request"]);
+    let waiting = start(&stage, &transfer("b", "olga"));
+    wait_requested(&stage).await;
+    let mut other = transfer("c", "ops3").to_vec();
+    other.push("--no-wait");
+    leasehold(&stage, &other).await.expect(0, &[]);
+    ended(waiting)
+        .await
+        .expect(1, &["ops3 replaced the request with a transfer to c"]);
+    a.cont();
+}
+
+#[tokio::test]
+async fn a_transfer_to_a_holder_that_does_not_renew_is_not_reported_as_done() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    a.kill();
+    let answer = leasehold(&stage, &["transfer", &lease, "--to", "a"]).await;
+    answer.expect(
+        1,
+        &["a holds it in the document, but no renewal was seen within 4"],
+    );
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_wait_and_the_last_line_names_the_remedy() {
+    let stage = shared_stage().await;
+    let a = frozen(&stage).await;
+    let lease = name(&stage).await;
+    let remedy = format!("leasehold cancel {lease} withdraws it");
+    let signalled = |child: &Child, signal| {
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        kill_process(pid.expect("it runs"), signal).expect("it is ours");
+    };
+    let waiting = start(&stage, &["step-down", &lease]);
+    wait_requested(&stage).await;
+    signalled(&waiting, Signal::INT);
+    ended(waiting)
+        .await
+        .expect(130, &["SIGINT received", &remedy]);
+    let mut waiting = start(&stage, &["step-down", &lease]);
+    wait_stderr(&mut waiting, "already requested; waiting").await;
+    signalled(&waiting, Signal::TERM);
+    ended(waiting)
+        .await
+        .expect(143, &["SIGTERM received", "the request stands", &remedy]);
+    a.cont();
+}
+
+#[tokio::test]
+async fn a_roll_call_lasts_no_longer_than_the_timeout() {
+    let stage = shared_stage().await;
+    let _a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let arguments = ["transfer", &lease, "--to", "x", "--timeout", "2s"];
+    let answer = leasehold(&stage, &arguments).await;
+    let answer = answer.expect(1, &["x is not a candidate"]);
+    assert!(!answer.stdout.contains("within 3s"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_leader_is_not_said_to_have_expired_while_the_command_sees_nothing() {
+    let stage = shared_stage().await;
+    let (_a, _directory) = busy(&stage).await;
+    let lease = name(&stage).await;
+    let request = ["step-down", &lease, "--no-wait"];
+    leasehold(&stage, &request).await.expect(0, &[]);
+    let proxy = stage.set().proxy();
+    let arguments = [
+        "step-down",
+        &lease,
+        // Longer than the lease duration of 3 s.
+        "--timeout",
+        "5s",
+        "--mongodb-operation-timeout",
+        "1s",
+    ];
+    let mut waiting = start_with(&stage.set().proxied_uri(&proxy), &stage, &arguments);
+    wait_stderr(&mut waiting, "already requested; waiting").await;
+    proxy.stall();
+    let answer = ended(waiting).await;
+    let answer = answer.expect(3, &["step-down under way", "cannot be read at present"]);
+    assert!(!answer.stdout.contains("expired"), "{answer:?}");
+    wait_renewal(&stage).await;
+    assert_eq!(stage.stored().holder().await.as_deref(), Some("a"));
+}
+
+#[tokio::test]
+async fn a_pause_waits_through_a_time_without_sight() {
+    let stage = shared_stage().await;
+    let (_a, directory) = busy(&stage).await;
+    let lease = name(&stage).await;
+    let request = ["pause", &lease, "--no-wait"];
+    leasehold(&stage, &request).await.expect(0, &[]);
+    let proxy = stage.set().proxy();
+    let arguments = [
+        "pause",
+        &lease,
+        "--timeout",
+        "120s",
+        "--mongodb-operation-timeout",
+        "1s",
+    ];
+    let mut waiting = start_with(&stage.set().proxied_uri(&proxy), &stage, &arguments);
+    wait_stderr(&mut waiting, "already requested; waiting").await;
+    proxy.stall();
+    // Three lease durations, in which the leader renews.
+    let blind = 3 * leasehold_testbed::DaemonTimings::SHORT.lease_duration;
+    throughout(blind, "the command waits", async || {
+        waiting.try_wait().expect("it is ours").is_none()
+    })
+    .await;
+    wait_renewal(&stage).await;
+    proxy.resume();
+    std::fs::write(directory.path().join("end"), "").expect("written");
+    ended(waiting)
+        .await
+        .expect(0, &["paused; a stepped down, "]);
+}
+
+#[tokio::test]
+async fn an_attempt_with_an_unknown_outcome_stays_unknown() {
+    let stage = shared_stage().await;
+    let a = stage.candidate("a").leading(LONG).await;
+    let lease = name(&stage).await;
+    let proxy = stage.set().proxy();
+    proxy.hold_requests_containing("findAndModify");
+    let arguments = [
+        "step-down",
+        &lease,
+        "--timeout",
+        "8s",
+        "--mongodb-operation-timeout",
+        "1s",
+    ];
+    let uri = stage.set().proxied_uri(&proxy);
+    let answer = tokio::spawn(run(command_with(&uri, &stage, &arguments)));
+    eventually("the first attempt is sent", async || {
+        proxy.held_requests() > 0
+    })
+    .await;
+    // The later ones are provably not sent.
+    proxy.cut();
+    let answer = answer.await.expect("no panic");
+    answer.expect(69, &["the outcome is not known", "leasehold describe"]);
+    assert!(a.leads());
+}
