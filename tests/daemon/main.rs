@@ -23,6 +23,7 @@ mod one_leader;
 mod proof_of_death;
 mod reload;
 mod signals;
+mod standby;
 mod start_refused;
 mod status_command;
 mod status_directory;

@@ -1,7 +1,7 @@
 //! Goal: the listing shows each lease as it is, with what was observed of its renewals, and
 //! documents that are not leases as such.
 
-use leasehold_testbed::DaemonTimings;
+use leasehold_testbed::{DaemonTimings, wait};
 use mongodb::bson::doc;
 
 use crate::command::{LONG, command_with, leasehold, name, run, shared_stage};
@@ -24,6 +24,11 @@ async fn the_listing_shows_holders_free_and_paused_leases_and_foreign_documents(
     ] {
         collection.insert_one(document).await.expect("inserted");
     }
+    let _b = stage.candidate("b").start();
+    wait::within(LONG, "b is registered as the standby", async || {
+        stage.stored().get().await.get_document("standby").is_ok()
+    })
+    .await;
     leasehold(
         &stage,
         &["repair", "free", "--token-at-least", "4", "--create"],
@@ -51,6 +56,7 @@ async fn the_listing_shows_holders_free_and_paused_leases_and_foreign_documents(
     assert_eq!(held["state"], "held");
     assert_eq!(held["holder"]["identity"], "a");
     assert_eq!(held["holder"]["token"], 1);
+    assert_eq!(held["standby"], "b");
     assert_eq!(held["holder"]["renewal_seen"], true);
     let duration = DaemonTimings::SHORT.lease_duration.as_millis();
     assert_eq!(
@@ -67,7 +73,7 @@ async fn the_listing_shows_holders_free_and_paused_leases_and_foreign_documents(
     assert_eq!(by_name("lock"), None);
     let table = leasehold(&stage, &["leases"])
         .await
-        .expect(0, &["LEASE", "HOLDER"])
+        .expect(0, &["LEASE", "HOLDER", "STANDBY"])
         .stdout;
     assert!(
         table

@@ -35,16 +35,17 @@ const ATTEMPTS: usize = 4;
 const HISTORY_MAX: usize = 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Fields that a write may change.
-const KNOWN: [&str; 6] = [
+const KNOWN: [&str; 7] = [
     "token",
     "revision",
     "holder",
     "request",
     "reserved_for",
+    "standby",
     "history",
 ];
 /// Fields that get an odd value.
-const PATHS: [&str; 14] = [
+const PATHS: [&str; 15] = [
     "schema",
     "kind",
     "token",
@@ -58,6 +59,7 @@ const PATHS: [&str; 14] = [
     "paused",
     "request",
     "reserved_for",
+    "standby",
     "history",
 ];
 
@@ -353,6 +355,7 @@ impl Target {
 }
 
 const MINE: Claim = Claim::from_bytes([5; 16]);
+const STRANGER: Session = Session::from_bytes([6; 16]);
 const REVISIONS: [Revision; 3] = [
     Revision::from_bytes([40; 16]),
     Revision::from_bytes([41; 16]),
@@ -360,7 +363,7 @@ const REVISIONS: [Revision; 3] = [
 ];
 
 /// Every kind of write, made to match `document` as well as possible.
-fn every_write(document: &Document) -> [Operation; 5] {
+fn every_write(document: &Document) -> [Operation; 7] {
     let (revision, claim) = (
         Revision::from_bytes(id(document.get("revision"))),
         claim_in(document),
@@ -373,7 +376,19 @@ fn every_write(document: &Document) -> [Operation; 5] {
         take_over,
         renew,
         release_of(claim, revision),
+        Operation::Register {
+            holder: claim,
+            session: STRANGER,
+        },
+        Operation::Withdraw {
+            session: standby_in(document),
+        },
     ]
+}
+
+fn standby_in(document: &Document) -> Session {
+    let standby = document.get_document("standby").ok();
+    Session::from_bytes(id(standby.and_then(|standby| standby.get("session"))))
 }
 
 /// Every kind of write. The writes of a holder come from a process that does not hold the lease.
@@ -398,7 +413,7 @@ fn acquisitions(expected: Revision, token: Token, holder: Claim) -> [Operation; 
         revision: REVISIONS[0],
         token,
         expected,
-        session: Session::from_bytes([6; 16]),
+        session: STRANGER,
         lease_duration: Declared { millis: 24_000 },
     };
     let ended = entry(Reason::TookOver);

@@ -68,10 +68,14 @@ fn without(mut document: Document, key: &str) -> Document {
 fn leases() -> Vec<Document> {
     let kept = doc! { "identity": "c", "for_ms": 5_000_i64 };
     let asked = doc! { "kind": "step_down", "token": 4_i64 };
+    let standby = doc! { "identity": "c", "session": uuid(8) };
     let mut all = vec![
         without(free(), "holder"),
         with(free(), "reserved_for", kept),
         with(held(), "request", asked),
+        with(held(), "standby", standby.clone()),
+        with(held(), "standby", Bson::Null),
+        with(free(), "standby", standby),
     ];
     for lease in [free(), held()] {
         all.extend([
@@ -188,6 +192,17 @@ fn writes() -> Vec<Operation> {
                 reserved_for,
             });
         }
+    }
+    for holder in [1, 2] {
+        let (holder, session) = (
+            Claim::from_bytes([holder; 16]),
+            Session::from_bytes([7; 16]),
+        );
+        all.push(Operation::Register { holder, session });
+    }
+    for session in [7, 8] {
+        let session = Session::from_bytes([session; 16]);
+        all.push(Operation::Withdraw { session });
     }
     all
 }

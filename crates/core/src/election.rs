@@ -27,6 +27,7 @@ mod lease;
 pub(crate) mod named;
 mod reading;
 mod recorded;
+mod standby;
 mod status;
 mod summary;
 mod supervise;
@@ -53,6 +54,7 @@ use contend::Contending;
 use drain::Unnoticed;
 use lead::Stopping;
 use recorded::RecordedState;
+use standby::Registration;
 use supervise::Supervised;
 use tenure::Tenure;
 use view::View;
@@ -87,6 +89,8 @@ pub struct Election {
     /// Earliest instant to acquire a free lease: a random delay within `spread` after the last
     /// revision was seen.
     eager_at: BootTime,
+    /// State of this candidate's registration as the standby.
+    registration: Registration,
     /// Instant at which leadership was last lost by deadline.
     deadline_loss: Option<BootTime>,
     watch_open: bool,
@@ -209,6 +213,7 @@ impl Election {
             lease_longest_remembered,
             supervises,
             predecessor_claim,
+            stands_by,
         } = candidate;
         let own = tunables.timings.lease_duration();
         let lease_longest = lease_longest_remembered.map_or(own, |longest| longest.max(own));
@@ -232,6 +237,7 @@ impl Election {
             quarantine: None,
             spread: Duration::ZERO,
             eager_at: now,
+            registration: Registration::new(stands_by),
             deadline_loss: None,
             watch_open: false,
             looked_at: now,
@@ -325,7 +331,9 @@ impl Election {
         if let Outcome::Applied(Found::Lease(lease)) = &outcome {
             self.note_seen(lease);
         }
-        if self.reading.is_some_and(|reading| reading.call == call) {
+        if self.registration_reply(call, &outcome) {
+            // Nothing else waits for it.
+        } else if self.reading.is_some_and(|reading| reading.call == call) {
             self.read_reply(outcome, turn);
         } else if self.tenure().is_some() {
             self.renewal_reply(call, outcome, turn);
@@ -375,6 +383,8 @@ impl Election {
             Some(tenure) => {
                 if !tenure.sent(lease.revision) || self.demand(&lease).is_some() {
                     self.read_soon(turn.now);
+                } else {
+                    self.view.note_standby(lease.standby);
                 }
             }
             None if believed => {

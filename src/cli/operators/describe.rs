@@ -100,6 +100,9 @@ fn description(
     if let Some(candidates) = candidates {
         fields.push(("Present", names(candidates)));
     }
+    if lease.held_by().is_some() {
+        fields.push(("Standby", render::standby(lease)));
+    }
     fields.push(("Paused", paused(lease)));
     fields.push(("Request", request(lease)));
     if let Some(reserved) = lease

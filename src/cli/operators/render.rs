@@ -13,8 +13,8 @@ use crate::store::mongo::Ended;
 use crate::store::mongo::operators::{ActionRecord, Content, Effect, LeaseRecord, RequestRecord};
 
 /// The header of the table of leases.
-pub(super) const HEADER: [&str; 8] = [
-    "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "NOTES",
+pub(super) const HEADER: [&str; 9] = [
+    "LEASE", "STATE", "HOLDER", "TOKEN", "SINCE", "RENEWED", "DURATION", "STANDBY", "NOTES",
 ];
 
 /// The current instant on both clocks: one for observations, one for dates of documents.
@@ -68,6 +68,7 @@ pub(super) fn row(seen: &Seen, now: Instant) -> Row {
                 dash(),
                 dash(),
                 dash(),
+                dash(),
                 why,
             ];
             return Row::new(cells).styled(Style::Dim);
@@ -82,6 +83,7 @@ pub(super) fn row(seen: &Seen, now: Instant) -> Row {
             state.to_owned(),
             dash(),
             token,
+            dash(),
             dash(),
             dash(),
             dash(),
@@ -110,9 +112,16 @@ pub(super) fn row(seen: &Seen, now: Instant) -> Row {
         now.since(holder.acquired_at).map_or("-".to_owned(), short),
         renewed(seen.silence, now.boot),
         short(duration),
+        standby(lease),
         notes,
     ])
     .styled(style)
+}
+
+/// Returns the candidate that goes first after the holder.
+pub(super) fn standby(lease: &LeaseRecord) -> String {
+    let standby = lease.standby.as_ref();
+    standby.map_or("-".to_owned(), ToString::to_string)
 }
 
 /// Returns when the last renewal was seen.
@@ -237,6 +246,7 @@ pub(super) fn object(seen: &Seen, now: BootTime) -> Value {
         "paused": lease.lease.paused,
         "request": lease.request.as_ref().map(|request| request_object(request, lease.effect())),
         "reserved_for": reserved,
+        "standby": holder.and(lease.standby.as_ref()).map(|standby| standby.as_str()),
     })
 }
 

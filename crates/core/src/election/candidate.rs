@@ -22,6 +22,8 @@ pub struct Candidate {
     /// The claim recorded in the status directory, if the process that made it has provably exited:
     /// this process holds the claim's lock, in the same boot.
     pub predecessor_claim: Option<Claim>,
+    /// True if the candidate registers as the standby of a leader that has none.
+    pub stands_by: bool,
 }
 
 impl Candidate {
@@ -34,6 +36,7 @@ impl Candidate {
             lease_longest_remembered: None,
             supervises: false,
             predecessor_claim: None,
+            stands_by: true,
         }
     }
 }

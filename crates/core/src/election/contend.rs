@@ -22,7 +22,7 @@ use super::{
 /// candidates woken by one event send fifty writes of which one succeeds; the losers spread out at
 /// the next release.
 const SPREAD_MIN: Duration = Duration::from_millis(5);
-const SPREAD_MAX: Duration = Duration::from_millis(40);
+pub(super) const SPREAD_MAX: Duration = Duration::from_millis(40);
 
 /// A candidate without a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -92,7 +92,9 @@ impl Election {
         }
         let mut wait = None;
         match self.decide(turn.now) {
-            Decision::Wait(until) => wait = earliest([until, self.check_stream(turn)]),
+            Decision::Wait(until) => {
+                wait = earliest([until, self.check_stream(turn), self.stand_by(turn)]);
+            }
             Decision::Create => self.create(turn),
             Decision::Acquire(lease, from) => self.acquire(&lease, None, from, turn),
             Decision::TakeOver(lease, ended, from) => {
@@ -445,6 +447,7 @@ impl Election {
     /// Draws a random delay for a new revision, so that candidates do not act simultaneously.
     pub(super) fn new_revision_seen(&mut self, turn: &mut Turn<'_>) {
         self.eager_at = turn.now + turn.up_to(self.spread);
+        self.registration.draw(turn);
         let exhausted = self
             .view
             .lease()
@@ -470,7 +473,7 @@ impl Election {
                 acquired_at: tenure.acquired_at,
                 reason,
             },
-            reserved_for,
+            reserved_for: reserved_for.or_else(|| self.reservation_of_standby()),
         }
     }
 

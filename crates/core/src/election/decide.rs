@@ -95,7 +95,7 @@ impl Election {
             .as_ref()
             .filter(|r| r.identity != self.identity);
         let reserved_until = reserved
-            .map(|r| self.view.seen + r.duration.min(RESERVATION_MAX))
+            .map(|r| self.view.seen + r.duration.min(RESERVATION_MAX) + self.registration.spread())
             .unwrap_or_default();
         let at = self.gate().max(reserved_until).max(self.eager_at);
         if at > now {
@@ -152,7 +152,8 @@ impl Election {
             // The wait is the holder's own declared duration, counted on this candidate's clock
             // from when it first saw the revision.
             let mine = planted!(OwnDuration).then(|| self.tunables.timings.lease_duration());
-            self.view.seen + mine.unwrap_or(holder.lease_duration.duration())
+            let expires = self.view.seen + mine.unwrap_or(holder.lease_duration.duration());
+            expires + self.head_start_of_others(lease)
         };
         let at = expires.max(self.gate());
         if at > now {

@@ -126,6 +126,19 @@ pub enum Operation {
         /// The candidate that the free lease is reserved for, if any.
         reserved_for: Option<Reservation>,
     },
+    /// Register this candidate as the standby. The filter matches `holder` and no standby. Changes
+    /// neither the revision nor the token.
+    Register {
+        /// The claim of the current holder.
+        holder: Claim,
+        /// Session of this candidate.
+        session: Session,
+    },
+    /// Withdraw the registration of this session as the standby. Changes nothing else.
+    Withdraw {
+        /// Session of this candidate.
+        session: Session,
+    },
     /// Read the document from the primary.
     Read {
         /// True for a linearizable read instead of a majority read: proof that the primary was not
@@ -143,6 +156,8 @@ impl Operation {
             Self::TakeOver { .. } => "take_over",
             Self::Renew { .. } => "renew",
             Self::Release { .. } => "release",
+            Self::Register { .. } => "register",
+            Self::Withdraw { .. } => "withdraw",
             Self::Read { .. } => "read",
         }
     }

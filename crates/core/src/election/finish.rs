@@ -41,6 +41,9 @@ impl Election {
                 return Some(by);
             }
         }
+        if let Some(until) = self.withdraw_before_exit(by, turn) {
+            return Some(until);
+        }
         if shutdown.keep {
             self.notice(Notice::LeftToExpire);
         }

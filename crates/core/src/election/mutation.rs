@@ -137,6 +137,12 @@ mutations! {
     /// An acquisition does not clear an operator's request and a reservation.
     RequestKept:
         "an acquisition clears the request and the reservation",
+    /// The registration of a standby changes the revision.
+    RegistrationChangesRevision:
+        "a registration does not change the revision",
+    /// A standby acquires the lease with whatever revision it has.
+    StandbyWithoutCompareAndSet:
+        "a standby acquires only the revision that it saw",
     /// A renewal does not change the revision.
     RevisionKept:
         "each renewal writes a new revision",

@@ -12,7 +12,7 @@
 
 use super::{
     Acquisition, Claim, Found, HistoryEntry, Holder, Identity, Lease, Operation, Outcome, Revision,
-    Token, WallMillis,
+    Session, Standby, Token, WallMillis,
 };
 
 /// Applies a write that was sent at `at` by the sender's wall clock. Returns true if its filter
@@ -54,6 +54,20 @@ pub fn write(
             lease.holder = None;
             lease.reserved_for.clone_from(reserved_for);
         }),
+        Operation::Register { holder, session } => {
+            let vacant = |lease: &&mut Lease| {
+                lease.holder.as_ref().is_some_and(|h| h.claim == *holder) && lease.standby.is_none()
+            };
+            let found = stored.as_mut().filter(vacant);
+            found.map(|lease| register(lease, by, *session)).is_some()
+        }
+        Operation::Withdraw { session } => {
+            let mine = |lease: &&mut Lease| {
+                (lease.standby.as_ref()).is_some_and(|standby| standby.session == *session)
+            };
+            let found = stored.as_mut().filter(mine);
+            found.map(|lease| lease.standby = None).is_some()
+        }
     }
 }
 
@@ -64,7 +78,9 @@ pub fn ends(operation: &Operation) -> Option<&HistoryEntry> {
         Operation::Read { .. }
         | Operation::Create { .. }
         | Operation::Acquire(_)
-        | Operation::Renew { .. } => None,
+        | Operation::Renew { .. }
+        | Operation::Register { .. }
+        | Operation::Withdraw { .. } => None,
     }
 }
 
@@ -91,6 +107,17 @@ pub fn free(revision: Revision, token: Token) -> Lease {
         paused: false,
         request: None,
         reserved_for: None,
+        standby: None,
+    }
+}
+
+fn register(lease: &mut Lease, by: &Identity, session: Session) {
+    lease.standby = Some(Standby {
+        session,
+        identity: by.clone(),
+    });
+    if planted!(RegistrationChangesRevision) {
+        lease.revision = Revision::from_bytes(session.bytes());
     }
 }
 
@@ -113,7 +140,7 @@ fn acquire(
         *stored = Some(free(*expected, Token::ZERO));
     }
     let matching = |lease: &&mut Lease| {
-        (lease.revision == *expected || planted!(NoCompareAndSet))
+        (lease.revision == *expected || planted!(NoCompareAndSet) || is_exempt(lease, *session))
             && !lease.paused
             && (lease.token < *token || planted!(TokenNotCompared))
             && lease.holder.as_ref().map(|h| h.claim) == from
@@ -134,8 +161,15 @@ fn acquire(
         paused: lease.paused,
         request: lease.request.take().filter(|_| planted!(RequestKept)),
         reserved_for: lease.reserved_for.take().filter(|_| planted!(RequestKept)),
+        standby: None,
     };
     true
+}
+
+/// Returns true if this session need not compare the revision. No session is exempt.
+fn is_exempt(lease: &Lease, session: Session) -> bool {
+    let standby = lease.standby.as_ref();
+    planted!(StandbyWithoutCompareAndSet) && standby.is_some_and(|s| s.session == session)
 }
 
 /// Applies `change` if the filter of renewals and releases matches.

@@ -17,6 +17,7 @@ mod own_claims;
 mod polling;
 mod published;
 mod roles;
+mod standby;
 mod store_faults;
 mod stored;
 mod streams;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::input::Found;
-use super::lease::{Lease, Revision, Token};
+use super::lease::{Lease, Revision, Standby, Token};
 use super::time::BootTime;
 
 /// The last observation of the document.
@@ -82,6 +82,13 @@ impl View {
         self.document_token = self.document_token.max(Some(lease.token));
         let declared = lease.holder.as_ref().and_then(|h| h.lease_duration.valid());
         self.lease_longest = self.lease_longest.max(declared.unwrap_or_default());
+    }
+
+    /// Records the standby of a leader, which does not observe events otherwise.
+    pub(super) fn note_standby(&mut self, standby: Option<Standby>) {
+        if let Document::Lease(lease) = &mut self.document {
+            lease.standby = standby;
+        }
     }
 
     /// Returns the document's token when last seen, by this process or the previous one.

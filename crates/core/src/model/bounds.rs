@@ -20,6 +20,8 @@ pub(crate) struct Bounds {
     pub(crate) requested: &'static [Requested],
     /// True if candidates follow a change stream instead of polling.
     pub(crate) streams: bool,
+    /// True if candidates register as standby.
+    pub(crate) standby: bool,
     /// Maximum number of ticks without a fault until a candidate leads (I10), or until none leads
     /// if the lease is paused.
     pub(crate) quiet_ticks_max: u8,
@@ -30,6 +32,14 @@ impl Bounds {
     pub(crate) fn on_streams(self) -> Self {
         Self {
             streams: true,
+            ..self
+        }
+    }
+
+    /// The same, with candidates that register as standby.
+    pub(crate) fn with_standby(self) -> Self {
+        Self {
+            standby: true,
             ..self
         }
     }

@@ -56,6 +56,7 @@ pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
         requests,
         requested: &[Requested::Signals],
         streams: false,
+        standby: false,
         quiet_ticks_max: 9,
     }
 }
@@ -116,6 +117,18 @@ pub(crate) fn short() -> Vec<Case> {
             bounds: bounds(&THREE, 0, 1).with(&[Requested::Transfers]),
             milestones: &[Transferred],
             states_min: 45_200,
+        },
+        Case {
+            name: "two candidates with a standby, no fault, one request",
+            bounds: bounds(&APART, 0, 1).with_standby(),
+            milestones: &[HandOver],
+            states_min: 16_100,
+        },
+        Case {
+            name: "two candidates on change streams with a standby, one fault of any kind",
+            bounds: bounds(&APART, 1, 0).on_streams().with_standby(),
+            milestones: UNKNOWN,
+            states_min: 365_000,
         },
     ]
 }

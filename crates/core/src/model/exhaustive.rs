@@ -33,11 +33,13 @@ tests! {
     6 a_lease_that_is_transferred
     7 a_pause_on_change_streams
     8 a_transfer_among_three_candidates
+    9 a_standby_and_a_request
+    10 a_standby_on_change_streams_with_a_fault
 }
 
 #[test]
 fn every_case_of_the_test_run_has_a_test() {
-    assert_eq!(short().len(), 9);
+    assert_eq!(short().len(), 11);
 }
 
 #[test]

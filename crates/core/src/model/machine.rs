@@ -35,6 +35,8 @@ pub(crate) struct Machine {
     pub(crate) late_events: Vec<Lease>,
     /// Notes of the observer.
     pub(crate) monitor: Monitor,
+    /// True if the candidate registers as standby.
+    stands_by: bool,
 }
 
 /// Contents of a status directory.
@@ -107,7 +109,7 @@ impl Randomness for Draw<'_> {
 
 impl Machine {
     /// Creates a machine whose process has not started.
-    pub(crate) fn new(identity: Identity, pace: Pace) -> Self {
+    pub(crate) fn new(identity: Identity, pace: Pace, stands_by: bool) -> Self {
         Self {
             identity,
             pace,
@@ -119,6 +121,7 @@ impl Machine {
             events: Vec::new(),
             late_events: Vec::new(),
             monitor: Monitor::default(),
+            stands_by,
         }
     }
 
@@ -140,6 +143,7 @@ impl Machine {
             lease_longest_remembered: self.directory.lease_longest,
             supervises: false,
             predecessor_claim: self.directory.claim,
+            stands_by: self.stands_by,
         };
         self.proven_dead = self.directory.claim;
         self.election = Some(Election::new(candidate, now, &mut Draw(drawn)));
@@ -203,6 +207,7 @@ impl Machine {
         let Self {
             identity: _,
             pace: _,
+            stands_by: _,
             election,
             frozen,
             directory,

@@ -96,7 +96,11 @@ impl Monitor {
                 acquisition.claim
             }
             Operation::Renew { claim, .. } => *claim,
-            Operation::Create { .. } | Operation::Release { .. } | Operation::Read { .. } => return,
+            Operation::Create { .. }
+            | Operation::Release { .. }
+            | Operation::Register { .. }
+            | Operation::Withdraw { .. }
+            | Operation::Read { .. } => return,
         };
         if lease.holder.as_ref().is_some_and(|h| h.claim == mine) {
             // A late answer to an earlier claim proves nothing about this one.

@@ -85,7 +85,7 @@ impl World {
                 .zip(&bounds.candidates)
                 .map(|(name, pace)| {
                     let identity = Identity::new(name).expect("a legal name");
-                    Arc::new(Machine::new(identity, *pace))
+                    Arc::new(Machine::new(identity, *pace, bounds.standby))
                 })
                 .collect(),
             store: Store::default(),

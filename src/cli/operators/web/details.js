@@ -143,6 +143,7 @@ function renderFacts() {
     );
   }
   if (doc.kind === "lease") {
+    if (holder) facts.push(["Standby", doc.standby ?? "none"]);
     facts.push(["Paused", doc.paused ? "yes" : "no"]);
     const waiting = doc.request;
     facts.push(["Request", waiting ? request(doc) + (waiting.reason ? ` (${waiting.reason})` : "") : "none"]);

@@ -60,10 +60,12 @@ pub(super) struct Node {
     pub(super) exited: bool,
 }
 
-/// Returns a candidate whose status directory is empty, and which does not supervise its workload.
+/// Returns a candidate whose status directory is empty, and which neither supervises its workload
+/// nor stands by.
 pub(super) fn candidate(name: &str) -> Candidate {
     Candidate {
         tunables: tunables(),
+        stands_by: false,
         ..Candidate::new(identity(name))
     }
 }

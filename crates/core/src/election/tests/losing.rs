@@ -15,6 +15,8 @@ fn no_renewal_after_release(node: &Node) -> bool {
         Operation::Create { .. }
         | Operation::Acquire(_)
         | Operation::TakeOver { .. }
+        | Operation::Register { .. }
+        | Operation::Withdraw { .. }
         | Operation::Read { .. } => true,
     })
 }

@@ -158,7 +158,10 @@ impl World {
                 let reserved = transfers_reserve::check(release);
                 found = self.check_release(process, *claim).or(reserved);
             }
-            Operation::Create { .. } | Operation::Read { .. } => {}
+            Operation::Create { .. }
+            | Operation::Read { .. }
+            | Operation::Register { .. }
+            | Operation::Withdraw { .. } => {}
         }
         self.found(found);
         let calls = self.processes[process].driver.len();
@@ -319,6 +322,9 @@ impl World {
                 known,
                 highest,
             }));
+            if lease.token <= self.own.token_highest {
+                self.own.tokens_reused_to = Some(self.own.token_highest);
+            }
             self.own.token_highest = self.own.token_highest.max(lease.token);
         }
     }

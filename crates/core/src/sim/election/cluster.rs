@@ -114,6 +114,8 @@ pub(super) struct Leases {
     /// Each change of the token that a majority has, with its time.
     pub(super) was: Vec<(u64, Was)>,
     pub(super) token_highest: crate::election::Token,
+    /// Tokens up to this one were used twice, because they restarted after a loss.
+    pub(super) tokens_reused_to: Option<crate::election::Token>,
     /// Offset of the primary's clock from true time.
     pub(super) clock_skew: i64,
     /// True if wall clocks and servers' clocks are set.

@@ -15,6 +15,8 @@ closed! {
         TakeOver => "take over",
         Renew => "renew",
         Release => "release",
+        Register => "register",
+        Withdraw => "withdraw",
         Read => "read",
     }
 }

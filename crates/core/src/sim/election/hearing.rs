@@ -53,6 +53,8 @@ impl Hearing {
             Operation::TakeOver { ended, .. } if ended.reason == Reason::TookOver => {
                 (self.writing, self.taking_over) = (Some(call), Some(call));
             }
+            // Sent in addition to everything else.
+            Operation::Register { .. } | Operation::Withdraw { .. } => {}
             _ => self.writing = Some(call),
         }
     }

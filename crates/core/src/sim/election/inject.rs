@@ -237,6 +237,7 @@ impl World {
         twin.directory = self.own.directories.len();
         twin.random = Rng::new(rng.next_u64(), 7);
         twin.stream.open = false;
+        let exiting = twin.exiting;
         let streams = twin.streams;
         let opening = twin.stream.opening;
         // Each twin may lead through writes sent before the fork, until their deadline.
@@ -257,6 +258,9 @@ impl World {
         }
         if streams {
             self.opens_at(self.now + MS, id, opening);
+        }
+        if exiting {
+            self.exits(id);
         }
         if rng.one_in(2) {
             let end = self.now + rng.between(1_000, 120_000) * MS;

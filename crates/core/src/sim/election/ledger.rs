@@ -180,6 +180,8 @@ impl Ledger {
             Operation::Release { claim, .. } => {
                 remember(&mut self.releases, (call, *claim));
             }
+            // Sent in addition to everything else.
+            Operation::Register { .. } | Operation::Withdraw { .. } => return,
             Operation::Acquire(_) | Operation::TakeOver { .. } | Operation::Create { .. } => {}
         }
         self.idle_reads = 0;

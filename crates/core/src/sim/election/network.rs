@@ -11,6 +11,7 @@ use crate::sim::MS;
 use crate::sim::coverage::Answer;
 use crate::sim::network::{Calls, Link, Odds};
 use crate::sim::replica_set::{Access, Landed, Weak};
+use crate::sim::world::AtPeace;
 
 impl World {
     /// Hands a call of a process to its driver.
@@ -167,8 +168,16 @@ impl Calls for Leases {
         if world.is_frozen(process) && world.net.one_in(2) {
             // After a thaw, events that arrived meanwhile may be handled first.
             let at = world.thaws_at(process) + MS;
-            return world.at(at, move |world| Self::timed_out(world, process, call));
+            return world.at_or(AtPeace::HappenNow, at, move |world| {
+                Self::time_out(world, process, call);
+            });
         }
+        Self::time_out(world, process, call);
+    }
+}
+
+impl Leases {
+    fn time_out(world: &mut World, process: usize, call: CallId) {
         if let Some(kind) = world.processes[process].driver.timed_out(call) {
             let outcome = Outcome::Unknown;
             world.coverage.hit(Hit::Call(kind, Answer::Unknown));

@@ -316,7 +316,8 @@ impl Facts {
             }
             Operation::Read { .. } => self.last_read = Some(call),
             Operation::Create { .. } => self.knowledge_at_create = self.knowledge,
-            Operation::Release { .. } => {}
+            Operation::Release { .. } | Operation::Register { .. } | Operation::Withdraw { .. } => {
+            }
         }
     }
 

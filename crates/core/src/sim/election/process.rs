@@ -137,6 +137,7 @@ impl Process {
             lease_longest_remembered: memory.lease_longest,
             supervises: machine.supervises,
             predecessor_claim: memory.claim,
+            stands_by: true,
         };
         let election = Election::new(candidate, now, &mut random);
         Self {

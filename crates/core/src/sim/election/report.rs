@@ -156,6 +156,8 @@ pub(super) fn operation(operation: &Operation) -> String {
             let chain: Vec<_> = chain.iter().map(short).collect();
             format!("release {} on {chain:?}", short(claim))
         }
+        Operation::Register { holder, .. } => format!("register with {}", short(holder)),
+        Operation::Withdraw { .. } => "withdraw".to_owned(),
         Operation::Read { confirm } => format!("read{}", if *confirm { " to confirm" } else { "" }),
     }
 }

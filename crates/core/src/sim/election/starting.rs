@@ -115,9 +115,15 @@ impl World {
         now < *since.get_or_insert(now) + CHILD_AWAITED_MAX
     }
 
+    /// Ends a process that exits on its own after the time that this takes.
+    pub(super) fn exits(&mut self, process: usize) {
+        let at = self.now + 250 * MS;
+        self.at(at, move |world| world.exited(process));
+    }
+
     /// Ends a process that exits on its own. Its file thread first writes that it does not lead, if
     /// the disk allows it.
-    pub(super) fn exited(&mut self, process: usize) {
+    fn exited(&mut self, process: usize) {
         if self.is_frozen(process) {
             let at = self.thaws_at(process);
             return self.at(at, move |world| world.exited(process));

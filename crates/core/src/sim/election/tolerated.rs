@@ -42,7 +42,9 @@ impl World {
         };
         // If tokens restarted after an earlier loss, they no longer show which state is newer. This
         // damage may then look like progress to every process.
-        let began_anew = old.is_some_and(|old| old.token < self.own.token_highest);
+        let reused = self.own.tokens_reused_to;
+        let began_anew =
+            old.is_some_and(|old| old.token < self.own.token_highest || Some(old.token) <= reused);
         let another = old
             .zip(new)
             .is_some_and(|(old, new)| new.token == old.token && claim_of(new) != claim_of(old));

@@ -151,8 +151,7 @@ impl World {
                 }
                 Effect::Exit => {
                     self.processes[process].exiting = true;
-                    let at = self.now + 250 * MS;
-                    self.at(at, move |world| world.exited(process));
+                    self.exits(process);
                 }
             }
         }

@@ -26,6 +26,7 @@ fn key() -> impl Strategy<Value = String> {
             "paused",
             "request",
             "reserved_for",
+            "standby",
             "history",
             "identity",
             "session",

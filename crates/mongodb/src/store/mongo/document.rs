@@ -11,7 +11,7 @@ use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
 use leasehold_core::election::{
     Acquisition, Claim, Declared, Found, HistoryEntry, Holder, Identity, Lease, Operation,
     RESERVATION_DEFAULT, RESERVATION_MAX, Request, RequestKind, Reservation, Revision, Session,
-    Token, WallMillis,
+    Standby, Token, WallMillis,
 };
 
 /// The schema that this version reads and writes.
@@ -27,7 +27,7 @@ const HISTORY_MAX: i32 = 20;
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
-        "request": 1, "reserved_for": 1, "history": { "$slice": 0 },
+        "request": 1, "reserved_for": 1, "standby": 1, "history": { "$slice": 0 },
     }
 }
 
@@ -68,6 +68,7 @@ fn lease(document: &Document) -> Result<Lease, String> {
             .get_document("reserved_for")
             .ok()
             .and_then(reservation),
+        standby: document.get_document("standby").ok().and_then(standby),
     })
 }
 
@@ -136,6 +137,14 @@ fn reservation(document: &Document) -> Option<Reservation> {
     let identity = Identity::new(document.get_str("identity").ok()?).ok()?;
     let duration = milliseconds(document.get("for_ms"), RESERVATION_DEFAULT);
     Some(Reservation { identity, duration })
+}
+
+/// Reads a standby; `None` if it is invalid, because nothing depends on it.
+fn standby(document: &Document) -> Option<Standby> {
+    Some(Standby {
+        session: Session::from_bytes(id(document, "session").ok()?),
+        identity: Identity::new(document.get_str("identity").ok()?).ok()?,
+    })
 }
 
 fn milliseconds(value: Option<&Bson>, default: Duration) -> Duration {
@@ -251,7 +260,8 @@ pub(super) fn create(name: &str, revision: Revision, token: Token) -> Document {
     doc! {
         "_id": name, "schema": SCHEMA, "kind": KIND,
         "token": token.get(), "revision": uuid(revision.bytes()),
-        "holder": null, "paused": false, "request": null, "reserved_for": null, "history": [],
+        "holder": null, "paused": false, "request": null, "reserved_for": null,
+        "standby": null, "history": [],
     }
 }
 
@@ -295,6 +305,15 @@ pub(super) fn write(
             mine_filter(name, *claim, chain),
             release_update(*revision, ended, reserved_for.as_ref(), now),
         ),
+        Operation::Register { holder, session } => (
+            register_filter(name, *holder),
+            register_update(*session, identity, now),
+        ),
+        Operation::Withdraw { session } => {
+            let mut filter = ours(name);
+            filter.insert("standby.session", uuid(session.bytes()));
+            (filter, doc! { "$set": { "standby": null } })
+        }
     })
 }
 
@@ -339,6 +358,7 @@ pub(super) fn acquisition_update(
         "holder": holder,
         "request": null,
         "reserved_for": null,
+        "standby": null,
     } };
     if let Some(ended) = ended {
         update.insert("$push", history(ended, now));
@@ -372,6 +392,20 @@ pub(super) fn release_update(
         "$set": { "holder": null, "revision": uuid(revision.bytes()), "reserved_for": reserved_for },
         "$push": history(ended, now),
     }
+}
+
+/// Returns the filter of a registration as the standby: this holder, and no standby.
+fn register_filter(name: &str, holder: Claim) -> Document {
+    let mut filter = ours(name);
+    filter.insert("holder.claim", uuid(holder.bytes()));
+    filter.insert("standby", Bson::Null);
+    filter
+}
+
+fn register_update(session: Session, identity: &Identity, now: DateTime) -> Document {
+    doc! { "$set": { "standby": {
+        "identity": identity.as_str(), "session": uuid(session.bytes()), "at": now,
+    } } }
 }
 
 fn history(ended: &HistoryEntry, now: DateTime) -> Document {

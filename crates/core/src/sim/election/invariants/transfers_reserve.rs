@@ -1,8 +1,14 @@
 //! A transfer leaves a reservation: the release of a claim that was asked to hand over names the
-//! candidate that may acquire first, and for how long (*Requests* in `docs/protocol.md`).
+//! candidate that may acquire first, and for how long (*Requests* in `docs/protocol.md`). Any other
+//! release reserves the lease at most for the standby's head start.
+
+use std::time::Duration;
 
 use super::{Violation, require, reservation};
 use crate::election::Reservation;
+
+/// The longest head start of a standby.
+const HEAD_START_MAX: Duration = Duration::from_millis(50);
 
 /// A release that is sent.
 #[derive(Debug, Clone, Copy)]
@@ -13,8 +19,11 @@ pub(crate) struct Release<'a> {
 }
 
 pub(crate) fn check(release: Release<'_>) -> Option<Violation> {
-    let as_asked = release.transferred == release.reserves;
-    require(as_asked, "transfers reserve", &release)
+    let in_order = match (release.transferred, release.reserves) {
+        (None, Some(standby)) => standby.duration <= HEAD_START_MAX,
+        (asked, reserves) => asked == reserves,
+    };
+    require(in_order, "transfers reserve", &release)
 }
 
 #[test]
@@ -30,4 +39,10 @@ fn a_reservation_comes_with_a_transfer_as_it_was_asked_for() {
         assert!(check(release(Some(&asked), wrong)).is_some());
     }
     assert!(check(release(None, Some(&asked))).is_some());
+    let standby = Reservation {
+        duration: HEAD_START_MAX,
+        ..asked.clone()
+    };
+    assert_eq!(check(release(None, Some(&standby))), None);
+    assert!(check(release(Some(&asked), Some(&standby))).is_some());
 }

@@ -178,6 +178,10 @@ fn acquisition() -> impl Strategy<Value = Acquisition> {
     })
 }
 
+fn session() -> impl Strategy<Value = Session> {
+    id().prop_map(Session::from_bytes)
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
     let chain = || proptest::collection::vec(revision(), 1..3);
     let claim = || id().prop_map(Claim::from_bytes);
@@ -202,6 +206,10 @@ fn operation() -> impl Strategy<Value = Operation> {
                 reserved_for,
             }
         ),
+        1 => (claim(), session()).prop_map(|(holder, session)| {
+            Operation::Register { holder, session }
+        }),
+        4 => session().prop_map(|session| Operation::Withdraw { session }),
     ]
 }
 
@@ -221,6 +229,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         1 => Just(Edit::Unset("paused")),
         1 => Just(Edit::Unset("holder")),
         1 => Just(Edit::Unset("reserved_for")),
+        1 => Just(Edit::Unset("standby")),
         1 => Just(Edit::Set("token", Bson::Int32(7))),
         1 => Just(Edit::Set("schema", Bson::Int64(1))),
         1 => Just(Edit::Set("newer", Bson::Boolean(true))),
@@ -327,6 +336,6 @@ fn random_writes_match_often_enough_to_be_compared() {
             *matched.entry(operation.as_str()).or_insert(0) += 1;
         }
     }
-    assert_eq!(matched.len(), 5, "{matched:?}");
+    assert_eq!(matched.len(), 7, "{matched:?}");
     assert!(matched.values().all(|times| *times > 20), "{matched:?}");
 }

@@ -21,6 +21,7 @@ fn stored() -> impl Strategy<Value = Document> {
         "holder",
         "request",
         "reserved_for",
+        "standby",
         "history",
         "actions",
         "roll_call",

@@ -18,7 +18,7 @@ use leasehold_core::lock::{Found as FoundLock, LockDocument};
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "revision": 1, "holder": 1, "paused": 1,
-        "request": 1, "reserved_for": 1, "history": 1, "actions": 1, "roll_call": 1,
+        "request": 1, "reserved_for": 1, "standby": 1, "history": 1, "actions": 1, "roll_call": 1,
         "slots": 1, "holders": 1, "queue": 1,
     }
 }
@@ -57,6 +57,8 @@ pub struct LeaseRecord {
     pub lease: Lease,
     /// Fields of the holder for humans; `None` if the lease is free.
     pub holder: Option<HolderRecord>,
+    /// The registered standby, if any.
+    pub standby: Option<Identity>,
     /// The standing request, valid or not.
     pub request: Option<RequestRecord>,
     /// Former leaders, oldest first.
@@ -208,6 +210,7 @@ fn lease_record(lease: Lease, document: &Document) -> LeaseRecord {
             renewed_at: date(holder.get("renewed_at")),
             address: holder.get_str("address").ok().map(shown),
         }),
+        standby: (lease.standby.as_ref()).map(|standby| named(standby.identity.as_str())),
         request: request(document),
         history: history(document),
         actions: actions(document),

@@ -1,0 +1,90 @@
+//! Goal: one follower is registered as the standby, acquires first after a release, and is replaced
+//! when it leaves.
+
+use leasehold_testbed::{Daemon, DaemonTimings, StoredLease};
+use mongodb::bson::{Bson, Document};
+
+use crate::contest::{Contest, LONG, eventually};
+
+/// Handoffs among which the standby must come first at least once. On busy cores it may be later
+/// than its head start.
+const HANDOFFS: usize = 5;
+
+async fn standby(stored: &StoredLease) -> Option<String> {
+    let lease = stored.get().await;
+    let standby = lease.get_document("standby").ok()?;
+    standby.get_str("identity").ok().map(str::to_owned)
+}
+
+/// Waits until a follower other than `leader` is registered, and returns it.
+async fn registered(stored: &StoredLease, leader: &str) -> String {
+    let mut found = None;
+    eventually("a standby is registered", async || {
+        found = standby(stored).await.filter(|name| name != leader);
+        found.is_some()
+    })
+    .await;
+    found.expect("registered")
+}
+
+fn revision(lease: &Document) -> Bson {
+    lease.get("revision").expect("a revision").clone()
+}
+
+#[tokio::test]
+async fn the_standby_leads_next_and_another_registers() {
+    let contest = Contest::new("standby-leads").await;
+    let stored = contest.stored();
+    let start = |identity: &str| {
+        contest
+            .candidate_at(identity, DaemonTimings::DEFAULT)
+            .start()
+    };
+    let first = start("first");
+    first.wait_leads(LONG).await;
+    let mut leader = first;
+    let mut others: Vec<Daemon> = vec![start("a"), start("b")];
+    for handoff in 0..HANDOFFS {
+        for other in &others {
+            other.wait_follows(leader.identity(), LONG).await;
+        }
+        let standby = registered(&stored, leader.identity()).await;
+        assert_eq!(leader.term_and_exit(LONG).await, 0);
+        let mut next = None;
+        eventually("another leads", async || {
+            next = others.iter().position(Daemon::leads);
+            next.is_some()
+        })
+        .await;
+        leader = others.swap_remove(next.expect("one leads"));
+        if leader.identity() == standby {
+            // The registration belonged to the previous leader.
+            assert_ne!(registered(&stored, leader.identity()).await, standby);
+            return;
+        }
+        others.push(start(&format!("c{handoff}")));
+    }
+    panic!("the standby never came first in {HANDOFFS} handoffs");
+}
+
+#[tokio::test]
+async fn a_registration_does_not_change_the_revision_and_a_standby_withdraws_when_it_exits() {
+    let contest = Contest::new("standby-withdraws").await;
+    let stored = contest.stored();
+    let leader = contest.candidate_at("leader", DaemonTimings::DEFAULT);
+    let leader = leader.start();
+    leader.wait_leads(LONG).await;
+    leader.wait_renewal(LONG).await;
+    // Nothing else writes from now on.
+    leader.stop();
+    let before = revision(&stored.get().await);
+    let follower = contest.candidate_at("follower", DaemonTimings::DEFAULT);
+    let follower = follower.start();
+    assert_eq!(registered(&stored, "leader").await, "follower");
+    assert_eq!(revision(&stored.get().await), before);
+    assert_eq!(follower.term_and_exit(LONG).await, 0);
+    // It does not wait for the answer for long.
+    eventually("withdrawn", async || standby(&stored).await.is_none()).await;
+    assert_eq!(revision(&stored.get().await), before);
+    leader.cont();
+}
