@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, ReplicaSet, Scratch};
+use leasehold_testbed::daemon::{boottime_ns, nanos};
+use leasehold_testbed::{Daemon, ReplicaSet, Scratch, StoredLease};
 
 use crate::launch::{Setup, directories, seconds, watching};
 use crate::observer::{Observer, own_cost};
@@ -14,9 +14,19 @@ const LEADS_MAX: Duration = Duration::from_secs(60);
 const EXIT_MAX: Duration = Duration::from_secs(20);
 /// Time for the other daemons to write their files, so that rounds do not overlap.
 const SETTLE: Duration = Duration::from_millis(250);
+/// Maximum wait for a standby, as a leadership that lasts has one. It registers within two seconds.
+const STANDBY_MAX: Duration = Duration::from_secs(4);
+
+/// Measurements of a series of handoffs.
+pub(crate) struct Handoffs {
+    /// Duration of each, in seconds.
+    pub(crate) durations: Vec<f64>,
+    /// Acquisitions of each that were rejected because another candidate was first.
+    rejected: Vec<f64>,
+}
 
 pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
-    let series = rounds(&setup, 3, setup.count(100, 20)).await;
+    let series = rounds(&setup, 3, setup.count(100, 20)).await.durations;
     let bounds = [
         Bound::AtMost(Statistic::Median, 0.010),
         Bound::AtMost(Statistic::P99, 0.030),
@@ -34,11 +44,35 @@ pub(crate) async fn of_fifty(setup: Setup) -> Vec<Row> {
     let series = rounds(&setup, 50, setup.count(40, 10)).await;
     let bounds = [Bound::AtMost(Statistic::Median, 0.025)];
     let what = "SIGTERM → another leads, 50 daemons, handoff_delay 0";
-    vec![Row::new("handoff_50", what, Unit::Time, &series, &bounds)]
+    let few = [Bound::AtMost(Statistic::Median, 2.0)];
+    let lost = "acquisitions of one handoff that were rejected";
+    vec![
+        Row::new("handoff_50", what, Unit::Time, &series.durations, &bounds),
+        Row::new("handoff_50", lost, Unit::Count, &series.rejected, &few),
+    ]
+}
+
+/// Returns the lease of these daemons.
+pub(crate) fn stored(set: &ReplicaSet) -> StoredLease {
+    StoredLease::new(&set.client(), "leasehold", "leases", "handoff")
+}
+
+/// Waits for a standby. Binaries of earlier versions, which can be measured too, have none.
+pub(crate) async fn standby(stored: &StoredLease) {
+    let end = boottime_ns() + nanos(STANDBY_MAX);
+    while boottime_ns() < end && stored.get().await.get_document("standby").is_err() {
+        tokio::time::sleep(SETTLE / 10).await;
+    }
+}
+
+/// Returns the number of acquisitions of these daemons that were rejected so far.
+async fn rejected(daemons: impl Iterator<Item = &Daemon>) -> f64 {
+    let counts = daemons.map(|daemon| daemon.operations("acquire", "rejected"));
+    join_all(counts).await.iter().sum()
 }
 
 /// Measures this many handoffs, one after another.
-pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> Vec<f64> {
+pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> Handoffs {
     let set = ReplicaSet::start().await;
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), contenders);
@@ -58,11 +92,24 @@ pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> V
         .await
         .index;
     join_all(daemons.iter().map(watching)).await;
-    let mut series = Vec::new();
+    let stored = stored(&set);
+    let mut series = Handoffs {
+        durations: Vec::new(),
+        rejected: Vec::new(),
+    };
     for _ in 0..rounds {
         tokio::time::sleep(SETTLE).await;
-        observer.forget();
+        standby(&stored).await;
         let old = leader;
+        let others = || {
+            let others = daemons
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| *index != old);
+            others.map(|(_, daemon)| daemon)
+        };
+        let rejected_before = rejected(others()).await;
+        observer.forget();
         let sent_ns = boottime_ns();
         daemons[old].term();
         let seen = observer
@@ -70,7 +117,11 @@ pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> V
                 seen.index != old && seen.leads_until_ns().is_some()
             })
             .await;
-        series.push(seconds(sent_ns, seen.at_ns));
+        series.durations.push(seconds(sent_ns, seen.at_ns));
+        // Late rejections count too.
+        tokio::time::sleep(SETTLE).await;
+        let lost = rejected(others()).await - rejected_before;
+        series.rejected.push(lost);
         leader = seen.index;
         daemons[old].wait_exit(EXIT_MAX).await;
         daemons[old].restart_same_directory();

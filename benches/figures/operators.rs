@@ -36,7 +36,7 @@ const LISTED_MAX: Duration = Duration::from_secs(60);
 /// SIGTERM on a set of the same kind, in the same run.
 pub(crate) async fn step_down(setup: Setup) -> Vec<Row> {
     let count = setup.count(100, 20);
-    let handoffs = handoff::rounds(&setup, 3, count).await;
+    let handoffs = handoff::rounds(&setup, 3, count).await.durations;
     let requests = requests(&setup, count).await;
     let ratio = median(&requests) / median(&handoffs);
     let bounds = [Bound::AtMost(Statistic::Median, 1.5)];
@@ -78,9 +78,11 @@ async fn requests(setup: &Setup, rounds: usize) -> Vec<f64> {
     };
     let daemons: Vec<_> = paths.iter().enumerate().map(start).collect();
     join_all(daemons.iter().map(watching)).await;
+    let stored = handoff::stored(&set);
     let mut series = Vec::new();
     for _ in 0..rounds {
         tokio::time::sleep(SETTLE).await;
+        handoff::standby(&stored).await;
         let mut command = command(&setup.binary, &set.uri());
         command.args(["step-down", "handoff", "--output", "json"]);
         let output = tokio::time::timeout(LEADS_MAX, command.output()).await;
