@@ -28,12 +28,14 @@ use crate::election::{BootTime, Reason, Role, Status};
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
 /// All values of the label `operation`.
-pub const OPERATIONS: [&str; 7] = [
+pub const OPERATIONS: [&str; 9] = [
     "create",
     "acquire",
     "take_over",
     "renew",
     "release",
+    "register",
+    "withdraw",
     "read",
     "watch",
 ];

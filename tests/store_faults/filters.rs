@@ -253,7 +253,7 @@ async fn a_server_makes_of_each_write_what_the_reference_says() {
             *applied.entry(write.as_str()).or_insert(0) += usize::from(matched);
         }
     }
-    assert_eq!(applied.len(), 5, "{applied:?}");
+    assert_eq!(applied.len(), 7, "{applied:?}");
     assert!(applied.values().all(|times| *times > 0), "{applied:?}");
 }
 

@@ -109,7 +109,7 @@ fn description(
         .lease
         .reserved_for
         .as_ref()
-        .filter(|_| lease.held_by().is_none())
+        .filter(|reserved| lease.held_by().is_none() && !reserved.is_head_start())
     {
         let until = short(reserved.duration);
         fields.push((

@@ -148,7 +148,7 @@ fn notes(lease: &LeaseRecord) -> Vec<String> {
         .lease
         .reserved_for
         .as_ref()
-        .filter(|_| lease.held_by().is_none())
+        .filter(|reserved| lease.held_by().is_none() && !reserved.is_head_start())
     {
         notes.push(format!("reserved for {}", reservation.identity));
     }
@@ -235,7 +235,9 @@ pub(super) fn object(seen: &Seen, now: BootTime) -> Value {
             "renewal_seen": seen.silence.renewal_seen,
         })
     });
-    let reserved = lease.lease.reserved_for.as_ref().map(|reserved| {
+    let reserved = lease.lease.reserved_for.as_ref();
+    let reserved = reserved.filter(|reserved| !reserved.is_head_start());
+    let reserved = reserved.map(|reserved| {
         json!({ "identity": reserved.identity.as_str(), "for_ms": millis(reserved.duration) })
     });
     json!({

@@ -410,6 +410,7 @@ impl Election {
         };
         self.effects.extend(notice.map(Effect::Notice));
         self.predecessor_claim = None;
+        self.registration.end();
         self.stay_out = None;
         self.quarantine = None;
         self.unnoticed = None;
@@ -464,6 +465,8 @@ impl Election {
         reason: Reason,
         reserved_for: Option<super::Reservation>,
     ) -> Ended {
+        // While the lease is paused, no candidate may use a head start.
+        let head_start = || (reason != Reason::Paused).then(|| self.reservation_of_standby());
         Ended {
             claim: tenure.claim,
             chain: tenure.chain(),
@@ -473,7 +476,7 @@ impl Election {
                 acquired_at: tenure.acquired_at,
                 reason,
             },
-            reserved_for: reserved_for.or_else(|| self.reservation_of_standby()),
+            reserved_for: reserved_for.or_else(|| head_start().flatten()),
         }
     }
 

@@ -285,6 +285,16 @@ pub struct Reservation {
     pub duration: Duration,
 }
 
+impl Reservation {
+    /// Returns true if this is the head start of a standby, and not a transfer.
+    pub fn is_head_start(&self) -> bool {
+        self.duration <= HEAD_START
+    }
+}
+
+/// Time that others wait for the standby after a release or an expiry: an event and a write,
+/// several times over.
+pub const HEAD_START: Duration = Duration::from_millis(50);
 /// The longest reservation; a longer one counts as this.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);
 /// Duration of the reservation of a transfer that names none.

@@ -76,7 +76,12 @@ impl Election {
     /// Reopens the stream if a read shows a change that the stream did not report.
     fn judge_stream(&mut self, found: &Found) {
         let unchanged = match (found, &self.view.document) {
-            (Found::Lease(now), Document::Lease(before)) => now == before,
+            // The standby may be assumed.
+            (Found::Lease(now), Document::Lease(before)) => {
+                let standby = now.standby.clone();
+                let before = before.clone();
+                *now == Lease { standby, ..before }
+            }
             (Found::Missing, Document::Missing) | (Found::Foreign(_), Document::Foreign(_)) => true,
             _ => false,
         };
@@ -92,7 +97,11 @@ impl Election {
     pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
         let blind = !self.watch_open || self.view.behind || self.suspicious;
         if blind && self.reading.is_none() && self.read_due.is_none() {
-            self.read_due = Some(turn.now + turn.jittered(self.tunables.timings.retry_interval()));
+            let poll = turn.now + turn.jittered(self.tunables.timings.retry_interval());
+            // The stream may have been lost shortly before the regular read was due.
+            let regular = self.looked_at + self.tunables.timings.lease_duration();
+            let regular = Some(regular).filter(|regular| *regular > turn.now);
+            self.read_due = regular.into_iter().chain([poll]).min();
         }
     }
 

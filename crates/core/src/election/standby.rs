@@ -10,13 +10,9 @@ use std::time::Duration;
 use super::contend::SPREAD_MAX;
 use super::effect::{CallId, Operation};
 use super::input::Outcome;
-use super::lease::{Claim, Lease, Reservation, Standby};
+use super::lease::{Claim, HEAD_START, Lease, Reservation, Standby};
 use super::time::BootTime;
 use super::{Election, Turn};
-
-/// Time that the others wait for the standby after a release or an expiry: an event and a write,
-/// several times over.
-const HEAD_START: Duration = Duration::from_millis(50);
 
 /// Maximum random delay before a follower registers, in units of [`SPREAD_MAX`]: 2 s, so that one of
 /// many is first and the others see it.
@@ -31,8 +27,9 @@ const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 pub(super) struct Registration {
     /// False if this candidate never registers.
     wanted: bool,
-    /// The holder without a standby, and the instant at which to register with it.
-    vacancy: Option<(Claim, BootTime)>,
+    /// The holder without a standby, and the instant at which to register with it; `None` after a
+    /// rejection, until the view shows a standby or another holder.
+    vacancy: Option<(Claim, Option<BootTime>)>,
     /// The last registration, with its holder, or withdrawal, until it is answered.
     call: Option<(CallId, Option<Claim>)>,
     /// Instant until which a process that exits waits for its withdrawal.
@@ -63,6 +60,12 @@ impl Registration {
     pub(super) fn spread(&self) -> Duration {
         self.spread
     }
+
+    /// Ends the registration of a candidate that leads. A registration in flight can no longer
+    /// match.
+    pub(super) fn end(&mut self) {
+        (self.vacancy, self.call) = (None, None);
+    }
 }
 
 impl Election {
@@ -78,11 +81,11 @@ impl Election {
             return None;
         };
         let due = match self.registration.vacancy {
-            Some((claim, due)) if claim == holder => due,
+            Some((claim, due)) if claim == holder => due?,
             Some(_) | None => turn.now + DELAY_MAX * turn.up_to(SPREAD_MAX),
         };
         if due > turn.now {
-            self.registration.vacancy = Some((holder, due));
+            self.registration.vacancy = Some((holder, Some(due)));
             return Some(due);
         }
         let session = self.session;
@@ -90,7 +93,7 @@ impl Election {
         self.registration.call = Some((call, Some(holder)));
         // By then the stream or a read has shown the result, if there was one.
         let again = turn.now + turn.jittered(self.tunables.timings.lease_duration());
-        self.registration.vacancy = Some((holder, again));
+        self.registration.vacancy = Some((holder, Some(again)));
         Some(again)
     }
 
@@ -124,6 +127,9 @@ impl Election {
             return false;
         };
         self.registration.call = None;
+        if let (Some(holder), Outcome::Rejected) = (holder, outcome) {
+            self.registration.vacancy = Some((holder, None));
+        }
         // The stream or the next read shows the result of any other outcome.
         let applied = holder.filter(|_| matches!(outcome, Outcome::Applied(_)));
         let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
@@ -160,8 +166,7 @@ impl Election {
 
     /// Returns the reservation with which a release gives the standby its head start.
     pub(super) fn reservation_of_standby(&self) -> Option<Reservation> {
-        let lease = self.view.lease().filter(|lease| !lease.paused)?;
-        let standby = lease.standby.as_ref()?;
+        let standby = self.view.lease()?.standby.as_ref()?;
         Some(Reservation {
             identity: standby.identity.clone(),
             duration: HEAD_START,

@@ -121,14 +121,14 @@ pub(crate) fn short() -> Vec<Case> {
         Case {
             name: "two candidates with a standby, no fault, one request",
             bounds: bounds(&APART, 0, 1).with_standby(),
-            milestones: &[HandOver],
-            states_min: 16_100,
+            milestones: &[HandOver, Transferred],
+            states_min: 13_600,
         },
         Case {
             name: "two candidates on change streams with a standby, one fault of any kind",
             bounds: bounds(&APART, 1, 0).on_streams().with_standby(),
             milestones: UNKNOWN,
-            states_min: 365_000,
+            states_min: 366_000,
         },
     ]
 }

@@ -169,6 +169,35 @@ fn an_unhealthy_follower_withdraws_once_and_registers_again_when_it_is_healthy()
 }
 
 #[test]
+fn a_pause_gives_no_head_start() {
+    let (mut a, _, _, mut stored) = with_standby();
+    stored.lease_mut().paused = true;
+    a.observe(at(3), &mut stored);
+    a.demoted(at(3), &mut stored);
+    assert_eq!(
+        (&stored.lease().holder, &stored.lease().reserved_for),
+        (&None, &None)
+    );
+}
+
+#[test]
+fn a_rejected_registration_is_not_repeated_for_the_same_holder() {
+    let (_, mut stored) = leader("a", at(0));
+    let mut b = standing_by("b", at(0), &mut stored);
+    while b.waiting() != ["register"] {
+        b.wake();
+    }
+    // A field that this version cannot read.
+    b.answer_with(at(2), Outcome::Rejected);
+    for second in (3..100).step_by(3) {
+        stored.rewrite();
+        b.observe(at(second), &mut stored);
+        b.run(at(second + 2), &mut stored);
+    }
+    assert_eq!(b.count("register"), 1);
+}
+
+#[test]
 fn a_paused_lease_gets_no_standby() {
     let (_, mut stored) = leader("a", at(0));
     let mut b = standing_by("b", at(0), &mut stored);

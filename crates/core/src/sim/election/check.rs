@@ -16,7 +16,8 @@ use super::invariants::{
 use super::process::CALLS_MAX;
 use crate::election::mutation::planted;
 use crate::election::{
-    BootTime, CallId, Claim, Found, Input, Notice, Operation, Outcome, Revision, Token, Watch,
+    BootTime, CallId, Claim, Found, Input, Notice, Operation, Outcome, Reason, Revision, Token,
+    Watch,
 };
 
 /// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
@@ -145,6 +146,7 @@ impl World {
                 claim,
                 chain,
                 reserved_for,
+                ended,
                 ..
             } => {
                 chain_length = chain.len();
@@ -153,6 +155,7 @@ impl World {
                 let asked = asked.filter(|(of, _)| token == Some(*of));
                 let release = transfers_reserve::Release {
                     transferred: asked.map(|(_, to)| to),
+                    paused: ended.reason == Reason::Paused,
                     reserves: reserved_for.as_ref(),
                 };
                 let reserved = transfers_reserve::check(release);
@@ -190,10 +193,13 @@ impl World {
         self.coverage.hit_if(own, Hit::Path(Path::OwnTakenOver));
         if let Some(reserved) = sight.and_then(|s| s.lease.reserved_for.as_ref()) {
             let mine = reserved.identity == self.machines[p.machine].identity;
-            self.coverage.hit(Hit::Path(match mine {
-                true => Path::ReservationUsed,
-                false => Path::ReservationWaited,
-            }));
+            self.coverage
+                .hit(Hit::Path(match (mine, reserved.is_head_start()) {
+                    (true, false) => Path::ReservationUsed,
+                    (false, false) => Path::ReservationWaited,
+                    (true, true) => Path::HeadStartUsed,
+                    (false, true) => Path::HeadStartWaited,
+                }));
         }
         followers::check(followers::Write {
             now,

@@ -41,6 +41,9 @@ pub(super) struct Machine {
     /// True if its driver still talks to the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
+    /// False if candidates here are of a version without standby: they do not register, and their
+    /// acquisitions leave the field as it is.
+    pub(super) stands_by: bool,
     /// Upper bound of the time in which a workload here confirms; `None` if it never does.
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
@@ -267,6 +270,7 @@ impl World {
             cut_until: 0,
             stale: false,
             streams,
+            stands_by: !build.one_in(4),
             confirms_within: (!silent).then_some(confirms),
             tunables: tunables(build),
             supervises: false,

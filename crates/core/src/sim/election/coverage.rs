@@ -68,6 +68,8 @@ closed! {
         WentBackRefuted => "a linearizable read shows that it did not",
         ReservationUsed => "acquired by the one it was reserved for",
         ReservationWaited => "acquired by another after the reservation",
+        HeadStartUsed => "acquired by the standby",
+        HeadStartWaited => "acquired by another after the standby's head start",
         FilesShown => "a flush of the files is answered",
         FilesStuck => "a flush finds the files stuck",
         DirectoryLocked => "a status directory is locked",

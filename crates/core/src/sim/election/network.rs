@@ -111,9 +111,15 @@ impl Calls for Leases {
         };
         let machine = &world.machines[world.processes[process].machine];
         let wall = machine.wall_skew / 1_000_000;
-        let write = |stored: &mut Stored| match stored.write(&machine.identity, wall, operation) {
-            true => (stored.shown(), Some(Writer::Process(process))),
-            false => (Outcome::Rejected, None),
+        let write = |stored: &mut Stored| {
+            let standby = stored.lease().and_then(|lease| lease.standby.clone());
+            if !stored.write(&machine.identity, wall, operation) {
+                return (Outcome::Rejected, None);
+            }
+            if let (false, Some(lease)) = (machine.stands_by, stored.lease_mut()) {
+                lease.standby = standby;
+            }
+            (stored.shown(), Some(Writer::Process(process)))
         };
         let done = world.set.land((access, weak), stale, Stored::shown, write);
         let late = world.processes[process].driver.gave_up(call);

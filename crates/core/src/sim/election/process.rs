@@ -137,7 +137,7 @@ impl Process {
             lease_longest_remembered: memory.lease_longest,
             supervises: machine.supervises,
             predecessor_claim: memory.claim,
-            stands_by: true,
+            stands_by: machine.stands_by,
         };
         let election = Election::new(candidate, now, &mut random);
         Self {

@@ -222,6 +222,11 @@ pub(super) fn uuids(revisions: &[Revision]) -> Vec<Bson> {
 /// that it requires was read together with a legal identity, so an illegal one can only come from a
 /// manual edit after that read.
 pub(super) fn ours(name: &str) -> Document {
+    ours_with(name, Bson::Boolean(true))
+}
+
+/// The same, with a further condition.
+fn ours_with(name: &str, condition: Bson) -> Document {
     let free = is("$holder", &["missing", "null"]);
     let held = doc! { "$and": [
         is("$holder", &["object"]),
@@ -239,6 +244,7 @@ pub(super) fn ours(name: &str) -> Document {
         { "$or": [free, held] },
         is("$paused", &["missing", "null", "bool"]),
         is("$history", &["missing", "array"]),
+        condition,
     ] };
     doc! { "_id": name, "schema": SCHEMA, "kind": KIND, "$expr": shape }
 }
@@ -310,7 +316,7 @@ pub(super) fn write(
             register_update(*session, identity, now),
         ),
         Operation::Withdraw { session } => {
-            let mut filter = ours(name);
+            let mut filter = ours_with(name, is("$standby", &["object"]));
             filter.insert("standby.session", uuid(session.bytes()));
             (filter, doc! { "$set": { "standby": null } })
         }
@@ -396,9 +402,8 @@ pub(super) fn release_update(
 
 /// Returns the filter of a registration as the standby: this holder, and no standby.
 fn register_filter(name: &str, holder: Claim) -> Document {
-    let mut filter = ours(name);
+    let mut filter = ours_with(name, is("$standby", &["missing", "null"]));
     filter.insert("holder.claim", uuid(holder.bytes()));
-    filter.insert("standby", Bson::Null);
     filter
 }
 

@@ -16,11 +16,13 @@ pub(crate) struct Release<'a> {
     /// The reservation in the request that ended the leadership.
     pub(crate) transferred: Option<&'a Reservation>,
     pub(crate) reserves: Option<&'a Reservation>,
+    /// True if the leadership ended because the lease was paused.
+    pub(crate) paused: bool,
 }
 
 pub(crate) fn check(release: Release<'_>) -> Option<Violation> {
     let in_order = match (release.transferred, release.reserves) {
-        (None, Some(standby)) => standby.duration <= HEAD_START_MAX,
+        (None, Some(standby)) => standby.duration <= HEAD_START_MAX && !release.paused,
         (asked, reserves) => asked == reserves,
     };
     require(in_order, "transfers reserve", &release)
@@ -32,6 +34,7 @@ fn a_reservation_comes_with_a_transfer_as_it_was_asked_for() {
     let release = |transferred, reserves| Release {
         transferred,
         reserves,
+        paused: false,
     };
     assert_eq!(check(release(Some(&asked), Some(&asked))), None);
     assert_eq!(check(release(None, None)), None);
@@ -45,4 +48,9 @@ fn a_reservation_comes_with_a_transfer_as_it_was_asked_for() {
     };
     assert_eq!(check(release(None, Some(&standby))), None);
     assert!(check(release(Some(&asked), Some(&standby))).is_some());
+    let paused = Release {
+        paused: true,
+        ..release(None, Some(&standby))
+    };
+    assert!(check(paused).is_some());
 }

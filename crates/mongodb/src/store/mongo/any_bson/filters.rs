@@ -206,7 +206,7 @@ fn operation() -> impl Strategy<Value = Operation> {
                 reserved_for,
             }
         ),
-        1 => (claim(), session()).prop_map(|(holder, session)| {
+        2 => (claim(), session()).prop_map(|(holder, session)| {
             Operation::Register { holder, session }
         }),
         4 => session().prop_map(|session| Operation::Withdraw { session }),
@@ -325,7 +325,7 @@ fn random_writes_match_often_enough_to_be_compared() {
     let mut runner = TestRunner::deterministic();
     let mut matched = std::collections::BTreeMap::new();
     let mut stored = None;
-    for number in 0..60_000 {
+    for number in 0..100_000 {
         // Tokens only grow, so a document soon has a token too high for most writes.
         if number % 20 == 0 {
             stored = None;
