@@ -214,6 +214,7 @@ impl Metrics {
     /// Counts a call of the store. `operation` is one of [`OPERATIONS`], `outcome` one of
     /// [`OUTCOMES`].
     pub fn store_operation(&self, operation: &'static str, outcome: &'static str, took: Duration) {
+        debug_assert!(OPERATIONS.contains(&operation), "{operation} is not listed");
         self.store_operations
             .with_label_values(&[operation, outcome])
             .inc();

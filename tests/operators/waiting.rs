@@ -2,7 +2,7 @@
 //! operator, a signal or a lost connection comes between.
 
 use leasehold_testbed::wait::throughout;
-use leasehold_testbed::{Daemon, Stage};
+use leasehold_testbed::{Daemon, DaemonTimings, Stage};
 use mongodb::bson::Bson;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -138,7 +138,7 @@ async fn a_roll_call_lasts_no_longer_than_the_timeout() {
 
 #[tokio::test]
 async fn a_leader_is_not_said_to_have_expired_while_the_command_sees_nothing() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (_a, _directory) = busy(&stage).await;
     let lease = name(&stage).await;
     let request = ["step-down", &lease, "--no-wait"];
@@ -147,9 +147,9 @@ async fn a_leader_is_not_said_to_have_expired_while_the_command_sees_nothing() {
     let arguments = [
         "step-down",
         &lease,
-        // Longer than the lease duration of 3 s.
+        // Longer than the lease duration of 6 s.
         "--timeout",
-        "5s",
+        "9s",
         "--mongodb-operation-timeout",
         "1s",
     ];
@@ -165,7 +165,7 @@ async fn a_leader_is_not_said_to_have_expired_while_the_command_sees_nothing() {
 
 #[tokio::test]
 async fn a_pause_waits_through_a_time_without_sight() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (_a, directory) = busy(&stage).await;
     let lease = name(&stage).await;
     let request = ["pause", &lease, "--no-wait"];
@@ -183,7 +183,7 @@ async fn a_pause_waits_through_a_time_without_sight() {
     wait_stderr(&mut waiting, "already requested; waiting").await;
     proxy.stall();
     // Three lease durations, in which the leader renews.
-    let blind = 3 * leasehold_testbed::DaemonTimings::SHORT.lease_duration;
+    let blind = 3 * DaemonTimings::DEMO.lease_duration;
     throughout(blind, "the command waits", async || {
         waiting.try_wait().expect("it is ours").is_none()
     })

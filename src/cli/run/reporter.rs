@@ -219,11 +219,15 @@ impl Reporter {
                 self.stream.store_answers = false;
                 if errors.failed(failure.kind, now) {
                     let (failing_for, failures) = errors.so_far(now);
-                    let retry = shown(self.retry_interval);
+                    // The registration of a standby is not repeated at this interval.
+                    let retry = match *operation {
+                        "register" | "withdraw" => String::new(),
+                        _ => format!(", retrying in {}", shown(self.retry_interval)),
+                    };
                     warn!(
                         %lease, operation, outcome, elapsed_ms, why = %failure, failures,
                         failing_for_ms = millis(failing_for),
-                        "MongoDB {operation} failed (attempt {failures}), retrying in {retry}"
+                        "MongoDB {operation} failed (attempt {failures}){retry}"
                     );
                 }
             }

@@ -18,8 +18,8 @@ use super::{Election, Turn};
 /// many is first and the others see it.
 const DELAY_MAX: u32 = 50;
 
-/// Maximum wait of a process that exits for the answer to its withdrawal. A standby that remains
-/// registered costs the others less than this costs a shutdown without a store.
+/// Maximum wait of a process that exits for the answer to its withdrawal. Without an answer it stays
+/// registered, which costs the others one head start: not worth a longer shutdown.
 const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 
 /// This candidate's registration as the standby.
