@@ -60,6 +60,8 @@ async fn next_to_a_running_leader_everything_is_in_order_and_the_lease_stays_as_
         .flag(&format!("--mongodb-database={}", scene.database))
         .leading(LONG)
         .await;
+    // The file may say so before the log does.
+    leader.wait_logged("\"to\":\"leader\"", LONG).await;
     let (token, changes) = (leader.token(), leader.logged("role changed"));
     let port = format!("--http-listen=127.0.0.1:{}", leader.port());
     let directory = format!("--status-directory={}", leader.status_directory().display());

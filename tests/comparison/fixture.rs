@@ -64,6 +64,8 @@ pub(crate) struct ByHand {
     pub(crate) design: Design,
     /// True if its expiry is extended while the work continues.
     pub(crate) extend: bool,
+    /// Time after which the lock expires unless it is extended.
+    pub(crate) life: Duration,
     /// Time limit for acquiring the lock.
     pub(crate) wait: Duration,
 }
@@ -73,6 +75,7 @@ impl ByHand {
         Self {
             design,
             extend: true,
+            life: LIFE,
             wait: LONG,
         }
     }
@@ -93,7 +96,7 @@ impl Means for ByHand {
             database: place.database.clone(),
             name: place.lock.clone(),
             owner: owner.to_owned(),
-            life: LIFE,
+            life: self.life,
             extend: self.extend,
             wait: self.wait,
             command,

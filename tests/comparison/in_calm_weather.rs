@@ -8,7 +8,7 @@ use leasehold_testbed::run;
 
 use crate::client;
 use crate::designs::Design;
-use crate::fixture::{AT_WORK, ByHand, Fixture, KEPT_OUT, outlast};
+use crate::fixture::{AT_WORK, ByHand, Fixture, KEPT_OUT, LONG, outlast};
 use crate::journal::returns;
 
 #[test]
@@ -23,7 +23,12 @@ fn each_design_excludes() {
             Design::Pessimistic,
         ];
         for design in designs {
-            let fixture = Fixture::new(ByHand::extended(design)).await;
+            // Calm means that no process is late, so the lock lasts for longer than any pause.
+            let by_hand = ByHand {
+                life: LONG,
+                ..ByHand::extended(design)
+            };
+            let fixture = Fixture::new(by_hand).await;
             let mut contenders = ["a", "b", "c"]
                 .map(|name| (name, fixture.start(name)))
                 .into_iter()

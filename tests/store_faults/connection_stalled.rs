@@ -8,7 +8,7 @@ use crate::fixture::{LONG, leader_of, shared_stage, undisturbed};
 
 #[tokio::test]
 async fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").leading(LONG).await;
     let (b, c) = (stage.candidate("b").start(), stage.candidate("c").start());
@@ -29,7 +29,7 @@ async fn i1_a_leader_with_a_stalled_connection_says_no_before_another_leads() {
     proxy.resume();
     a.wait_follows(next.identity(), LONG).await;
     // A lease duration in which late writes would show.
-    undisturbed(&stage, &claim, DaemonTimings::SHORT.lease_duration).await;
+    undisturbed(&stage, &claim, DaemonTimings::DEMO.lease_duration).await;
     assert_eq!(next.token(), Some(2));
     assert_eq!(monitor.leaders(), ["a", next.identity()]);
 }

@@ -14,7 +14,7 @@ const HOLDER_NULL: &str = "\nholder\0";
 
 #[tokio::test]
 async fn a_renewal_that_lands_after_another_leads_is_a_no_op() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").leading(LONG).await;
     let b = stage.candidate("b").following("a", LONG).await;
@@ -25,13 +25,13 @@ async fn a_renewal_that_lands_after_another_leads_is_a_no_op() {
     assert!(proxy.held_requests() > 0);
     proxy.resume();
     a.wait_follows("b", LONG).await;
-    undisturbed(&stage, &claim, DaemonTimings::SHORT.lease_duration).await;
+    undisturbed(&stage, &claim, DaemonTimings::DEMO.lease_duration).await;
     assert_eq!(monitor.leaders(), ["a", "b"]);
 }
 
 #[tokio::test]
 async fn a_release_that_lands_after_its_sender_leads_again_does_not_dethrone_it() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").leading(LONG).await;
     let monitor = LeaderMonitor::of([&a]);
@@ -47,7 +47,7 @@ async fn a_release_that_lands_after_its_sender_leads_again_does_not_dethrone_it(
         proxy.held_requests() == 0
     })
     .await;
-    undisturbed(&stage, &claim, DaemonTimings::SHORT.renew_interval * 4).await;
+    undisturbed(&stage, &claim, DaemonTimings::DEMO.renew_interval * 4).await;
     a.wait_renewal(LONG).await;
     assert_eq!(a.token(), Some(2));
     assert_eq!(monitor.reigns().len(), 2);
@@ -55,7 +55,7 @@ async fn a_release_that_lands_after_its_sender_leads_again_does_not_dethrone_it(
 
 #[tokio::test]
 async fn an_acquisition_that_lands_after_another_leads_is_a_no_op() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let first = stage.candidate("first").leading(LONG).await;
     let (proxy, behind) = stage.proxied();
     let a = behind.candidate("a").following("first", LONG).await;
@@ -72,14 +72,14 @@ async fn an_acquisition_that_lands_after_another_leads_is_a_no_op() {
     let claim = stage.stored().claim().await;
     proxy.resume();
     a.wait_follows("c", LONG).await;
-    undisturbed(&stage, &claim, DaemonTimings::SHORT.lease_duration).await;
+    undisturbed(&stage, &claim, DaemonTimings::DEMO.lease_duration).await;
     assert_eq!(monitor.leaders(), ["first", "c"]);
     assert_eq!(c.token(), Some(2));
 }
 
 #[tokio::test]
 async fn an_acquisition_that_lands_late_on_a_free_lease_is_adopted() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let first = stage.candidate("first").leading(LONG).await;
     first.term_and_exit(LONG).await;
     let (proxy, behind) = stage.proxied();
@@ -98,7 +98,7 @@ async fn an_acquisition_that_lands_late_on_a_free_lease_is_adopted() {
 
 #[tokio::test]
 async fn a_creation_that_lands_after_another_made_the_document_changes_nothing() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let (proxy, behind) = stage.proxied();
     proxy.hold_requests_containing(HOLDER_NULL);
     let a = behind.candidate("a").start();
@@ -108,7 +108,7 @@ async fn a_creation_that_lands_after_another_made_the_document_changes_nothing()
     let claim = stage.stored().claim().await;
     proxy.resume();
     a.wait_follows("b", LONG).await;
-    undisturbed(&stage, &claim, DaemonTimings::SHORT.renew_interval * 4).await;
+    undisturbed(&stage, &claim, DaemonTimings::DEMO.renew_interval * 4).await;
     assert_eq!(monitor.leaders(), ["b"]);
     assert_eq!(b.token(), Some(1));
 }

@@ -73,8 +73,13 @@ impl Browser {
         Some(browser)
     }
 
-    /// Calls a method of the protocol.
+    /// Calls a method of the protocol, which must succeed.
     pub(crate) async fn call(&mut self, method: &str, parameters: Value) -> Value {
+        let answer = self.answer(method, parameters).await;
+        answer.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    async fn answer(&mut self, method: &str, parameters: Value) -> Result<Value, Value> {
         self.calls += 1;
         let id = self.calls;
         let mut message = json!({ "id": id, "method": method, "params": parameters });
@@ -90,8 +95,10 @@ impl Browser {
                 assert!(text.pop().is_some(), "the browser has ended");
                 let mut message: Value = serde_json::from_slice(&text).unwrap();
                 if message["id"] == id {
-                    assert_eq!(message.get("error"), None, "{method}");
-                    return message["result"].take();
+                    return match message.get("error") {
+                        Some(error) => Err(error.clone()),
+                        None => Ok(message["result"].take()),
+                    };
                 }
                 self.note(&message);
             }
@@ -131,8 +138,9 @@ impl Browser {
         let limit = tokio::time::Instant::now() + ANSWER_MAX;
         loop {
             let parameters = json!({ "expression": expression, "returnByValue": true });
-            let result = self.call("Runtime.evaluate", parameters).await;
-            let value = &result["result"]["value"];
+            // A page that is replaced while the expression is evaluated answers with an error.
+            let result = self.answer("Runtime.evaluate", parameters).await;
+            let value = &result.unwrap_or_default()["result"]["value"];
             if !matches!(value, Value::Null | Value::Bool(false)) {
                 return value.clone();
             }
