@@ -183,7 +183,7 @@ async fn contend(
 ) -> Result<u8, LockCommandError> {
     let stops = Stops::register().map_err(system("register the signal handlers"))?;
     let relays = Relays::register().map_err(system("register the signal handlers"))?;
-    let mut command = command(args, config);
+    let mut command = command(args, config, &timings);
     let job = Job {
         args,
         config,
@@ -199,9 +199,12 @@ async fn contend(
 }
 
 /// Returns the command to run under the lock; `None` if the lock is only held.
-fn command(args: &LockArgs, config: &LockConfig) -> Option<Standby> {
+fn command(args: &LockArgs, config: &LockConfig, timings: &Timings) -> Option<Standby> {
     let (program, arguments) = args.command.split_first()?;
-    let command = Command::new(program).arguments(arguments);
+    // The first terms may be provisional, which have no grace.
+    let command = Command::new(program)
+        .arguments(arguments)
+        .linger(timings.loss_grace());
     Some(Standby::new(command, stopping(&config.workload)))
 }
 

@@ -27,17 +27,25 @@ fn some_token() -> impl Strategy<Value = Token> {
 
 /// A lock in which no claim occurs twice.
 pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
-    let one = (mode(), 1..3_u16, prop::option::of(0..40_i64), 0..5_i64);
+    let granted = prop::option::of(1..3_u16);
+    let one = (
+        mode(),
+        1..3_u16,
+        prop::option::of(0..40_i64),
+        0..5_i64,
+        granted,
+    );
     let entries = proptest::collection::vec(one, 0..usize::from(CLAIMS_MAX));
     let slots = prop_oneof![3 => Just(0_u32), 2 => 1..4_u32];
     (some_token(), slots, entries, 0..4_usize).prop_map(|(token, slots, drawn, holding)| {
         let mut entries: Vec<Entry> = drawn
             .into_iter()
             .zip(1..)
-            .map(|((mode, changed, with, at), number)| Entry {
+            .map(|((mode, changed, with, at, granted), number)| Entry {
                 mode: if slots > 0 { Mode::Slot } else { mode },
                 revision: revision(changed),
                 token: with.and_then(Token::new),
+                granted_revision: granted.map(revision),
                 acquired_at: WallMillis(0),
                 renewed_at: WallMillis(at),
                 ..entry(number, mode)
@@ -45,7 +53,7 @@ pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
             .collect();
         let mut queue = entries.split_off(holding.min(entries.len()));
         for waiting in &mut queue {
-            waiting.token = None;
+            (waiting.token, waiting.granted_revision) = (None, None);
         }
         LockDocument {
             token,

@@ -8,7 +8,7 @@ use leasehold::election::{
     WallMillis,
 };
 use leasehold::lock::{
-    Entry, Found, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen, Writer,
+    Entry, Found, Grant, Hint, Joining, LockDocument, Mode, Operation, Outcome, Seen, Writer,
 };
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
@@ -220,6 +220,7 @@ pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
         revision: revision(number),
         lease_duration: Declared { millis: 24_000 },
         token: None,
+        granted_revision: None,
         acquired_at: WallMillis(0),
         renewed_at: WallMillis(0),
     }
@@ -231,6 +232,15 @@ pub(crate) fn held(number: u16, mode: Mode, with: i64) -> Entry {
         token: Some(token(with)),
         ..entry(number, mode)
     }
+}
+
+/// Returns the hint by which the entry `number`, whose revision has the number `found`, learns of its
+/// grant.
+pub(crate) fn granted(number: i64, found: u16) -> Hint {
+    Hint::Granted(Some(Grant {
+        token: token(number),
+        revision: revision(found),
+    }))
 }
 
 /// Returns a document as a client of the protocol stores it.
@@ -247,9 +257,13 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
                     "revision": Uuid::from_bytes(entry.revision.bytes()),
                     "lease_duration_ms": entry.lease_duration.millis,
                     "token": entry.token.map(Token::get),
+                    "granted_revision": entry.granted_revision.map(|granted| {
+                        Uuid::from_bytes(granted.bytes())
+                    }),
                     "acquired_at": DateTime::from_millis(entry.acquired_at.0),
                     "renewed_at": DateTime::from_millis(entry.renewed_at.0),
                     "wake": entry.claim.to_string(),
+                    "revision_text": entry.revision.to_string(),
                 }
             })
             .collect()

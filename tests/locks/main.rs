@@ -7,6 +7,7 @@ mod drawn;
 mod fenced_writes;
 mod fixture;
 mod foreign_documents;
+mod granting;
 mod library;
 mod limits;
 mod newer_fields;

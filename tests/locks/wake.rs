@@ -8,8 +8,8 @@ use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
 use leasehold_testbed::Stage;
 
 use crate::fixture::{
-    NAME, applied, claim, eventually, join, leave, next_hint, renew, revision, shared_stage, store,
-    store_options, store_over, stored, sweep, token,
+    NAME, applied, claim, eventually, granted, join, leave, next_hint, renew, revision,
+    shared_stage, store, store_options, store_over, stored, sweep, token,
 };
 
 struct Waiter {
@@ -74,7 +74,7 @@ async fn only_a_grant_and_reaching_the_head_are_reported() {
     third.expect(Hint::Next).await;
     applied(&store, renew_again(2, 20)).await;
     applied(&store, leave(2)).await;
-    third.expect(Hint::Granted).await;
+    third.expect(granted(3, 30)).await;
     let lock = applied(&store, renew_again(3, 30)).await;
     assert_eq!(lock.holders[0].claim, claim(3));
 }
@@ -93,8 +93,9 @@ async fn readers_are_woken_together_by_one_write() {
         readers.push(Waiter::of(&stage, number).await);
     }
     applied(&store, sweep(&[1], None)).await;
-    for reader in &mut readers {
-        reader.expect(Hint::Granted).await;
+    for (reader, number) in readers.iter_mut().zip([2, 3, 4]) {
+        // Tokens in the order of the queue: the exclusive holder had the first.
+        reader.expect(granted(i64::from(number), number)).await;
     }
 }
 
@@ -135,7 +136,7 @@ async fn a_cancelled_stream_reports_nothing() {
     let aborted = (&mut ended.watching).await;
     assert!(aborted.is_err_and(|error| error.is_cancelled()));
     applied(&store, leave(1)).await;
-    other.expect(Hint::Granted).await;
+    other.expect(granted(2, 2)).await;
     let quiet = tokio::time::timeout(Duration::from_millis(500), next_hint(&mut ended.news));
     assert!(quiet.await.is_err());
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use leasehold::election::{Claim, Identity};
-use leasehold::lock::{Found, LockDocument, Operation, Outcome};
+use leasehold::lock::{Found, Grant, LockDocument, Operation, Outcome};
 use leasehold::store::Store;
 use leasehold::store::mongo::lock::MongoLockStore;
 use leasehold_testbed::{StoredLease, run};
@@ -22,8 +22,15 @@ const CASES: u32 = 500;
 /// Runs until each kind of write was applied several times.
 const RUNS_MAX: u32 = 5;
 
-fn uuid_text(claims: &[Claim]) -> String {
-    let texts: Vec<_> = claims.iter().map(Claim::to_string).collect();
+/// Returns the text by which the grants of a write are reported.
+fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> String {
+    let text = |(claim, grant): &(Claim, Option<Grant>)| {
+        let entry = after.holders.iter().find(|entry| entry.claim == *claim);
+        let revision = entry.expect("it was granted").revision;
+        let token = grant.map_or(String::new(), |grant| grant.token.to_string());
+        format!("{claim}={token}@{revision}")
+    };
+    let texts: Vec<_> = granted.iter().map(text).collect();
     texts.join(" ")
 }
 
@@ -94,7 +101,7 @@ async fn compare(
         let moved = !matches!(operation, Operation::Renew { .. });
         let granted = match performed.granted.as_slice() {
             [] => "before".to_owned(),
-            claims => uuid_text(claims),
+            granted => grant_texts(granted, after),
         };
         assert_eq!(text(&document, "granted"), granted);
         if moved {

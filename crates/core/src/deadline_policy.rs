@@ -30,6 +30,15 @@ impl Terms {
         }
     }
 
+    /// Returns the deadlines under provisional authority until `valid_until`. Another process may
+    /// have the authority from then on, so there is no grace.
+    pub fn provisional(valid_until: BootTime) -> Self {
+        Self {
+            valid_until,
+            kill_at: valid_until,
+        }
+    }
+
     /// Returns the latest instant for the kill after a loss at `now`. If the loss came before
     /// `valid_until`, another process may already have the authority, so the workload gets no more
     /// than its grace from now.
@@ -144,6 +153,13 @@ impl DeadlinePolicy {
             killed: false,
             action: None,
         }
+    }
+
+    /// Sets the grace period for descendants that outlive CMD's first process, which is that of the
+    /// first terms otherwise. The deadlines of the terms apply as well.
+    #[must_use]
+    pub fn lingering(self, linger: Duration) -> Self {
+        Self { linger, ..self }
     }
 
     /// Records an input, and decides on [`Input::Time`].

@@ -198,7 +198,7 @@ impl Guard {
             _ => return Err(Errno::PROTO.into()),
         };
         Ok(Some(Self {
-            policy: DeadlinePolicy::new(start.terms, start.stop_signal),
+            policy: DeadlinePolicy::new(start.terms, start.stop_signal).lingering(start.linger),
             foreground: start.foreground,
             launch: Some(Launch { shim, stdin, file }),
             daemon,

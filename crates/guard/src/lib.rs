@@ -99,6 +99,7 @@ pub fn stage(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 pub struct Command {
     exec_spec: ExecSpec,
     stop_signal: i32,
+    linger: Option<Duration>,
     quiet: bool,
     executable: PathBuf,
 }
@@ -112,6 +113,7 @@ impl Command {
                 environment: Vec::new(),
             },
             stop_signal: SIGTERM,
+            linger: None,
             quiet: false,
             executable: EXECUTABLE.into(),
         }
@@ -136,6 +138,14 @@ impl Command {
     #[must_use]
     pub fn stop_signal(mut self, signal: i32) -> Self {
         self.stop_signal = signal;
+        self
+    }
+
+    /// Sets the time that descendants have to stop after the command has exited by itself. The
+    /// default is the grace of the first terms.
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = Some(linger);
         self
     }
 
@@ -279,6 +289,7 @@ impl StandbyGuard {
         let start = GuardStart {
             terms,
             stop_signal: self.command.stop_signal,
+            linger: (self.command.linger).unwrap_or_else(|| terms.kill_at.since(terms.valid_until)),
             foreground,
             place: claim.as_ref().map_or(Place::Command, ClaimShare::place),
             claims: claim.is_some(),

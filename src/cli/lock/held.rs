@@ -15,7 +15,7 @@ use super::voice::Voice;
 use super::{Job, LockArgs};
 use crate::cli::answer;
 use crate::clock;
-use crate::election::{Authority, BootTime, LeaseName, Token};
+use crate::election::{BootTime, LeaseName, Timings, Token};
 use crate::exit;
 use crate::lock::{Standing, Status};
 use crate::locker::Locker;
@@ -48,26 +48,26 @@ impl Work<'_> {
         (mut stops, mut relays): (Stops, Relays),
     ) -> io::Result<u8> {
         let mut status = locker.status();
-        let authority = status.borrow_and_update().authority_at(clock::boot_now());
-        let (mut command, deadline, mut orphans) = match self.start(command, authority) {
+        let timings = &self.job.timings;
+        let terms = terms(&status.borrow_and_update().at(clock::boot_now()), timings);
+        let (mut command, deadline, mut orphans) = match self.start(command, terms) {
             Ok(started) => started,
             Err(not_started) => {
                 release(&mut locker, RELEASE_MAX).await;
                 return not_started;
             }
         };
-        let timings = &self.job.timings;
         let mut requests = StopRequests::default();
         let mut stopped = None;
         let mut fault = None;
         let finished = loop {
             tokio::select! {
                 biased;
-                authority = renewed(&mut status), if !command.is_lost() => match authority {
-                    Some(authority) => {
+                terms = renewed(&mut status, timings), if !command.is_lost() => match terms {
+                    Some(terms) => {
                         // If this fails, inner commands keep the previous deadline.
-                        let _ = deadline.set(authority.valid_until);
-                        command.extend(Terms::new(authority.valid_until, timings));
+                        let _ = deadline.set(terms.valid_until);
+                        command.extend(terms);
                     }
                     None => {
                         let _ = deadline.set(BootTime::default());
@@ -109,13 +109,12 @@ impl Work<'_> {
     fn start(
         &self,
         command: &mut Standby,
-        authority: Option<Authority>,
+        terms: Option<Terms>,
     ) -> Result<(Supervised, Deadline, Orphans), io::Result<u8>> {
-        let valid_until = authority.ok_or(Ok(exit::LOCK_LOST))?.valid_until;
+        let terms = terms.ok_or(Ok(exit::LOCK_LOST))?;
         let deadline = Deadline::new().map_err(Err)?;
-        deadline.set(valid_until).map_err(Err)?;
+        deadline.set(terms.valid_until).map_err(Err)?;
         let orphans = Orphans::adopt().map_err(Err)?;
-        let terms = Terms::new(valid_until, &self.job.timings);
         let started = deadline
             .share()
             .and_then(|shared| command.start(self.environment(), terms, None, Some(shared)));
@@ -183,10 +182,21 @@ fn variables(lock: &LeaseName, token: i64) -> [(&'static str, String); 3] {
 
 /// Waits for the next status. Returns `None` if the lock is no longer held, or if the contender
 /// failed, which then renews no longer.
-pub(super) async fn renewed(status: &mut watch::Receiver<Status>) -> Option<Authority> {
+pub(super) async fn renewed(
+    status: &mut watch::Receiver<Status>,
+    timings: &Timings,
+) -> Option<Terms> {
     status.changed().await.ok()?;
-    match status.borrow_and_update().standing {
-        Standing::Held(authority) => Some(authority),
+    terms(&status.borrow_and_update(), timings)
+}
+
+/// Returns the deadlines of the work under a lock that is held.
+fn terms(status: &Status, timings: &Timings) -> Option<Terms> {
+    match status.standing {
+        Standing::Held(authority) if status.provisional => {
+            Some(Terms::provisional(authority.valid_until))
+        }
+        Standing::Held(authority) => Some(Terms::new(authority.valid_until, timings)),
         Standing::Joining
         | Standing::Waiting { .. }
         | Standing::Lost(_)
@@ -238,7 +248,7 @@ pub(super) async fn release(locker: &mut Locker, patience: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::{Claim, Session};
+    use crate::election::{Authority, Claim, Session};
 
     #[tokio::test]
     async fn the_lock_is_lost_with_its_contender() {
@@ -251,13 +261,23 @@ mod tests {
             since: BootTime::default(),
             claim: Claim::from_bytes([0; 16]),
             session: Session::from_bytes([0; 16]),
+            provisional: false,
             token_highest: Token::ZERO,
             store_reached: true,
         };
         let (sender, mut status) = watch::channel(held.clone());
+        let timings = Timings::default();
+        let valid_until = authority.valid_until;
+        sender.send_replace(Status {
+            provisional: true,
+            ..held.clone()
+        });
+        let terms = renewed(&mut status, &timings).await;
+        assert_eq!(terms, Some(Terms::provisional(valid_until)));
         sender.send_replace(held);
-        assert_eq!(renewed(&mut status).await, Some(authority));
+        let terms = renewed(&mut status, &timings).await;
+        assert_eq!(terms, Some(Terms::new(valid_until, &timings)));
         drop(sender);
-        assert_eq!(renewed(&mut status).await, None);
+        assert_eq!(renewed(&mut status, &timings).await, None);
     }
 }

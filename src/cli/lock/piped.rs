@@ -76,7 +76,7 @@ impl Work<'_> {
         loop {
             tokio::select! {
                 biased;
-                authority = renewed(&mut status) => if authority.is_none() {
+                terms = renewed(&mut status, &self.job.timings) => if terms.is_none() {
                     return (Over::Lost, stopped);
                 },
                 // The thread that reads standard input ends only with this process.

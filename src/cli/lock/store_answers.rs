@@ -150,6 +150,7 @@ mod tests {
             since: BootTime::default(),
             claim: Claim::from_bytes([0; 16]),
             session: Session::from_bytes([0; 16]),
+            provisional: false,
             token_highest: Token::ZERO,
             store_reached: false,
         }

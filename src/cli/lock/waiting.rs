@@ -16,7 +16,7 @@ use super::voice::Voice;
 use crate::calls::Answered;
 use crate::clock;
 use crate::election::{Authority, BootTime, Identity, LeaseName, Timings, Token, WallMillis};
-use crate::lock::{Ahead, End, Loss, Notice, QUEUE_MAX, Standing, Status};
+use crate::lock::{Ahead, End, EntryState, Loss, Notice, QUEUE_MAX, Standing, Status};
 use crate::locker::{Finished, LockSurfaces, Locker};
 use crate::log::millis;
 use crate::publish::render::date;
@@ -374,7 +374,10 @@ impl LockSurfaces for ContenderLog {
             } => warn!(
                 %lock, %identity, token = token.map(Token::get), silent_ms = millis(*silent),
                 state = state.as_str(),
-                "removed an expired {}", if token.is_some() { "holder" } else { "waiter" }
+                "removed an expired {}", match state {
+                    EntryState::Held => "holder",
+                    EntryState::Granted | EntryState::Waiting => "waiter",
+                }
             ),
             Notice::PlaceLost => {
                 self.store.queue_full(false);

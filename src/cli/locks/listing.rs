@@ -33,7 +33,7 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
                     ]
                 };
                 for entry in &document.holders {
-                    let state = if entry.token.is_some() {
+                    let state = if entry.is_confirmed() {
                         "held"
                     } else {
                         "granted"

@@ -179,7 +179,7 @@ impl LockContender {
         let State::Holding(holding) = &self.state else {
             return None;
         };
-        let authority = holding.authority(&self.options.timings);
+        let authority = holding.authority();
         Some(authority).filter(|a| a.valid_until > now)
     }
 
@@ -192,7 +192,7 @@ impl LockContender {
                 holding: self.view.numbers_ahead(self.stake.claim).0,
                 ahead: self.view.ahead(self.stake.claim),
             },
-            State::Holding(holding) => Standing::Held(holding.authority(&self.options.timings)),
+            State::Holding(holding) => Standing::Held(holding.authority()),
             State::Lost(loss) => Standing::Lost(*loss),
             State::Leaving(_) => Standing::Leaving,
             State::Ended(end) => Standing::Ended(end.clone()),
@@ -202,6 +202,7 @@ impl LockContender {
             since: self.since,
             claim: self.stake.claim,
             session: self.session,
+            provisional: matches!(&self.state, State::Holding(holding) if holding.provisional),
             token_highest: self.view.token_highest,
             store_reached: self.reached,
         }
@@ -247,7 +248,7 @@ impl LockContender {
     fn reply(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         self.reached |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
         if let Outcome::Applied(super::Found::Lock(lock)) = &outcome {
-            self.view.note_seen(lock);
+            self.view.note_seen(lock, self.stake.claim);
         }
         let swept = self.sweep_reply(call, &outcome, turn.now);
         if self.reading.is_some_and(|reading| reading.call == call) {
@@ -260,8 +261,8 @@ impl LockContender {
                 State::Joining(joining) if joining.creates(call) => self.created(&outcome, turn),
                 State::Joining(_) | State::Waiting(_) => self.late_read(outcome, call, turn),
                 State::Leaving(_) => self.leave_reply(call, outcome, turn),
-                State::Holding(_) if swept => self.holder_swept(call, outcome, turn),
-                State::Holding(_) | State::Lost(_) | State::Ended(_) => {}
+                State::Holding(_) => self.shown_to_holder(call, outcome, turn),
+                State::Lost(_) | State::Ended(_) => {}
             }
         }
     }
@@ -286,7 +287,7 @@ impl LockContender {
                 }
                 self.watch_settled();
             }
-            Hint::Granted => self.hinted = Some(self.calls),
+            Hint::Granted(grant) => self.granted(grant, turn.now),
             Hint::Next => self.at_the_head(turn),
             Hint::Changed => {
                 if matches!(self.state, State::Waiting(_)) {
@@ -353,7 +354,7 @@ impl LockContender {
             claim: self.stake.claim,
             revision,
             mine,
-            seen: self.view.token_highest,
+            seen: self.view.token_floor,
         });
     }
 
@@ -375,7 +376,7 @@ impl LockContender {
             "{in_flight} writes of a claim are in flight"
         );
         if let State::Holding(holding) = &self.state {
-            let authority = holding.authority(&self.options.timings);
+            let authority = holding.authority();
             assert!(
                 authority.valid_until > self.now,
                 "a lock is held past its deadline"

@@ -40,9 +40,12 @@ pub struct Entry {
     pub revision: Revision,
     /// Time for which others must see the entry unchanged before they consider it expired.
     pub lease_duration: Declared,
-    /// Fencing token of an entry among the holders, present once the owner's own write was the
-    /// grant or confirmed it. A granted entry without a token has no authority.
+    /// Fencing token of an entry among the holders. Older versions grant without one; such an entry
+    /// has no authority until its owner confirms it.
     pub token: Option<Token>,
+    /// Revision that the grant found, if another contender granted the entry. While it is the
+    /// revision, the grant is unconfirmed.
+    pub granted_revision: Option<Revision>,
     /// Time of the join by the owner's wall clock; informational.
     pub acquired_at: WallMillis,
     /// Time of the last renewal by the owner's wall clock; informational.

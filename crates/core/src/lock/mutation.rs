@@ -9,9 +9,24 @@ crate::election::mutation::mutations! {
     /// A contending write of unknown outcome counts as a grant.
     UnknownGrants:
         "an unknown outcome grants nothing",
-    /// A grant counts as held before it is confirmed.
-    GrantCountsAsHeld:
-        "a granted entry has no authority before its own renewal",
+    /// Provisional authority counts from the event or reply that shows the grant.
+    GrantFromEvent:
+        "provisional authority counts from an own instant that precedes the grant",
+    /// Provisional authority counts from the reply to the write that carried the granted revision.
+    AnchorAtReply:
+        "the anchor of a grant is the send of the revision that it found",
+    /// Provisional authority counts from the newest write of the claim.
+    AnchorPerClaim:
+        "the anchor of a grant is that of the revision that it found, not of the claim",
+    /// Provisional authority is as long as others wait, although clock rates differ.
+    GrantWithoutRatio:
+        "provisional authority is the share of the renew deadline, not of the lease duration",
+    /// Authority by a grant lasts for a renew deadline without a confirmation.
+    NeverConfirmed:
+        "a grant is confirmed before its provisional authority ends",
+    /// An entry counts as unconfirmed once it was granted, although its owner has written since.
+    GrantAsFlag:
+        "a grant is unconfirmed only while the revision is the one that it found",
     /// A claim that reached its deadline is renewed.
     RenewedAfterDeadline:
         "a claim that ended is never renewed",

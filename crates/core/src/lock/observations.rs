@@ -8,22 +8,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::document::{Entry, LockDocument};
+use super::grant::GRANT_SHARE;
 use super::operation::Seen;
 use crate::election::named::named;
 use crate::election::{BootTime, Claim, Declared, Identity, Revision, Token};
-
-/// Divisor of the declared lease duration that gives the time for a grantee to confirm. The
-/// operation timeout of the observer applies instead if it is longer; at the defaults the two are
-/// equal. Without this share, a contender that polls at its own pace would be evicted by one with
-/// shorter durations before it can know of its grant.
-const GRANT_SHARE: u32 = 8;
 
 named! {
     /// State of an entry.
     pub enum EntryState {
         /// Waiting in the queue.
         Waiting = "waiting",
-        /// Granted but not confirmed, so without authority.
+        /// Granted but not confirmed, so with provisional authority at most.
         Granted = "granted",
         /// Holding the lock.
         Held = "held",
@@ -77,9 +72,12 @@ impl Observations {
     ) -> Vec<(Identity, i64)> {
         let mut before = std::mem::take(&mut self.0);
         let mut absurd = Vec::new();
-        let holders = lock.holders.iter().map(|entry| match entry.token {
-            Some(_) => (entry, EntryState::Held),
-            None => (entry, EntryState::Granted),
+        let holders = lock.holders.iter().map(|entry| {
+            let flagged = planted!(GrantAsFlag) && entry.granted_revision.is_some();
+            match entry.is_confirmed() && !flagged {
+                true => (entry, EntryState::Held),
+                false => (entry, EntryState::Granted),
+            }
         });
         let queue = lock.queue.iter().map(|entry| (entry, EntryState::Waiting));
         for (entry, state) in holders.chain(queue) {
@@ -161,6 +159,8 @@ impl Observation {
     /// Returns when the entry expires if it stays unchanged.
     fn expires_at(&self, patience: Patience) -> BootTime {
         let wait = match self.state {
+            // The share is what a grantee counts on. The operation timeout of the observer is for
+            // a grantee that polls and has to confirm first; at the defaults the two are equal.
             EntryState::Granted => patience
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),

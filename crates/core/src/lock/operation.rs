@@ -1,6 +1,7 @@
 //! Operations on a lock's document, and their outcomes.
 
 use super::document::{Found, Mode};
+use super::grant::Grant;
 use crate::election::named::named;
 use crate::election::{Claim, Declared, Revision, Session, Token};
 
@@ -77,7 +78,8 @@ pub enum Operation {
         revision: Revision,
         /// Every revision that this claim has sent and that may be stored; at most 128.
         mine: Vec<Revision>,
-        /// Highest token seen.
+        /// Highest token seen in a document in which this claim does not hold. An unconfirmed grant
+        /// with a token that is not above it gets another token.
         seen: Token,
     },
     /// Remove this contender's entry, and grant.
@@ -147,15 +149,16 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Event of a lock's change stream. Such hints never grant authority.
+/// Event of a lock's change stream, which a majority has. Except for a grant, events are hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hint {
     /// The stream is open and reports events that concern the watched claim. A read must follow.
     Opened,
     /// The stream answered without an event.
     Alive,
-    /// The watched claim was granted and must be confirmed immediately.
-    Granted,
+    /// The watched claim was granted. Without the grant, which an older version does not report,
+    /// it must be confirmed immediately.
+    Granted(Option<Grant>),
     /// The watched claim is at the head of the queue.
     Next,
     /// Something else changed that only a read can show.

@@ -5,8 +5,8 @@
 //! filters and pipelines. The tests of the store compare the two.
 
 use super::{
-    Ending, Entry, Found, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome, QUEUE_MAX,
-    Seen, Writer,
+    Ending, Entry, Found, Grant, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome,
+    QUEUE_MAX, Seen, Writer,
 };
 use crate::election::{Claim, Identity, Revision, Token, WallMillis};
 
@@ -25,8 +25,9 @@ pub struct Performed {
     /// Outcome returned to the sender.
     pub outcome: Outcome,
     /// Claims that the operation granted, except the sender's, in order. These become the new value
-    /// of `granted`, which stays unchanged if there are none.
-    pub granted: Vec<Claim>,
+    /// of `granted`, which stays unchanged if there are none. A claim has no grant at the end of the
+    /// tokens, and if an older version granted it.
+    pub granted: Vec<(Claim, Option<Grant>)>,
     /// Entries added to the history, oldest first.
     pub ended: Vec<Ended>,
 }
@@ -106,7 +107,7 @@ fn is_empty(lock: &LockDocument) -> bool {
 
 #[derive(Default)]
 struct Written {
-    granted: Vec<Claim>,
+    granted: Vec<(Claim, Option<Grant>)>,
     ended: Vec<Ended>,
 }
 
@@ -185,6 +186,7 @@ impl Written {
             revision: joining.revision,
             lease_duration: joining.lease_duration,
             token: None,
+            granted_revision: None,
             acquired_at: by.at,
             renewed_at: by.at,
         });
@@ -217,19 +219,22 @@ impl Written {
         true
     }
 
-    /// Grants: moves the entries that may hold to the holders, in order.
+    /// Grants: moves the entries that may hold to the holders, in order, each with a token.
     fn grant(&mut self, lock: &mut LockDocument, by: By<'_>, me: Option<Writer>, seen: Token) {
         let count = grantable(lock);
         let mut moving: Vec<Entry> = lock.queue.drain(..count).collect();
         for entry in &mut moving {
+            raise(&mut lock.token, entry, seen);
             match me.filter(|me| me.claim == entry.claim) {
                 // The sender's own write is its confirmation.
                 Some(me) => {
-                    confirm(&mut lock.token, entry, seen);
                     entry.revision = me.revision;
                     entry.renewed_at = by.at;
                 }
-                None => self.granted.push(entry.claim),
+                None => {
+                    entry.granted_revision = Some(entry.revision);
+                    self.granted.push((entry.claim, entry.unconfirmed_grant()));
+                }
             }
         }
         lock.holders.append(&mut moving);
@@ -237,7 +242,7 @@ impl Written {
 }
 
 /// Assigns the next token to an entry.
-fn confirm(token: &mut Token, entry: &mut Entry, seen: Token) {
+fn raise(token: &mut Token, entry: &mut Entry, seen: Token) {
     entry.token = next_token(*token, seen);
     *token = entry.token.unwrap_or((*token).max(seen));
 }
@@ -256,8 +261,9 @@ fn renew(
         None => lock.queue.iter_mut().find(|entry| is_mine(entry)),
     };
     let Some(entry) = entry else { return false };
-    if place.is_some() && entry.token.is_none() {
-        confirm(&mut lock.token, entry, seen);
+    let above = entry.token.is_some_and(|token| token > seen);
+    if place.is_some() && !entry.is_confirmed() && !above {
+        raise(&mut lock.token, entry, seen);
     }
     entry.revision = revision;
     entry.renewed_at = by.at;

@@ -76,6 +76,16 @@ impl Stake {
         self.attempts.iter().any(|a| a.revision == revision)
     }
 
+    /// Returns when the write that carried `revision` was sent; `None` if it is no longer known.
+    pub(super) fn sent_at(&self, revision: Revision) -> Option<BootTime> {
+        let carried = |a: &&Attempt| a.revision == revision;
+        let attempt = match planted!(AnchorPerClaim) {
+            true => self.attempts.last(),
+            false => self.attempts.iter().find(carried),
+        };
+        attempt.map(|attempt| attempt.sent)
+    }
+
     /// Returns true if an entry of this claim may be in the document, now or later.
     pub(super) fn may_be_stored(&self) -> bool {
         let open = |a: &Attempt| a.kind == Kind::Join && a.fate != Fate::Rejected;
@@ -142,6 +152,14 @@ impl Stake {
     /// Marks a write whose filter did not match.
     pub(super) fn rejected(&mut self, call: CallId) {
         self.settle(call, Fate::Rejected);
+    }
+
+    /// Moves the send of a write. Only for the planted bug `AnchorAtReply`.
+    #[cfg(test)]
+    pub(super) fn sent_again(&mut self, call: CallId, at: BootTime) {
+        if let Some(attempt) = self.attempts.iter_mut().find(|a| a.call == call) {
+            attempt.sent = at;
+        }
     }
 
     /// Removes a write that was provably never sent.

@@ -72,7 +72,7 @@ pub struct Ahead {
 pub enum Standing {
     /// The claim is not known to be in the document.
     Joining,
-    /// The claim is waiting, or granted and not confirmed.
+    /// The claim is waiting, or granted without authority.
     Waiting {
         /// Number of entries before it in the queue, as of the last reply.
         position: usize,
@@ -102,6 +102,9 @@ pub struct Status {
     pub claim: Claim,
     /// Session of this process; informational.
     pub session: Session,
+    /// True while the authority rests on the grant alone. The work must then be gone by its end,
+    /// without a grace period.
+    pub provisional: bool,
     /// Highest token of this lock seen so far.
     pub token_highest: Token,
     /// True if the store has answered since the start.

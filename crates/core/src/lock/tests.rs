@@ -5,6 +5,7 @@
 
 mod ending;
 mod evicting;
+mod granting;
 mod harness;
 mod queueing;
 mod refusals;

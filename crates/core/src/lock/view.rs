@@ -20,6 +20,9 @@ pub(super) struct View {
     pub(super) token: Token,
     /// Highest token ever seen. The next token is above it.
     pub(super) token_highest: Token,
+    /// Highest token known from anything but a grant of the current claim. The token of a grant
+    /// that counts is above it; a restored document may grant by a token that was used before.
+    pub(super) token_floor: Token,
     /// True if a document is known to exist.
     pub(super) exists: bool,
     pub(super) lease_longest: Duration,
@@ -59,6 +62,7 @@ impl View {
             call: 0,
             token,
             token_highest: token,
+            token_floor: token,
             exists: token > Token::ZERO,
             lease_longest: lease_duration,
             observations,
@@ -67,17 +71,23 @@ impl View {
 
     /// Records the tokens and lease durations in the document of any reply. Even an old reply
     /// counts, because its token was used.
-    pub(super) fn note_seen(&mut self, lock: &LockDocument) {
+    pub(super) fn note_seen(&mut self, lock: &LockDocument, mine: Claim) {
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
-        self.token_highest = self
-            .token_highest
-            .max(lock.token)
-            .max(held.unwrap_or_default());
+        let token = lock.token.max(held.unwrap_or_default());
+        self.token_highest = self.token_highest.max(token);
+        if !lock.holders.iter().any(|entry| entry.claim == mine) {
+            self.token_floor = self.token_floor.max(token);
+        }
         self.exists = true;
         let declared = |entry: &Entry| entry.lease_duration.valid();
         let entries = lock.holders.iter().chain(&lock.queue);
         let longest = entries.filter_map(declared).max();
         self.lease_longest = self.lease_longest.max(longest.unwrap_or_default());
+    }
+
+    /// Continues with another claim, for which every token known so far counts.
+    pub(super) fn claims_anew(&mut self) {
+        self.token_floor = self.token_highest;
     }
 
     /// Returns true if a reply to `call` can be newer than the recorded document.

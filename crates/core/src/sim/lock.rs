@@ -10,6 +10,7 @@ mod invariants;
 mod ledger;
 mod network;
 mod observer;
+mod older;
 mod process;
 mod report;
 mod run;

@@ -1,5 +1,7 @@
 //! The content of the records between daemon, guard and shim.
 
+use std::time::Duration;
+
 use rustix::process::WaitIdStatus;
 
 use super::{Record, Words};
@@ -45,6 +47,8 @@ pub(crate) struct GuardBegin {
 pub(crate) struct GuardStart {
     pub(crate) terms: Terms,
     pub(crate) stop_signal: i32,
+    /// The grace period for descendants that outlive CMD's first process.
+    pub(crate) linger: Duration,
     /// The process group from which CMD takes over the terminal; 0 if it does not.
     pub(crate) foreground: i32,
     /// The guard's place in the claim file, if the file was sent too.
@@ -138,7 +142,7 @@ records! {
     Order { terms, stop, kill }
     ToGuard { order, relay, relays }
     GuardBegin { on_terminal }
-    GuardStart { terms, stop_signal, foreground, place, claims }
+    GuardStart { terms, stop_signal, linger, foreground, place, claims }
     ShimStart { guard, valid_until, foreground }
     ShimFailed { errno }
     Report { stage, leader, end, by_us, expired, killed, stopped }
@@ -166,6 +170,8 @@ words! {
     u32: |value| u64::from(value), |word| u32::try_from(word).unwrap_or_default();
     i32: |value| u64::from(value.cast_unsigned()),
         |word| u32::try_from(word).unwrap_or_default().cast_signed();
+    Duration: |value| u64::try_from(value.as_nanos()).unwrap_or(u64::MAX),
+        |word| Duration::from_nanos(word);
     BootTime: |value| value.as_nanos(), |word| BootTime::from_nanos(word);
     Place: |value| value.index() as u64, |word| Place::of(word).unwrap_or(Place::Command);
     Stage: |value| value as u64, |word| match word {

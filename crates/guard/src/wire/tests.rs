@@ -67,6 +67,7 @@ fn start_messages_arrive_with_their_descriptors() {
     let start = GuardStart {
         terms,
         stop_signal: 15,
+        linger: std::time::Duration::from_secs(3),
         foreground: 4711,
         place: Place::OnStepDown,
         claims: true,

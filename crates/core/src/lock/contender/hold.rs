@@ -1,12 +1,14 @@
 //! Holding the lock: authority, its renewals and its loss.
 //!
-//! Only an acknowledged write extends authority, counted from before that write was sent (I2).
+//! Only an acknowledged write extends authority, counted from before that write was sent (I2). A
+//! grant by another contender gives some provisional authority before that, see `grant.rs`.
 //! Holders also evict expired entries, because under brisk traffic no contender waits long enough
 //! to do it.
 
 use super::{Effect, LockContender, State, Turn, earliest};
-use crate::election::{Authority, BootTime, CallId, Timings, Token};
+use crate::election::{Authority, BootTime, CallId, Token};
 use crate::lock::document::{Found, LockDocument};
+use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
 use crate::lock::operation::Outcome;
 use crate::lock::stake::{Attempt, Kind};
 use crate::lock::status::Loss;
@@ -19,21 +21,25 @@ pub(super) const IN_FLIGHT_MAX: usize = 2;
 #[derive(Debug, Clone)]
 pub(super) struct Holding {
     pub(super) token: Token,
+    valid_until: BootTime,
+    /// True until a write is acknowledged that confirms the grant.
+    pub(super) provisional: bool,
     /// The newest acknowledged write. Acknowledgements of earlier writes no longer extend
     /// authority.
     newest: CallId,
-    /// When that write was sent.
-    renewed_at: BootTime,
+    /// Number of calls sent before the lock was acquired. The store may have performed them before
+    /// the grant, whatever the order in which they were sent and answered.
+    sent_before: u64,
     due: BootTime,
     /// Renew as soon as possible, even if another attempt hangs.
     pub(super) hurry: bool,
 }
 
 impl Holding {
-    pub(super) fn authority(&self, timings: &Timings) -> Authority {
+    pub(super) fn authority(&self) -> Authority {
         Authority {
             token: self.token,
-            valid_until: self.renewed_at + timings.renew_deadline(),
+            valid_until: self.valid_until,
         }
     }
 }
@@ -46,14 +52,61 @@ impl LockContender {
         let (newest, sent) = by;
         let holding = Holding {
             token,
+            valid_until: sent + timings.renew_deadline(),
+            provisional: false,
             newest,
-            renewed_at: sent,
+            sent_before: self.calls,
             due: sent + timings.renew_interval(),
             hurry: false,
         };
+        self.holds(holding, now);
+    }
+
+    /// Handles a grant that the stream reports, or that an older version does not report in full.
+    pub(super) fn granted(&mut self, grant: Option<Grant>, now: BootTime) {
+        if !grant.is_some_and(|grant| self.holds_by(grant, now)) {
+            self.hinted = Some(self.calls);
+        }
+    }
+
+    /// Starts holding by a grant, provisionally, if that leaves enough time. Returns false if the
+    /// grant must be confirmed first.
+    pub(super) fn holds_by(&mut self, grant: Grant, now: BootTime) -> bool {
+        let timings = self.options.timings;
+        let contends = matches!(self.state, State::Joining(_) | State::Waiting(_));
+        let sent = match planted!(GrantFromEvent) {
+            true => Some(now),
+            false => self.stake.sent_at(grant.revision),
+        };
+        let Some(sent) = sent.filter(|_| contends && grant.token > self.view.token_floor) else {
+            return false;
+        };
+        let valid_until = match planted!(NeverConfirmed) {
+            true => sent + timings.renew_deadline(),
+            false => provisional_until(sent, &timings),
+        };
+        if valid_until < now + remaining_min(&timings) {
+            return false;
+        }
+        self.stake.seen_present(self.calls);
+        self.view.token_highest = self.view.token_highest.max(grant.token);
+        let holding = Holding {
+            token: grant.token,
+            valid_until,
+            provisional: true,
+            newest: CallId(0),
+            sent_before: self.calls,
+            due: confirm_at(valid_until, now),
+            hurry: false,
+        };
+        self.holds(holding, now);
+        true
+    }
+
+    fn holds(&mut self, holding: Holding, now: BootTime) {
         self.effects.push_back(Effect::Acquired {
-            token,
-            valid_until: holding.authority(&timings).valid_until,
+            token: holding.token,
+            valid_until: holding.valid_until,
             waited: now.since(self.began),
         });
         self.enter(State::Holding(holding), now);
@@ -66,14 +119,19 @@ impl LockContender {
         let State::Holding(holding) = &mut self.state else {
             return None;
         };
+        // A confirmation does not wait for a write that was sent before the grant.
+        let free = in_flight == 0 || (holding.provisional && in_flight < IN_FLIGHT_MAX);
         let next = if holding.hurry && in_flight < IN_FLIGHT_MAX {
             Some(turn.now)
         } else {
-            (in_flight == 0).then_some(holding.due)
+            free.then_some(holding.due)
         };
-        let valid_until = holding.authority(&self.options.timings).valid_until;
+        let valid_until = holding.valid_until;
         if next.is_some_and(|due| due <= turn.now) {
-            holding.due = turn.now + self.options.timings.renew_interval();
+            holding.due = match holding.provisional {
+                true => turn.now + CONFIRM_AFTER,
+                false => turn.now + self.options.timings.renew_interval(),
+            };
             holding.hurry = false;
             self.renew(turn);
             return Some(valid_until);
@@ -90,8 +148,17 @@ impl LockContender {
     ) {
         let retry_at = turn.now + turn.jittered(self.options.timings.retry_interval());
         let call = attempt.call;
-        let State::Holding(Holding { newest, .. }) = self.state else {
+        let State::Holding(Holding {
+            newest,
+            provisional,
+            ..
+        }) = self.state
+        else {
             return;
+        };
+        let retry_at = match provisional {
+            true => turn.now + CONFIRM_AFTER,
+            false => retry_at,
         };
         match outcome {
             Outcome::Applied(_) if call < newest => self.stake.open(call),
@@ -121,7 +188,14 @@ impl LockContender {
         let State::Holding(holding) = &mut self.state else {
             return;
         };
-        let Place::Holder(entry) = Place::of(self.stake.claim, &lock) else {
+        let place = Place::of(self.stake.claim, &lock);
+        let is_held = place
+            .entry()
+            .is_some_and(|e| e.token == Some(holding.token));
+        if attempt.call.0 <= holding.sent_before && !is_held {
+            return self.stake.open(attempt.call);
+        }
+        let Place::Holder(entry) = place else {
             return self.lose(Loss::Rejected, turn.now);
         };
         if lock.token < holding.token {
@@ -136,8 +210,13 @@ impl LockContender {
             } else {
                 attempt.sent
             };
-            holding.renewed_at = holding.renewed_at.max(from);
+            let timings = self.options.timings;
+            let valid_until = from + timings.renew_deadline();
+            holding.valid_until = holding.valid_until.max(valid_until);
             holding.newest = attempt.call;
+            if std::mem::replace(&mut holding.provisional, false) {
+                holding.due = attempt.sent + timings.renew_interval();
+            }
         }
         self.stake.open(attempt.call);
         if self.view.is_news(attempt.call) {
@@ -155,7 +234,7 @@ impl LockContender {
     /// Ends the claim if its deadline has passed, regardless of the current input.
     pub(super) fn expire(&mut self, turn: &Turn<'_>) {
         if let State::Holding(holding) = &self.state
-            && holding.authority(&self.options.timings).valid_until <= turn.now
+            && holding.valid_until <= turn.now
         {
             if planted!(RenewedAfterDeadline) {
                 return self.wait_again(turn.now);

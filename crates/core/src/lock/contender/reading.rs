@@ -186,6 +186,10 @@ impl LockContender {
 
     fn contending_reply(&mut self, attempt: Attempt, outcome: Outcome, turn: &mut Turn<'_>) {
         let call = attempt.call;
+        #[cfg(test)]
+        if planted!(AnchorAtReply) {
+            self.stake.sent_again(call, turn.now);
+        }
         match outcome {
             Outcome::Applied(Found::Lock(lock)) => {
                 self.written(attempt, lock, turn);
@@ -325,17 +329,15 @@ impl LockContender {
             Some(_) => self.stake.seen_present(self.calls),
             None => {}
         }
-        if planted!(GrantCountsAsHeld)
-            && matches!(place, Place::Holder(entry) if entry.token.is_none())
-        {
-            return self.acquired(lock.token, (call, turn.now), turn.now);
-        }
-        let placed = match place {
-            Place::Absent => None,
-            Place::Queue(position, _) => Some((position, false)),
-            Place::Holder(_) => Some((0, true)),
+        let (placed, grant) = match place {
+            Place::Absent => (None, None),
+            Place::Queue(position, _) => (Some((position, false)), None),
+            Place::Holder(entry) => (Some((0, true)), entry.unconfirmed_grant()),
         };
         self.take(call, lock, turn);
+        if grant.is_some_and(|grant| self.holds_by(grant, turn.now)) {
+            return;
+        }
         match placed {
             Some((position, granted)) => self.placed(call, position, granted, turn),
             None => self.decide_join(proof, turn),
@@ -379,11 +381,14 @@ impl LockContender {
     fn join_anew(&mut self, at: BootTime, turn: &mut Turn<'_>) {
         let before = self.stake.claim;
         self.stake = Stake::new(turn.random);
+        self.view.claims_anew();
         if planted!(ClaimReused) {
             self.stake.claim = before;
         }
         self.abandon_sweep();
         self.read_nothing();
+        // The stream follows the previous claim.
+        self.unwatch();
         self.enter(State::Joining(super::Joining::at(at)), turn.now);
         self.watch_first(turn.now);
     }

@@ -144,10 +144,12 @@ impl LockContender {
         }
     }
 
-    /// Continues a holder after its sweep was answered.
-    pub(super) fn holder_swept(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
+    /// Records the document in the reply to a sweep of a holder, or to a read of before it held. A
+    /// later sweep must not be by revisions that are older than the ones shown.
+    pub(super) fn shown_to_holder(&mut self, call: CallId, outcome: Outcome, turn: &mut Turn<'_>) {
         if let Outcome::Applied(Found::Lock(lock)) = outcome
             && self.view.is_news(call)
+            && lock.token >= self.view.token
         {
             self.take(call, lock, turn);
         }

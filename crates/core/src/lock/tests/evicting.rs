@@ -1,7 +1,8 @@
 //! Evicting entries whose owners no longer renew.
 
 use super::harness::{Fixture, One, options, seconds, slots};
-use crate::lock::{EntryState, Input, Notice, Operation, Outcome, Want};
+use crate::election::Token;
+use crate::lock::{Effect, EntryState, Input, Notice, Operation, Outcome, Want};
 
 #[test]
 fn a_grantee_has_its_time_to_confirm_from_its_grant_on_and_no_more() {
@@ -15,8 +16,32 @@ fn a_grantee_has_its_time_to_confirm_from_its_grant_on_and_no_more() {
     fixture.pass_for(seconds(2), &[c]);
     assert_eq!(fixture.document().holders[0].claim, granted);
     fixture.pass_for(seconds(4), &[c]);
-    assert_eq!(fixture.token(c), Some(2));
+    assert_eq!(fixture.token(c), Some(3));
     assert_eq!(fixture.document().holders.len(), 1);
+}
+
+#[test]
+fn a_waiter_that_lost_its_place_follows_its_new_claim() {
+    let (mut fixture, [a, b]) = Fixture::exclusive(["a", "b"]);
+    fixture.open_stream(b);
+    let before = fixture.claim(b);
+    let evict = Operation::Break {
+        claims: vec![before],
+        seen: Token::ZERO,
+    };
+    fixture.land(a, &evict);
+    fixture.pass_for(seconds(9), &[b]);
+    let claim = fixture.claim(b);
+    assert_ne!(claim, before);
+    let watched = fixture.ones[b]
+        .asked
+        .iter()
+        .rev()
+        .find_map(|effect| match effect {
+            Effect::Watch(claim) => Some(*claim),
+            _ => None,
+        });
+    assert_eq!(watched, Some(Some(claim)));
 }
 
 #[test]

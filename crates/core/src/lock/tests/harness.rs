@@ -199,8 +199,9 @@ impl Fixture {
         if self.streams {
             for one in 0..self.ones.len() {
                 let claim = self.ones[one].contender.status().claim;
-                if performed.granted.contains(&claim) {
-                    self.input(one, Input::Hint(Hint::Granted));
+                let mut granted = performed.granted.iter();
+                if let Some((_, grant)) = granted.find(|(granted, _)| *granted == claim) {
+                    self.input(one, Input::Hint(Hint::Granted(*grant)));
                 }
                 if after == Some(claim) {
                     self.input(one, Input::Hint(Hint::Next));

@@ -25,13 +25,13 @@ fn where_there_is_no_document_one_is_made() {
 }
 
 #[test]
-fn a_contended_lock_costs_a_join_a_confirmation_and_a_leave() {
+fn a_contended_lock_costs_a_join_and_a_leave_if_the_work_is_short() {
     let (mut fixture, [a, b]) = Fixture::exclusive(["a", "b"]);
     assert_eq!((fixture.token(b), fixture.position(b)), (None, Some(0)));
     fixture.release(a);
     assert_eq!(fixture.token(b), Some(2));
     fixture.release(b);
-    assert_eq!(fixture.ones[b].sent, ["join", "renew", "leave"]);
+    assert_eq!(fixture.ones[b].sent, ["join", "leave"]);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn an_opened_stream_is_read_after_unless_it_was_open_before_the_join() {
     fixture.release(a);
     fixture.release(late);
     assert_eq!(fixture.token(early), Some(3));
-    assert_eq!(fixture.ones[early].sent, ["join", "renew"]);
+    assert_eq!(fixture.ones[early].sent, ["join"]);
 }
 
 #[test]

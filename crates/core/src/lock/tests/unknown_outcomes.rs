@@ -53,7 +53,7 @@ fn a_late_answer_counts_from_when_it_was_sent_and_not_after_its_deadline() {
 #[test]
 fn a_hint_makes_a_grantee_confirm_and_grants_nothing() {
     let (mut fixture, [a, b]) = Fixture::exclusive(["a", "b"]);
-    fixture.input(b, Input::Hint(Hint::Granted));
+    fixture.input(b, Input::Hint(Hint::Granted(None)));
     assert_eq!(fixture.token(b), None);
     fixture.settle();
     // It renews once, because the hint was a false one.
@@ -62,13 +62,17 @@ fn a_hint_makes_a_grantee_confirm_and_grants_nothing() {
 }
 
 #[test]
-fn a_grant_that_only_a_read_shows_is_confirmed() {
+fn a_grant_that_a_read_shows_gives_authority_too() {
     let mut fixture = Fixture::empty();
     fixture.streams = false;
     let [a, b] = ["a", "b"].map(|name| fixture.come(name, Want::Exclusive));
     fixture.release(a);
-    assert_eq!(fixture.document().holders[0].token, None);
-    fixture.pass(millis(1_300));
+    assert!(!fixture.document().holders[0].is_confirmed());
+    let joined = fixture.now;
+    fixture.pass(millis(1_100));
+    assert_eq!(fixture.valid_until(b), Some(joined + millis(2_250)));
+    assert_eq!(fixture.ones[b].sent, ["join", "read"]);
+    fixture.pass(millis(300));
     assert_eq!(fixture.token(b), Some(2));
     assert_eq!(fixture.ones[b].sent, ["join", "read", "renew"]);
 }

@@ -14,6 +14,7 @@ pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
         Changed::Nothing
     };
     match changed {
+        Changed::Nothing if planted!(TokenNotRaised) => without_raising(stored, by, operation),
         Changed::Nothing => reference::apply(stored, by, operation),
         Changed::Operation(other) => reference::apply(stored, by, &other),
         Changed::Done => Performed {
@@ -22,6 +23,23 @@ pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
             ended: Vec::new(),
         },
     }
+}
+
+/// Applies a write that grants by the token that the document has.
+fn without_raising(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+    let before = match stored {
+        Found::Lock(lock) => lock.clone(),
+        Found::Missing | Found::Foreign(_) => LockDocument::default(),
+    };
+    let mut performed = reference::apply(stored, by, operation);
+    if let (Outcome::Applied(_), Found::Lock(lock)) = (&performed.outcome, &mut *stored) {
+        lock.token = before.token;
+        for entry in &mut lock.holders {
+            entry.token = entry.token.map(|token| token.min(before.token));
+        }
+        performed.outcome = Outcome::Applied(stored.clone());
+    }
+    performed
 }
 
 enum Changed {
@@ -97,24 +115,6 @@ fn change(lock: &mut LockDocument, by: By<'_>, operation: &Operation) -> Changed
             let again = all(lock).find(|e| e.claim == entry.claim).cloned();
             lock.queue.extend(again.map(|e| Entry { token: None, ..e }));
             Changed::Done
-        }
-        Operation::Renew {
-            claim,
-            revision,
-            mine,
-            ..
-        } if planted!(TokenNotRaised) => {
-            let token = lock.token;
-            let granted = lock.holders.iter_mut().find(|entry| {
-                entry.claim == *claim && mine.contains(&entry.revision) && entry.token.is_none()
-            });
-            match granted {
-                Some(entry) => {
-                    (entry.token, entry.revision) = (Some(token), *revision);
-                    Changed::Done
-                }
-                None => Changed::Nothing,
-            }
         }
         _ => Changed::Nothing,
     }

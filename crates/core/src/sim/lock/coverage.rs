@@ -14,6 +14,8 @@ closed! {
     /// Paths through the protocol.
     Path {
         Acquired => "the lock is acquired",
+        Granted => "the lock is held by a grant before it is confirmed",
+        Unconfirmed => "the lock is released before the grant is confirmed",
         Lost => "a held lock is lost",
         Ended => "a contender ends",
         PlaceLost => "a place in the queue is lost",

@@ -30,7 +30,7 @@ pub(super) fn shown<T: Copy>(lock: &LockDocument, now: T, before: &Entries<T>) -
         let now = ObservedEntry {
             revision: entry.revision,
             holds: place < holding,
-            confirmed: entry.token.is_some(),
+            confirmed: entry.is_confirmed(),
             lease_duration: entry.lease_duration,
             since: now,
         };

@@ -25,6 +25,10 @@ faults! {
     Drift,
     /// A change stream breaks.
     StreamLost,
+    /// Events of a change stream come late.
+    StreamLag,
+    /// Some contenders are of a version before grants carried tokens.
+    OlderVersion,
     /// A contender is not permitted to open change streams.
     NoStreams,
     /// The driver reports a new primary although there is none.
@@ -40,7 +44,7 @@ faults! {
 pub(super) type Faults = crate::sim::faults::Faults<Fault>;
 
 impl Faults {
-    /// Faults that keep a call from being answered soon.
+    /// Faults that keep a call from being answered soon, or an event from coming soon.
     const NETWORK: &[Fault] = &[
         Fault::Slow,
         Fault::LostBefore,
@@ -51,6 +55,7 @@ impl Faults {
         Fault::Deposed,
         Fault::MajorityLost,
         Fault::Partition,
+        Fault::StreamLag,
     ];
 
     /// Draws each fault with a probability of one half. One seed in four has a network and a store
@@ -67,7 +72,7 @@ impl Faults {
         faults
     }
 
-    /// Returns true if every call is answered soon.
+    /// Returns true if every call is answered soon and every event comes soon.
     pub(super) fn is_reliable(self) -> bool {
         !Self::NETWORK.iter().any(|fault| self.has(*fault))
     }

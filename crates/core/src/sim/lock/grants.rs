@@ -4,8 +4,8 @@ use super::fixture::{claim, entry, held, revision, token};
 use crate::election::{Claim, Declared, Identity, Session, Token, WallMillis};
 use crate::lock::reference::{By, Performed, apply, grantable, next};
 use crate::lock::{
-    Ending, Entry, Found, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome, QUEUE_MAX,
-    Seen, Writer,
+    Ending, Entry, Found, Grant, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome,
+    QUEUE_MAX, Seen, Writer,
 };
 
 fn lock(slots: u32, holders: Vec<Entry>, queue: Vec<Entry>) -> Found {
@@ -94,23 +94,32 @@ fn a_join_of_a_free_lock_is_its_own_confirmation() {
 }
 
 #[test]
-fn a_leave_grants_in_order_without_a_token() {
+fn a_leave_grants_in_order_each_with_a_token() {
     let readers = vec![entry(2, S), entry(3, S), entry(4, X), entry(5, S)];
     let mut stored = lock(0, vec![held(1, X, 7)], readers);
     let performed = perform(&mut stored, &leave(1));
-    assert_eq!(performed.granted, [claim(2), claim(3)]);
-    assert_eq!(places(&stored), (vec![(2, None), (3, None)], vec![4, 5]));
+    let grant = |number: u8, with| {
+        let (token, revision) = (token(with), revision(number));
+        (claim(number), Some(Grant { token, revision }))
+    };
+    assert_eq!(performed.granted, [grant(2, 8), grant(3, 9)]);
+    assert_eq!(
+        places(&stored),
+        (vec![(2, Some(8)), (3, Some(9))], vec![4, 5])
+    );
+    assert_eq!(document(&stored).token, token(9));
+    assert!(document(&stored).holders.iter().all(|e| !e.is_confirmed()));
     assert_eq!(next(document(&stored)), Some(claim(4)));
     assert_eq!(performed.ended.len(), 1);
     assert_eq!(performed.ended[0].ending, Ending::Released);
 }
 
 #[test]
-fn a_grantee_that_leaves_makes_no_history() {
+fn an_entry_without_a_token_that_leaves_makes_no_history() {
     let mut stored = lock(0, vec![entry(1, X)], vec![entry(2, X)]);
     let performed = perform(&mut stored, &leave(1));
     assert_eq!(performed.ended, []);
-    assert_eq!(places(&stored), (vec![(2, None)], vec![]));
+    assert_eq!(places(&stored), (vec![(2, Some(8))], vec![]));
 }
 
 #[test]
@@ -129,7 +138,7 @@ fn slots_are_filled_up_to_their_number() {
         vec![slot(3), slot(4)],
     );
     perform(&mut stored, &leave(2));
-    assert_eq!(places(&stored), (vec![(1, Some(6)), (3, None)], vec![4]));
+    assert_eq!(places(&stored), (vec![(1, Some(6)), (3, Some(8))], vec![4]));
 }
 
 #[test]
@@ -219,11 +228,42 @@ fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
     assert_eq!(waiting.queue[0].revision, revision(9));
 
     perform(&mut stored, &leave(2));
+    assert_eq!(places(&stored), (vec![(1, Some(8))], vec![]));
+    // The owner knows higher tokens, so it cannot use the one of the grant.
     perform(&mut stored, &renew(&[9]));
     assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
     // Renewing a held entry keeps its token.
     perform(&mut stored, &renew(&[9]));
     assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
+}
+
+#[test]
+fn a_confirmation_keeps_a_token_above_all_that_its_owner_knows() {
+    let mut stored = lock(0, vec![held(2, X, 7)], vec![entry(1, X)]);
+    perform(&mut stored, &leave(2));
+    let renew = Operation::Renew {
+        claim: claim(1),
+        revision: revision(9),
+        mine: vec![revision(1)],
+        seen: token(7),
+    };
+    perform(&mut stored, &renew);
+    assert_eq!(places(&stored), (vec![(1, Some(8))], vec![]));
+    assert!(document(&stored).holders[0].is_confirmed());
+}
+
+#[test]
+fn a_grant_of_an_older_version_gets_its_token_from_its_owner() {
+    let mut stored = lock(0, vec![entry(1, X)], vec![]);
+    let renew = Operation::Renew {
+        claim: claim(1),
+        revision: revision(9),
+        mine: vec![revision(1)],
+        seen: token(20),
+    };
+    perform(&mut stored, &renew);
+    assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
+    assert_eq!(document(&stored).token, token(21));
 }
 
 #[test]
@@ -261,7 +301,7 @@ fn an_eviction_removes_what_is_unchanged_and_confirms_its_writer() {
 
     let mut stored = before;
     let performed = perform(&mut stored, &evict(&[(1, 1), (2, 2), (3, 3), (9, 9)], None));
-    assert_eq!(places(&stored), (vec![(4, None)], vec![]));
+    assert_eq!(places(&stored), (vec![(4, Some(8))], vec![]));
     assert_eq!(performed.ended.len(), 2);
 }
 
@@ -273,8 +313,8 @@ fn a_break_looks_at_no_revision() {
         seen: token(30),
     };
     perform(&mut stored, &operation);
-    assert_eq!(places(&stored), (vec![(2, None)], vec![]));
-    assert_eq!(document(&stored).token, token(30));
+    assert_eq!(places(&stored), (vec![(2, Some(31))], vec![]));
+    assert_eq!(document(&stored).token, token(31));
     assert!(!applies(&mut stored, &operation));
 }
 

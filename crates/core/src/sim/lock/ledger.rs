@@ -10,8 +10,8 @@ use super::invariants::{
 };
 use crate::election::{Authority, BootTime, CallId, Claim, Revision, Token};
 use crate::lock::{
-    EntryState, Found, Input, LockDocument, Observation, Observations, Operation, Options, Outcome,
-    Standing, Status,
+    EntryState, Found, Grant, Hint, Input, LockDocument, Observation, Observations, Operation,
+    Options, Outcome, Standing, Status,
 };
 use crate::sim::invariants::Violation;
 
@@ -71,8 +71,8 @@ pub(super) fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
 
 impl Ledger {
     /// Creates the ledger of a process that starts with the observations of an earlier one on its
-    /// machine.
-    pub(super) fn remembering(observations: &Observations) -> Self {
+    /// machine, and with the highest token that the machine remembers.
+    pub(super) fn remembering(observations: &Observations, token: Token) -> Self {
         let shown = |observation: &Observation| ObservedEntry {
             revision: observation.revision,
             holds: observation.state != EntryState::Waiting,
@@ -82,6 +82,7 @@ impl Ledger {
         };
         let shown = observations.iter().map(|(claim, s)| (claim, shown(s)));
         Self {
+            token,
             shown: shown.collect(),
             ..Self::default()
         }
@@ -94,8 +95,27 @@ impl Ledger {
         {
             self.ended.insert(status.claim);
         }
-        if let Input::Reply { call, outcome } = input {
-            self.received(*call, outcome, status.claim, now);
+        match input {
+            Input::Reply { call, outcome } => self.received(*call, outcome, status.claim, now),
+            Input::Hint(Hint::Granted(grant)) => {
+                self.credit_grant(status.claim, *grant);
+            }
+            _ => {}
+        }
+    }
+
+    /// Credits provisional authority to a grant, counted from the send of the revision that it
+    /// found.
+    fn credit_grant(&mut self, claim: Claim, grant: Option<Grant>) {
+        let carried = |sent: &&Sent| {
+            grant.is_some_and(|g| revision_of(&sent.operation) == Some((claim, g.revision)))
+        };
+        if let Some(sent) = self.sent.values().find(carried)
+            && !self.ended.contains(&claim)
+        {
+            let until = sent.at + self.renew_deadline / 8;
+            let backed = self.backed.entry(claim).or_insert(until);
+            *backed = until.max(*backed);
         }
     }
 
@@ -158,10 +178,14 @@ impl Ledger {
     }
 
     fn see(&mut self, call: CallId, lock: &LockDocument, claim: Claim, now: BootTime) {
+        for entry in &lock.holders {
+            self.credit_grant(entry.claim, entry.unconfirmed_grant());
+        }
         let own: BTreeSet<Claim> = self.writes().map(|(claim, _)| claim).collect();
         let sent = self.sent.get(&call.0);
         let writes = sent.is_some_and(|s| revision_of(&s.operation).is_some());
-        let told = call.0 > self.newest || writes;
+        let newer = call.0 > self.newest && lock.token >= self.token;
+        let told = newer || writes;
         for entry in entries::all(lock).filter(|entry| own.contains(&entry.claim)) {
             // A claim shown by an old reply may be gone since.
             self.seen.insert(entry.claim);

@@ -6,7 +6,7 @@ use super::world::{Locks, World};
 use crate::election::{CallId, Claim, WallMillis};
 use crate::lock::mutation::planted;
 use crate::lock::reference::{self, By};
-use crate::lock::{Found, Hint, Input, Operation, Outcome};
+use crate::lock::{Found, Grant, Hint, Input, Operation, Outcome};
 use crate::sim::coverage::Answer;
 use crate::sim::faults::{Kind as _, Planned};
 use crate::sim::network::{Calls, Link, Odds};
@@ -17,7 +17,7 @@ use crate::sim::{MS, SECOND};
 pub(super) struct Write {
     pub(super) by: usize,
     pub(super) operation: Operation,
-    pub(super) granted: Vec<Claim>,
+    pub(super) granted: Vec<(Claim, Option<Grant>)>,
 }
 
 /// A write that a majority has.
@@ -78,13 +78,18 @@ impl Calls for Locks {
             reads: false,
             writes: planted!(WriteConcernOne),
         };
+        let seat = &world.machines[world.processes[process].seat];
         let by = By {
-            identity: &world.machines[world.processes[process].seat].identity,
+            identity: &seat.identity,
             at: WallMillis(0),
         };
+        let older = seat.older;
         let read = |stored: &Found| Outcome::Applied(stored.clone());
         let write = |stored: &mut Found| {
-            let performed = super::broken::apply(stored, by, operation);
+            let performed = match older {
+                true => super::older::apply(stored, by, operation),
+                false => super::broken::apply(stored, by, operation),
+            };
             let write = (performed.outcome != Outcome::Rejected).then(|| Write {
                 by: process,
                 operation: operation.clone(),
@@ -109,6 +114,10 @@ impl Calls for Locks {
         if let Some(driven) = world.processes[process].driver.returned(call) {
             let answer = Answer::from(&outcome);
             world.coverage.hit(Hit::Call(driven.kind, answer));
+            let outcome = match world.is_older(process) {
+                true => super::older::read(outcome),
+                false => outcome,
+            };
             world.input(process, Input::Reply { call, outcome });
         }
     }
@@ -136,8 +145,9 @@ impl World {
             let Some(claim) = stream.claim.filter(|_| stream.open) else {
                 continue;
             };
-            if committed.write.granted.contains(&claim) {
-                self.notify(process, Hint::Granted);
+            let mut granted = committed.write.granted.iter();
+            if let Some((_, grant)) = granted.find(|(granted, _)| *granted == claim) {
+                self.notify(process, Hint::Granted(*grant));
             } else if moved && after == Some(claim) {
                 self.notify(process, Hint::Next);
             }
@@ -145,7 +155,15 @@ impl World {
     }
 
     fn notify(&mut self, process: usize, hint: Hint) {
-        let latency = self.net.between(1, 10) * MS;
+        let hint = match self.is_older(process) {
+            true => super::older::hint(hint),
+            false => hint,
+        };
+        let mut latency = self.net.between(1, 10) * MS;
+        if self.net.one_in(8) && self.troubles(Fault::StreamLag) {
+            latency = self.net.between(10, 9_000) * MS;
+            self.coverage.hit(Hit::Fault(Fault::StreamLag));
+        }
         let stream = &mut self.processes[process].stream;
         stream.last_at = (self.now + latency).max(stream.last_at);
         let (at, opening) = (stream.last_at, stream.opening);
@@ -240,6 +258,11 @@ impl World {
                 self.input(process, Input::PrimaryChanged);
             }
         }
+    }
+
+    /// Returns true if a process is of an older version.
+    fn is_older(&self, process: usize) -> bool {
+        self.machines[self.processes[process].seat].older
     }
 
     /// Returns the entry of a claim in the state that a majority has.

@@ -59,7 +59,7 @@ impl Process {
             inbox: VecDeque::new(),
             driver: Driver::new(),
             stream: Stream::default(),
-            ledger: Ledger::remembering(&options.observations),
+            ledger: Ledger::remembering(&options.observations, options.token_remembered),
             options,
         }
     }

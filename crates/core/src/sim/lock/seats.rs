@@ -21,6 +21,8 @@ pub(super) struct Seat {
     /// The driver still uses the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
+    /// Its processes are of a version before grants carried tokens.
+    pub(super) older: bool,
     pub(super) watch_first: bool,
     pub(super) timings: Timings,
     pub(super) want: Want,
@@ -55,6 +57,7 @@ impl World {
         let wrong = self.strikes(build.one_in(6), Fault::WrongSlots);
         let drifts = self.strikes(true, Fault::Drift);
         self.strikes(true, Fault::MixedTimings);
+        let older = self.strikes(build.one_in(3), Fault::OlderVersion);
         let (reads, number) = (build.one_in(2), build.between(1, 4));
         let slot = |number: u64| {
             let number = u32::try_from(number).expect("few");
@@ -77,6 +80,7 @@ impl World {
             cut_until: 0,
             stale: false,
             streams: !without_streams,
+            older,
             watch_first,
             timings,
             want,

@@ -12,7 +12,7 @@ use super::report;
 use super::seats::{Seat, timings};
 use crate::election::{BootTime, Claim, Token};
 use crate::lock::mutation::Mutation;
-use crate::lock::{Effect, Found, Hint, Input, Operation, Outcome};
+use crate::lock::{Effect, Found, Hint, Input, Operation, Outcome, Status};
 use crate::sim::faults::Planned;
 use crate::sim::rng::Rng;
 use crate::sim::run::Setup;
@@ -222,7 +222,10 @@ impl World {
         let p = &mut self.processes[process];
         p.works = true;
         p.acquired_at = Some(self.now);
-        let claim = p.contender.status().claim;
+        let Status {
+            claim, provisional, ..
+        } = p.contender.status();
+        self.coverage.hit_if(provisional, Hit::Path(Path::Granted));
         self.note(|| format!("p{process} HOLDS by {token}"));
         let reused = self.own.observer.acquired(token, claim);
         self.found(reused);
@@ -274,6 +277,9 @@ impl World {
         let p = &mut self.processes[process];
         if p.alive && p.works && p.contender.status().claim == claim {
             p.works = false;
+            let unconfirmed = p.contender.status().provisional;
+            self.coverage
+                .hit_if(unconfirmed, Hit::Path(Path::Unconfirmed));
             self.input(process, Input::Release);
         }
     }

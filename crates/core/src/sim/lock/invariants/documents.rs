@@ -57,16 +57,19 @@ fn order(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
 
 /// Checks that each new token is above all earlier ones.
 fn tokens(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
-    let known = |entry: &Entry| {
-        let mut all = all(before);
-        all.find(|e| e.claim == entry.claim).and_then(|e| e.token)
-    };
+    let known = |entry: &Entry| all(before).find(|e| e.claim == entry.claim);
     let mut new: Vec<Token> = Vec::new();
     let mut changed = false;
     for entry in &after.holders {
-        match (known(entry), entry.token) {
+        let old = known(entry).and_then(|e| e.token);
+        match (old, entry.token) {
+            (old, token) if old == token => {}
+            // A grant by a token that its owner cannot use is confirmed by another one.
+            (Some(_), Some(token)) if known(entry).is_some_and(|e| !e.is_confirmed()) => {
+                new.push(token);
+            }
             (None, Some(token)) => new.push(token),
-            (old, token) => changed |= old != token,
+            (_, _) => changed = true,
         }
     }
     new.sort_unstable();

@@ -22,7 +22,8 @@ pub(crate) fn check(eviction: Eviction) -> Option<Violation> {
     let due = |shown: ObservedEntry<BootTime>| {
         let granted = shown.holds && !shown.confirmed;
         let wait = if granted {
-            eviction.operation_timeout
+            let share = shown.lease_duration.duration() / 8;
+            eviction.operation_timeout.max(share)
         } else {
             shown.lease_duration.duration()
         };

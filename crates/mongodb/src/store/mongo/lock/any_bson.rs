@@ -38,6 +38,8 @@ fn stored() -> impl Strategy<Value = Document> {
         "acquired_at",
         "renewed_at",
         "wake",
+        "revision_text",
+        "granted_revision",
     ]);
     let of_entry = (prop::bool::ANY, inner, value()).prop_map(|(holds, key, value)| {
         let mut entry = entry();

@@ -88,9 +88,17 @@ fn entry(fields: &Document) -> Result<Entry, String> {
         revision: Revision::from_bytes(id(fields, "revision")?),
         lease_duration: declared(fields),
         token,
+        granted_revision: granted_revision(fields),
         acquired_at: date(fields.get("acquired_at")),
         renewed_at: date(fields.get("renewed_at")),
     })
+}
+
+/// Returns the revision that the grant found. Any other value counts as none: the entry then counts
+/// as confirmed by its owner, which others wait for longer.
+fn granted_revision(fields: &Document) -> Option<Revision> {
+    let granted = id(fields, "granted_revision").ok()?;
+    Some(Revision::from_bytes(granted))
 }
 
 fn mode(word: &str) -> Option<Mode> {
@@ -202,5 +210,6 @@ pub(super) fn joining(joining: &Joining, identity: &Identity, now: DateTime) -> 
         "acquired_at": now,
         "renewed_at": now,
         "wake": claim.to_string(),
+        "revision_text": revision.to_string(),
     }
 }

@@ -65,8 +65,8 @@ pub(super) fn join(
     )
 }
 
-/// Renews an entry whose revision is one of `mine`. Gives the entry its token if it was granted
-/// without one.
+/// Renews an entry whose revision is one of `mine`. Gives the entry a token if it was granted
+/// without one, or by one that its owner cannot use.
 pub(super) fn renew(
     name: &str,
     (claim, revision): (Claim, Revision),
@@ -78,10 +78,19 @@ pub(super) fn renew(
         is_claim(claim),
         doc! { "$in": ["$$entry.revision", uuids(mine)] }.into(),
     ]);
-    let unconfirmed = all([is_mine.clone(), not(has_token("$$entry"))]);
-    let renewed = doc! { "revision": uuid(revision.bytes()), "renewed_at": now };
+    let used = all([
+        doc! { "$eq": ["$$entry.granted_revision", "$$entry.revision"] }.into(),
+        doc! { "$lte": ["$$entry.token", seen.get()] }.into(),
+    ]);
+    let without_token = any([not(has_token("$$entry")), used]);
+    let unconfirmed = all([is_mine.clone(), without_token.clone()]);
+    let renewed = doc! {
+        "revision": uuid(revision.bytes()),
+        "revision_text": revision.to_string(),
+        "renewed_at": now,
+    };
     let mut confirmed = renewed.clone();
-    let token = doc! { "$ifNull": ["$$entry.token", next_token(highest(seen))] };
+    let token = doc! { "$cond": [without_token, next_token(highest(seen)), "$$entry.token"] };
     confirmed.insert("token", token);
     let change = |list: Bson, fields: Document| {
         let changed = doc! { "$mergeObjects": ["$$entry", fields] };
@@ -176,62 +185,82 @@ fn take_out(
     )
 }
 
-/// Moves the entries that may hold from the head of the queue to the holders, in order. `me` gets a
-/// token, because its own write confirms the grant. The other claims become the text `granted`, by
-/// which their change streams wake them. The previous stage has set `token` to the highest known.
+/// Moves the entries that may hold from the head of the queue to the holders, in order, each with
+/// the next token. `me` gets its revision, because its own write confirms the grant. The grants of
+/// the others become the text `granted`, by which their change streams wake them. The previous stage
+/// has set `token` to the highest known.
 fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
     let (to_go, to_stay) = (
         doc! { "$slice": [queue(), "$$grantable"] },
         doc! { "$slice": [queue(), "$$grantable", REST] },
     );
     // Stores both parts in one stage, so that the grantable entries are counted once. The next
-    // stage separates the parts.
+    // stages change and separate the parts.
     let split = doc! { "$set": { "queue": { "$let": {
         "vars": { "grantable": grantable() },
         "in": [to_go, to_stay],
     } } } };
-    let going = doc! { "$arrayElemAt": ["$queue", 0] };
-    let staying = doc! { "$arrayElemAt": ["$queue", 1] };
-    let (moved, token, others) = match me {
-        None => (going.clone(), "$token".into(), going),
+    let (going, staying) = (part(0), part(1));
+    let count = doc! { "$size": going.clone() };
+    // The tokens that are left at the end of the range.
+    let left = doc! { "$subtract": [Token::MAX.get(), "$token"] };
+    let token = doc! { "$add": ["$token", { "$add": ["$$place", 1_i64] }] };
+    let token = doc! { "$cond": [{ "$lt": ["$$place", left.clone()] }, token, null] };
+    let granted = doc! { "token": token.clone(), "granted_revision": "$$entry.revision" };
+    let granted = doc! { "$mergeObjects": ["$$entry", granted] };
+    let granted = match me {
+        None => granted,
         Some(me) => {
-            let mine = is_claim(me.claim);
             let confirmed = doc! { "$mergeObjects": ["$$entry", {
-                "token": next_token("$token".into()),
+                "token": token,
+                "granted_revision": null,
                 "revision": uuid(me.revision.bytes()),
+                "revision_text": me.revision.to_string(),
                 "renewed_at": now,
             }] };
-            let entry = doc! { "$cond": [mine.clone(), confirmed, "$$entry"] };
-            let raised = doc! { "$ifNull": [next_token("$token".into()), "$token"] };
-            let token = doc! { "$cond": [
-                some_entry(going.clone(), mine.clone()), raised, "$token",
-            ] };
-            (
-                doc! { "$map": { "input": going.clone(), "as": "entry", "in": entry } },
-                Bson::from(token),
-                doc! { "$filter": { "input": going, "as": "entry", "cond": not(mine) } },
-            )
+            doc! { "$cond": [is_claim(me.claim), confirmed, granted] }
         }
     };
-    let granted = doc! { "$cond": [
+    let granted = doc! { "$let": {
+        "vars": { "entry": { "$arrayElemAt": [going, "$$place"] } },
+        "in": granted,
+    } };
+    let granted = doc! { "$map": {
+        "input": { "$range": [0, count.clone()] }, "as": "place", "in": granted,
+    } };
+    let give_tokens = doc! { "$set": {
+        "token": { "$add": ["$token", { "$min": [count, left] }] },
+        "queue": [granted, staying.clone()],
+    } };
+    let others = match me {
+        None => part(0),
+        Some(me) => doc! { "$filter": {
+            "input": part(0), "as": "entry", "cond": not(is_claim(me.claim)),
+        } },
+    };
+    let texts = doc! { "$cond": [
         is_empty(others.clone().into()), "$granted", { "$reduce": {
             "input": others,
             "initialValue": "",
             "in": { "$concat": [
-                "$$value", { "$cond": [{ "$eq": ["$$value", ""] }, "", " "] }, wake("$$this.wake"),
+                "$$value", { "$cond": [{ "$eq": ["$$value", ""] }, "", " "] }, grant_text(),
             ] },
         } },
     ] };
     let head = doc! { "$arrayElemAt": [staying.clone(), 0] };
-    let next = doc! { "$let": { "vars": { "head": head }, "in": wake("$$head.wake") } };
+    let next = doc! { "$let": { "vars": { "head": head }, "in": text("$$head.wake") } };
     let move_on = doc! { "$set": {
-        "token": token,
-        "holders": { "$concatArrays": [holders(), moved] },
+        "holders": { "$concatArrays": [holders(), part(0)] },
         "queue": staying,
-        "granted": granted,
+        "granted": texts,
         "next": next,
     } };
-    vec![split, move_on]
+    vec![split, give_tokens, move_on]
+}
+
+/// One of the two parts into which the queue is split: the entries that go, and those that stay.
+fn part(number: i32) -> Document {
+    doc! { "$arrayElemAt": ["$queue", number] }
 }
 
 /// Number of entries at the head of the queue that may hold.
@@ -292,9 +321,18 @@ fn next_token(token: Bson) -> Bson {
     doc! { "$cond": [{ "$lt": [token, Token::MAX.get()] }, next, null] }.into()
 }
 
-/// The text of a claim. Entries carry it because a pipeline cannot derive it from the bytes. An
-/// entry of another version may lack it; its owner is not woken, and polls.
-fn wake(path: &str) -> Bson {
+/// The text of a grant, bound to `$$this`: `CLAIM=TOKEN@REVISION`. Entries carry the texts of their
+/// claim and revision because a pipeline cannot derive them from the bytes. An entry of another
+/// version may lack them; its owner polls, or confirms the grant first.
+fn grant_text() -> Bson {
+    let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
+    let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];
+    let parts = [parts, vec![text("$$this.revision_text")]].concat();
+    doc! { "$concat": parts }.into()
+}
+
+/// The text at this path, or an empty one.
+fn text(path: &str) -> Bson {
     doc! { "$cond": [{ "$eq": [{ "$type": path }, "string"] }, path, ""] }.into()
 }
 

@@ -1,14 +1,14 @@
 //! The change stream of one claim: the events that wake it.
 //!
-//! Events are hints. The lists of the document cannot be matched, because a shift shows up as
+//! Events are hints, but for grants, which a majority has. The lists of the document cannot be matched, because a shift shows up as
 //! `queue.0.claim`, `queue.1.claim`, …. The stream therefore matches the texts `granted` and
 //! `next`, so that renewals of others do not wake a waiter.
 
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, Document, Uuid, doc};
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 
-use leasehold_core::election::Claim;
-use leasehold_core::lock::Hint;
+use leasehold_core::election::{Claim, Revision, Token};
+use leasehold_core::lock::{Grant, Hint};
 
 /// Selects the events that concern `claim` or end the stream. Of each event only the two texts are
 /// sent, since the lists may be long.
@@ -41,13 +41,28 @@ pub(super) fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
         _ => return Hint::Changed,
     };
     let text = |key| fields.get(key).and_then(Bson::as_str).unwrap_or_default();
-    if text("granted").split(' ').any(|granted| granted == claim) {
-        Hint::Granted
+    let granted = text("granted").split(' ').find_map(|granted| {
+        let (granted, grant) = granted.split_once('=').unwrap_or((granted, ""));
+        (granted == claim).then(|| self::grant(grant))
+    });
+    if let Some(grant) = granted {
+        Hint::Granted(grant)
     } else if text("next") == claim {
         Hint::Next
     } else {
         Hint::Changed
     }
+}
+
+/// Reads `TOKEN@REVISION`; `None` if a part is missing, as in a grant of an older version.
+fn grant(text: &str) -> Option<Grant> {
+    let (token, revision) = text.split_once('@')?;
+    let token = Token::new(token.parse().ok()?)?;
+    let revision = Uuid::parse_str(revision).ok()?;
+    Some(Grant {
+        token,
+        revision: Revision::from_bytes(revision.bytes()),
+    })
 }
 
 #[cfg(test)]
@@ -66,12 +81,29 @@ mod tests {
     #[test]
     fn an_event_is_understood_by_its_texts() {
         let [me, other] = [1, 2].map(|id| Claim::from_bytes([id; 16]));
+        let grant = Grant {
+            token: Token::new(8).expect("legal"),
+            revision: Revision::from_bytes([3; 16]),
+        };
+        let text = |claim: Claim| format!("{claim}={}@{}", grant.token, grant.revision);
+        let confirmed_first = Hint::Granted(None);
         for (fields, hint) in [
-            (doc! { "granted": me.to_string() }, Hint::Granted),
+            (doc! { "granted": text(me) }, Hint::Granted(Some(grant))),
             (
-                doc! { "granted": format!("{other} {me}"), "next": "" },
-                Hint::Granted,
+                doc! { "granted": format!("{} {}", text(other), text(me)), "next": "" },
+                Hint::Granted(Some(grant)),
             ),
+            // As older versions write it.
+            (doc! { "granted": me.to_string() }, confirmed_first),
+            (doc! { "granted": format!("{other} {me}") }, confirmed_first),
+            // By a version that knows no text of the revision, or at the end of the tokens.
+            (doc! { "granted": format!("{me}=8@") }, confirmed_first),
+            (
+                doc! { "granted": format!("{me}=@{}", grant.revision) },
+                confirmed_first,
+            ),
+            (doc! { "granted": format!("{me}=-8@x") }, confirmed_first),
+            (doc! { "granted": text(other) }, Hint::Changed),
             (doc! { "next": me.to_string() }, Hint::Next),
             (
                 doc! { "granted": other.to_string(), "next": me.to_string() },

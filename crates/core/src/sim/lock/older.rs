@@ -1,0 +1,115 @@
+//! Contenders of a version before grants carried tokens, mixed with new ones on one lock.
+//!
+//! The state machine is the shipped one. It gets documents without the new field, and its writes
+//! grant as they did then, so it confirms each grant first.
+
+use super::entries::all;
+use crate::lock::reference::{self, By, Performed};
+use crate::lock::{Found, Hint, LockDocument, Operation, Outcome};
+
+/// Applies a write of an older version.
+pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+    let before = match stored {
+        Found::Lock(lock) => lock.clone(),
+        Found::Missing | Found::Foreign(_) => LockDocument::default(),
+    };
+    let mut performed = reference::apply(stored, by, &keeping_tokens(&before, operation));
+    if let (Outcome::Applied(_), Found::Lock(lock)) = (&performed.outcome, &mut *stored) {
+        grant_without_tokens(&before, lock, operation);
+        performed.outcome = Outcome::Applied(stored.clone());
+    }
+    for (_, grant) in &mut performed.granted {
+        *grant = None;
+    }
+    performed
+}
+
+/// Returns a renewal that changes no token that an entry has.
+fn keeping_tokens(before: &LockDocument, operation: &Operation) -> Operation {
+    let mut operation = operation.clone();
+    if let Operation::Renew { claim, seen, .. } = &mut operation {
+        let entry = before.holders.iter().find(|entry| entry.claim == *claim);
+        if entry.is_some_and(|entry| entry.token.is_some()) {
+            *seen = Default::default();
+        }
+    }
+    operation
+}
+
+fn grant_without_tokens(before: &LockDocument, after: &mut LockDocument, operation: &Operation) {
+    let seen = match operation {
+        Operation::Join { seen, .. }
+        | Operation::Leave { seen, .. }
+        | Operation::Evict { seen, .. }
+        | Operation::Break { seen, .. } => *seen,
+        Operation::Create { .. } | Operation::Renew { .. } | Operation::Read { .. } => return,
+    };
+    let held = |claim| before.holders.iter().any(|entry| entry.claim == claim);
+    let mut token = before.token.max(seen);
+    for entry in after.holders.iter_mut().filter(|e| !held(e.claim)) {
+        if entry.granted_revision.take().is_some() {
+            entry.token = None;
+        } else {
+            entry.token = token.next();
+            token = entry.token.unwrap_or(token);
+        }
+    }
+    after.token = token;
+}
+
+/// Returns an outcome as an older version reads it.
+pub(super) fn read(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Applied(Found::Lock(mut lock)) => {
+            let LockDocument { holders, queue, .. } = &mut lock;
+            for entry in holders.iter_mut().chain(queue) {
+                entry.granted_revision = None;
+            }
+            Outcome::Applied(Found::Lock(lock))
+        }
+        other => other,
+    }
+}
+
+/// Returns an event as an older version reads it.
+pub(super) fn hint(hint: Hint) -> Hint {
+    match hint {
+        // It knows grants by the claim alone.
+        Hint::Granted(Some(_)) => Hint::Changed,
+        other => other,
+    }
+}
+
+#[test]
+fn an_older_release_grants_without_a_token_and_a_new_one_with() {
+    use super::fixture::{entry, held, token};
+    use crate::election::{Identity, Token, WallMillis};
+    use crate::lock::Mode;
+
+    let identity = Identity::new("a").expect("legal");
+    let by = By {
+        identity: &identity,
+        at: WallMillis(1),
+    };
+    let before = Found::Lock(LockDocument {
+        token: token(7),
+        slots: 0,
+        holders: vec![held(1, Mode::Exclusive, 7)],
+        queue: vec![entry(2, Mode::Exclusive)],
+    });
+    let leave = Operation::Leave {
+        claim: super::fixture::claim(1),
+        seen: Token::ZERO,
+    };
+    let tokens = |found: &Found| match found {
+        Found::Lock(lock) => (lock.token, all(lock).map(|e| e.token).collect::<Vec<_>>()),
+        other => panic!("{other:?} is no lock"),
+    };
+    let mut by_older = before.clone();
+    let performed = apply(&mut by_older, by, &leave);
+    assert_eq!(tokens(&by_older), (token(7), vec![None]));
+    assert_eq!(performed.granted, [(super::fixture::claim(2), None)]);
+    let mut by_newer = before;
+    reference::apply(&mut by_newer, by, &leave);
+    assert_eq!(tokens(&by_newer), (token(8), vec![Some(token(8))]));
+}
