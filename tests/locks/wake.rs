@@ -23,7 +23,8 @@ impl Waiter {
     async fn of(stage: &Stage, number: u16) -> Self {
         let (store, mut news) = store_over(store_options(stage, "waiter"), NAME);
         let watching = tokio::spawn(store.clone().watch(claim(number)));
-        assert_eq!(next_hint(&mut news).await, Hint::Opened);
+        let since_join = false;
+        assert_eq!(next_hint(&mut news).await, Hint::Opened { since_join });
         Self {
             _store: store,
             news,
@@ -117,9 +118,32 @@ async fn a_replaced_or_deleted_document_is_reported() {
     stored.drop_collection().await;
     // The drop itself is reported, then the end of the stream; then it is open again.
     eventually("the stream is open again", async || {
-        next_hint(&mut waiter.news).await == Hint::Opened
+        matches!(next_hint(&mut waiter.news).await, Hint::Opened { .. })
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_stream_reports_a_grant_between_the_join_and_its_opening() {
+    let stage = shared_stage().await;
+    let other = store(&stage);
+    applied(&other, Operation::Create { seen: token(0) }).await;
+    applied(&other, join(1, Mode::Exclusive)).await;
+    let (store, mut news) = store_over(store_options(&stage, "b"), NAME);
+    applied(&store, join(2, Mode::Exclusive)).await;
+    applied(&other, leave(1)).await;
+    let watching = tokio::spawn(store.clone().watch(claim(2)));
+    let since_join = true;
+    assert_eq!(next_hint(&mut news).await, Hint::Opened { since_join });
+    // The join itself, which made the claim the head of the queue, is reported too.
+    assert_eq!(next_hint(&mut news).await, Hint::Next);
+    assert_eq!(next_hint(&mut news).await, granted(2, 2));
+    watching.abort();
+    // The next stream starts at its opening.
+    let watching = tokio::spawn(store.watch(claim(2)));
+    let since_join = false;
+    assert_eq!(next_hint(&mut news).await, Hint::Opened { since_join });
+    watching.abort();
 }
 
 #[tokio::test]

@@ -270,12 +270,14 @@ impl LockContender {
     fn hint(&mut self, hint: Hint, turn: &mut Turn<'_>) {
         match hint {
             Hint::Alive => {}
-            Hint::Opened => {
+            Hint::Opened { since_join } => {
                 self.watch_open = true;
                 // Read after opening the stream, so that no change in between is missed.
-                self.opened_after = self.calls;
-                if matches!(self.state, State::Waiting(_)) {
+                self.opened_after = if since_join { 0 } else { self.calls };
+                if !since_join && matches!(self.state, State::Waiting(_)) {
                     self.read_again(turn.now);
+                } else {
+                    self.keep_pace(turn);
                 }
                 self.watch_settled();
             }

@@ -152,8 +152,12 @@ pub enum Outcome {
 /// Event of a lock's change stream, which a majority has. Except for a grant, events are hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hint {
-    /// The stream is open and reports events that concern the watched claim. A read must follow.
-    Opened,
+    /// The stream is open and reports events that concern the watched claim.
+    Opened {
+        /// True if it reports every event since the claim's join, so that none can be missed. A
+        /// read must follow otherwise.
+        since_join: bool,
+    },
     /// The stream answered without an event.
     Alive,
     /// The watched claim was granted. Without the grant, which an older version does not report,

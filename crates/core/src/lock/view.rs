@@ -74,6 +74,8 @@ impl View {
     pub(super) fn note_seen(&mut self, lock: &LockDocument, mine: Claim) {
         let held = lock.holders.iter().filter_map(|entry| entry.token).max();
         let token = lock.token.max(held.unwrap_or_default());
+        // A later reply with a lower token comes from a deposed primary, or the store went back.
+        self.token = self.token.max(lock.token);
         self.token_highest = self.token_highest.max(token);
         if !lock.holders.iter().any(|entry| entry.claim == mine) {
             self.token_floor = self.token_floor.max(token);
@@ -105,7 +107,6 @@ impl View {
         now: BootTime,
     ) -> Vec<(Identity, i64)> {
         self.call = call.0;
-        self.token = self.token.max(lock.token);
         let absurd = self.observations.note(&lock, Some(mine), now);
         self.lock = Some(lock);
         absurd

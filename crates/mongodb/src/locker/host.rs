@@ -84,7 +84,7 @@ impl<F: LockSurfaces> Host for LockHost<F> {
                 // Late events of a stream that was given up are ignored.
                 let watched = self.watching.as_ref().map(|(claim, _)| *claim);
                 if watched == Some(claim) {
-                    if hint == Hint::Opened {
+                    if matches!(hint, Hint::Opened { .. }) {
                         self.surfaces.watching(None);
                     }
                     return Some(Input::Hint(hint));

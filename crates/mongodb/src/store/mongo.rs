@@ -188,7 +188,7 @@ impl StreamHandler for MongoStore {
 
     fn hint(&self, heard: StreamEvent) -> Watch {
         match heard {
-            StreamEvent::Opened => {
+            StreamEvent::Opened | StreamEvent::OpenedSince => {
                 // Earlier changes are not reported, so no event may be applied to the document
                 // known before.
                 *self.shared.newest() = None;

@@ -59,6 +59,17 @@ impl LockContender {
         self.read_soon(at);
     }
 
+    /// Reads as rarely as a stream permits from now on.
+    pub(super) fn keep_pace(&mut self, turn: &mut Turn<'_>) {
+        if let State::Waiting(waiting) = &self.state
+            && self.reading.is_none()
+            && !self.behind
+        {
+            let at = turn.now + self.pace(waiting.position, turn);
+            self.read_due = Some(at);
+        }
+    }
+
     /// Returns the time until the next read.
     fn pace(&self, position: usize, turn: &mut Turn<'_>) -> Duration {
         let timings = &self.options.timings;

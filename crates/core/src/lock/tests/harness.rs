@@ -141,7 +141,8 @@ impl Fixture {
 
     /// Reports that the stream is open, and performs all calls.
     pub(super) fn open_stream(&mut self, one: usize) {
-        self.input(one, Input::Hint(Hint::Opened));
+        let since_join = false;
+        self.input(one, Input::Hint(Hint::Opened { since_join }));
         self.settle();
     }
 

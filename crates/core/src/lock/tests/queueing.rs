@@ -1,7 +1,7 @@
 //! Holders and waiters when nothing goes wrong.
 
-use super::harness::{Fixture, options, seconds, slots};
-use crate::lock::{End, Input, Options, Standing, Want};
+use super::harness::{Fixture, millis, options, seconds, slots};
+use crate::lock::{End, Hint, Input, Options, Standing, Want};
 
 #[test]
 fn a_free_lock_costs_a_join_and_a_leave() {
@@ -68,6 +68,21 @@ fn an_opened_stream_is_read_after_unless_it_was_open_before_the_join() {
     fixture.release(late);
     assert_eq!(fixture.token(early), Some(3));
     assert_eq!(fixture.ones[early].sent, ["join"]);
+}
+
+#[test]
+fn a_stream_since_the_join_needs_no_read() {
+    let (mut fixture, [a, b]) = Fixture::exclusive(["a", "b"]);
+    let since_join = true;
+    fixture.input(b, Input::Hint(Hint::Opened { since_join }));
+    fixture.settle();
+    fixture.pass_for(millis(1_000), &[b]);
+    assert_eq!(fixture.ones[b].sent, ["join"]);
+    fixture.release(a);
+    assert_eq!(fixture.token(b), Some(2));
+    fixture.release(b);
+    assert_eq!(fixture.ones[b].sent, ["join", "leave"]);
+    assert_eq!(fixture.end(b), Some(End::Released));
 }
 
 #[test]

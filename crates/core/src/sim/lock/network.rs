@@ -114,6 +114,10 @@ impl Calls for Locks {
         if let Some(driven) = world.processes[process].driver.returned(call) {
             let answer = Answer::from(&outcome);
             world.coverage.hit(Hit::Call(driven.kind, answer));
+            if let ("join", Outcome::Applied(_)) = (driven.kind, &outcome) {
+                let p = &mut world.processes[process];
+                p.stream.joined = Some(p.contender.claim());
+            }
             let outcome = match world.is_older(process) {
                 true => super::older::read(outcome),
                 false => outcome,
@@ -140,6 +144,13 @@ impl World {
         };
         let after = next(&committed.after);
         let moved = after != next(&committed.before);
+        let events = &mut self.own.events;
+        for (claim, grant) in &committed.write.granted {
+            events.push((*claim, Hint::Granted(*grant)));
+        }
+        if let Some(claim) = after.filter(|_| moved) {
+            events.push((claim, Hint::Next));
+        }
         for process in self.live.clone() {
             let stream = &self.processes[process].stream;
             let Some(claim) = stream.claim.filter(|_| stream.open) else {
@@ -183,8 +194,15 @@ impl World {
         if cut || self.set.no_primary_until > self.now {
             return self.stream_ends(process);
         }
-        self.processes[process].stream.open = true;
-        self.notify(process, Hint::Opened);
+        let stream = &mut self.processes[process].stream;
+        stream.open = true;
+        let since = stream.joined.take().filter(|it| stream.claim == Some(*it));
+        let since_join = since.is_some();
+        self.notify(process, Hint::Opened { since_join });
+        let missed = self.own.events.iter().filter(|(of, _)| since == Some(*of));
+        for (_, hint) in missed.copied().collect::<Vec<_>>() {
+            self.notify(process, hint);
+        }
     }
 
     /// Breaks the stream. Another one is opened after a while.

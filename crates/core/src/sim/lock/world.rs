@@ -30,6 +30,8 @@ pub(super) struct Locks {
     /// True if work and waits are short compared to the lease, and one job follows another.
     pub(super) brisk: bool,
     pub(super) observer: Observer,
+    /// The events that a majority has, oldest first.
+    pub(super) events: Vec<(Claim, Hint)>,
 }
 
 impl Protocol for Locks {
@@ -59,6 +61,7 @@ impl Protocol for Locks {
         let own = Self {
             brisk: Rng::new(setup.seed, 15).one_in(6),
             observer: Observer::new(setup.slowest),
+            events: Vec::new(),
         };
         let plan = plan_of(setup.seed, faults);
         let mut world = World::new(setup, (13, 14), faults, plan, (Found::Missing, own));

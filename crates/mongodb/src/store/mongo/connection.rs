@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::Collection;
-use mongodb::bson::{Document, doc};
+use mongodb::action::FindOneAndUpdate;
+use mongodb::bson::{Document, Timestamp, doc};
 use mongodb::options::{
     Acknowledgment, ReadConcern, ReadPreference, ReturnDocument, SelectionCriteria,
     UpdateModifications, WriteConcern,
@@ -136,14 +137,36 @@ impl Deployment {
         projection: Document,
     ) -> Result<Option<Document>, SendError> {
         let collection = self.collection().await?;
-        let updated = collection
-            .find_one_and_update(filter, update)
+        let update = collection.find_one_and_update(filter, update);
+        Ok(self.returning(update, projection).await?)
+    }
+
+    /// As [`Deployment::update`]; returns the operation time of the write too. A change stream that
+    /// starts at this time reports every later write.
+    pub(super) async fn timed_update(
+        self: &Arc<Self>,
+        filter: Document,
+        update: impl Into<UpdateModifications>,
+        projection: Document,
+    ) -> Result<(Option<Document>, Option<Timestamp>), SendError> {
+        let collection = self.collection().await?;
+        let mut session = collection.client().start_session().await?;
+        let update = collection.find_one_and_update(filter, update);
+        let update = self.returning(update, projection);
+        let updated = update.session(&mut session).await?;
+        Ok((updated, session.operation_time()))
+    }
+
+    fn returning<'a>(
+        &self,
+        update: FindOneAndUpdate<'a, Document>,
+        projection: Document,
+    ) -> FindOneAndUpdate<'a, Document> {
+        update
             .projection(projection)
             .return_document(ReturnDocument::After)
             .write_concern(self.write_concern())
             .max_time(self.operation_timeout())
-            .await?;
-        Ok(updated)
     }
 
     /// Reads one document from the primary.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::Document;
+use mongodb::bson::{Document, Timestamp};
 use mongodb::change_stream::event::ChangeStreamEvent;
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
@@ -29,6 +29,8 @@ const REFUSALS_MAX: u32 = 10;
 pub(super) enum StreamEvent {
     /// The stream is open; changes from now on will be reported.
     Opened,
+    /// The stream is open; changes since [`StreamHandler::since`] will be reported.
+    OpenedSince,
     /// Something changed.
     Change(Box<ChangeStreamEvent<Document>>),
     /// Nothing changed, and the stream is alive.
@@ -46,6 +48,10 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     fn deployment(&self) -> &Arc<Deployment>;
     /// The pipeline that selects the events.
     fn pipeline(&self) -> Vec<Document>;
+    /// Returns the time from which the next stream reports changes; by default from its opening on.
+    fn since(&self) -> Option<Timestamp> {
+        None
+    }
     /// Interprets an event.
     fn hint(&self, heard: StreamEvent) -> Self::Hint;
     /// The channel that receives the hints.
@@ -143,13 +149,18 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             return End::Broken;
         }
     };
-    let opened = collection
+    let mut opening = collection
         .watch()
         .pipeline(listener.pipeline())
         .max_await_time(await_max(deployment.timings()))
         .read_concern(ReadConcern::majority())
-        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-        .await;
+        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+    let mut open = StreamEvent::Opened;
+    if let Some(since) = listener.since() {
+        opening = opening.start_at_operation_time(since);
+        open = StreamEvent::OpenedSince;
+    }
+    let opened = opening.await;
     let mut stream = match opened {
         Ok(stream) => stream,
         Err(error) => {
@@ -163,7 +174,7 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             };
         }
     };
-    report(&listener, StreamEvent::Opened).await;
+    report(&listener, open).await;
     loop {
         alive.send_replace(());
         match stream.next_if_any().await {

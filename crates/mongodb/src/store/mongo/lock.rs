@@ -7,10 +7,10 @@ mod wake;
 #[cfg(test)]
 mod any_bson;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::TryStreamExt;
-use mongodb::bson::{DateTime, Document, doc};
+use mongodb::bson::{DateTime, Document, Timestamp, doc};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -39,6 +39,9 @@ struct Shared {
     news: mpsc::Sender<StoreEvent<ClaimHint>>,
     /// Set by the first join that changed the number of slots.
     slots_before: OnceLock<u32>,
+    /// The newest claim whose join was acknowledged, and the operation time of that write, from
+    /// which its change stream starts.
+    joined: Mutex<Option<(Claim, Timestamp)>>,
 }
 
 /// A change stream hint, with the claim that the stream follows. By the time it is read, another
@@ -49,6 +52,13 @@ pub struct ClaimHint {
     pub claim: Claim,
     /// The hint for that claim.
     pub hint: Hint,
+}
+
+impl Shared {
+    fn newest_join(&self) -> MutexGuard<'_, Option<(Claim, Timestamp)>> {
+        // A poisoned value is consistent, because it is only replaced as a whole.
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl MongoLockStore {
@@ -65,6 +75,7 @@ impl MongoLockStore {
             deployment,
             news,
             slots_before: OnceLock::new(),
+            joined: Mutex::new(None),
         };
         let store = Self {
             shared: Arc::new(shared),
@@ -139,7 +150,7 @@ impl MongoLockStore {
                 non_blocking,
             } => {
                 let join = update::join(name, entry, *seen, *non_blocking, identity, now);
-                let joined = self.written(join).await?;
+                let joined = self.joined(entry.claim, join).await?;
                 if let Some(before) = joined.as_ref().and_then(document::slots_before) {
                     // Already set if an earlier join changed the slots.
                     let _ = self.shared.slots_before.set(before);
@@ -162,6 +173,22 @@ impl MongoLockStore {
             Operation::Break { claims, seen } => update::break_up(name, claims, *seen, now),
         };
         self.write(write).await
+    }
+
+    /// Sends a join and records its operation time.
+    async fn joined(
+        &self,
+        claim: Claim,
+        (filter, update): update::Write,
+    ) -> Result<Option<Document>, SendError> {
+        let deployment = &self.shared.deployment;
+        let projection = document::projection();
+        let sent = deployment.timed_update(filter, update, projection).await?;
+        let (document, at) = sent;
+        if let (Some(_), Some(at)) = (&document, at) {
+            *self.shared.newest_join() = Some((claim, at));
+        }
+        Ok(document)
     }
 
     async fn write(&self, write: update::Write) -> Result<Outcome, SendError> {
@@ -220,10 +247,18 @@ impl StreamHandler for Follower {
         wake::pipeline(self.store.name(), self.claim)
     }
 
+    fn since(&self) -> Option<Timestamp> {
+        let mut joined = self.store.shared.newest_join();
+        // A later stream would begin with events that are long past.
+        let (_, since) = joined.take_if(|(claim, _)| *claim == self.claim)?;
+        Some(since)
+    }
+
     fn hint(&self, heard: StreamEvent) -> ClaimHint {
         let claim = self.claim;
         let hint = match heard {
-            StreamEvent::Opened => Hint::Opened,
+            StreamEvent::Opened => Hint::Opened { since_join: false },
+            StreamEvent::OpenedSince => Hint::Opened { since_join: true },
             StreamEvent::Change(event) => wake::hint(&event, claim),
             StreamEvent::Alive => Hint::Alive,
             StreamEvent::Lost => Hint::Lost,

@@ -66,7 +66,7 @@ impl StreamHandler for Follower {
 
     fn hint(&self, event: StreamEvent) -> Hint {
         match event {
-            StreamEvent::Opened => Hint::Opened,
+            StreamEvent::Opened | StreamEvent::OpenedSince => Hint::Opened,
             StreamEvent::Change(event) => hint(*event),
             StreamEvent::Alive => Hint::Alive,
             StreamEvent::Lost => Hint::Lost,
