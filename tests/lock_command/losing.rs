@@ -1,7 +1,7 @@
 //! Goal: a lost lock ends its command in time, and only then is the lock granted to another
 //! contender.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_testbed::assert_contains;
 use leasehold_testbed::pid::{exists, parent, signal};
@@ -85,6 +85,39 @@ fn a_frozen_holders_command_is_gone_before_the_next_one_begins() {
     assert_eq!(next.code, 0, "{next:?}");
     job.signal(Signal::CONT);
     assert_eq!(job.output().code, 76);
+}
+
+/// Attempts to freeze a grantee before it confirms. On busy cores others may be too late.
+const TRIES: usize = 5;
+
+#[test]
+fn a_frozen_grantees_command_is_gone_when_its_provisional_authority_ends() {
+    let place = Place::new();
+    // An eighth of it is time enough to wait, and far less than the whole.
+    let flags = ["--lease-duration=60s"];
+    for attempt in 0..TRIES {
+        let lock = format!("granted-{attempt}");
+        let (first, second) = (format!("first-{attempt}"), format!("second-{attempt}"));
+        let holds = format!("{}; exec sleep 1000", place.note(&first));
+        let holder = place.start_under(&lock, &flags, &holds);
+        place.wait_noted(&first);
+        let job = place.start_under(&lock, &flags, &stubborn(&place, &second));
+        place.wait_listed("waits");
+        holder.signal(Signal::TERM);
+        let pid = place.wait_noted(&second)[2].clone();
+        job.signal(Signal::STOP);
+        let begun = Instant::now();
+        let next = place.run_under(&lock, &flags, &format!("test ! -e /proc/{pid}"));
+        assert_eq!(next.code, 0, "{next:?}");
+        let evicted = begun.elapsed();
+        holder.output();
+        job.signal(Signal::CONT);
+        assert_eq!(job.output().code, 76);
+        if evicted < Duration::from_secs(30) {
+            return;
+        }
+    }
+    panic!("each one was frozen after its confirmation");
 }
 
 #[test]

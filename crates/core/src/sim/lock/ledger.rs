@@ -195,11 +195,15 @@ impl Ledger {
         }
         let shown = entries::shown(lock, now, &self.shown);
         // A plain read that does not show the own claim although it was present, or that shows a
-        // lower token, is doubted and not recorded.
-        let plain = matches!(
-            self.sent.get(&call.0).map(|s| &s.operation),
-            Some(Operation::Read { confirm: false })
-        );
+        // lower token, is doubted and not recorded. So is a linearizable one that was replaced.
+        let is_read = |sent: &Sent| matches!(sent.operation, Operation::Read { .. });
+        let newest_read = self.sent.iter().rfind(|(_, sent)| is_read(sent));
+        let plain = match self.sent.get(&call.0).map(|s| &s.operation) {
+            Some(Operation::Read { confirm }) => {
+                !confirm || newest_read.is_some_and(|(newest, _)| *newest != call.0)
+            }
+            _ => false,
+        };
         let gone = self.present.contains(&claim) && !shown.contains_key(&claim);
         let doubted = plain && (gone || lock.token < self.token);
         self.token = self.token.max(lock.token);
