@@ -16,7 +16,7 @@ use crate::lock::view::Place;
 pub(super) const IN_FLIGHT_MAX: usize = 2;
 
 /// A claim with authority.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Holding {
     pub(super) token: Token,
     /// The newest acknowledged write. Acknowledgements of earlier writes no longer extend
