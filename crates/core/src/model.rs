@@ -1,7 +1,7 @@
 //! Explores every order of events, within bounds, of two or three processes that run the shipped
 //! state machines against a modelled store.
 //!
-//! [`election`] has candidates for a lease. Every model uses the same calls
+//! [`election`] has candidates for a lease, [`lock`] contenders for a lock. Both use the same calls
 //! in flight ([`calls`]), canonical form ([`canonical`]), durations ([`pace`]), random numbers
 //! ([`draw`]) and figures ([`exploration`]). The models have no driver, no files and no seconds. Time is a count of ticks,
 //! in which each process's clock advances by its own amount. `docs/verification.md` lists the other
@@ -12,6 +12,7 @@ mod canonical;
 mod draw;
 mod election;
 mod exploration;
+mod lock;
 mod merging;
 mod pace;
 mod planted_bugs;

@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 
 use super::exploration::Case;
-use super::election;
+use super::{election, lock};
 
 /// Returns the CPU time in seconds, which differs from wall-clock time on a busy machine.
 fn processor_seconds() -> i64 {
@@ -30,5 +30,7 @@ fn complaints(cases: impl IntoIterator<Item = impl Case>) -> Vec<String> {
 fn every_exploration() {
     let mut complained = complaints(election::cases::short());
     complained.extend(complaints(election::cases::long()));
+    complained.extend(complaints(lock::cases::short()));
+    complained.extend(complaints(lock::cases::long()));
     assert!(complained.is_empty(), "{complained:?}");
 }
