@@ -27,6 +27,8 @@ mod stake;
 mod status;
 mod view;
 
+#[cfg(test)]
+pub(crate) use contender::Form;
 pub use contender::LockContender;
 pub use document::*;
 pub use effect::*;

@@ -1,23 +1,20 @@
-//! Explores every order of events, within bounds, of two or three candidates that run the shipped
-//! election against a modelled store.
+//! Explores every order of events, within bounds, of two or three processes that run the shipped
+//! state machines against a modelled store.
 //!
-//! The model has no driver, no files and no seconds. Time is a count of ticks, in which each
-//! candidate's clock advances by its own amount. `docs/verification.md` lists the other
+//! [`election`] has candidates for a lease, [`lock`] contenders for a lock. Both use the same calls
+//! in flight ([`calls`]), canonical form ([`canonical`]), durations ([`pace`]), random numbers
+//! ([`draw`]) and figures ([`exploration`]). The models have no driver, no files and no seconds. Time is a count of ticks,
+//! in which each process's clock advances by its own amount. `docs/verification.md` lists the other
 //! abstractions.
 
-mod action;
-mod bounds;
+mod calls;
 mod canonical;
-mod cases;
+mod draw;
+mod election;
 mod exploration;
-mod machine;
-mod monitor;
-mod planted;
-mod properties;
-mod store;
-mod world;
-
-mod canonical_form;
-mod exhaustive;
-mod explore;
+mod lock;
+mod merging;
+mod pace;
 mod planted_bugs;
+
+mod explore;

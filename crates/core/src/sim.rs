@@ -13,7 +13,7 @@ mod driver;
 mod election;
 mod faults;
 mod invariants;
-mod lock;
+pub(crate) mod lock;
 mod minimal;
 mod network;
 pub(crate) mod planted;

@@ -3,6 +3,8 @@
 //! The submodules implement the states (joining, waiting, holding, leaving); `reading.rs` evaluates
 //! replies.
 
+#[cfg(test)]
+mod compared;
 mod hold;
 mod join;
 mod leave;
@@ -23,6 +25,8 @@ use super::view::View;
 use crate::election::{
     Authority, BootTime, CallId, Claim, JITTER_PERCENT, Randomness, Revision, Session, Token,
 };
+#[cfg(test)]
+pub(crate) use compared::Form;
 use hold::Holding;
 use join::Joining;
 use leave::Leaving;
@@ -68,7 +72,7 @@ pub struct LockContender {
     effects: VecDeque<Effect>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 enum State {
     Joining(Joining),
     Waiting(Waiting),

@@ -26,7 +26,7 @@ named! {
 }
 
 /// An observed entry, and since when it has been unchanged.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Observation {
     /// Name of the owner; informational.
     pub identity: Identity,

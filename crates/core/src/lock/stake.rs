@@ -19,16 +19,16 @@ const OLDEST_KEPT: usize = 8;
 pub(super) struct Stake {
     pub(super) claim: Claim,
     /// Oldest first.
-    attempts: Vec<Attempt>,
+    pub(super) attempts: Vec<Attempt>,
     /// Number of calls sent when the claim was first known to be in the document. The reply to a
     /// later call can prove it absent.
-    present: Option<u64>,
+    pub(super) present: Option<u64>,
     /// True if writes were forgotten whose revision may be stored.
     pub(super) forgotten: bool,
 }
 
 /// A write that carried a revision of the claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     pub(super) call: CallId,
     pub(super) kind: Kind,
@@ -37,7 +37,7 @@ pub(super) struct Attempt {
     fate: Fate,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Fate {
     /// Not answered yet.
     Awaited,
@@ -49,7 +49,7 @@ enum Fate {
 }
 
 /// Purpose of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Join,
     Renew,

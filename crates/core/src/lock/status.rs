@@ -21,7 +21,7 @@ named! {
 }
 
 /// Final result of a contender.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum End {
     /// The lock was held and released.
     Released,

@@ -15,7 +15,7 @@ pub(super) struct View {
     /// Newest document shown, if any.
     pub(super) lock: Option<LockDocument>,
     /// Newest call whose document was recorded. Replies to earlier calls show nothing new.
-    call: u64,
+    pub(super) call: u64,
     /// Lower bound of the document's token.
     pub(super) token: Token,
     /// Highest token ever seen. The next token is above it.

@@ -1,17 +1,16 @@
 //! Canonical form of a state: everything except the absolute time, the names of random ids, and
 //! counters.
 //!
-//! The election derives `Hash`, so its whole state passes through a `Hasher` as numbers. This
-//! hasher passes the numbers on with three changes:
+//! The state machines derive `Hash`, so their whole state passes through a `Hasher` as numbers.
+//! This hasher passes the numbers on with three changes:
 //!
 //! - An instant (recognized by its size, because clocks begin at [`EPOCH`]) is written relative to
-//!   the candidate's now. Instants longer past than any duration that the election compares with
+//!   the now of its machine. Instants longer past than any duration that the election compares with
 //!   are all written alike.
 //! - An id (the only 16 bytes that are ever hashed) is written as its index in the order of first
 //!   appearance, because ids are only compared for equality.
-//! - A call's number is written in the same way, within its candidate. The counters of calls and
-//!   transitions (numbers directly before an instant) are left out together with the instant, which
-//!   is that of the last input or of the last change of role. No decision depends on these.
+//! - A call's number is written by [`Numbers`]: for an election in the same way, within its
+//!   candidate; for a lock as its rank among the calls that are still to be answered.
 //!
 //! Soundness is not only argued. A test explores without merging, and finds that states with one
 //! canonical form have successors with the same canonical forms.
@@ -22,9 +21,21 @@ use std::hash::{Hash, Hasher};
 pub(crate) const EPOCH: u64 = 1 << 60;
 
 /// Longest past that is distinguished, in nanoseconds. No duration that affects a decision is
-/// longer, except the window of ten minutes for repeated losses, whose end no run reaches without
+/// longer, except the election's window of ten minutes for repeated losses, whose end no run reaches without
 /// another fault.
 const PAST_MAX: u64 = 5_000_000_000;
+
+/// Canonical form of call numbers and counters.
+#[derive(Debug)]
+enum Numbers {
+    /// Only compared for equality: written by order of first appearance. A number directly before
+    /// an instant is a counter, left out together with the instant, which is that of the last input
+    /// or of the last change of role. No decision depends on these.
+    Appearing(Vec<u64>),
+    /// Compared by order with the numbers of the calls whose replies are still possible, in order:
+    /// written as the rank among them. Every later call has a higher number than all of these.
+    Ranked(Vec<u64>),
+}
 
 /// Hasher that writes the canonical form of its input to another hasher.
 pub(crate) struct Canonical<'a, H> {
@@ -32,7 +43,7 @@ pub(crate) struct Canonical<'a, H> {
     /// The candidate's clock, relative to which its instants are written.
     now: u64,
     ids: Vec<[u8; 16]>,
-    calls: Vec<u64>,
+    numbers: Numbers,
     /// A number that may turn out to be the seconds of a duration, or a counter.
     held: Option<u64>,
 }
@@ -44,7 +55,7 @@ impl<'a, H: Hasher> Canonical<'a, H> {
             inner,
             now: EPOCH,
             ids: Vec::new(),
-            calls: Vec::new(),
+            numbers: Numbers::Appearing(Vec::new()),
             held: None,
         }
     }
@@ -53,7 +64,22 @@ impl<'a, H: Hasher> Canonical<'a, H> {
     pub(crate) fn candidate(&mut self, now: u64) {
         self.flush();
         self.now = now;
-        self.calls.clear();
+        self.numbers = Numbers::Appearing(Vec::new());
+    }
+
+    /// Begins the part of a contender for a lock, whose clock shows `now` and for which replies to
+    /// these calls are still possible.
+    pub(crate) fn contender(&mut self, now: u64, mut pending: Vec<u64>) {
+        self.flush();
+        self.now = now;
+        pending.sort_unstable();
+        pending.dedup();
+        self.numbers = Numbers::Ranked(pending);
+    }
+
+    /// Returns the index of an id in the order of first appearance.
+    pub(crate) fn place(&mut self, id: [u8; 16]) -> usize {
+        place(&mut self.ids, id)
     }
 
     /// Writes `value`.
@@ -63,10 +89,17 @@ impl<'a, H: Hasher> Canonical<'a, H> {
     }
 
     fn flush(&mut self) {
-        if let Some(call) = self.held.take() {
-            let place = place(&mut self.calls, call);
-            self.inner.write_u64(place as u64);
-        }
+        let Some(number) = self.held.take() else {
+            return;
+        };
+        let written = match &mut self.numbers {
+            Numbers::Appearing(seen) => place(seen, number) as u64,
+            Numbers::Ranked(pending) => {
+                let (Ok(below) | Err(below)) = pending.binary_search(&number);
+                2 * below as u64 + u64::from(pending.contains(&number))
+            }
+        };
+        self.inner.write_u64(written);
     }
 }
 
@@ -99,8 +132,9 @@ impl<H: Hasher> Hasher for Canonical<'_, H> {
             self.held = Some(number);
         } else {
             // A number before an instant is a counter, and the instant is when it last increased.
-            if self.held.take().is_some() {
-                return;
+            match self.numbers {
+                Numbers::Appearing(_) if self.held.take().is_some() => return,
+                Numbers::Appearing(_) | Numbers::Ranked(_) => self.flush(),
             }
             let past = self.now.saturating_sub(number).min(PAST_MAX);
             let ahead = number.saturating_sub(self.now);

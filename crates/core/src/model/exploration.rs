@@ -1,12 +1,28 @@
 //! Runs an exploration and collects its figures.
 
-use std::fmt;
+use std::fmt::{self, Debug};
+use std::hash::Hash;
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
-use crate::model::action::Action;
-use crate::model::properties::Exploration;
-use crate::model::world::World;
+/// A named exploration.
+pub(crate) trait Case {
+    /// Returns the description of the exploration.
+    fn name(&self) -> &'static str;
+
+    /// Returns the number of states when the case was last changed. A lower number reveals a model
+    /// that does less than it seems to.
+    fn states_min(&self) -> usize;
+
+    /// Explores the whole case.
+    fn explore(&self) -> Figures;
+
+    /// Returns why the figures are not as required, or `None` if they are.
+    fn complaint(&self, figures: &Figures) -> Option<String> {
+        let good = figures.complete && figures.missed.is_empty();
+        (!good || figures.unique < self.states_min()).then(|| format!("{}: {figures}", self.name()))
+    }
+}
 
 /// Figures of an exploration.
 #[derive(Debug)]
@@ -18,9 +34,9 @@ pub(crate) struct Figures {
     /// Maximum depth, in steps.
     pub(crate) depth: usize,
     /// The broken property, if any, and the steps that break it.
-    pub(crate) broken: Option<(&'static str, Vec<Action>)>,
+    pub(crate) broken: Option<(&'static str, Vec<String>)>,
     /// Milestones that no run reached.
-    pub(crate) missed: Vec<&'static str>,
+    pub(crate) missed: Vec<String>,
     /// True if nothing is left to explore.
     pub(crate) complete: bool,
 }
@@ -29,7 +45,12 @@ pub(crate) struct Figures {
 ///
 /// An exploration that reaches more than `reached_max` states is aborted, which counts as a
 /// failure.
-pub(crate) fn explore(exploration: Exploration, reached_max: usize) -> Figures {
+pub(crate) fn explore<M>(exploration: M, reached_max: usize) -> Figures
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+{
     let checker = exploration
         .checker()
         .threads(1)
@@ -39,16 +60,20 @@ pub(crate) fn explore(exploration: Exploration, reached_max: usize) -> Figures {
         .join();
     let discoveries = checker.discoveries();
     let properties = checker.model().properties();
-    let failure = |path: &Path<World, Action>| path.clone().into_actions();
+    let failure = |path: &Path<M::State, M::Action>| -> Vec<String> {
+        let actions = path.clone().into_actions();
+        actions.iter().map(|action| format!("{action:?}")).collect()
+    };
     let broken = properties
         .iter()
         .filter(|property| property.expectation == stateright::Expectation::Always)
-        .find_map(|p| Some((p.name, failure(discoveries.get(p.name)?))));
+        .filter_map(|p| Some((p.name, failure(discoveries.get(p.name)?))))
+        .min_by_key(|(_, steps)| steps.len());
     let missed = properties
         .iter()
         .filter(|property| property.expectation == stateright::Expectation::Sometimes)
         .filter(|property| !discoveries.contains_key(property.name))
-        .map(|property| property.name)
+        .map(|property| property.name.to_owned())
         .collect();
     Figures {
         reached: checker.state_count(),
@@ -80,7 +105,7 @@ impl fmt::Display for Figures {
         if let Some((name, steps)) = broken {
             write!(f, "; broken: {name}, after {} steps:", steps.len())?;
             for step in steps {
-                write!(f, "\n    {step:?}")?;
+                write!(f, "\n    {step}")?;
             }
         }
         Ok(())

@@ -2,26 +2,35 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::cases::{long, short};
+use super::exploration::Case;
+use super::{election, lock};
 
 /// Returns the CPU time in seconds, which differs from wall-clock time on a busy machine.
 fn processor_seconds() -> i64 {
     clock_gettime(ClockId::ProcessCPUTime).tv_sec
 }
 
-#[test]
-#[ignore = "ten minutes: make model"]
 #[expect(clippy::print_stdout, reason = "figures for people")]
-fn every_exploration() {
+fn complaints(cases: impl IntoIterator<Item = impl Case>) -> Vec<String> {
     let wanted = std::env::var("MODEL_ONLY").unwrap_or_default();
     let mut complaints = Vec::new();
-    let cases = short().into_iter().chain(long());
-    for case in cases.filter(|case| case.name.contains(&wanted)) {
+    let cases = cases.into_iter();
+    for case in cases.filter(|case| case.name().contains(&wanted)) {
         let start = processor_seconds();
         let figures = case.explore();
         let seconds = processor_seconds() - start;
-        println!("{}: {figures}, {seconds} s of one core", case.name);
+        println!("{}: {figures}, {seconds} s of one core", case.name());
         complaints.extend(case.complaint(&figures));
     }
-    assert!(complaints.is_empty(), "{complaints:?}");
+    complaints
+}
+
+#[test]
+#[ignore = "ten minutes: make model"]
+fn every_exploration() {
+    let mut complained = complaints(election::cases::short());
+    complained.extend(complaints(election::cases::long()));
+    complained.extend(complaints(lock::cases::short()));
+    complained.extend(complaints(lock::cases::long()));
+    assert!(complained.is_empty(), "{complained:?}");
 }

@@ -1,12 +1,12 @@
 //! The simulation of contenders for one lock. `LockContender` is the shipped type.
 
-mod broken;
+pub(crate) mod broken;
 mod coverage;
-mod entries;
+pub(crate) mod entries;
 mod faults;
 mod fixture;
 mod grants;
-mod invariants;
+pub(crate) mod invariants;
 mod ledger;
 mod network;
 mod observer;

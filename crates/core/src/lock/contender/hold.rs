@@ -18,7 +18,7 @@ use crate::lock::view::Place;
 pub(super) const IN_FLIGHT_MAX: usize = 2;
 
 /// A claim with authority.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Holding {
     pub(super) token: Token,
     valid_until: BootTime,

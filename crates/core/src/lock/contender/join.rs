@@ -15,7 +15,7 @@ use crate::lock::status::End;
 /// suggest a store that does not show its current state.
 const REFUSED_MAX: u32 = 2;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Joining {
     next: Next,
     at: BootTime,
@@ -28,7 +28,7 @@ pub(super) struct Joining {
 }
 
 /// Next step of a join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Next {
     Join,
     Create,

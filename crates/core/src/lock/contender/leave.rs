@@ -7,7 +7,7 @@ use crate::election::{BootTime, CallId};
 use crate::lock::operation::{Operation, Outcome};
 use crate::lock::status::{End, Loss};
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Leaving {
     /// End to report when the leave is resolved.
     end: End,

@@ -13,7 +13,7 @@ use crate::lock::status::End;
 use crate::lock::view::Place;
 
 /// A read in flight.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Hash)]
 pub(super) struct Reading {
     pub(super) call: CallId,
     confirm: bool,

@@ -21,7 +21,7 @@ const STAGGERED_MAX: usize = 8;
 const UNANSWERED_MAX: usize = 4;
 
 /// A sweep that was sent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Sweeping {
     call: CallId,
     /// The entries to evict, as observed when the sweep was sent. A read may show that they are

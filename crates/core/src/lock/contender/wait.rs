@@ -6,7 +6,7 @@ use super::hold::IN_FLIGHT_MAX;
 use super::{LockContender, State, Turn, earliest};
 use crate::election::{BootTime, CallId};
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Waiting {
     pub(super) position: usize,
     /// True if the entry is among the holders, without authority, and must be confirmed

@@ -7,7 +7,7 @@ use crate::lock::mutation::planted;
 use crate::lock::reference::{self, By, Performed};
 use crate::lock::{Entry, Found, LockDocument, Mode, Operation, Outcome, Seen};
 
-pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
+pub(crate) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed {
     let changed = if let Found::Lock(lock) = stored {
         change(lock, by, operation)
     } else {

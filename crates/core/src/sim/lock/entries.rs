@@ -7,24 +7,24 @@ use crate::lock::{Entry, LockDocument};
 
 /// An entry as it was shown. `T` is the clock of its observer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ObservedEntry<T> {
-    pub(super) revision: Revision,
-    pub(super) holds: bool,
-    pub(super) confirmed: bool,
-    pub(super) lease_duration: Declared,
+pub(crate) struct ObservedEntry<T> {
+    pub(crate) revision: Revision,
+    pub(crate) holds: bool,
+    pub(crate) confirmed: bool,
+    pub(crate) lease_duration: Declared,
     /// Time since which it is unchanged.
-    pub(super) since: T,
+    pub(crate) since: T,
 }
 
-pub(super) type Entries<T> = BTreeMap<Claim, ObservedEntry<T>>;
+pub(crate) type Entries<T> = BTreeMap<Claim, ObservedEntry<T>>;
 
 /// Returns the holders, and then the queue.
-pub(super) fn all(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
+pub(crate) fn all(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
     lock.holders.iter().chain(&lock.queue)
 }
 
 /// Returns the entries of a lock that is shown now. An entry that is unchanged keeps its time.
-pub(super) fn shown<T: Copy>(lock: &LockDocument, now: T, before: &Entries<T>) -> Entries<T> {
+pub(crate) fn shown<T: Copy>(lock: &LockDocument, now: T, before: &Entries<T>) -> Entries<T> {
     let holding = lock.holders.len();
     let each = all(lock).enumerate().map(|(place, entry)| {
         let now = ObservedEntry {

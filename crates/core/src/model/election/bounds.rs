@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::election::{TimingSettings, Timings, Tunables};
+use crate::election::Tunables;
+use crate::model::pace::Pace;
 
 /// Bounds of one exploration. Time is not one of them, because states are compared with their
 /// clocks relative to now, so runs of any length are covered.
@@ -60,15 +61,6 @@ impl Bounds {
     }
 }
 
-/// Clock rate and lease duration of one candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Pace {
-    /// Advance of its clock per tick.
-    pub(crate) milliseconds_per_tick: u64,
-    /// Declared lease duration. The candidate's own authority lasts a second less.
-    pub(crate) lease_seconds: u64,
-}
-
 /// Kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requested {
@@ -117,30 +109,10 @@ impl Kind {
 /// Time for which a transferred lease is reserved for its candidate.
 pub(crate) const RESERVATION: Duration = Duration::from_secs(2);
 
-impl Pace {
-    /// Returns a pace with short durations in the shipped proportions. Authority lasts 3 s and
-    /// others wait 4 s, so the bound on the ratio of the clock rates is 4/3, as with the defaults.
-    /// A tick is a second at most, so a renewal has one retry before the deadline.
-    pub(crate) const fn of(milliseconds_per_tick: u64) -> Self {
-        Self {
-            milliseconds_per_tick,
-            lease_seconds: 4,
-        }
-    }
-}
-
 /// Returns the settings of a candidate.
 pub(crate) fn tunables(pace: Pace) -> Tunables {
-    let timings = Timings::new(TimingSettings {
-        lease_duration: Duration::from_secs(pace.lease_seconds),
-        renew_deadline: Duration::from_secs(pace.lease_seconds - 1),
-        renew_interval: Duration::from_secs(1),
-        retry_interval: Duration::from_millis(100),
-        operation_timeout: Duration::from_millis(800),
-        loss_grace: Duration::ZERO,
-    });
     Tunables {
-        timings: timings.expect("the relations hold"),
+        timings: pace.timings(),
         handoff_delay: Duration::ZERO,
         workload_ends_first: false,
     }

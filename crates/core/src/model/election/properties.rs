@@ -4,11 +4,11 @@ use stateright::{Model, Property};
 
 use crate::election::Operation;
 use crate::election::mutation::{self, Mutation};
-use crate::model::action::Action;
-use crate::model::bounds::{Bounds, Kind, Requested};
-use crate::model::machine::{Call, Machine, Place};
-use crate::model::monitor::{Broken, Milestone};
-use crate::model::world::World;
+use crate::model::election::action::Action;
+use crate::model::election::bounds::{Bounds, Kind, Requested};
+use crate::model::election::machine::{Call, Machine, Place};
+use crate::model::election::monitor::{Broken, Milestone};
+use crate::model::election::world::World;
 
 /// An exploration.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl Model for Exploration {
         }
         for (index, machine) in world.machines.iter().enumerate() {
             self.of_machine(world, index, machine, actions);
-            for call in &machine.calls {
+            for call in machine.calls.iter() {
                 self.of_call(world, index, machine, call, actions);
             }
         }

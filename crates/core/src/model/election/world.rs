@@ -6,15 +6,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::election::{
-    BootTime, CallId, Effect, Found, Identity, Input, Lease, Notice, Operation, Outcome, Reason,
-    Request, RequestKind, Reservation, Role, Token, Watch, reference,
+    Effect, Found, Identity, Input, Lease, Notice, Operation, Outcome, Reason, Request,
+    RequestKind, Reservation, Role, Token, Watch, reference,
 };
-use crate::model::action::Action;
-use crate::model::bounds::{Bounds, RESERVATION, tunables};
 use crate::model::canonical::Canonical;
-use crate::model::machine::{Call, Draw, Machine, Place, RecoveredState};
-use crate::model::monitor::{Broken, Milestone, Moment, Sender};
-use crate::model::store::Store;
+use crate::model::election::action::Action;
+use crate::model::election::bounds::{Bounds, RESERVATION, tunables};
+use crate::model::election::machine::{Call, Machine, Place, RecoveredState, draw};
+use crate::model::election::monitor::{Broken, Milestone, Moment, Sender};
+use crate::model::election::store::Store;
 
 /// The complete state at one instant of true time.
 #[derive(Debug, Clone)]
@@ -114,11 +114,8 @@ impl World {
     pub(crate) fn settled(&self) -> bool {
         self.machines.iter().all(|machine| {
             let now = machine.clock(self.ticks);
-            let prompt = |call: &Call| {
-                call.place == Place::Sent || (call.waiting && !machine.frozen && call.sent < now)
-            };
             !machine.due(self.ticks)
-                && !machine.calls.iter().any(prompt)
+                && !machine.calls.are_prompt(machine.frozen, |sent| sent < now)
                 && (machine.frozen || machine.events.is_empty())
         })
     }
@@ -152,10 +149,9 @@ impl World {
             }
             Action::Duplicate(i, n) => {
                 next.fault();
-                let mut copy = next.call(i, n);
                 next.drawn += 1;
-                (copy.number, copy.waiting, copy.place) = (next.drawn, false, Place::Delayed);
-                next.machine(i).calls.push(copy);
+                let copy = next.drawn;
+                next.machine(i).calls.duplicate(n, copy);
                 let outcome = next.land(i, n);
                 next.replicate(bounds);
                 next.arrive(i, n, outcome);
@@ -251,9 +247,7 @@ impl World {
     }
 
     fn call(&self, candidate: usize, number: u64) -> Call {
-        let calls = &self.machines[candidate].calls;
-        let call = calls.iter().find(|call| call.number == number);
-        call.expect("the action names a call").clone()
+        self.machines[candidate].calls.get(number).clone()
     }
 
     fn place(&mut self, candidate: usize, number: u64, place: Place) {
@@ -261,10 +255,7 @@ impl World {
     }
 
     fn change_call(&mut self, candidate: usize, number: u64, change: impl FnOnce(&mut Call)) {
-        let machine = self.machine(candidate);
-        let mut calls = machine.calls.iter_mut();
-        calls.find(|call| call.number == number).map(change);
-        machine.tidy();
+        self.machine(candidate).calls.change(number, change);
     }
 
     fn disturb(&mut self) {
@@ -321,19 +312,11 @@ impl World {
             return;
         }
         let ticks = self.ticks;
-        let call = self.call(candidate, number);
         let store = self.store.clone();
         let machine = self.machine(candidate);
         let led = machine.leads(ticks);
         let now = machine.clock(ticks);
-        machine.calls.retain(|c| c.number != number);
-        // The process no longer waits for copies of an answered call.
-        for copy in &mut machine.calls {
-            if copy.id == call.id {
-                copy.waiting = false;
-            }
-        }
-        machine.tidy();
+        let call = machine.calls.take(number);
         if let Some(id) = call.id {
             let until = call.sent + tunables(machine.pace).timings.renew_deadline();
             let at = Moment { now, store: &store };
@@ -388,7 +371,7 @@ impl World {
         let mut inputs = vec![input];
         let mut exited = false;
         while let Some(input) = inputs.pop() {
-            election.handle(now, input, &mut Draw(&mut drawn));
+            election.handle(now, input, &mut draw(&mut drawn));
             while let Some(effect) = election.next_effect() {
                 match effect {
                     Effect::Call { id, operation } => {
@@ -401,7 +384,7 @@ impl World {
                         let broken = machine.monitor.sends(&operation, sender, at);
                         self.broken = self.broken.or(broken);
                         drawn += 1;
-                        machine.calls.push(sent(id, operation, now, drawn));
+                        machine.calls.send(id, operation, now, drawn);
                     }
                     // An event is late or in order here, but never lost.
                     Effect::ReopenStream => inputs.push(Input::Watch(Watch::Opened)),
@@ -478,16 +461,5 @@ fn transfer(token: Token, identity: Identity) -> Request {
     Request {
         kind: RequestKind::Transfer(Reservation { identity, duration }),
         token,
-    }
-}
-
-fn sent(id: CallId, operation: Operation, now: BootTime, number: u64) -> Call {
-    Call {
-        id: Some(id),
-        operation,
-        sent: now,
-        waiting: true,
-        place: Place::Sent,
-        number,
     }
 }

@@ -2,7 +2,8 @@
 //! effective: it reaches its milestones, and finds two leaders if the clocks are further apart than
 //! the protocol allows.
 
-use crate::model::cases::{beyond_the_ratio, short};
+use crate::model::election::cases::{beyond_the_ratio, short};
+use crate::model::exploration::Case as _;
 
 /// Explores a case. The figures are in the test's output: `cargo test -- --nocapture`.
 #[expect(clippy::print_stdout, reason = "figures for people")]

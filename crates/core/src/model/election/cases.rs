@@ -1,9 +1,10 @@
 //! Explorations of `make test`, and the larger ones of `make model`.
 
-use crate::model::bounds::{Bounds, Kind, Pace, Requested};
-use crate::model::exploration::{Figures, explore};
-use crate::model::monitor::Milestone::{self, *};
-use crate::model::properties::Exploration;
+use crate::model::election::bounds::{Bounds, Kind, Requested};
+use crate::model::election::monitor::Milestone::{self, *};
+use crate::model::election::properties::Exploration;
+use crate::model::exploration::{self, Figures, explore};
+use crate::model::pace::Pace;
 
 /// A named exploration.
 #[derive(Debug, Clone)]
@@ -42,6 +43,7 @@ pub(crate) const DECLARED_APART: [Pace; 2] = [
     Pace {
         milliseconds_per_tick: 800,
         lease_seconds: 5,
+        operation_milliseconds: 800,
     },
     Pace::of(1000),
 ];
@@ -159,21 +161,22 @@ pub(crate) fn long() -> Vec<Case> {
     ]
 }
 
-impl Case {
-    /// Explores the whole case.
-    pub(crate) fn explore(&self) -> Figures {
+impl exploration::Case for Case {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn states_min(&self) -> usize {
+        self.states_min
+    }
+
+    fn explore(&self) -> Figures {
         let exploration = Exploration {
             bounds: self.bounds.clone(),
             milestones: self.milestones.to_vec(),
             planted: None,
         };
         explore(exploration, REACHED_MAX)
-    }
-
-    /// Returns why the figures are not as required, or `None` if they are.
-    pub(crate) fn complaint(&self, figures: &Figures) -> Option<String> {
-        let good = figures.complete && figures.missed.is_empty();
-        (!good || figures.unique < self.states_min).then(|| format!("{}: {figures}", self.name))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Planted bugs, each with an exploration that notices it.
 
 use crate::election::mutation::Mutation;
-use crate::model::bounds::Bounds;
-use crate::model::cases::{APART, DECLARED_APART, REACHED_MAX, bounds};
+use crate::model::election::bounds::Bounds;
+use crate::model::election::cases::{APART, DECLARED_APART, REACHED_MAX, bounds};
+use crate::model::election::properties::Exploration;
 use crate::model::exploration::{Figures, explore};
-use crate::model::properties::Exploration;
 
 /// A planted bug, and the bounds within which it is looked for.
 #[derive(Debug, Clone)]

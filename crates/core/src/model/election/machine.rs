@@ -5,12 +5,14 @@ use std::hash::Hasher;
 use std::time::Duration;
 
 use crate::election::{
-    BootTime, CallId, Candidate, Claim, Election, Identity, Lease, Operation, Outcome, Randomness,
-    Token,
+    BootTime, Candidate, Claim, Election, Identity, Lease, Operation, Outcome, Token,
 };
-use crate::model::bounds::{Pace, tunables};
+use crate::model::calls::{self, Payload};
 use crate::model::canonical::{Canonical, EPOCH};
-use crate::model::monitor::Monitor;
+use crate::model::draw::Draw;
+use crate::model::election::bounds::tunables;
+use crate::model::election::monitor::Monitor;
+use crate::model::pace::Pace;
 
 /// A machine that runs one candidate.
 #[derive(Debug, Clone)]
@@ -28,7 +30,7 @@ pub(crate) struct Machine {
     /// Claim of the previous process, proven to have exited when this process started.
     pub(crate) proven_dead: Option<Claim>,
     /// Calls in flight, oldest first, including those of processes that have exited.
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Calls,
     /// Events that have not arrived yet, in order.
     pub(crate) events: Vec<Lease>,
     /// Delayed events.
@@ -50,42 +52,22 @@ pub(crate) struct RecoveredState {
     pub(crate) lease_longest: Option<Duration>,
 }
 
-/// A call that was sent.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Call {
-    /// Id by which the waiting process knows the call; `None` once that process has exited.
-    pub(crate) id: Option<CallId>,
-    /// Requested operation.
-    pub(crate) operation: Operation,
-    /// Time of sending, by the sender's clock.
-    pub(crate) sent: BootTime,
-    /// True if the process has not received an answer.
-    pub(crate) waiting: bool,
-    /// Progress of the call.
-    pub(crate) place: Place,
-    /// Number by which actions name the call, unique across processes of the candidate.
-    pub(crate) number: u64,
-}
+/// Calls of a candidate.
+pub(crate) type Calls = calls::Calls<Operation>;
+pub(crate) type Call = calls::Call<Operation, Outcome>;
+pub(crate) type Place = calls::Place<Outcome>;
 
-/// Progress of a call.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
-    /// On its way, to be served promptly.
-    Sent,
-    /// On its way, late or lost.
-    Delayed,
-    /// Applied on the primary only. The outcome is valid if a majority receives the write.
-    Lagging(Outcome),
-    /// Its answer is on its way, late or lost.
-    Answered(Outcome),
-    /// No answer will come.
-    Lost,
-}
+impl Payload for Operation {
+    type Outcome = Outcome;
 
-/// Source of sequential ids. Modulo the numbers used for jitter and spread, every draw gives the
-/// same values: the middle of the jitter, and no spread.
-#[derive(Debug)]
-pub(crate) struct Draw<'a>(pub &'a mut u64);
+    fn may_be_late(&self) -> bool {
+        self.writes()
+    }
+
+    fn writes(&self) -> bool {
+        !matches!(self, Self::Read { .. })
+    }
+}
 
 /// Moduli for which the election draws: per mille of jitter, and the spreads of 5, 10, 20 and 40 ms
 /// in nanoseconds.
@@ -100,10 +82,12 @@ const MIDDLE: u128 = {
     factor
 };
 
-impl Randomness for Draw<'_> {
-    fn bits(&mut self) -> u128 {
-        *self.0 += 1;
-        SPREADS * (MIDDLE + JITTER * u128::from(*self.0))
+/// Returns a source in which every draw gives the middle of the jitter, and no spread.
+pub(crate) fn draw(drawn: &mut u64) -> Draw<'_> {
+    Draw {
+        drawn,
+        first: SPREADS * MIDDLE,
+        step: SPREADS * JITTER,
     }
 }
 
@@ -117,7 +101,7 @@ impl Machine {
             frozen: false,
             directory: RecoveredState::default(),
             proven_dead: None,
-            calls: Vec::new(),
+            calls: Calls::default(),
             events: Vec::new(),
             late_events: Vec::new(),
             monitor: Monitor::default(),
@@ -146,7 +130,7 @@ impl Machine {
             stands_by: self.stands_by,
         };
         self.proven_dead = self.directory.claim;
-        self.election = Some(Election::new(candidate, now, &mut Draw(drawn)));
+        self.election = Some(Election::new(candidate, now, &mut draw(drawn)));
     }
 
     /// Ends the process. Calls that it sent may still land.
@@ -156,29 +140,7 @@ impl Machine {
         self.events.clear();
         self.late_events.clear();
         self.monitor = Monitor::default();
-        for call in &mut self.calls {
-            call.id = None;
-            call.waiting = false;
-            call.sent = BootTime::default();
-            if call.place == Place::Sent {
-                call.place = Place::Delayed;
-            }
-        }
-        self.tidy();
-    }
-
-    /// Removes calls that can have no further effect: answers for processes that have exited, and
-    /// reads that no process waits for.
-    pub(crate) fn tidy(&mut self) {
-        self.calls.retain(|call| match call.place {
-            Place::Sent | Place::Lagging(_) => true,
-            Place::Delayed => call.waiting || !matches!(call.operation, Operation::Read { .. }),
-            Place::Answered(_) => {
-                call.id.is_some()
-                    && (call.waiting || !matches!(call.operation, Operation::Read { .. }))
-            }
-            Place::Lost => call.waiting,
-        });
+        self.calls.abandon();
     }
 
     /// Returns true if the process runs.
@@ -217,20 +179,8 @@ impl Machine {
             late_events,
             monitor,
         } = self;
-        to.put(&(election, frozen, directory, proven_dead, calls.len()));
-        for call in calls {
-            let Call {
-                id,
-                operation,
-                sent,
-                waiting,
-                place,
-                number: _,
-            } = call;
-            to.put(id);
-            to.put(operation);
-            to.put(&(sent, waiting, place));
-        }
+        to.put(&(election, frozen, directory, proven_dead));
+        calls.canonicalise(to, |operation, to| to.put(operation));
         to.put(&(events, late_events, monitor));
     }
 }

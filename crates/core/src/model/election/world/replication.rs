@@ -3,9 +3,8 @@
 
 use super::World;
 use crate::election::{Operation, Outcome};
-use crate::model::bounds::{Bounds, Kind};
-use crate::model::machine::{Call, Place};
-use crate::model::monitor::{Broken, Milestone};
+use crate::model::election::bounds::{Bounds, Kind};
+use crate::model::election::monitor::{Broken, Milestone};
 
 /// Maximum number of events that wait for one candidate.
 const EVENTS_MAX: usize = 2;
@@ -44,24 +43,18 @@ impl World {
         self.store.commit(remember);
         let committed = self.store.committed.clone();
         for candidate in 0..self.machines.len() {
-            let lagging = |call: &Call| matches!(call.place, Place::Lagging(_));
             let streams = bounds.streams && self.machines[candidate].election.is_some();
-            if !streams && !self.machines[candidate].calls.iter().any(lagging) {
+            if !streams && !self.machines[candidate].calls.lag() {
                 continue;
             }
             let machine = self.machine(candidate);
-            for call in &mut machine.calls {
-                if let Place::Lagging(outcome) = &call.place {
-                    call.place = Place::Answered(outcome.clone());
-                }
-            }
             if let (true, Some(lease)) = (streams, &committed) {
                 // A process that does not run gets the oldest and the newest event. Each alone can
                 // mislead it, and a longer list would grow without end.
                 machine.events.truncate(EVENTS_MAX - 1);
                 machine.events.push(lease.clone());
             }
-            machine.tidy();
+            machine.calls.acknowledge();
         }
     }
 
@@ -70,13 +63,7 @@ impl World {
         self.store.primary = self.store.committed.clone();
         self.milestone = Some(Milestone::RollBack);
         for candidate in 0..self.machines.len() {
-            let machine = self.machine(candidate);
-            for call in &mut machine.calls {
-                if matches!(call.place, Place::Lagging(_)) {
-                    call.place = Place::Lost;
-                }
-            }
-            machine.tidy();
+            self.machine(candidate).calls.roll_back();
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::election::{
     BootTime, Claim, Found, Identity, Operation, Outcome, Revision, Session, Token,
 };
-use crate::model::store::Store;
+use crate::model::election::store::Store;
 
 /// Violation of an invariant other than two leaders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,0 +1,22 @@
+//! Random numbers of the models: ids in sequence, and always the same jitter.
+
+use crate::election::Randomness;
+
+/// Source of sequential ids. Modulo the numbers with which a protocol draws jitter, every draw has
+/// the same value.
+#[derive(Debug)]
+pub(crate) struct Draw<'a> {
+    /// Number of draws so far.
+    pub(crate) drawn: &'a mut u64,
+    /// The first number.
+    pub(crate) first: u128,
+    /// A multiple of all these moduli.
+    pub(crate) step: u128,
+}
+
+impl Randomness for Draw<'_> {
+    fn bits(&mut self) -> u128 {
+        *self.drawn += 1;
+        self.first + self.step * u128::from(*self.drawn)
+    }
+}

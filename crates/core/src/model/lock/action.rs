@@ -1,0 +1,62 @@
+//! Everything that can happen between two states.
+//!
+//! A call is identified by `(machine, number)`.
+
+/// One step. Each step marked as a fault uses one of the run's fault budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    /// Time advances by a tick, once no prompt action is left.
+    Tick,
+    /// The contender's timer fires.
+    Wake(usize),
+    /// The call lands, a majority receives it, and its answer returns, all in this tick.
+    Serve(usize, u64),
+    /// Fault: the call is delayed for any time, possibly indefinitely.
+    Delay(usize, u64),
+    /// Fault: the call lands now, and its answer is delayed for any time.
+    DelayAnswer(usize, u64),
+    /// Fault: the call lands now, and possibly once more later.
+    Duplicate(usize, u64),
+    /// Fault: the primary has the write, but a majority does not.
+    Lag(usize, u64),
+    /// Fault: a deposed primary answers the read.
+    ReadStale(usize, u64),
+    /// Fault: the call is provably never sent.
+    Refuse(usize, u64),
+    /// A delayed call lands. The answer, if any, returns some time later.
+    Land(usize, u64),
+    /// A delayed answer returns, before or after the contender stopped waiting.
+    Answer(usize, u64),
+    /// The contender stops waiting for the call, so the outcome is unknown to it.
+    TimeOut(usize, u64),
+    /// A majority receives the writes that only the primary had.
+    Commit,
+    /// The primary fails over. Writes that a majority did not have are undone.
+    RollBack,
+    /// The next event of the change stream arrives, in order.
+    Event(usize),
+    /// Fault: the event is delayed for any time.
+    DelayEvent(usize),
+    /// Fault: the event arrives now, and possibly once more later.
+    DuplicateEvent(usize),
+    /// A delayed event arrives, possibly after later ones.
+    LateEvent(usize),
+    /// Fault: the change stream ends.
+    EndStream(usize),
+    /// The change stream is opened again.
+    OpenStream(usize),
+    /// Fault: the driver discovers a new primary.
+    ChangePrimary(usize),
+    /// Fault: the process is killed.
+    Kill(usize),
+    /// The next process of the machine starts.
+    Start(usize),
+    /// Fault: the process is paused for any time.
+    Freeze(usize),
+    /// The process runs again.
+    Thaw(usize),
+    /// The work under the lock has ended, after any time.
+    Finish(usize),
+    /// The contender is asked to give up. No work runs under the lock from then on.
+    GiveUp(usize),
+}

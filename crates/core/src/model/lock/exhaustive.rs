@@ -1,0 +1,48 @@
+//! Goal: exclusion, the order of tokens, complete grants, the order of the queue and liveness hold
+//! in every run within the bounds. The model is also shown to be effective: it reaches its
+//! milestones, and finds two holders if the clocks are further apart than the protocol allows.
+
+use crate::model::exploration::Case as _;
+use crate::model::lock::cases::{beyond_the_ratio, short};
+
+/// Explores a case. The figures are in the test's output: `cargo test -- --nocapture`.
+#[expect(clippy::print_stdout, reason = "figures for people")]
+fn every_run_holds(index: usize) {
+    let case = short().swap_remove(index);
+    let figures = case.explore();
+    println!("{}: {figures}", case.name);
+    assert_eq!(case.complaint(&figures), None);
+}
+
+/// Defines a test for each case, so that they run in parallel.
+macro_rules! tests {
+    ($($index:literal $name:ident)+) => {
+        $(#[test]
+        fn $name() {
+            every_run_holds($index);
+        })+
+    };
+}
+
+tests! {
+    0 two_contenders_with_a_fault
+    1 two_contenders_on_change_streams
+    2 three_contenders
+    3 a_reader_and_a_writer
+    4 two_readers
+    5 a_missing_document_and_a_contender_that_gives_up
+}
+
+#[test]
+fn every_case_of_the_test_run_has_a_test() {
+    assert_eq!(short().len(), 6);
+}
+
+#[test]
+fn exclusion_breaks_as_soon_as_the_clocks_are_further_apart_than_the_ratio() {
+    // The bound is 4/3. 1500 to 2000 holds in the tests above, and 1490 to 2000 must not.
+    let figures = beyond_the_ratio([1490, 2000]);
+    let (broken, steps) = figures.broken.expect("two holders");
+    assert_eq!(broken, "exclusion");
+    assert!(steps.len() < 20, "{steps:?}");
+}

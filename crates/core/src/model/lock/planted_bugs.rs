@@ -1,0 +1,26 @@
+//! Goal: the model notices when a rule is broken. Method: each planted bug is explored until an
+//! invariant breaks. The table of `docs/verification.md` must match the result, and `BLESS=1`
+//! writes it.
+
+use crate::lock::mutation::Mutation;
+use crate::model::lock::planted::planted;
+use crate::model::planted_bugs::{Searched, each_is_found};
+
+#[test]
+fn every_planted_bug_is_found_as_the_table_says() {
+    let searched = planted().into_iter().map(|bug| Searched {
+        name: format!("{:?}", bug.mutation),
+        among: bug.among,
+        figures: bug.explore(),
+    });
+    each_is_found("bugs planted in the model of the locks", searched);
+}
+
+#[test]
+fn every_planted_bug_of_the_locks_is_looked_for() {
+    let planted = planted();
+    for mutation in Mutation::ALL {
+        let mut bugs = planted.iter();
+        assert!(bugs.any(|bug| bug.mutation == *mutation), "{mutation:?}");
+    }
+}
