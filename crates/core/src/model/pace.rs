@@ -27,6 +27,15 @@ impl Pace {
         }
     }
 
+    /// Returns a pace with calls so short that an eighth of the lease duration, which others leave a
+    /// grantee, is longer.
+    pub(crate) const fn with_short_calls(milliseconds_per_tick: u64) -> Self {
+        Self {
+            operation_milliseconds: 300,
+            ..Self::of(milliseconds_per_tick)
+        }
+    }
+
     /// Returns the durations.
     pub(crate) fn timings(self) -> Timings {
         let timings = Timings::new(TimingSettings {

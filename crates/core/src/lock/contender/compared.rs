@@ -77,12 +77,13 @@ impl View {
             call,
             token,
             token_highest,
+            token_floor,
             exists,
             lease_longest,
             observations,
         } = self;
         form.put(call);
-        form.put(&(token, token_highest, exists));
+        form.put(&(token, token_highest, token_floor, exists));
         form.put(lease_longest);
         observations.compare(form);
     }

@@ -85,6 +85,16 @@ impl Seat {
     }
 }
 
+impl Seat {
+    /// Returns a machine whose ticks are short enough to see provisional authority pass.
+    pub(crate) const fn of_grants(milliseconds_per_tick: u64, want: Want) -> Self {
+        Self {
+            pace: Pace::with_short_calls(milliseconds_per_tick),
+            ..Self::of(milliseconds_per_tick, want)
+        }
+    }
+}
+
 /// Returns a request for one of these slots.
 pub(crate) fn slot(slots: u32) -> Want {
     Want::Slot(Slots::new(slots).expect("a legal number"))

@@ -22,6 +22,7 @@ impl Live {
         store.documents().for_each(|lock| live.document(lock));
         for machine in machines {
             machine.calls.iter().for_each(|call| live.call(call));
+            live.0.extend(machine.stream.granted_revisions());
         }
         live
     }

@@ -3,7 +3,7 @@
 
 use crate::lock::Want::{Exclusive, Shared};
 use crate::model::lock::bounds::{Bounds, slot};
-use crate::model::lock::cases::{THREE, TWO, apart};
+use crate::model::lock::cases::{THREE, TWO, apart, grants};
 use crate::model::lock::properties::Exploration;
 use crate::model::lock::world::World;
 use crate::model::merging;
@@ -19,6 +19,7 @@ fn states_of_one_form_have_successors_of_the_same_forms() {
         Bounds::of(&THREE, 0, 0).with_give_ups(1),
         Bounds::of(&apart([Shared, Exclusive]), 1, 0),
         Bounds::of(&apart([slot(1); 2]), 1, 0).without_a_document(),
+        grants(1),
     ];
     for bounds in bounds {
         let exploration = Exploration::new(bounds, None);

@@ -43,6 +43,14 @@ pub(crate) const THREE: [Seat; 3] = three([Exclusive; 3]);
 /// Two contenders in ticks of half the length.
 pub(crate) const FINE: [Seat; 2] = [Seat::of(750, Exclusive), Seat::of(1000, Exclusive)];
 
+/// Two contenders in ticks of a fifth of the provisional authority.
+pub(crate) const GRANTS: [Seat; 2] = [
+    Seat::of_grants(75, Exclusive),
+    Seat::of_grants(100, Exclusive),
+];
+/// Idle ticks of such contenders: the time is that of the other cases.
+const GRANTS_IDLE_MAX: u8 = 60;
+
 const FAULTY: &[Milestone] = &[
     Joined,
     Confirmed,
@@ -75,6 +83,13 @@ const ON_STREAMS: &[Milestone] = &[
 ];
 const POLITE: &[Milestone] = &[Joined, Confirmed, GranteeSwept, PlaceLost];
 
+/// Returns the bounds of contenders whose grants are of interest.
+pub(crate) fn grants(faults: u8) -> Bounds {
+    Bounds::of(&GRANTS, faults, 0)
+        .idle(GRANTS_IDLE_MAX)
+        .on_streams()
+}
+
 /// Returns the explorations of `make test`, which take less than 20 s on one core.
 pub(crate) fn short() -> Vec<Case> {
     vec![
@@ -82,37 +97,55 @@ pub(crate) fn short() -> Vec<Case> {
             name: "locks: two contenders, one fault of any kind",
             bounds: Bounds::of(&TWO, 1, 0),
             milestones: FAULTY,
-            states_min: 132_000,
+            states_min: 130_000,
         },
         Case {
             name: "locks: two contenders on change streams, one fault of any kind",
             bounds: Bounds::of(&TWO, 1, 0).on_streams(),
             milestones: ON_STREAMS,
-            states_min: 170_000,
+            states_min: 172_000,
         },
         Case {
             name: "locks: three contenders, no fault",
             bounds: Bounds::of(&THREE, 0, 0),
             milestones: POLITE,
-            states_min: 155_000,
+            states_min: 157_000,
         },
         Case {
             name: "locks: a reader and a writer, one fault of any kind",
             bounds: Bounds::of(&apart([Shared, Exclusive]), 1, 0),
             milestones: FAULTY,
-            states_min: 133_000,
+            states_min: 130_000,
         },
         Case {
             name: "locks: two readers, one fault of any kind",
             bounds: Bounds::of(&apart([Shared; 2]), 1, 0),
             milestones: &[Joined, Together, LateAcquisition, HolderSwept, RollBack],
-            states_min: 93_900,
+            states_min: 94_600,
+        },
+        Case {
+            name: "locks: grants, two contenders on change streams, no fault",
+            bounds: grants(0),
+            milestones: &[Joined, HeldByGrant, Confirmed],
+            states_min: 2_440,
+        },
+        Case {
+            name: "locks: grants, two contenders on change streams, one delay",
+            bounds: grants(1).with(&[Kind::Delays]),
+            milestones: &[Joined, HeldByGrant, Confirmed, LateEvent],
+            states_min: 223_000,
+        },
+        Case {
+            name: "locks: grants, two contenders on change streams, one duplicate",
+            bounds: grants(1).with(&[Kind::Duplicates]),
+            milestones: &[Joined, HeldByGrant, Confirmed],
+            states_min: 139_000,
         },
         Case {
             name: "locks: two contenders without a document, one is asked to give up, no fault",
             bounds: Bounds::of(&TWO, 0, 0).without_a_document().with_give_ups(1),
             milestones: &[Joined, Confirmed],
-            states_min: 1_930,
+            states_min: 2_020,
         },
     ]
 }
@@ -124,43 +157,49 @@ pub(crate) fn long() -> Vec<Case> {
             name: "locks: three contenders on change streams, no fault",
             bounds: Bounds::of(&THREE, 0, 0).on_streams(),
             milestones: &[Joined, Confirmed],
-            states_min: 197_000,
+            states_min: 210_000,
         },
         Case {
             name: "locks: two readers and a writer, no fault",
             bounds: Bounds::of(&three([Shared, Exclusive, Shared]), 0, 0),
             milestones: &[Joined, Confirmed, Together, GranteeSwept, PlaceLost],
-            states_min: 156_000,
+            states_min: 158_000,
         },
         Case {
             name: "locks: three contenders for two slots, no fault",
             bounds: Bounds::of(&three([slot(2); 3]), 0, 0),
             milestones: &[Joined, Confirmed, Together, GranteeSwept, PlaceLost],
-            states_min: 164_000,
+            states_min: 171_000,
         },
         Case {
             name: "locks: two contenders, one fault of any kind, one is asked to give up",
             bounds: Bounds::of(&TWO, 1, 0).with_give_ups(1),
             milestones: FAULTY,
-            states_min: 464_000,
+            states_min: 462_000,
         },
         Case {
             name: "locks: two contenders, one fault of any kind, one further job",
             bounds: Bounds::of(&TWO, 1, 1),
             milestones: FAULTY,
-            states_min: 1_609_000,
+            states_min: 1_845_000,
+        },
+        Case {
+            name: "locks: grants, two contenders on change streams, one freeze",
+            bounds: grants(1).with(&[Kind::Freezes]),
+            milestones: &[Joined, HeldByGrant, Confirmed, GranteeSwept],
+            states_min: 1_728_000,
         },
         Case {
             name: "locks: two contenders in short ticks, one fault of any kind",
             bounds: Bounds::of(&FINE, 1, 0).idle(7),
             milestones: FAULTY,
-            states_min: 229_000,
+            states_min: 228_000,
         },
         Case {
             name: "locks: two contenders in short ticks on change streams, one fault of any kind",
             bounds: Bounds::of(&FINE, 1, 0).idle(7).on_streams(),
             milestones: ON_STREAMS,
-            states_min: 289_000,
+            states_min: 296_000,
         },
     ]
 }
@@ -184,9 +223,11 @@ impl exploration::Case for Case {
     }
 }
 
-/// Explores with clocks at these rates. Beyond the permitted ratio, two holders must be found.
-pub(crate) fn beyond_the_ratio(rates: [u64; 2]) -> Figures {
-    let seats = rates.map(|rate| Seat::of(rate, Exclusive));
+/// Explores with these seats, whose clocks are beyond the permitted ratio: two holders must be found.
+pub(crate) fn beyond_the_ratio(seats: [Seat; 2]) -> Figures {
     let bounds = Bounds::of(&seats, 1, 0).with(&[Kind::Freezes]);
-    explore(Exploration::new(bounds, None), REACHED_MAX)
+    explore(
+        Exploration::new(bounds.idle(GRANTS_IDLE_MAX).on_streams(), None),
+        REACHED_MAX,
+    )
 }

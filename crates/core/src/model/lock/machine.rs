@@ -75,6 +75,17 @@ pub(crate) struct Stream {
     pub(crate) late_events: Vec<Hint>,
 }
 
+impl Stream {
+    /// Returns the revisions in events of grants that have not arrived.
+    pub(crate) fn granted_revisions(&self) -> impl Iterator<Item = Revision> {
+        let events = self.events.iter().chain(&self.late_events);
+        events.filter_map(|event| match event {
+            Hint::Granted(grant) => grant.map(|grant| grant.revision),
+            Hint::Opened { .. } | Hint::Alive | Hint::Next | Hint::Changed | Hint::Lost => None,
+        })
+    }
+}
+
 /// Moduli for which a contender draws: per mille of jitter, and of a delay that is shortened.
 const JITTER: u128 = 401;
 const SHORTENED: u128 = 201;
@@ -214,10 +225,11 @@ impl Machine {
         }
     }
 
-    /// Returns true if a call in flight carries this revision.
+    /// Returns true if a call in flight carries this revision, or an event names it.
     pub(crate) fn carries(&self, revision: Revision) -> bool {
         let mut carried = self.calls.iter().filter_map(|c| revision_of(&c.operation));
         carried.any(|(_, carried)| carried == revision)
+            || self.stream.granted_revisions().any(|it| it == revision)
     }
 
     /// Returns the notes without what can no longer matter, if they change. `carried` is true for

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::election::{Authority, BootTime, CallId, Claim, Declared, Revision, Token};
 use crate::lock::{
-    EntryState, LockDocument, Observations, Operation, Outcome, Seen, Standing, Status,
+    EntryState, Grant, LockDocument, Observations, Operation, Outcome, Seen, Standing, Status,
 };
 use crate::model::lock::canonical::revision_of;
 use crate::model::lock::store::{Store, has_claim, lock_of};
@@ -156,6 +156,10 @@ impl Monitor {
                 }
                 if let Some(lock) = lock_of(found) {
                     self.back(reply, lock);
+                    let mut holders = lock.holders.iter();
+                    let own = holders.find(|entry| entry.claim == claim);
+                    let grant = own.and_then(|entry| entry.unconfirmed_grant());
+                    self.granted(claim, grant, reply.renew_deadline);
                     self.see(reply, lock);
                 }
             }
@@ -188,6 +192,14 @@ impl Monitor {
         let own = holders.find(|entry| (entry.claim, entry.revision) == wrote);
         if let Some(token) = own.and_then(|entry| entry.token) {
             self.back_from(wrote, token, reply.renew_deadline);
+        }
+    }
+
+    /// Backs provisional authority by a grant that a majority has, counted from the send of the
+    /// revision that it found.
+    pub(crate) fn granted(&mut self, claim: Claim, grant: Option<Grant>, renew_deadline: Duration) {
+        if let Some(Grant { token, revision }) = grant {
+            self.back_from((claim, revision), token, renew_deadline / 8);
         }
     }
 

@@ -4,7 +4,7 @@ use crate::lock::Want::{Exclusive, Shared};
 use crate::lock::mutation::Mutation;
 use crate::model::exploration::{Figures, explore};
 use crate::model::lock::bounds::{Bounds, Kind, Seat, slot};
-use crate::model::lock::cases::{FINE, REACHED_MAX, TWO, apart, three};
+use crate::model::lock::cases::{FINE, REACHED_MAX, THREE, TWO, apart, three};
 use crate::model::lock::properties::Exploration;
 
 /// A planted bug, and the bounds within which it is looked for.
@@ -34,6 +34,7 @@ pub(crate) fn planted() -> Vec<Planted> {
     let (freeze, kill) = (one(&[Kind::Freezes]), one(&[Kind::Kills]));
     let (rollback, stale) = (one(&[Kind::Rollbacks]), one(&[Kind::StaleReads]));
     let readers = Bounds::of(&three([Shared, Exclusive, Shared]), 0, 0);
+    let crowd = Bounds::of(&THREE, 0, 0);
     let slots = Bounds::of(&apart([slot(1), slot(2)]), 0, 0);
     let short = Bounds::of(&FINE, 1, 0).idle(7).with(&[Kind::Delays]);
     let [a, b] = TWO;
@@ -51,7 +52,12 @@ pub(crate) fn planted() -> Vec<Planted> {
     vec![
         bug(RenewalFromReply, "one delay, short ticks", &short),
         bug(UnknownGrants, "one delay", &delay),
-        bug(GrantCountsAsHeld, "no fault", &none),
+        bug(GrantFromEvent, "no fault", &none),
+        bug(AnchorAtReply, "one delay", &delay),
+        bug(AnchorPerClaim, "one delay", &delay),
+        bug(GrantWithoutRatio, "no fault", &none),
+        bug(NeverConfirmed, "no fault", &none),
+        bug(GrantAsFlag, "no fault, three contenders", &crowd),
         bug(RenewedAfterDeadline, "one delay", &delay),
         bug(UnknownAsFailed, "one delay", &delay),
         bug(RevisionKept, "no fault", &none),

@@ -20,6 +20,8 @@ pub(crate) enum Milestone {
     Joined,
     /// A renewal confirmed a grant.
     Confirmed,
+    /// A grant gave authority before it was confirmed.
+    HeldByGrant,
     /// A sweep granted its sender.
     TakenOver,
     /// A late reply to a call that had been given up gave authority.

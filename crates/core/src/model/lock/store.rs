@@ -77,7 +77,7 @@ impl Store {
             violation = documents::check(before, after).map(|violation| violation.invariant);
             let granted = performed.granted.iter();
             self.events
-                .extend(granted.map(|claim| (*claim, Hint::Granted)));
+                .extend(granted.map(|(claim, grant)| (*claim, Hint::Granted(*grant))));
             let head = next(after).filter(|claim| next(before) != Some(*claim));
             self.events.extend(head.map(|claim| (claim, Hint::Next)));
         }

@@ -251,7 +251,7 @@ impl World {
                 self.disturb();
                 let stream = &mut self.machine(i).stream;
                 stream.open = true;
-                stream.events.push(Hint::Opened);
+                stream.events.push(Hint::Opened { since_join: false });
             }
             Action::ChangePrimary(i) => {
                 self.fault();

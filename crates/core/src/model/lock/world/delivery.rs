@@ -96,6 +96,12 @@ impl World {
             return;
         };
         machine.monitor.before(now, &contender.status());
+        if let Input::Hint(Hint::Granted(grant)) = &input {
+            let renew_deadline = machine.seat.pace.timings().renew_deadline();
+            machine
+                .monitor
+                .granted(contender.claim(), *grant, renew_deadline);
+        }
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             let claim = contender.claim();
@@ -119,12 +125,17 @@ impl World {
                             ..Default::default()
                         };
                         if stream.open {
-                            stream.events.push(Hint::Opened);
+                            stream.events.push(Hint::Opened { since_join: false });
                         } else if claim.is_some() {
                             inputs.push(Input::Hint(Hint::Lost));
                         }
                     }
-                    Effect::Acquired { token, .. } => self.acquired(index, token),
+                    Effect::Acquired { token, .. } => {
+                        if contender.status().provisional {
+                            self.milestones.push(Milestone::HeldByGrant);
+                        }
+                        self.acquired(index, token);
+                    }
                     Effect::Lost(Loss::Deadline) => {
                         self.milestones.push(Milestone::DeadlinePassed);
                     }
@@ -170,6 +181,8 @@ impl World {
 
     /// Checks the order of tokens (I3) and begins the work.
     fn acquired(&mut self, index: usize, token: Token) {
+        // In long ticks, provisional authority has passed by the next one.
+        self.disturb();
         let machine = self.machine(index);
         machine.works = true;
         // Several readers, or holders of slots, may receive their replies in another order.
