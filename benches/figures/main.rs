@@ -224,37 +224,45 @@ fn main() -> ExitCode {
 
 /// Prints the tables of a file that `--output` has written.
 fn tables(path: &Path) -> ExitCode {
-    let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let results = read
-        .and_then(|text| serde_json::from_str::<Results>(&text).map_err(|error| error.to_string()));
-    match results {
+    match Results::read(path) {
         Ok(results) => {
             print(results.tables().trim_end());
             ExitCode::SUCCESS
         }
         Err(problem) => {
-            say(&format!("{}: {problem}", path.display()));
+            say(&problem);
             ExitCode::from(66)
         }
     }
 }
 
 async fn run(options: &Options) -> ExitCode {
+    match measure(options).await {
+        Ok(false) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::FAILURE,
+        Err(Stopped) => {
+            say("stopped");
+            ExitCode::from(130)
+        }
+    }
+}
+
+/// SIGTERM or Ctrl-C.
+struct Stopped;
+
+/// Measures all selected figures on all selected disks; returns true if one of them failed.
+async fn measure(options: &Options) -> Result<bool, Stopped> {
     let mut signals = Signals::register().expect("signal handlers can be registered");
     let mut report = Report::default();
     let mut failed = false;
-    let load = machine::load();
-    let mut disks = BTreeMap::new();
-    for disk in &options.disks {
-        match machine::disk(disk.storage) {
-            Ok(description) => disks.insert(disk.name.to_owned(), description),
-            Err(failure) => {
-                say(&format!("--disk {}: {failure}", disk.name));
-                return ExitCode::FAILURE;
-            }
-        };
-    }
-    print(&machine::describe(&options.setup, &disks));
+    let mut results = match header(options).await {
+        Ok(results) => results,
+        Err(problem) => {
+            say(&problem);
+            return Ok(true);
+        }
+    };
+    print(&machine::describe(&options.setup, &results.disks));
     for disk in &options.disks {
         for figure in FIGURES {
             if !figure.names.iter().any(|name| options.selects(name)) {
@@ -266,10 +274,7 @@ async fn run(options: &Options) -> ExitCode {
             let measured = AssertUnwindSafe((figure.measure)(setup)).catch_unwind();
             let rows = tokio::select! {
                 rows = measured => rows,
-                () = stopped(&mut signals) => {
-                    say("stopped");
-                    return ExitCode::from(130);
-                }
+                () = stopped(&mut signals) => return Err(Stopped),
             };
             // The panic message has shown the reason.
             let rows = rows.unwrap_or_else(|_| vec![Row::failed(figure.names[0])]);
@@ -279,33 +284,50 @@ async fn run(options: &Options) -> ExitCode {
                 say(&row.line());
                 report.add(row);
             }
+            // Written after each figure, since all of them take long.
+            peers::targets::apply(&mut report.rows);
+            results.rows = report.measured();
+            let written = options.output.as_ref().map(|path| results.write(path));
+            written.transpose().unwrap_or_else(|problem| {
+                say(&problem);
+                failed = true;
+                None
+            });
         }
     }
-    peers::targets::apply(&mut report.rows);
     if let Some(table) = report.render() {
         print(&table);
     }
-    let mut results = Results {
+    if results.compares() {
+        print(&results.tables());
+    }
+    Ok(failed)
+}
+
+/// Returns the results without rows. Checks the disks and the output first, and provides the
+/// programs of the comparison, so that nothing is built during a measurement.
+async fn header(options: &Options) -> Result<Results, String> {
+    let load = machine::load();
+    let mut disks = BTreeMap::new();
+    for disk in &options.disks {
+        let description = machine::disk(disk.storage);
+        let description =
+            description.map_err(|failure| format!("--disk {}: {failure}", disk.name))?;
+        disks.insert(disk.name.to_owned(), description);
+    }
+    let results = Results {
         schema: results::SCHEMA,
         machine: machine::machine(),
         load,
         sizes: machine::sizes(&options.setup).to_owned(),
-        versions: BTreeMap::new(),
+        versions: peers::versions(&options.setup, options.compares()).await,
         disks,
-        rows: report.measured(),
+        rows: Vec::new(),
     };
-    results.versions = peers::versions(&options.setup, results.compares()).await;
-    if results.compares() {
-        print(&results.tables());
-    }
     if let Some(path) = &options.output {
-        let text = serde_json::to_string_pretty(&results).expect("text and numbers are JSON");
-        if let Err(error) = std::fs::write(path, text + "\n") {
-            say(&format!("{}: {error}", path.display()));
-            failed = true;
-        }
+        results.write(path)?;
     }
-    ExitCode::from(u8::from(failed))
+    Ok(results)
 }
 
 async fn stopped(signals: &mut Signals) {

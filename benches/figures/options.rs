@@ -55,6 +55,12 @@ impl Options {
             selected => selected.iter().any(named),
         }
     }
+
+    /// Returns true if the comparison, or a part of it, is to be measured.
+    pub(crate) fn compares(&self) -> bool {
+        let of_peers = |selected: &String| selected.starts_with("peers");
+        self.selected.iter().any(of_peers)
+    }
 }
 
 impl Disk {

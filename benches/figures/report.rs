@@ -136,9 +136,13 @@ impl Row {
 
     /// Returns the description, with the system if there is one.
     fn name(&self) -> String {
+        let disk = match self.disk {
+            "" | "ram" => String::new(),
+            other => format!(", disk {other}"),
+        };
         match self.system {
-            Some(system) => format!("{system}: {}", self.what),
-            None => self.what.clone(),
+            Some(system) => format!("{system}: {}{disk}", self.what),
+            None => format!("{}{disk}", self.what),
         }
     }
 

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use leasehold_testbed::timeline::readable;
@@ -21,7 +23,7 @@ pub(crate) enum Unit {
     /// In seconds.
     #[serde(rename = "s")]
     Time,
-    /// In bytes; shown in MB of 10⁶.
+    /// In bytes; shown in MB of 10⁶, or in kB.
     #[serde(rename = "B")]
     Bytes,
     /// A number of things.
@@ -86,6 +88,7 @@ impl Unit {
                 let sign = if value < 0.0 { "-" } else { "" };
                 format!("{sign}{}", readable(Duration::from_secs_f64(value.abs())))
             }
+            Self::Bytes if value < 1e5 => format!("{:.1} kB", value / 1e3),
             Self::Bytes => format!("{:.2} MB", value / 1e6),
             Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
             // Shares and commands are small numbers, and their targets have a decimal.
@@ -96,6 +99,30 @@ impl Unit {
 }
 
 impl Results {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is not such a file; names it.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read_to_string(path).map_err(|error| error.to_string());
+        let results = text.and_then(|text| {
+            let results = serde_json::from_str(&text);
+            results.map_err(|error| error.to_string())
+        });
+        results.map_err(|problem| format!("{}: {problem}", path.display()))
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// If it cannot be written; names it.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(self).expect("text and numbers are JSON");
+        let parent = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let written = parent.and_then(|()| fs::write(path, text + "\n"));
+        written.map_err(|error| format!("{}: {error}", path.display()))
+    }
+
     /// Returns true if there is a comparison.
     pub(crate) fn compares(&self) -> bool {
         self.rows.iter().any(|row| row.figure.starts_with(PEERS))
@@ -157,7 +184,9 @@ impl Measured {
             (None, Some(why)) => (format!("skipped: {why}"), String::new(), String::new()),
             (None, None) => ("failed".to_owned(), String::new(), String::new()),
         };
-        let ratio = self.ratio.map(|ratio| format!("{ratio:.2}"));
+        let digits = |ratio: f64| if ratio < 0.1 { 4 } else { 2 };
+        let ratio = self.ratio;
+        let ratio = ratio.map(|ratio| format!("{ratio:.*}", digits(ratio)));
         let target = self.target.as_ref().map(|target| {
             let verdict = self.verdict.as_deref().unwrap_or("not measured");
             format!("{target}: {verdict}")

@@ -181,7 +181,8 @@ pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec
     }));
     let scratch = Scratch::new();
     let held = join_all((0..count).map(async |index| {
-        let lock = format!("takeover-{index}");
+        // Not the name of an election, which would be queued for with it.
+        let lock = format!("held-{index}");
         let journal = scratch.path().join(&lock);
         let line = etcdctl.lock(&lock, LOCK_LIFE, locks::act(&journal, HOLD));
         let mut holder = Executed::non_blocking(&line);

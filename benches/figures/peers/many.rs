@@ -63,7 +63,7 @@ async fn followers(setup: &Setup) -> Vec<Row> {
             .collect();
         start(setup, &set, names, &mut daemons).await;
         let load = at_rest(setup, &set).await;
-        rows.extend(both(&format!("1 lease with {count} followers"), load));
+        rows.extend(both(&format!("1 lease, followers: {count}"), load));
     }
     rows
 }
@@ -80,7 +80,7 @@ async fn leases(setup: &Setup) -> Vec<Row> {
         });
         start(setup, &set, names.collect(), &mut daemons).await;
         let load = at_rest(setup, &set).await;
-        rows.extend(both(&format!("{count} leases of 3 daemons"), load));
+        rows.extend(both(&format!("leases of 3 daemons: {count}"), load));
     }
     rows
 }
