@@ -164,8 +164,9 @@ async fn followers(setup: &Setup, busy: bool) -> Vec<Row> {
         }
         let with = Window::new(setup, &set, foreign).await;
         each = (with.at_rate() - without) / f64::from(count);
+        let too_slow = busy && with.rate < RATE_MIN * RATE;
         windows.push(with);
-        if each > LIGHT {
+        if each > LIGHT || too_slow {
             break;
         }
     }

@@ -49,8 +49,8 @@ impl Etcdctl {
         // The rest of the output may name the servers from which modules were fetched.
         let own = |failure: leasehold_testbed::Failure| {
             let text = failure.to_string();
-            let lines = text.lines().filter(|line| line.starts_with("fetch-"));
-            lines.last().unwrap_or("not available").to_owned()
+            let mut lines = text.lines().filter(|line| line.starts_with("fetch-"));
+            lines.next_back().unwrap_or("not available").to_owned()
         };
         let program = etcdctl_binary().map_err(own)?;
         kubernetes_programs().map_err(|_| "no etcd: see the output of fetch-kubernetes")?;

@@ -48,7 +48,7 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
         let next = order.len();
         order.entry(row.what.clone()).or_insert(next);
     }
-    rows.sort_by_key(|row| order[&row.what]);
+    rows.sort_by_key(|row| (row.values.is_none(), order[&row.what]));
     rows
 }
 
