@@ -127,3 +127,25 @@ fn in_memory(path: &Path) -> bool {
 fn room_bytes(path: &Path) -> u64 {
     statvfs(path).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_on_a_disk_is_not_in_memory_and_is_removed() {
+        let path = match Scratch::on(Storage::Disk) {
+            Ok(scratch) => {
+                assert!(!in_memory(scratch.path()));
+                scratch.path().to_path_buf()
+            }
+            Err(failure) => return assert!(failure.to_string().contains("TMPDIR"), "{failure}"),
+        };
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_missing_directory_does_not_count_as_a_disk() {
+        assert!(in_memory(Path::new("/does/not/exist")));
+    }
+}
