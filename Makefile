@@ -3,7 +3,7 @@
 export CARGO ?= cargo
 TESTBED := tests/testbed
 # The tests that start no server.
-FAST_TESTS := configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships plain_words publication readme reading_status revision
+FAST_TESTS := benchmarks_page configuration dockerfile docs_match_config http install metrics_page module_boundaries no_planted_bug_ships plain_words publication readme reading_status revision
 export RUSTDOCFLAGS := -D warnings
 
 .DEFAULT_GOAL := help
@@ -125,7 +125,7 @@ screenshots: ## the images of the page in docs/images (needs chromium)
 	@$(TESTBED)/fetch-mongod >/dev/null
 	$(CARGO) test --workspace --test web -- --exact screenshots::of_the_page --ignored
 
-bench: ## the tables of docs/benchmarks.md (about 30 minutes; FIGURES="handoff memory" for some)
+bench: ## the tables of docs/benchmarks.md (about 30 minutes; FIGURES="handoff memory" for some, FIGURES=peers for the comparison)
 	@$(TESTBED)/fetch-mongod >/dev/null
 	$(CARGO) bench --bench figures -- $(FIGURES)
 

@@ -22,7 +22,7 @@ const SPREAD: Duration = Duration::from_millis(317);
 const SETTLE: Duration = Duration::from_secs(15);
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
-    let set = ReplicaSet::builder().default_election().start().await;
+    let set = setup.set_of(ReplicaSet::builder().default_election()).await;
     let mut rows = freezes(&setup, &set, "default election settings").await;
     // The new primary first tries to catch up with all other members, and waits for the frozen one
     // until a heartbeat to that member times out, after 10 s by default.

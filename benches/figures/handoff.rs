@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use leasehold_testbed::daemon::{boottime_ns, nanos};
 use leasehold_testbed::{Daemon, ReplicaSet, Scratch, StoredLease};
 
+use crate::floor::Floor;
 use crate::launch::{Setup, directories, seconds, watching};
 use crate::observer::{Observer, own_cost};
 use crate::report::{Bound, Row, Statistic, Unit};
@@ -17,16 +18,25 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// Maximum wait for a standby, as a leadership that lasts has one. It registers within two seconds.
 const STANDBY_MAX: Duration = Duration::from_secs(4);
 
+/// Describes the floor.
+const FLOOR: &str = "the floor: two majority writes and a change event, in connected clients";
+
 /// Measurements of a series of handoffs.
 pub(crate) struct Handoffs {
     /// Duration of each, in seconds.
     pub(crate) durations: Vec<f64>,
     /// Acquisitions of each that were rejected because another candidate was first.
-    rejected: Vec<f64>,
+    pub(crate) rejected: Vec<f64>,
+    /// The floor, measured before each.
+    pub(crate) floor: Vec<f64>,
 }
 
 pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
-    let series = rounds(&setup, 3, setup.count(100, 20)).await.durations;
+    let Handoffs {
+        durations: series,
+        floor,
+        ..
+    } = rounds(&setup, 3, setup.count(100, 20)).await;
     let bounds = [
         Bound::AtMost(Statistic::Median, 0.010),
         Bound::AtMost(Statistic::P99, 0.030),
@@ -37,6 +47,7 @@ pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     vec![
         Row::new("handoff", what, Unit::Time, &series, &bounds),
         Row::new("handoff", cost_what, Unit::Time, &cost, &[]),
+        Row::new("handoff", FLOOR, Unit::Time, &floor, &[]),
     ]
 }
 
@@ -73,7 +84,16 @@ async fn rejected(daemons: impl Iterator<Item = &Daemon>) -> f64 {
 
 /// Measures this many handoffs, one after another.
 pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> Handoffs {
-    let set = ReplicaSet::start().await;
+    rounds_on(setup, &setup.set().await, contenders, rounds).await
+}
+
+/// Same as [`rounds`], on a set that may have other work to do.
+pub(crate) async fn rounds_on(
+    setup: &Setup,
+    set: &ReplicaSet,
+    contenders: usize,
+    rounds: usize,
+) -> Handoffs {
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), contenders);
     let mut observer = Observer::start(&paths);
@@ -92,14 +112,17 @@ pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> H
         .await
         .index;
     join_all(daemons.iter().map(watching)).await;
-    let stored = stored(&set);
+    let stored = stored(set);
+    let mut floor = Floor::start(set).await;
     let mut series = Handoffs {
         durations: Vec::new(),
         rejected: Vec::new(),
+        floor: Vec::new(),
     };
     for _ in 0..rounds {
         tokio::time::sleep(SETTLE).await;
         standby(&stored).await;
+        floor.round().await;
         let old = leader;
         let others = || {
             let others = daemons
@@ -127,5 +150,6 @@ pub(crate) async fn rounds(setup: &Setup, contenders: usize, rounds: usize) -> H
         daemons[old].restart_same_directory();
         watching(&daemons[old]).await;
     }
+    series.floor = floor.rounds;
     series
 }

@@ -41,8 +41,8 @@ struct Stage {
 type ClaimHint = mpsc::UnboundedReceiver<(u64, Vec<String>)>;
 
 impl Stage {
-    async fn new(pods: usize) -> Self {
-        let (kubernetes, set) = tokio::join!(Kubernetes::start(), ReplicaSet::start());
+    async fn new(setup: &Setup, pods: usize) -> Self {
+        let (kubernetes, set) = tokio::join!(Kubernetes::start(), setup.set());
         let namespace = kubernetes.namespace().await;
         kubernetes.grant(&namespace).await;
         kubernetes.route_to_leader(&namespace, LEASE, LABEL).await;
@@ -155,7 +155,7 @@ async fn leader(daemons: &[Daemon], except: Option<usize>) -> (usize, u64) {
 
 /// Three pods: handoffs, then a steady state.
 pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
-    let stage = Stage::new(3).await;
+    let stage = Stage::new(&setup, 3).await;
     let mut daemons = stage.start(&setup);
     let (mut old, _) = leader(&daemons, None).await;
     join_all(daemons.iter().map(watching)).await;
@@ -194,6 +194,16 @@ pub(crate) async fn of_three(setup: Setup) -> Vec<Row> {
     ];
     rows.extend(steady(&stage, &daemons).await);
     rows
+}
+
+/// Returns the memory of a single daemon with Kubernetes on, some time after its start.
+pub(crate) async fn memory_of_one(setup: &Setup) -> Memory {
+    let stage = Stage::new(setup, 1).await;
+    let daemons = stage.start(setup);
+    leader(&daemons, None).await;
+    watching(&daemons[0]).await;
+    tokio::time::sleep(setup.pause(STEADY_AFTER)).await;
+    Memory::of(daemons[0].pid())
 }
 
 async fn steady(stage: &Stage, daemons: &[Daemon]) -> Vec<Row> {
@@ -262,7 +272,7 @@ async fn requests(kubernetes: &Kubernetes) -> f64 {
 pub(crate) async fn of_twenty(setup: Setup) -> Vec<Row> {
     let mut series = Vec::new();
     for _ in 0..setup.count(3, 1) {
-        let stage = Stage::new(PODS).await;
+        let stage = Stage::new(&setup, PODS).await;
         let pods: Api<Pod> = stage.kubernetes.objects(&stage.namespace);
         let began = boottime_ns();
         let daemons = stage.start(&setup);

@@ -12,8 +12,11 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use leasehold_testbed::daemon::{boottime_ns, sample};
-use leasehold_testbed::{Daemon, DaemonBuilder, ReservedPort};
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use leasehold_testbed::{
+    Daemon, DaemonBuilder, ReplicaSet, ReplicaSetBuilder, ReservedPort, Storage,
+};
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// The first argument of a stage.
 pub(crate) const STAGE: &str = "--stage-of";
@@ -23,13 +26,15 @@ const READY_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The binary to measure, and the number of samples.
+/// The binary to measure, the number of samples, and the storage.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
     /// The binary; by default the one of this build.
     pub(crate) binary: PathBuf,
     /// True for fewer samples.
     pub(crate) quick: bool,
+    /// The place of the stores' data.
+    pub(crate) storage: Storage,
 }
 
 impl Default for Setup {
@@ -37,6 +42,7 @@ impl Default for Setup {
         Self {
             binary: env!("CARGO_BIN_EXE_leasehold").into(),
             quick: false,
+            storage: Storage::Memory,
         }
     }
 }
@@ -45,6 +51,21 @@ impl Setup {
     /// Returns the number of samples.
     pub(crate) fn count(&self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
+    }
+
+    /// Returns a duration without a measurement: a third of it for fewer samples.
+    pub(crate) fn pause(&self, full: Duration) -> Duration {
+        if self.quick { full / 3 } else { full }
+    }
+
+    /// Starts a set of three members.
+    pub(crate) async fn set(&self) -> ReplicaSet {
+        self.set_of(ReplicaSet::builder()).await
+    }
+
+    /// Starts a set of another kind.
+    pub(crate) async fn set_of(&self, builder: ReplicaSetBuilder) -> ReplicaSet {
+        builder.storage(self.storage).start().await
     }
 
     /// Returns the builder of a daemon that runs the measured binary.
@@ -178,7 +199,42 @@ impl Executed {
         Self { child, at_ns }
     }
 
-    /// Waits for the exit, which must be successful; returns its instant.
+    /// Executes a command line; returns what it prints too, line by line with the instants.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub(crate) fn printing(line: &Line) -> (Self, UnboundedReceiver<(u64, String)>) {
+        let mut command = line.staged();
+        command.stdout(Stdio::piped());
+        let mut child = command.spawn().expect("this program can be started again");
+        let output = child.stdout.take().expect("its output is a pipe");
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let told = lines.next().expect("the stage tells the time");
+        let at_ns = told.parse().expect("the time is a number");
+        let (sender, printed) = unbounded_channel();
+        std::thread::Builder::new()
+            .name("printed".to_owned())
+            .spawn(move || {
+                // Ends with the program, or with the reader.
+                let _ = lines.try_for_each(|line| sender.send((boottime_ns(), line)));
+            })
+            .expect("a thread can be started");
+        (Self { child, at_ns }, printed)
+    }
+
+    /// Returns the process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn term(&self) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        // It was not waited for, so its id is its own.
+        let _ = kill_process(pid.expect("a process id"), Signal::TERM);
+    }
+
+    /// Waits for the exit; returns its instant. The exit must be successful.
     ///
     /// # Panics
     /// If the exit status is not 0.

@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::etcdctl_binary;
-use leasehold_testbed::{Etcd, ReplicaSet, Scratch};
+use leasehold_testbed::{ReplicaSet, Scratch};
 
 use crate::client::Order;
 use crate::contender::Warm;
 use crate::designs::{Design, FindAndModify, HandMade, Terms};
 use crate::launch::{Executed, Line, Setup, nanos, seconds};
+use crate::peers::etcdctl::Etcdctl;
+use crate::peers::{BY_HAND, LEASEHOLD, LOCK};
 use crate::profile;
 use crate::report::{Bound, Row, Statistic, Unit};
 
@@ -38,12 +39,36 @@ const HOLD: Duration = Duration::from_millis(400);
 const SETTLE: Duration = Duration::from_millis(100);
 const CONTENDERS: usize = 20;
 /// Application names by which MongoDB's profiler distinguishes the means.
-const BY_HAND: &str = "by-hand";
-const LEASEHOLD: &str = "leasehold-lock";
+const BY_HAND_APP: &str = "by-hand";
+const LEASEHOLD_APP: &str = "leasehold-lock";
+/// The commands that change a document.
+const WRITES: [&str; 4] = ["findAndModify", "insert", "update", "delete"];
+
+/// The measured figures.
+pub(crate) const CONNECTED: &str = "acquire + release alone, in a connected client";
+pub(crate) const EXEC: &str = "exec → CMD runs";
+const EXIT: &str = "CMD has ended → the program has";
+pub(crate) const HAND_OVER: &str = "CMD has ended → the next CMD runs";
+pub(crate) const RATE: &str = "20 contenders: acquisitions a second";
+pub(crate) const SHARE: &str =
+    "20 contenders: largest / smallest share when the first has all its own";
+pub(crate) const COMMANDS: &str = "commands an acquisition, no getMore";
+pub(crate) const COMMANDS_TO_WRITE: &str = "of which writes";
+/// All of them, in the order of a report.
+pub(crate) const FIGURES: [&str; 8] = [
+    CONNECTED,
+    EXEC,
+    EXIT,
+    HAND_OVER,
+    RATE,
+    SHARE,
+    COMMANDS,
+    COMMANDS_TO_WRITE,
+];
 
 /// A way to run a command under a lock.
 struct Means<'a> {
-    name: &'static str,
+    system: &'static str,
     /// Builds the command line for a lock, an owner and a command.
     line: &'a dyn Fn(&str, &str, Vec<String>) -> Line,
     /// The application name known to MongoDB, if the commands of this means are counted.
@@ -63,19 +88,17 @@ impl Means<'_> {
 /// Both stores, with three members each.
 struct Stage {
     set: ReplicaSet,
-    etcd: Etcd,
-    etcdctl: PathBuf,
+    /// The reason if it is not available.
+    etcdctl: Result<Etcdctl, String>,
     leasehold: PathBuf,
     scratch: Scratch,
 }
 
 impl Stage {
     async fn new(setup: &Setup) -> Self {
-        let etcdctl = etcdctl_binary().unwrap_or_else(|failure| panic!("{failure}"));
-        let (set, etcd) = tokio::join!(ReplicaSet::start(), Etcd::start(3));
+        let (set, etcdctl) = tokio::join!(setup.set(), Etcdctl::start(setup));
         Self {
             set,
-            etcd,
             etcdctl,
             leasehold: setup.binary.clone(),
             scratch: Scratch::new(),
@@ -85,7 +108,7 @@ impl Stage {
     fn by_hand(&self, lock: &str, owner: &str, command: Vec<String>) -> Line {
         let order = Order {
             design: Design::FindAndModify,
-            uri: format!("{}&appName={BY_HAND}", self.set.uri()),
+            uri: format!("{}&appName={BY_HAND_APP}", self.set.uri()),
             database: "leasehold".to_owned(),
             name: lock.to_owned(),
             owner: owner.to_owned(),
@@ -101,23 +124,12 @@ impl Stage {
         }
     }
 
-    fn etcdctl(&self, lock: &str, _owner: &str, command: Vec<String>) -> Line {
-        let endpoints = format!("--endpoints={}", self.etcd.endpoints());
-        let begin = [endpoints, "lock".into(), lock.into(), "--".into()];
-        let arguments = begin.into_iter().chain(command);
-        Line {
-            program: self.etcdctl.clone(),
-            arguments: arguments.map(OsString::from).collect(),
-            environment: Vec::new(),
-        }
-    }
-
     fn leasehold(&self, lock: &str, owner: &str, command: Vec<String>) -> Line {
         let begin = [
             "lock".to_owned(),
             lock.to_owned(),
             format!("--identity={owner}"),
-            format!("--mongodb-uri={}&appName={LEASEHOLD}", self.set.uri()),
+            format!("--mongodb-uri={}&appName={LEASEHOLD_APP}", self.set.uri()),
             format!("--lease-duration={}s", LIFE.as_secs()),
             "--".to_owned(),
         ];
@@ -133,31 +145,36 @@ impl Stage {
     }
 
     /// Measures each means in turn.
-    async fn each(&self, measure: impl AsyncFn(&Means<'_>, &Path) -> Vec<Row>) -> Vec<Row> {
-        let means = [
-            Means {
-                name: "by hand, polling",
-                line: &|lock, owner, command| self.by_hand(lock, owner, command),
-                app_name: Some(BY_HAND),
-                ours: false,
-            },
-            Means {
-                name: "etcdctl lock",
-                line: &|lock, owner, command| self.etcdctl(lock, owner, command),
-                app_name: None,
-                ours: false,
-            },
-            Means {
-                name: "leasehold lock",
-                line: &|lock, owner, command| self.leasehold(lock, owner, command),
-                app_name: Some(LEASEHOLD),
-                ours: true,
-            },
-        ];
-        let mut rows = Vec::new();
-        for (index, means) in means.iter().enumerate() {
-            let journal = self.scratch.path().join(format!("journal-{index}"));
-            rows.extend(measure(means, &journal).await);
+    async fn each(
+        &self,
+        figure: &'static str,
+        measure: impl AsyncFn(&Means<'_>, &Path) -> Vec<Row>,
+    ) -> Vec<Row> {
+        let ours = Means {
+            system: LEASEHOLD,
+            line: &|lock, owner, command| self.leasehold(lock, owner, command),
+            app_name: Some(LEASEHOLD_APP),
+            ours: true,
+        };
+        let mut rows = measure(&ours, &self.scratch.path().join("journal-0")).await;
+        let by_hand = Means {
+            system: BY_HAND,
+            line: &|lock, owner, command| self.by_hand(lock, owner, command),
+            app_name: Some(BY_HAND_APP),
+            ours: false,
+        };
+        rows.extend(measure(&by_hand, &self.scratch.path().join("journal-1")).await);
+        match &self.etcdctl {
+            Ok(etcdctl) => {
+                let means = Means {
+                    system: LOCK,
+                    line: &|lock, _, command| etcdctl.lock(lock, LIFE, command),
+                    app_name: None,
+                    ours: false,
+                };
+                rows.extend(measure(&means, &self.scratch.path().join("journal-2")).await);
+            }
+            Err(why) => rows.push(Row::skipped(figure, LOCK, why.clone())),
         }
         rows
     }
@@ -179,21 +196,16 @@ pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
             tokio::time::sleep(SETTLE / 10).await;
         }
         let row = |what: &str, series: &[f64]| {
-            let what = format!("{}: {what}", means.name);
-            Row::new("lock_uncontended", what, Unit::Time, series, &[])
+            Row::new("lock_uncontended", what, Unit::Time, series, &[]).of(means.system)
         };
-        vec![
-            row("exec → CMD runs", &before),
-            row("CMD has ended → the program has", &after),
-        ]
+        vec![row(EXEC, &before), row(EXIT, &after)]
     };
-    let mut rows = stage.each(measure).await;
+    let mut rows = stage.each("lock_uncontended", measure).await;
     let count = setup.count(500, 100);
-    let row = |name: &str, series: &[f64], bounds: &[Bound]| {
-        let what = format!("{name}: acquire + release alone, in a warm client");
-        Row::new("lock_uncontended", what, Unit::Time, series, bounds)
+    let row = |system, series: &[f64], bounds: &[Bound]| {
+        Row::new("lock_uncontended", CONNECTED, Unit::Time, series, bounds).of(system)
     };
-    let by_hand = row("by hand", &warm(&stage, count).await, &[]);
+    let by_hand = row(BY_HAND, &warm(&stage, count).await, &[]);
     let contender = Warm::new(stage.set.uri(), "warm-contender");
     // The first round creates the connection and the document.
     contender.round().await;
@@ -202,8 +214,8 @@ pub(crate) async fn uncontended(setup: Setup) -> Vec<Row> {
         series.push(contender.round().await);
     }
     let target = [Bound::AtMost(Statistic::Median, 0.008)];
-    let ours = row("leasehold's contender", &series, &target);
-    rows.splice(0..0, [by_hand, ours]);
+    let ours = row(LEASEHOLD, &series, &target);
+    rows.splice(0..0, [ours, by_hand]);
     rows
 }
 
@@ -247,17 +259,11 @@ pub(crate) async fn hand_over(setup: Setup) -> Vec<Row> {
         let acts = acts(journal);
         let pairs = acts.windows(2);
         let series: Vec<_> = pairs.map(|pair| seconds(pair[0].1, pair[1].0)).collect();
-        let what = format!("{}: CMD has ended → the next CMD runs", means.name);
         let bounds = means.bounds(Statistic::Median, 0.015);
-        vec![Row::new(
-            "lock_handover",
-            what,
-            Unit::Time,
-            &series,
-            &bounds,
-        )]
+        let row = Row::new("lock_handover", HAND_OVER, Unit::Time, &series, &bounds);
+        vec![row.of(means.system)]
     };
-    stage.each(measure).await
+    stage.each("lock_handover", measure).await
 }
 
 /// Twenty concurrent contenders, each of which acquires repeatedly.
@@ -291,7 +297,7 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         let total = acts(journal).len();
         assert_eq!(total, CONTENDERS * rounds, "each ran as often as it was to");
         let shares = at_first.get().expect("all have ended");
-        let mut rows = shared_out(means.name, took, total, &shares);
+        let mut rows = shared_out(means.system, took, total, &shares);
         if let Some(app_name) = means.app_name {
             profile::record(&stage.set, primary, false).await;
             let opened = profile::aggregations(&client).await - aggregations;
@@ -301,22 +307,19 @@ pub(crate) async fn contended(setup: Setup) -> Vec<Row> {
         }
         rows
     };
-    stage.each(measure).await
+    stage.each("lock_contended", measure).await
 }
 
-fn shared_out(name: &str, took: f64, total: usize, shares: &[usize]) -> Vec<Row> {
+fn shared_out(system: &'static str, took: f64, total: usize, shares: &[usize]) -> Vec<Row> {
     let row = |what: &str, value: f64| {
-        let what = format!("{name}, {CONTENDERS} contenders: {what}");
-        Row::new("lock_contended", what, Unit::Count, &[value], &[])
+        Row::new("lock_contended", what, Unit::Count, &[value], &[]).of(system)
     };
     let (most, fewest) = (shares.iter().max(), shares.iter().min());
-    let ratio = most.zip(fewest).map(|(m, f)| count(*m) / count(*f));
+    // One without any counts as one with one, so that there is a ratio.
+    let ratio = most.zip(fewest).map(|(m, f)| count(*m) / count(*f.max(&1)));
     vec![
-        row("acquisitions a second", count(total) / took),
-        row(
-            "largest / smallest share when the first has all its own",
-            ratio.expect("there are contenders"),
-        ),
+        row(RATE, count(total) / took),
+        row(SHARE, ratio.expect("there are contenders")),
     ]
 }
 
@@ -324,8 +327,7 @@ fn shared_out(name: &str, took: f64, total: usize, shares: &[usize]) -> Vec<Row>
 /// getMores depends on the time waited, so they do not count.
 fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f64>) -> Vec<Row> {
     let row = |what: String, each: f64, bounds: &[Bound]| {
-        let what = format!("{}: {what}", means.name);
-        Row::new("lock_contended", what, Unit::Count, &[each], bounds)
+        Row::new("lock_contended", what, Unit::Count, &[each], bounds).of(means.system)
     };
     let kinds = commands.iter().filter(|(kind, _)| *kind != "getMore");
     let kinds: Vec<_> = kinds
@@ -333,15 +335,15 @@ fn commands_each(means: &Means<'_>, total: usize, commands: &BTreeMap<String, f6
         .collect();
     let all = kinds.iter().map(|(_, each)| each).sum();
     let bounds = means.bounds(Statistic::Max, 3.1);
-    let all = row(
-        "commands an acquisition, no getMore".to_owned(),
-        all,
-        &bounds,
-    );
+    let all = row(COMMANDS.into(), all, &bounds);
+    let writes = kinds.iter().filter(|(kind, _)| WRITES.contains(&&***kind));
+    // Not `sum`, which returns -0 for an empty series.
+    let writes = writes.fold(0.0, |sum, (_, each)| sum + each);
+    let writes = row(COMMANDS_TO_WRITE.into(), writes, &[]);
     let parts = kinds
         .iter()
         .map(|(kind, each)| row(format!("of which {kind}"), *each, &[]));
-    [all].into_iter().chain(parts).collect()
+    [all, writes].into_iter().chain(parts).collect()
 }
 
 fn count(number: usize) -> f64 {
@@ -353,7 +355,7 @@ fn this() -> PathBuf {
 }
 
 /// Returns the command under a lock, which holds it for the given time.
-fn act(journal: &Path, hold: Duration) -> Vec<String> {
+pub(crate) fn act(journal: &Path, hold: Duration) -> Vec<String> {
     let this = this().display().to_string();
     let (journal, hold) = (journal.display().to_string(), nanos(hold).to_string());
     vec![this, ACT.to_owned(), journal, hold]
@@ -384,7 +386,7 @@ pub(crate) fn carry_out(mut arguments: impl Iterator<Item = OsString>) -> ExitCo
 ///
 /// # Panics
 /// If a command began before the previous one had ended, which violates exclusion.
-fn acts(journal: &Path) -> Vec<(u64, u64)> {
+pub(crate) fn acts(journal: &Path) -> Vec<(u64, u64)> {
     let text = std::fs::read_to_string(journal).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     let at = |line: &str, what: &str| -> u64 {
@@ -400,7 +402,7 @@ fn acts(journal: &Path) -> Vec<(u64, u64)> {
 }
 
 /// Waits until the given number of commands has begun.
-async fn begun(journal: &Path, wanted: usize) {
+pub(crate) async fn begun(journal: &Path, wanted: usize) {
     let end = boottime_ns() + nanos(Duration::from_secs(60));
     loop {
         let text = std::fs::read_to_string(journal).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! The figures of docs/benchmarks.md, measured on real replica sets with the release binary: speed
 //! and cost only, since the tests cover correctness.
 //!
-//! `cargo bench --bench figures -- [--quick] [--binary FILE] [FIGURE…]`
+//! `cargo bench --bench figures -- --help` lists the options. The name `peers` stands for all figures
+//! that begin with `peers_`: the comparison with other electors and locks.
 //!
 //! A figure that cannot be measured is reported and does not affect the others. All child processes
 //! end with this one, however it ends.
@@ -24,6 +25,7 @@ mod contender;
     reason = "hand-made locks read wall clocks"
 )]
 mod designs;
+mod floor;
 mod frozen_primary;
 mod handoff;
 mod kubernetes;
@@ -32,9 +34,12 @@ mod locks;
 mod machine;
 mod observer;
 mod operators;
+mod options;
 mod overlap;
+mod peers;
 mod profile;
 mod report;
+mod results;
 mod size;
 mod starts;
 mod steady;
@@ -42,8 +47,10 @@ mod supervision;
 mod takeover;
 mod usage;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::pin::Pin;
 use std::process::ExitCode;
 
@@ -51,7 +58,9 @@ use futures_util::FutureExt;
 use leasehold::signals::{Signal, Signals};
 
 use launch::Setup;
+use options::{Options, Order};
 use report::{Report, Row};
+use results::Results;
 
 type Measured = Pin<Box<dyn Future<Output = Vec<Row>>>>;
 
@@ -142,6 +151,26 @@ const FIGURES: &[Figure] = &[
         names: &["overlap_stop"],
         measure: |setup| Box::pin(overlap::stop(setup)),
     },
+    Figure {
+        names: &["peers_election"],
+        measure: |setup| Box::pin(peers::elections::measure(setup)),
+    },
+    Figure {
+        names: &["peers_rest"],
+        measure: |setup| Box::pin(peers::rest::measure(setup)),
+    },
+    Figure {
+        names: &["peers_lock"],
+        measure: |setup| Box::pin(peers::locks::measure(setup)),
+    },
+    Figure {
+        names: &["peers_busy"],
+        measure: |setup| Box::pin(peers::busy::measure(setup)),
+    },
+    Figure {
+        names: &["peers_many"],
+        measure: |setup| Box::pin(peers::many::measure(setup)),
+    },
 ];
 
 fn main() -> ExitCode {
@@ -168,8 +197,18 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = arguments
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    let (setup, selected) = match parse(&arguments) {
-        Ok(parsed) => parsed,
+    let known: Vec<_> = FIGURES
+        .iter()
+        .flat_map(|figure| figure.names)
+        .copied()
+        .collect();
+    let options = match options::parse(&arguments, &known) {
+        Ok(Order::Measure(options)) => options,
+        Ok(Order::Help) => {
+            print(&options::help(&known));
+            return ExitCode::SUCCESS;
+        }
+        Ok(Order::Table(path)) => return tables(&path),
         Err(problem) => {
             say(&problem);
             return ExitCode::from(64);
@@ -180,76 +219,115 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .expect("an event loop can be made");
-    runtime.block_on(run(setup, &selected))
+    runtime.block_on(run(&options))
 }
 
-/// Returns the setup and the names of the selected figures; all figures if none is named.
-fn parse(arguments: &[String]) -> Result<(Setup, Vec<String>), String> {
-    let mut setup = Setup::default();
-    let mut selected = Vec::new();
-    let mut arguments = arguments.iter();
-    let known = || FIGURES.iter().flat_map(|figure| figure.names);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            // Passed by Cargo.
-            "--bench" => {}
-            "--quick" => setup.quick = true,
-            "--binary" => {
-                let path = arguments.next().ok_or("--binary takes a file")?;
-                setup.binary = path.into();
-            }
-            name if known().any(|known| *known == name) => selected.push(name.to_owned()),
-            other => {
-                let known: Vec<_> = known().copied().collect();
-                let known = known.join(" ");
-                return Err(format!(
-                    "{other}: not a figure; these are: {known}; options: --quick, --binary FILE"
-                ));
-            }
+/// Prints the tables of a file that `--output` has written.
+fn tables(path: &Path) -> ExitCode {
+    match Results::read(path) {
+        Ok(results) => {
+            print(results.tables().trim_end());
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            say(&problem);
+            ExitCode::from(66)
         }
     }
-    if selected.is_empty() {
-        selected = known().map(|name| (*name).to_owned()).collect();
-    }
-    Ok((setup, selected))
 }
 
-async fn run(setup: Setup, selected: &[String]) -> ExitCode {
+async fn run(options: &Options) -> ExitCode {
+    match measure(options).await {
+        Ok(false) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::FAILURE,
+        Err(Stopped) => {
+            say("stopped");
+            ExitCode::from(130)
+        }
+    }
+}
+
+/// SIGTERM or Ctrl-C.
+struct Stopped;
+
+/// Measures all selected figures on all selected disks; returns true if one of them failed.
+async fn measure(options: &Options) -> Result<bool, Stopped> {
     let mut signals = Signals::register().expect("signal handlers can be registered");
     let mut report = Report::default();
     let mut failed = false;
-    let wanted = |name: &&str| selected.iter().any(|selected| selected == name);
-    print(&machine::describe(&setup));
-    for figure in FIGURES {
-        if !figure.names.iter().any(wanted) {
-            continue;
+    let mut results = match header(options).await {
+        Ok(results) => results,
+        Err(problem) => {
+            say(&problem);
+            return Ok(true);
         }
-        let names = figure.names.join(" ");
-        say(&format!("measuring {names}"));
-        let measured = AssertUnwindSafe((figure.measure)(setup.clone())).catch_unwind();
-        let rows = tokio::select! {
-            rows = measured => rows,
-            () = stopped(&mut signals) => {
-                say("stopped");
-                return ExitCode::from(130);
+    };
+    print(&machine::describe(&options.setup, &results.disks));
+    for disk in &options.disks {
+        for figure in FIGURES {
+            if !figure.names.iter().any(|name| options.selects(name)) {
+                continue;
             }
-        };
-        match rows {
-            Ok(rows) => {
-                for row in rows.into_iter().filter(|row| wanted(&row.figure)) {
-                    say(&row.line());
-                    report.add(row);
-                }
-            }
+            let names = figure.names.join(" ");
+            say(&format!("measuring {names}, disk {}", disk.name));
+            let setup = disk.setup(&options.setup);
+            let measured = AssertUnwindSafe((figure.measure)(setup)).catch_unwind();
+            let rows = tokio::select! {
+                rows = measured => rows,
+                () = stopped(&mut signals) => return Err(Stopped),
+            };
             // The panic message has shown the reason.
-            Err(_) => {
-                failed = true;
-                report.add(Row::failed(figure.names[0]));
+            let rows = rows.unwrap_or_else(|_| vec![Row::failed(figure.names[0])]);
+            for mut row in rows.into_iter().filter(|row| options.selects(row.figure)) {
+                row.disk = disk.name;
+                failed |= row.is_failed();
+                say(&row.line());
+                report.add(row);
             }
+            // Written after each figure, since all of them take long.
+            peers::targets::apply(&mut report.rows);
+            results.rows = report.measured();
+            let written = options.output.as_ref().map(|path| results.write(path));
+            written.transpose().unwrap_or_else(|problem| {
+                say(&problem);
+                failed = true;
+                None
+            });
         }
     }
-    print(&report.render());
-    ExitCode::from(u8::from(failed))
+    if let Some(table) = report.render() {
+        print(&table);
+    }
+    if results.compares() {
+        print(&results.tables());
+    }
+    Ok(failed)
+}
+
+/// Returns the results without rows. Checks the disks and the output first, and provides the
+/// programs of the comparison, so that nothing is built during a measurement.
+async fn header(options: &Options) -> Result<Results, String> {
+    let load = machine::load();
+    let mut disks = BTreeMap::new();
+    for disk in &options.disks {
+        let description = machine::disk(disk.storage);
+        let description =
+            description.map_err(|failure| format!("--disk {}: {failure}", disk.name))?;
+        disks.insert(disk.name.to_owned(), description);
+    }
+    let results = Results {
+        schema: results::SCHEMA,
+        machine: machine::machine(),
+        load,
+        sizes: machine::sizes(&options.setup).to_owned(),
+        versions: peers::versions(&options.setup, options.compares()).await,
+        disks,
+        rows: Vec::new(),
+    };
+    if let Some(path) = &options.output {
+        results.write(path)?;
+    }
+    Ok(results)
 }
 
 async fn stopped(signals: &mut Signals) {

@@ -66,7 +66,7 @@ pub(crate) async fn step_down(setup: Setup) -> Vec<Row> {
 }
 
 async fn requests(setup: &Setup, rounds: usize) -> Vec<f64> {
-    let set = ReplicaSet::start().await;
+    let set = setup.set().await;
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), 3);
     let start = |(index, path): (usize, &std::path::PathBuf)| {
@@ -97,7 +97,7 @@ async fn requests(setup: &Setup, rounds: usize) -> Vec<f64> {
 
 /// The load of `leases --watch` on the store, and its own cost, while a thousand leases are renewed.
 pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
-    let set = ReplicaSet::start().await;
+    let set = setup.set().await;
     let primary = set.primary().await;
     create(&set).await;
     let mut watching = command(&setup.binary, &set.uri())
@@ -140,7 +140,7 @@ pub(crate) async fn watch(setup: Setup) -> Vec<Row> {
 /// The memory of `web` while a thousand leases are renewed: without browsers, and with plain HTTP
 /// clients that have received the whole collection and go on reading its events.
 pub(crate) async fn web(setup: Setup) -> Vec<Row> {
-    let set = ReplicaSet::start().await;
+    let set = setup.set().await;
     create(&set).await;
     let (serving, address) = serve(&setup.binary, &set.uri()).await;
     let pid = serving.id().expect("it runs");

@@ -59,7 +59,7 @@ fn rows(figure: &'static str, what: &str, margins: &[f64]) -> Vec<Row> {
 }
 
 async fn repeat(setup: &Setup, fault: Fault) -> Vec<f64> {
-    let set = ReplicaSet::start().await;
+    let set = setup.set().await;
     let mut margins = Vec::new();
     for round in 0..setup.count(2, 1) {
         margins.extend(faults(setup, &set, fault, round).await);

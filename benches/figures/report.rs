@@ -1,19 +1,10 @@
-//! The table of measured values and their targets. This module does not measure.
+//! The rows of measured values and their targets. This module does not measure.
 
-use std::time::Duration;
+use leasehold_testbed::timeline::{SUMMARY_HEADINGS, Table};
 
-use leasehold_testbed::timeline::{SUMMARY_HEADINGS, Table, readable};
+use crate::results::{Measured, PEERS, Values};
 
-/// The unit of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// In seconds.
-    Time,
-    /// In bytes; shown in MB of 10⁶.
-    Bytes,
-    /// A number of things.
-    Count,
-}
+pub(crate) use crate::results::Unit;
 
 /// The value of a series that a target applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +26,18 @@ pub(crate) enum Bound {
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) figure: &'static str,
-    what: String,
-    cells: [String; 5],
-    target: String,
-    verdict: &'static str,
+    pub(crate) what: String,
+    /// The measured system, if not only our daemon is measured.
+    pub(crate) system: Option<&'static str>,
+    /// The name of the disk; set when the figure is complete.
+    pub(crate) disk: &'static str,
+    unit: Unit,
+    pub(crate) values: Option<Values>,
+    /// Our median divided by that of this system.
+    pub(crate) ratio: Option<f64>,
+    pub(crate) target: String,
+    pub(crate) verdict: &'static str,
+    skipped: Option<String>,
 }
 
 impl Row {
@@ -50,60 +49,146 @@ impl Row {
         series: &[f64],
         bounds: &[Bound],
     ) -> Self {
-        let sorted = sorted(series);
-        let cell = |statistic| value(&sorted, statistic).map_or("-".to_owned(), |v| unit.show(v));
+        let values = values(series);
         let met = |bound: &Bound| match *bound {
-            Bound::AtMost(of, limit) => value(&sorted, of).is_some_and(|value| value <= limit),
-            Bound::AtLeast(of, limit) => value(&sorted, of).is_some_and(|value| value >= limit),
+            Bound::AtMost(of, limit) => values.is_some_and(|v| of.of(&v) <= limit),
+            Bound::AtLeast(of, limit) => values.is_some_and(|v| of.of(&v) >= limit),
         };
         let target: Vec<_> = bounds.iter().map(|bound| bound.show(unit)).collect();
         Self {
             figure,
             what: what.into(),
-            cells: [
-                cell(Statistic::Median),
-                cell(Statistic::P99),
-                cell(Statistic::Min),
-                cell(Statistic::Max),
-                sorted.len().to_string(),
-            ],
+            system: None,
+            disk: "",
+            unit,
+            values,
+            ratio: None,
             target: target.join(", "),
             verdict: match bounds {
                 [] => "",
                 bounds if bounds.iter().all(met) => "met",
                 _ => "MISSED",
             },
+            skipped: None,
         }
     }
 
     /// Creates the row of a figure that could not be measured.
     pub(crate) fn failed(figure: &'static str) -> Self {
         Self {
-            figure,
-            what: "could not be measured, see above".to_owned(),
-            cells: std::array::from_fn(|_| "-".to_owned()),
-            target: String::new(),
             verdict: "FAILED",
+            ..Self::new(
+                figure,
+                "could not be measured, see above",
+                Unit::Count,
+                &[],
+                &[],
+            )
+        }
+    }
+
+    /// Creates the row of a system that is not available.
+    pub(crate) fn skipped(figure: &'static str, system: &'static str, why: String) -> Self {
+        Self {
+            skipped: Some(why),
+            ..Self::new(figure, "not measured", Unit::Count, &[], &[]).of(system)
+        }
+    }
+
+    /// Names the measured system.
+    pub(crate) fn of(self, system: &'static str) -> Self {
+        Self {
+            system: Some(system),
+            ..self
         }
     }
 
     /// Returns the row as one line, for the progress output.
     pub(crate) fn line(&self) -> String {
-        let cells = SUMMARY_HEADINGS.iter().zip(&self.cells);
+        let cells = SUMMARY_HEADINGS.into_iter().zip(self.cells());
         let cells: Vec<_> = cells.map(|(name, cell)| format!("{name} {cell}")).collect();
-        let (figure, what, target) = (self.figure, &self.what, &self.target);
-        format!(
-            "  {figure}: {what}: {}; target {target} {}",
-            cells.join(", "),
-            self.verdict
-        )
+        let (figure, what) = (self.figure, self.name());
+        match &self.skipped {
+            Some(why) => format!("  {figure}: {what}: skipped: {why}"),
+            None => format!(
+                "  {figure}: {what}: {}; {}",
+                cells.join(", "),
+                self.result()
+            ),
+        }
+    }
+
+    /// Returns true for a figure that could not be measured, although all its parts are available.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.verdict == "FAILED"
+    }
+
+    pub(crate) fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    fn result(&self) -> String {
+        match self.target.as_str() {
+            "" => self.verdict.to_owned(),
+            target => format!("target {target} {}", self.verdict),
+        }
+    }
+
+    /// Returns the description, with the system if there is one.
+    fn name(&self) -> String {
+        let disk = match self.disk {
+            "" | "ram" => String::new(),
+            other => format!(", disk {other}"),
+        };
+        match self.system {
+            Some(system) => format!("{system}: {}{disk}", self.what),
+            None => format!("{}{disk}", self.what),
+        }
+    }
+
+    fn cells(&self) -> [String; 5] {
+        let Some(values) = &self.values else {
+            return ["-", "-", "-", "-", "0"].map(str::to_owned);
+        };
+        let Values {
+            n,
+            p50,
+            p99,
+            min,
+            max,
+        } = *values;
+        let [p50, p99, min, max] = [p50, p99, min, max].map(|value| self.unit.show(value));
+        [p50, p99, min, max, n.to_string()]
+    }
+
+    fn measured(&self) -> Measured {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let round = |values: Values| Values {
+            n: values.n,
+            p50: significant(values.p50),
+            p99: significant(values.p99),
+            min: significant(values.min),
+            max: significant(values.max),
+        };
+        Measured {
+            figure: self.figure.to_owned(),
+            what: self.what.clone(),
+            system: self.system.unwrap_or(crate::results::OURS).to_owned(),
+            disk: self.disk.to_owned(),
+            unit: self.unit,
+            values: self.values.map(round),
+            ratio: self.ratio.map(significant),
+            target: some(&self.target),
+            verdict: some(&self.verdict.to_lowercase()),
+            skipped: self.skipped.clone(),
+        }
     }
 }
 
 /// All rows.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Report {
@@ -111,39 +196,32 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Returns the table, formatted for a Markdown code block.
-    pub(crate) fn render(&self) -> String {
+    /// Returns the rows in the form of the file.
+    pub(crate) fn measured(&self) -> Vec<Measured> {
+        self.rows.iter().map(Row::measured).collect()
+    }
+
+    /// Returns the table of all figures without a comparison, formatted for a Markdown code block;
+    /// `None` if there are none.
+    pub(crate) fn render(&self) -> Option<String> {
         let headings = ["figure", "what"].into_iter().chain(SUMMARY_HEADINGS);
         let mut table = Table::new(headings.chain(["target", "verdict"]));
-        for row in &self.rows {
-            let Row {
-                figure,
-                what,
-                cells,
-                target,
-                verdict,
-            } = row.clone();
-            let first = [figure.to_owned(), what];
-            let last = [target, verdict.to_owned()];
-            table.row(first.into_iter().chain(cells).chain(last));
+        let mut rows = self
+            .rows
+            .iter()
+            .filter(|row| !row.figure.starts_with(PEERS))
+            .peekable();
+        rows.peek()?;
+        for row in rows {
+            let (target, verdict) = match &row.skipped {
+                Some(why) => (why.clone(), "skipped".to_owned()),
+                None => (row.target.clone(), row.verdict.to_owned()),
+            };
+            let first = [row.figure.to_owned(), row.name()];
+            let last = [target, verdict];
+            table.row(first.into_iter().chain(row.cells()).chain(last));
         }
-        table.render()
-    }
-}
-
-impl Unit {
-    fn show(self, value: f64) -> String {
-        match self {
-            Self::Time => {
-                let sign = if value < 0.0 { "-" } else { "" };
-                format!("{sign}{}", readable(Duration::from_secs_f64(value.abs())))
-            }
-            Self::Bytes => format!("{:.2} MB", value / 1e6),
-            Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
-            // Shares and commands are small numbers, and their targets have a decimal.
-            Self::Count if value < 10.0 => format!("{value:.2}"),
-            Self::Count => format!("{value:.1}"),
-        }
+        Some(table.render())
     }
 }
 
@@ -163,20 +241,33 @@ impl Bound {
     }
 }
 
-fn sorted(series: &[f64]) -> Vec<f64> {
-    let mut sorted = series.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted
+impl Statistic {
+    fn of(self, values: &Values) -> f64 {
+        match self {
+            Self::Median => values.p50,
+            Self::P99 => values.p99,
+            Self::Min => values.min,
+            Self::Max => values.max,
+        }
+    }
 }
 
-/// Returns a statistic of a sorted series. With fewer than 100 values, the 99th percentile is the
-/// largest (nearest rank).
-fn value(sorted: &[f64], statistic: Statistic) -> Option<f64> {
+/// Returns the statistics of a series; `None` if it is empty. With fewer than 100 values, the 99th
+/// percentile is the largest (nearest rank).
+fn values(series: &[f64]) -> Option<Values> {
+    let mut sorted = series.to_vec();
+    sorted.sort_by(f64::total_cmp);
     let last = sorted.len().checked_sub(1)?;
-    Some(match statistic {
-        Statistic::Min => sorted[0],
-        Statistic::Max => sorted[last],
-        Statistic::P99 => sorted[(sorted.len() * 99).div_ceil(100) - 1],
-        Statistic::Median => f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]),
+    Some(Values {
+        n: sorted.len(),
+        p50: f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]),
+        p99: sorted[(sorted.len() * 99).div_ceil(100) - 1],
+        min: sorted[0],
+        max: sorted[last],
     })
+}
+
+/// Returns a value with five significant digits.
+fn significant(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
 }

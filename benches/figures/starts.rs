@@ -15,7 +15,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// Time from the execution to leadership, for a lease that has no document yet.
 pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
-    let place = Place::new().await;
+    let place = Place::new(&setup).await;
     let mut series = Vec::new();
     for round in 0..setup.count(50, 15) {
         let lease = format!("cold-{round}");
@@ -37,7 +37,7 @@ pub(crate) async fn cold_start(setup: Setup) -> Vec<Row> {
 
 /// Time from the execution after a SIGKILL to leading again, with the same directory.
 pub(crate) async fn restart(setup: Setup) -> Vec<Row> {
-    let place = Place::new().await;
+    let place = Place::new(&setup).await;
     let paths = directories(&place.sub(0), 1);
     let mut observer = Observer::start(&paths);
     let mut daemon = place.execute(&setup, "restart", &paths[0]);
@@ -80,8 +80,8 @@ struct Place {
 }
 
 impl Place {
-    async fn new() -> Self {
-        let set = ReplicaSet::start().await;
+    async fn new(setup: &Setup) -> Self {
+        let set = setup.set().await;
         let scratch = Scratch::new();
         let uri_file = scratch.path().join("uri");
         std::fs::write(&uri_file, set.uri()).expect("the connection string can be written");

@@ -46,7 +46,7 @@ impl Trio {
 }
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
-    let set = ReplicaSet::start().await;
+    let set = setup.set().await;
     let minutes = if setup.quick { 1.0 / 3.0 } else { 2.0 };
     let trios = [
         Trio::start(&setup, &set, "10s").await,

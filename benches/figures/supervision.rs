@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use leasehold::signals::{Signal, Signals};
 use leasehold_testbed::daemon::boottime_ns;
-use leasehold_testbed::{Daemon, ReplicaSet, Scratch};
+use leasehold_testbed::{Daemon, Scratch};
 
 use crate::launch::{Setup, directories, nanos, seconds, watching};
 use crate::observer::Observer;
@@ -46,7 +46,7 @@ struct Life {
 
 /// SIGTERM to the leader's daemon → the next command runs.
 pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
-    let set = ReplicaSet::start().await;
+    let set = setup.set().await;
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), 3);
     let journal = scratch.path().join("journal");
@@ -119,7 +119,7 @@ pub(crate) async fn handoff(setup: Setup) -> Vec<Row> {
 
 /// The memory that each guard adds to that of its daemon.
 pub(crate) async fn guard_memory(setup: Setup) -> Vec<Row> {
-    let set = ReplicaSet::start().await;
+    let set = setup.set().await;
     let scratch = Scratch::new();
     let count = setup.count(5, 3);
     let paths = directories(scratch.path(), count);

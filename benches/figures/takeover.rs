@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use leasehold_testbed::daemon::leads;
-use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Scratch};
+use leasehold_testbed::{Daemon, DaemonTimings, Scratch};
 
+use crate::floor::Floor;
 use crate::launch::{Setup, directories, nanos, seconds, watching};
 use crate::observer::Observer;
 use crate::report::{Bound, Row, Statistic, Unit};
@@ -15,6 +16,17 @@ const LEADS_MAX: Duration = Duration::from_secs(60);
 const FILE_FOLLOWS: Duration = Duration::from_millis(200);
 /// Delay between the crashes of two leases, so that the samples are independent.
 const STAGGER: Duration = Duration::from_millis(137);
+/// Majority writes that are measured while a crashed leader's lease expires.
+const WRITES: usize = 20;
+
+/// Measurements of a series of takeovers.
+#[derive(Default)]
+pub(crate) struct Takeovers {
+    /// Time of each since the last renewal was sent, in seconds.
+    pub(crate) durations: Vec<f64>,
+    /// Duration of majority writes in a connected client, meanwhile.
+    pub(crate) writes: Vec<f64>,
+}
 
 pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -22,7 +34,8 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
         ("defaults 24/18/3", DaemonTimings::DEFAULT),
         ("15/10/2", DaemonTimings::KUBERNETES),
     ] {
-        let series = crashes(&setup, timings, setup.count(10, 4)).await;
+        let crashed = crashes(&setup, timings, setup.count(10, 4)).await;
+        let series = crashed.durations;
         let duration = timings.lease_duration.as_secs_f64();
         let bounds = [
             Bound::AtLeast(Statistic::Min, duration),
@@ -38,8 +51,8 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
 }
 
 /// Crashes the holders of `count` leases on one set; a pair contends for each.
-async fn crashes(setup: &Setup, timings: DaemonTimings, count: usize) -> Vec<f64> {
-    let set = ReplicaSet::start().await;
+pub(crate) async fn crashes(setup: &Setup, timings: DaemonTimings, count: usize) -> Takeovers {
+    let set = setup.set().await;
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), 2 * count);
     let mut observer = Observer::start(&paths);
@@ -58,12 +71,16 @@ async fn crashes(setup: &Setup, timings: DaemonTimings, count: usize) -> Vec<f64
         (holder, contender)
     }))
     .await;
+    let mut floor = Floor::start(&set).await;
     observer.forget();
     let crashed = pairs.iter().enumerate().map(async |(index, (holder, _))| {
         tokio::time::sleep(STAGGER * u32::try_from(index).expect("few leases")).await;
         crash(holder, timings).await
     });
     let renewed_ns = join_all(crashed).await;
+    for _ in 0..WRITES {
+        floor.round().await;
+    }
     let mut led_ns = vec![None; count];
     while led_ns.contains(&None) {
         let seen = observer
@@ -74,11 +91,60 @@ async fn crashes(setup: &Setup, timings: DaemonTimings, count: usize) -> Vec<f64
         led_ns[seen.index / 2].get_or_insert(seen.at_ns);
     }
     let led_ns = led_ns.into_iter().flatten();
-    renewed_ns
-        .into_iter()
-        .zip(led_ns)
-        .map(|(renewed, led)| seconds(renewed, led))
-        .collect()
+    let pairs = renewed_ns.into_iter().zip(led_ns);
+    Takeovers {
+        durations: pairs.map(|(renewed, led)| seconds(renewed, led)).collect(),
+        writes: floor.writes,
+    }
+}
+
+/// Crashes the leader of one lease again and again; this many daemons contend for it.
+pub(crate) async fn crashes_among(
+    setup: &Setup,
+    timings: DaemonTimings,
+    contenders: usize,
+    rounds: usize,
+) -> Takeovers {
+    let set = setup.set().await;
+    let scratch = Scratch::new();
+    let paths = directories(scratch.path(), contenders);
+    let mut observer = Observer::start(&paths);
+    let start = |(index, path): (usize, &std::path::PathBuf)| {
+        setup
+            .daemon("crash", &format!("d{index}"), &set.uri())
+            .status_directory(path)
+            .timings(timings)
+            .start()
+    };
+    let mut daemons: Vec<Daemon> = paths.iter().enumerate().map(start).collect();
+    let mut leader = observer
+        .find("one leads", LEADS_MAX, |seen| {
+            seen.leads_until_ns().is_some()
+        })
+        .await
+        .index;
+    join_all(daemons.iter().map(watching)).await;
+    let mut floor = Floor::start(&set).await;
+    let mut durations = Vec::new();
+    for _ in 0..rounds {
+        let old = leader;
+        let renewed_ns = crash(&daemons[old], timings).await;
+        observer.forget();
+        for _ in 0..WRITES {
+            floor.round().await;
+        }
+        let seen = observer
+            .find("another takes over", LEADS_MAX, |seen| {
+                seen.index != old && seen.leads_until_ns().is_some()
+            })
+            .await;
+        durations.push(seconds(renewed_ns, seen.at_ns));
+        leader = seen.index;
+        daemons[old].restart_same_directory();
+        watching(&daemons[old]).await;
+    }
+    let writes = floor.writes;
+    Takeovers { durations, writes }
 }
 
 /// Kills a holder between two renewals; returns the instant at which it sent the last one.

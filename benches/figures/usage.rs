@@ -63,6 +63,8 @@ pub(crate) struct Work {
     pub(crate) cpu: f64,
     /// Number of times that a thread went to sleep, which equals the number of wakeups.
     pub(crate) wakeups: f64,
+    /// Number of context switches, voluntary or not.
+    pub(crate) switches: f64,
 }
 
 impl Work {
@@ -73,6 +75,7 @@ impl Work {
         let mut work = Self {
             cpu: 0.0,
             wakeups: 0.0,
+            switches: 0.0,
         };
         for task in tasks.flatten() {
             let path = task.path();
@@ -80,10 +83,25 @@ impl Work {
             let on_cpu = times.split(' ').next().and_then(|nanos| nanos.parse().ok());
             work.cpu += on_cpu.unwrap_or(0.0) / 1e9;
             let status = read(&format!("{}/status", path.display()));
-            work.wakeups += number(&status, "voluntary_ctxt_switches:");
+            let slept = number(&status, "voluntary_ctxt_switches:");
+            work.wakeups += slept;
+            work.switches += slept + number(&status, "nonvoluntary_ctxt_switches:");
         }
         work
     }
+}
+
+/// Returns the CPU time of a process since its start in seconds, also that of threads that have
+/// ended. Counts whole ticks of 10 ms.
+pub(crate) fn cpu_of_all(pid: u32) -> f64 {
+    let stat = read(&format!("/proc/{pid}/stat"));
+    // The name, in parentheses, may contain blanks.
+    let (_, fields) = stat.rsplit_once(") ").expect("a name");
+    let ticks = fields.split(' ').skip(11).take(2).map(|ticks| {
+        let ticks = ticks.parse::<f64>();
+        ticks.expect("a number of ticks")
+    });
+    ticks.sum::<f64>() / 100.0
 }
 
 fn read(path: &str) -> String {

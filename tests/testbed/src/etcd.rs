@@ -1,5 +1,5 @@
-//! A private etcd cluster for comparative measurements. Uses loopback ports, keeps its data in
-//! memory if there is room, and ends with the process that started it.
+//! A private etcd cluster for comparative measurements. Uses loopback ports, and ends with the
+//! process that started it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::http;
-use crate::{Launch, Process, ReservedPort, Scratch, kubernetes_programs};
+use crate::{Launch, Process, ReservedPort, Scratch, Storage, kubernetes_programs};
 
 /// Maximum time of a start. Three members elect within 2 s on idle cores.
 const START_DEADLINE: Duration = Duration::from_secs(60);
@@ -23,13 +23,14 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts a cluster of `count` members and waits until all are healthy.
+    /// Starts a cluster of `count` members, with the data in this storage, and waits until all are
+    /// healthy.
     ///
     /// # Panics
     /// If the cluster does not start, with the reason.
-    pub async fn start(count: usize) -> Self {
+    pub async fn start(count: usize, storage: Storage) -> Self {
         let programs = kubernetes_programs().unwrap_or_else(|failure| panic!("{failure}"));
-        let scratch = Scratch::new();
+        let scratch = Scratch::on(storage).unwrap_or_else(|failure| panic!("{failure}"));
         let ports: Vec<_> = (0..count)
             .map(|_| [ReservedPort::new(), ReservedPort::new()])
             .collect();
@@ -53,6 +54,24 @@ impl Etcd {
     pub fn endpoints(&self) -> String {
         let urls: Vec<_> = self.ports.iter().map(|[client, _]| url(client)).collect();
         urls.join(",")
+    }
+
+    /// Returns the number of messages that the members have received from clients so far.
+    ///
+    /// # Panics
+    /// If a member does not answer.
+    pub async fn messages(&self) -> f64 {
+        let mut sum = 0.0;
+        for [client, _] in &self.ports {
+            let answer = http::request(client.number(), "GET", "/metrics", &[]).await;
+            let (_, text) = answer.unwrap_or_else(|failure| panic!("{failure}"));
+            let received = |line: &&str| line.starts_with("grpc_server_msg_received_total{");
+            let counts = text.lines().filter(received);
+            sum += counts
+                .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+                .sum::<f64>();
+        }
+        sum
     }
 
     async fn healthy(&self) {

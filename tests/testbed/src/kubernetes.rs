@@ -22,7 +22,7 @@ use kube::core::NamespaceResourceScope;
 use kube::{Client, Resource};
 use tokio::sync::Mutex;
 
-use crate::{Proxy, kubernetes_programs};
+use crate::{Proxy, Storage, kubernetes_programs};
 use control_plane::ControlPlane;
 
 pub use credentials::Credentials;
@@ -62,8 +62,21 @@ impl Kubernetes {
     /// # Panics
     /// If the control plane cannot be started, with the reason.
     pub async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    /// Same as [`start`](Self::start), but etcd flushes its data to this storage before it
+    /// acknowledges a write, as in production.
+    ///
+    /// # Panics
+    /// Same as [`start`](Self::start).
+    pub async fn start_durable(storage: Storage) -> Self {
+        Self::start_with(Some(storage)).await
+    }
+
+    async fn start_with(storage: Option<Storage>) -> Self {
         let programs = kubernetes_programs().unwrap_or_else(|failure| panic!("{failure}"));
-        let started = ControlPlane::start(&programs).await;
+        let started = ControlPlane::start(&programs, storage).await;
         let control_plane = started.unwrap_or_else(|failure| panic!("{failure}"));
         let client = control_plane.administrator();
         let kubernetes = Self {

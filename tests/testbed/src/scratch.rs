@@ -1,18 +1,33 @@
-//! Temporary directories, in memory if there is room.
+//! Temporary directories, in memory if there is room, or on a disk.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::statvfs;
+use rustix::fs::{statfs, statvfs};
+
+use crate::Failure;
 
 /// Minimum free memory for using /dev/shm. mongod writes about 200 MB of journal and files per
 /// member.
 const ROOM_MIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
+/// The type of tmpfs in statfs(2).
+const TMPFS: u64 = 0x0102_1994;
+
 /// Maximum number of attempts to remove a directory. After one second the directory is left behind,
 /// and `leaves-nothing` reports it.
 const REMOVALS_MAX: u32 = 100;
 const REMOVAL_RETRY: Duration = Duration::from_millis(10);
+
+/// The kind of a directory for the data of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Storage {
+    /// In memory if there is room.
+    #[default]
+    Memory,
+    /// On a file system that keeps its data on a disk.
+    Disk,
+}
 
 /// A directory of its own, removed when dropped.
 #[derive(Debug)]
@@ -32,11 +47,29 @@ impl Scratch {
         } else {
             std::env::temp_dir()
         };
-        let owner = tempfile::Builder::new()
-            .prefix("leasehold-testbed-")
-            .tempdir_in(&parent)
+        let owner = below(&parent)
             .or_else(|_| tempfile::tempdir())
             .expect("a temporary directory can be made");
+        Self::of(owner)
+    }
+
+    /// Creates a directory in this kind of storage.
+    ///
+    /// # Errors
+    /// If neither the temporary directory nor /var/tmp is on a disk and writable.
+    pub fn on(storage: Storage) -> Result<Self, Failure> {
+        if storage == Storage::Memory {
+            return Ok(Self::new());
+        }
+        let mut parents = [std::env::temp_dir(), PathBuf::from("/var/tmp")].into_iter();
+        let found =
+            parents.find_map(|parent| (!in_memory(&parent)).then(|| below(&parent).ok()).flatten());
+        found.map(Self::of).ok_or_else(|| {
+            Failure::new("no disk: set TMPDIR to a directory that is not in memory (tmpfs)")
+        })
+    }
+
+    fn of(owner: tempfile::TempDir) -> Self {
         Self {
             path: owner.path().to_path_buf(),
             owner: Some(owner),
@@ -81,6 +114,38 @@ impl Default for Scratch {
     }
 }
 
+fn below(parent: &Path) -> std::io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("leasehold-testbed-").tempdir_in(parent)
+}
+
+/// Returns true for a directory without a disk, and for one that does not exist.
+fn in_memory(path: &Path) -> bool {
+    statfs(path).map_or(true, |stat| u64::try_from(stat.f_type).ok() == Some(TMPFS))
+}
+
 fn room_bytes(path: &Path) -> u64 {
     statvfs(path).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_on_a_disk_is_not_in_memory_and_is_removed() {
+        let path = match Scratch::on(Storage::Disk) {
+            Ok(scratch) => {
+                assert!(!in_memory(scratch.path()));
+                scratch.path().to_path_buf()
+            }
+            Err(failure) => return assert!(failure.to_string().contains("TMPDIR"), "{failure}"),
+        };
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_missing_directory_does_not_count_as_a_disk() {
+        assert!(in_memory(Path::new("/does/not/exist")));
+    }
 }

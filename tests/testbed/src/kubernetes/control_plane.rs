@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::net::TcpStream;
 
-use crate::{Certificates, Failure, Launch, Process, ReservedPort, Scratch};
+use crate::{Certificates, Failure, Launch, Process, ReservedPort, Scratch, Storage};
 
 /// Maximum time of a start. Measured: 2 s on two idle cores; the rest allows for a busy machine.
 const START_DEADLINE: Duration = Duration::from_secs(120);
@@ -41,19 +41,22 @@ pub(super) struct ControlPlane {
     port: ReservedPort,
     etcd_ports: [ReservedPort; 2],
     certificates: Certificates,
+    /// True if etcd flushes its data, as in production.
+    durable: bool,
     scratch: Scratch,
 }
 
 impl ControlPlane {
     /// Starts the programs of a directory and waits until the API server is ready. The controllers
-    /// may take longer.
-    pub(super) async fn start(programs: &Path) -> Result<Self, Failure> {
+    /// may take longer. The data are durable if a storage is given.
+    pub(super) async fn start(programs: &Path, storage: Option<Storage>) -> Result<Self, Failure> {
         let mut control_plane = Self {
             processes: Vec::new(),
             port: ReservedPort::new(),
             etcd_ports: [ReservedPort::new(), ReservedPort::new()],
             certificates: Certificates::new(),
-            scratch: Scratch::new(),
+            durable: storage.is_some(),
+            scratch: Scratch::on(storage.unwrap_or_default())?,
         };
         control_plane.write_files();
         let end = Instant::now() + START_DEADLINE;
@@ -191,17 +194,20 @@ impl ControlPlane {
         let [client, peer] = &self.etcd_ports;
         let client = format!("http://127.0.0.1:{}", client.number());
         let peer = format!("http://127.0.0.1:{}", peer.number());
-        vec![
+        let mut flags = vec![
             format!("--data-dir={}", self.file("etcd").display()),
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
             format!("--listen-peer-urls={peer}"),
             format!("--initial-advertise-peer-urls={peer}"),
             format!("--initial-cluster=default={peer}"),
-            // The data do not have to survive a crash of the machine.
-            "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
-        ]
+        ];
+        if !self.durable {
+            // The data do not have to survive a crash of the machine.
+            flags.push("--unsafe-no-fsync".to_owned());
+        }
+        flags
     }
 
     fn api_server_flags(&self) -> Vec<String> {

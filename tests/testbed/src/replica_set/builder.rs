@@ -11,7 +11,7 @@ use mongodb::options::{Acknowledgment, WriteConcern};
 
 use super::member::{self, Member, Plan};
 use super::{POLL, PRIMARY_DEADLINE, ReplicaSet, SET_NAME, User, user};
-use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, mongod_binary, shared};
+use crate::{Certificates, Failure, FakeClock, Lifetime, Scratch, Storage, mongod_binary, shared};
 
 /// The default of MongoDB.
 const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -31,6 +31,7 @@ pub struct ReplicaSetBuilder {
     parameters: Vec<String>,
     clocks: Vec<(usize, FakeClock)>,
     lifetime: Lifetime,
+    storage: Storage,
 }
 
 impl ReplicaSetBuilder {
@@ -45,6 +46,7 @@ impl ReplicaSetBuilder {
             parameters: Vec::new(),
             clocks: Vec::new(),
             lifetime: Lifetime::OfStarter,
+            storage: Storage::Memory,
         }
     }
 
@@ -110,6 +112,12 @@ impl ReplicaSetBuilder {
         self
     }
 
+    /// Sets the storage of the data; memory by default.
+    pub fn storage(mut self, storage: Storage) -> Self {
+        self.storage = storage;
+        self
+    }
+
     /// Starts the set and waits until it has a writable primary and all other members are
     /// secondaries.
     ///
@@ -127,7 +135,7 @@ impl ReplicaSetBuilder {
     /// If the set cannot be started, with the reason.
     pub async fn try_start(self) -> Result<ReplicaSet, Failure> {
         let binary = mongod_binary()?;
-        let scratch = Scratch::new();
+        let scratch = Scratch::on(self.storage)?;
         let certificates = self.tls.then(Certificates::new);
         let arguments = self.arguments(scratch.path(), certificates.as_ref());
         let launches = (0..self.member_count).map(|index| {

@@ -1,0 +1,202 @@
+//! Followers on a busy store: 1,000 writes a second to a collection of another application.
+//!
+//! The set has one member, because the replication of such a load occupies two cores. All change
+//! streams are on the primary of a larger set too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use leasehold_testbed::ReplicaSet;
+use leasehold_testbed::daemon::boottime_ns;
+use mongodb::Client;
+use mongodb::bson::{Document, doc};
+use mongodb::options::WriteConcern;
+use tokio::task::JoinSet;
+
+use super::many::during;
+use super::{FLOOR, LEASEHOLD, add};
+use crate::handoff;
+use crate::launch::{Setup, seconds, watching};
+use crate::report::{Row, Unit};
+
+const FIGURE: &str = "peers_busy";
+pub(crate) const FOLLOWER: &str =
+    "busy store (1,000 foreign writes a second): CPU of the server a second for each follower";
+const FOLLOWER_AT_REST: &str = "quiet store: CPU of the server a second for each follower";
+const WITHOUT: &str = "busy store: CPU of the server a second with a leader and no follower";
+const ACHIEVED: &str = "busy store: foreign writes a second";
+const HANDOFF_AT_REST: &str = "quiet store: handoff, SIGTERM → another leads, 3 contenders";
+pub(crate) const HANDOFF: &str = "busy store: handoff, SIGTERM → another leads, 3 contenders";
+
+const LEADS_MAX: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_secs(6);
+const WINDOW: Duration = Duration::from_secs(30);
+/// Few enough that two cores suffice for followers that each foreign write wakes.
+const FEW: u32 = 5;
+/// Enough that the sum stands out if each costs less than [`LIGHT`].
+const MANY: u32 = 40;
+/// CPU time of the server a second for a follower, in seconds.
+const LIGHT: f64 = 0.010;
+const WRITERS: u32 = 10;
+/// The interval between two writes of one writer.
+const INTERVAL: Duration = Duration::from_millis(10);
+const RATE: f64 = 1_000.0;
+/// The part of the rate below which the result says little: the machine is too slow or too busy.
+const RATE_MIN: f64 = 0.9;
+/// The size of a written document in bytes.
+const SIZE: usize = 200;
+
+/// Writers that run until this is dropped.
+struct Foreign {
+    _writers: JoinSet<()>,
+    written: Arc<AtomicU32>,
+}
+
+impl Foreign {
+    /// Starts the writers.
+    async fn start(set: &ReplicaSet) -> Self {
+        let client = Client::with_uri_str(set.uri()).await;
+        let client = client.expect("the connection string of a set");
+        let documents = client.database("shop").collection::<Document>("orders");
+        let written = Arc::new(AtomicU32::new(0));
+        let mut writers = JoinSet::new();
+        for _ in 0..WRITERS {
+            let (documents, written) = (documents.clone(), Arc::clone(&written));
+            writers.spawn(async move {
+                // A tick that was missed is made up for, so that the rate is kept.
+                let mut due = tokio::time::interval(INTERVAL);
+                loop {
+                    due.tick().await;
+                    let document = doc! { "text": "x".repeat(SIZE) };
+                    let inserted = documents.insert_one(document);
+                    let inserted = inserted.write_concern(WriteConcern::nodes(1)).await;
+                    inserted.expect("the set answers");
+                    written.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        Self {
+            _writers: writers,
+            written,
+        }
+    }
+
+    fn written(&self) -> f64 {
+        f64::from(self.written.load(Ordering::Relaxed))
+    }
+}
+
+pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let quiet = followers(&setup, false);
+    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(quiet.await) }).await;
+    let busy = followers(&setup, true);
+    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(busy.await) }).await;
+    let quiet = handoffs(&setup, false);
+    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(quiet.await) }).await;
+    let busy = handoffs(&setup, true);
+    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(busy.await) }).await;
+    rows
+}
+
+fn row(what: &'static str, unit: Unit, series: &[f64]) -> Row {
+    Row::new(FIGURE, what, unit, series, &[]).of(LEASEHOLD)
+}
+
+/// Starts a set, and the writers if it is to be busy.
+async fn store(setup: &Setup, busy: bool) -> (ReplicaSet, Option<Foreign>) {
+    let set = setup.set_of(ReplicaSet::builder().members(1)).await;
+    let foreign = match busy {
+        true => Some(Foreign::start(&set).await),
+        false => None,
+    };
+    (set, foreign)
+}
+
+/// The server's CPU time within a window.
+struct Window {
+    /// In a second, in seconds.
+    cpu: f64,
+    /// Foreign writes in a second.
+    rate: f64,
+}
+
+impl Window {
+    /// Measures once the server has come to rest.
+    async fn new(setup: &Setup, set: &ReplicaSet, foreign: Option<&Foreign>) -> Self {
+        tokio::time::sleep(setup.pause(SETTLE)).await;
+        let written = || foreign.map_or(0.0, Foreign::written);
+        let (began_ns, before) = (boottime_ns(), written());
+        let cpu = during(set, setup.pause(WINDOW)).await.cpu;
+        let rate = (written() - before) / seconds(began_ns, boottime_ns());
+        Self { cpu, rate }
+    }
+
+    /// Returns the CPU time at the intended rate: a machine that is not quite fast enough has fewer
+    /// writes in some windows.
+    fn at_rate(&self) -> f64 {
+        match self.rate {
+            0.0 => self.cpu,
+            rate => self.cpu / rate * RATE,
+        }
+    }
+}
+
+/// Compares the server's CPU time with and without followers.
+async fn followers(setup: &Setup, busy: bool) -> Vec<Row> {
+    let (set, foreign) = store(setup, busy).await;
+    let foreign = foreign.as_ref();
+    let first = setup.daemon("busy", "leader", &set.uri()).start();
+    first.wait_leads(LEADS_MAX).await;
+    watching(&first).await;
+    let mut followers = Vec::new();
+    let mut windows = vec![Window::new(setup, &set, foreign).await];
+    let without = windows[0].at_rate();
+    let mut each = 0.0;
+    for count in [FEW, MANY] {
+        for index in followers.len()..usize::try_from(count).expect("a few") {
+            let follower = setup.daemon("busy", &format!("f{index}"), &set.uri());
+            followers.push(follower.start());
+        }
+        for follower in &followers {
+            watching(follower).await;
+        }
+        let with = Window::new(setup, &set, foreign).await;
+        each = (with.at_rate() - without) / f64::from(count);
+        let too_slow = busy && with.rate < RATE_MIN * RATE;
+        windows.push(with);
+        if each > LIGHT || too_slow {
+            break;
+        }
+    }
+    if !busy {
+        return vec![row(FOLLOWER_AT_REST, Unit::Time, &[each])];
+    }
+    let rates: Vec<_> = windows.iter().map(|window| window.rate).collect();
+    let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let result = match slowest >= RATE_MIN * RATE {
+        true => row(FOLLOWER, Unit::Time, &[each]),
+        false => {
+            let why = format!("only {slowest:.0} foreign writes a second on this machine now");
+            let mut skipped = Row::skipped(FIGURE, LEASEHOLD, why);
+            skipped.what = FOLLOWER.to_owned();
+            skipped
+        }
+    };
+    vec![
+        result,
+        row(WITHOUT, Unit::Time, &[without]),
+        row(ACHIEVED, Unit::Count, &rates),
+    ]
+}
+
+async fn handoffs(setup: &Setup, busy: bool) -> Vec<Row> {
+    let (set, _foreign) = store(setup, busy).await;
+    let series = handoff::rounds_on(setup, &set, 3, setup.count(50, 10)).await;
+    let what = if busy { HANDOFF } else { HANDOFF_AT_REST };
+    vec![
+        row(what, Unit::Time, &series.durations),
+        row(what, Unit::Time, &series.floor).of(FLOOR),
+    ]
+}

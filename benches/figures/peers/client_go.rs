@@ -1,0 +1,276 @@
+//! An elector on client-go's leader election (`benches/peers/client-go`), on a real API server.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::Api;
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{Kubernetes, Launch, Process, Scratch};
+use rustix::process::Signal;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use tokio::process::Command;
+
+use super::CLIENT_GO;
+use super::elections::{HANDOFF, TAKEOVER};
+use crate::launch::{Setup, directories, nanos, seconds};
+use crate::observer::Observer;
+use crate::report::{Row, Unit};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/client-go");
+const LEADS_MAX: Duration = Duration::from_secs(90);
+const EXIT_MAX: Duration = Duration::from_secs(30);
+const STATUS_MAX: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+/// Polls for an answer between two signals.
+const ASK_AGAIN: u64 = 50;
+/// Time between two handoffs.
+const SETTLE: Duration = Duration::from_millis(250);
+/// Extra time before each handoff or crash, below the retry period of 2 s, so that the instants are
+/// independent of the followers' polls.
+const PHASE: Duration = Duration::from_millis(311);
+const RETRY: Duration = Duration::from_secs(2);
+/// The lease duration of the program.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// A control plane, and the directories of the electors.
+pub(crate) struct Electors {
+    kubernetes: Kubernetes,
+    namespace: String,
+    program: PathBuf,
+    directories: Vec<PathBuf>,
+    scratch: Scratch,
+}
+
+/// Builds the program in the cache if it is not there, and returns its path.
+///
+/// # Errors
+/// If it cannot be built, with the reason.
+pub(crate) async fn program() -> Result<PathBuf, String> {
+    let directory = cache()?.join("client-go-elector");
+    let made = std::fs::create_dir_all(&directory);
+    made.map_err(|error| format!("cannot make a directory in the cache: {error}"))?;
+    let program = directory.join("elector");
+    let built = Command::new("go")
+        .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
+        .args([program.as_path(), Path::new(".")])
+        .current_dir(SOURCE)
+        // The user's settings for other builds must not affect this one.
+        .envs([
+            ("CGO_ENABLED", "0"),
+            ("GOFLAGS", "-mod=readonly"),
+            ("GOWORK", "off"),
+        ])
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| format!("no Go toolchain: {error}"))?;
+    if built.status.success() {
+        return Ok(program);
+    }
+    // The text may name the servers from which modules are fetched, so it is not part of a report.
+    let log = directory.join("build.log");
+    let _ = std::fs::write(&log, &built.stderr);
+    Err("go build failed: see client-go-elector/build.log in the cache".to_owned())
+}
+
+/// Returns the cache of the testbed's scripts.
+fn cache() -> Result<PathBuf, String> {
+    let of = |name| std::env::var_os(name).map(PathBuf::from);
+    let root = of("LEASEHOLD_CACHE")
+        .or_else(|| Some(of("XDG_CACHE_HOME")?.join("leasehold")))
+        .or_else(|| Some(of("HOME")?.join(".cache/leasehold")));
+    root.ok_or_else(|| "no cache: set HOME or LEASEHOLD_CACHE".to_owned())
+}
+
+impl Electors {
+    /// Starts a control plane for this many electors.
+    ///
+    /// # Errors
+    /// If the program or the control plane is not available, with the reason.
+    pub(crate) async fn new(setup: &Setup, count: usize) -> Result<Self, String> {
+        let program = program().await?;
+        leasehold_testbed::kubernetes_programs()
+            .map_err(|_| "no Kubernetes: see the output of fetch-kubernetes")?;
+        let kubernetes = Kubernetes::start_durable(setup.storage).await;
+        let namespace = kubernetes.namespace().await;
+        let scratch = Scratch::new();
+        let directories = directories(scratch.path(), count);
+        Ok(Self {
+            kubernetes,
+            namespace,
+            program,
+            directories,
+            scratch,
+        })
+    }
+
+    /// Starts an elector, and waits until it has sent a request.
+    async fn start(&self, lease: &str, index: usize) -> Process {
+        let kubeconfig = self.kubernetes.directory().join("kubeconfig");
+        let directory = &self.directories[index];
+        let _ = std::fs::remove_file(directory.join("status.json"));
+        let flag = |name: &str, value: &str| format!("-{name}={value}");
+        let process = Launch::new(&self.program)
+            .argument(flag("kubeconfig", &kubeconfig.display().to_string()))
+            .argument(flag("namespace", &self.namespace))
+            .argument(flag("lease", lease))
+            .argument(flag("identity", &format!("e{index}")))
+            .argument(flag("directory", &directory.display().to_string()))
+            .stderr(self.scratch.path().join(format!("log-{index}")))
+            .start();
+        let process = process.unwrap_or_else(|failure| panic!("{failure}"));
+        // Its signal handler, which answers below, is not there at first, and SIGUSR1 would kill it.
+        let handles = || handles_usr1(process.pid());
+        let end = boottime_ns() + nanos(STATUS_MAX);
+        while !handles() {
+            assert!(boottime_ns() < end, "{}", self.log(index));
+            tokio::time::sleep(POLL).await;
+        }
+        while self.requests(&process, index).await < 1.0 {
+            tokio::time::sleep(POLL).await;
+        }
+        process
+    }
+
+    /// Returns the number of requests that an elector has sent so far.
+    pub(crate) async fn requests(&self, process: &Process, index: usize) -> f64 {
+        let answers = |status: &Value| status["answers"].as_u64().unwrap_or(0);
+        let before = answers(&self.status(index));
+        let end = boottime_ns() + nanos(STATUS_MAX);
+        for round in 0_u64.. {
+            // A process that has just started may ignore the signal.
+            if round % ASK_AGAIN == 0 {
+                process.signal(Signal::USR1);
+            }
+            tokio::time::sleep(POLL).await;
+            let status = self.status(index);
+            if answers(&status) > before {
+                return status["requests"].as_f64().expect("a number");
+            }
+            assert!(boottime_ns() < end, "{}", self.log(index));
+        }
+        unreachable!("the loop does not end")
+    }
+
+    /// Returns the content of an elector's file; null if it has written none.
+    fn status(&self, index: usize) -> Value {
+        let path = self.directories[index].join("status.json");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    fn log(&self, index: usize) -> String {
+        let log = self.scratch.path().join(format!("log-{index}"));
+        let log = std::fs::read_to_string(log).unwrap_or_default();
+        format!("elector {index} does not answer; its log:\n{log}")
+    }
+
+    /// Starts three electors of one lease, the leader first.
+    pub(crate) async fn three(&self, lease: &str) -> Vec<Process> {
+        let mut observer = Observer::start(&self.directories);
+        let mut electors = vec![self.start(lease, 0).await];
+        leads(&mut observer, |index| index == 0).await;
+        for index in 1..3 {
+            electors.push(self.start(lease, index).await);
+        }
+        electors
+    }
+
+    /// Returns the instant, on CLOCK_BOOTTIME, at which the holder of a lease sent the last renewal
+    /// that succeeded. Both clocks are of this machine.
+    async fn renewed(&self, lease: &str) -> u64 {
+        let leases: Api<Lease> = self.kubernetes.objects(&self.namespace);
+        let lease = leases.get(lease).await.expect("the API server answers");
+        let renewed = lease.spec.and_then(|spec| spec.renew_time);
+        let renewed_ns = renewed.expect("a held lease").0.as_nanosecond();
+        let now = clock_gettime(ClockId::Realtime);
+        let now_ns = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
+        let at_ns = i128::from(boottime_ns()) - (now_ns - renewed_ns);
+        u64::try_from(at_ns).expect("since the start of the machine")
+    }
+}
+
+/// Returns true once a process has a handler for SIGUSR1.
+fn handles_usr1(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let bit = Signal::USR1.as_raw() - 1;
+    caught.is_some_and(|mask| mask & (1 << bit) != 0)
+}
+
+/// Waits until an elector reports that it leads; returns its index and the instant.
+async fn leads(observer: &mut Observer, mut of: impl FnMut(usize) -> bool) -> (usize, u64) {
+    let found = |seen: &crate::observer::Seen| of(seen.index) && seen.leads_until_ns().is_some();
+    let seen = observer.find("an elector leads", LEADS_MAX, found).await;
+    (seen.index, seen.at_ns)
+}
+
+/// Returns a time between two events that differs from round to round.
+fn pause(round: usize) -> Duration {
+    let round = u32::try_from(round).expect("few rounds");
+    let extra = u64::try_from((PHASE * round).as_millis()).expect("a short time");
+    let period = u64::try_from(RETRY.as_millis()).expect("a short time");
+    SETTLE + Duration::from_millis(extra % period)
+}
+
+/// SIGTERM to the leader → another elector leads.
+pub(crate) async fn handoffs(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
+    let electors = Electors::new(setup, 3).await?;
+    let mut processes = electors.three("handoff").await;
+    let mut observer = Observer::start(&electors.directories);
+    let (mut old, mut series) = (0, Vec::new());
+    for round in 0..setup.count(40, 8) {
+        tokio::time::sleep(pause(round)).await;
+        observer.forget();
+        let sent_ns = boottime_ns();
+        processes[old].signal(Signal::TERM);
+        let (new, led_ns) = leads(&mut observer, |index| index != old).await;
+        series.push(seconds(sent_ns, led_ns));
+        let ended = processes[old].wait(EXIT_MAX).await;
+        ended.expect("it exits after SIGTERM");
+        processes[old] = electors.start("handoff", old).await;
+        old = new;
+    }
+    Ok(vec![
+        Row::new(figure, HANDOFF, Unit::Time, &series, &[]).of(CLIENT_GO),
+    ])
+}
+
+/// SIGKILL to the leaders of several leases; a pair contends for each.
+pub(crate) async fn takeovers(setup: &Setup, figure: &'static str) -> Result<Vec<Row>, String> {
+    let count = setup.count(15, 4);
+    let electors = Electors::new(setup, 2 * count).await?;
+    let mut observer = Observer::start(&electors.directories);
+    let lease = |index: usize| format!("takeover-{index}");
+    let mut pairs = Vec::new();
+    for index in 0..count {
+        let holder = electors.start(&lease(index), 2 * index).await;
+        leads(&mut observer, |seen| seen == 2 * index).await;
+        pairs.push((holder, electors.start(&lease(index), 2 * index + 1).await));
+    }
+    observer.forget();
+    let renewed = join_all(pairs.iter().enumerate().map(async |(index, (holder, _))| {
+        tokio::time::sleep(pause(index)).await;
+        holder.kill();
+        electors.renewed(&lease(index)).await
+    }))
+    .await;
+    let mut led = vec![None; count];
+    while led.contains(&None) {
+        let (index, at_ns) = leads(&mut observer, |index| index % 2 == 1).await;
+        led[index / 2].get_or_insert(at_ns);
+    }
+    let led = led.into_iter().flatten();
+    let beyond = renewed
+        .into_iter()
+        .zip(led)
+        .map(|(renewed, led)| seconds(renewed, led) - LEASE.as_secs_f64());
+    let series: Vec<_> = beyond.collect();
+    Ok(vec![
+        Row::new(figure, TAKEOVER, Unit::Time, &series, &[]).of(CLIENT_GO),
+    ])
+}

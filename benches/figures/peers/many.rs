@@ -1,0 +1,152 @@
+//! The load of many daemons on the store, as a curve: followers of one lease, and leases of three
+//! daemons each.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{Daemon, ReplicaSet};
+use mongodb::bson::doc;
+
+use super::{LEASEHOLD, add};
+use crate::launch::{Setup, seconds, watching};
+use crate::profile;
+use crate::report::{Row, Unit};
+use crate::usage::cpu_of_all;
+
+const FIGURE: &str = "peers_many";
+const LEADS_MAX: Duration = Duration::from_secs(60);
+/// Time for daemons that have just started to come to rest: a standby is registered.
+const SETTLE: Duration = Duration::from_secs(9);
+const WINDOW: Duration = Duration::from_secs(30);
+/// Daemons that start at the same time.
+const BATCH: usize = 10;
+
+/// The load on all members of a set.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    /// CPU time of all members in a second, in seconds.
+    pub(super) cpu: f64,
+    /// Bytes that all members received and sent in a second.
+    network: f64,
+}
+
+pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let of_one = followers(&setup);
+    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(of_one.await) }).await;
+    let of_many = leases(&setup);
+    add(&mut rows, (FIGURE, LEASEHOLD), async { Ok(of_many.await) }).await;
+    rows
+}
+
+fn counts(setup: &Setup) -> &'static [usize] {
+    if setup.quick {
+        &[0, 1, 10]
+    } else {
+        &[0, 1, 10, 30, 100]
+    }
+}
+
+/// One lease with more and more followers.
+async fn followers(setup: &Setup) -> Vec<Row> {
+    let set = setup.set().await;
+    let first = setup.daemon("many", "leader", &set.uri()).start();
+    first.wait_leads(LEADS_MAX).await;
+    watching(&first).await;
+    let mut daemons = Vec::new();
+    let mut rows = Vec::new();
+    for count in counts(setup) {
+        let missing = daemons.len()..*count;
+        let names: Vec<_> = missing
+            .map(|index| ("many".to_owned(), format!("f{index}")))
+            .collect();
+        start(setup, &set, names, &mut daemons).await;
+        let load = at_rest(setup, &set).await;
+        rows.extend(both(&format!("1 lease, followers: {count}"), load));
+    }
+    rows
+}
+
+/// More and more leases, for each of which three daemons contend.
+async fn leases(setup: &Setup) -> Vec<Row> {
+    let set = setup.set().await;
+    let mut daemons = Vec::new();
+    let mut rows = Vec::new();
+    for count in counts(setup) {
+        let missing = daemons.len() / 3..*count;
+        let names = missing.flat_map(|lease| {
+            (0..3).map(move |index| (format!("lease-{lease}"), format!("l{lease}-{index}")))
+        });
+        start(setup, &set, names.collect(), &mut daemons).await;
+        let load = at_rest(setup, &set).await;
+        rows.extend(both(&format!("leases of 3 daemons: {count}"), load));
+    }
+    rows
+}
+
+/// Starts daemons, each given by its lease and identity.
+async fn start(
+    setup: &Setup,
+    set: &ReplicaSet,
+    names: Vec<(String, String)>,
+    daemons: &mut Vec<Daemon>,
+) {
+    for batch in names.chunks(BATCH) {
+        let started = batch.iter().map(|(lease, identity)| {
+            let daemon = setup.daemon(lease, identity, &set.uri());
+            daemon.start()
+        });
+        let started: Vec<_> = started.collect();
+        join_all(started.iter().map(watching)).await;
+        daemons.extend(started);
+    }
+}
+
+async fn at_rest(setup: &Setup, set: &ReplicaSet) -> Load {
+    tokio::time::sleep(setup.pause(SETTLE)).await;
+    during(set, setup.pause(WINDOW)).await
+}
+
+/// Returns the load on all members within this time.
+pub(super) async fn during(set: &ReplicaSet, window: Duration) -> Load {
+    let began_ns = boottime_ns();
+    let before = used(set).await;
+    tokio::time::sleep(window).await;
+    let after = used(set).await;
+    let took = seconds(began_ns, boottime_ns());
+    Load {
+        cpu: (after.cpu - before.cpu) / took,
+        network: (after.network - before.network) / took,
+    }
+}
+
+/// Returns the sums since the start of the members.
+async fn used(set: &ReplicaSet) -> Load {
+    let mut network = 0.0;
+    for index in 0..set.member_count() {
+        let client = profile::direct(set, index).await;
+        let admin = client.database("admin");
+        let status = admin.run_command(doc! { "serverStatus": 1 }).await;
+        let status = status.expect("the server reports its status");
+        let counts = status.get_document("network").expect("it counts bytes");
+        for name in ["bytesIn", "bytesOut"] {
+            let bytes = counts.get_i64(name).expect("a number of bytes");
+            #[allow(clippy::cast_precision_loss)] // Far below 2^53.
+            let bytes = bytes as f64;
+            network += bytes;
+        }
+    }
+    let cpu = set.pids().into_iter().map(cpu_of_all).sum();
+    Load { cpu, network }
+}
+
+fn both(what: &str, load: Load) -> [Row; 2] {
+    let row = |of: &str, unit, value| {
+        Row::new(FIGURE, format!("{what}: {of}"), unit, &[value], &[]).of(LEASEHOLD)
+    };
+    [
+        row("CPU of the servers a second", Unit::Time, load.cpu),
+        row("their network a second", Unit::Bytes, load.network),
+    ]
+}

@@ -1,0 +1,122 @@
+//! Goal: the tables of the comparison in docs/benchmarks.md are those of a real run, and cannot
+//! drift from it.
+//! Method: they are generated from the JSON that `make bench` wrote and compared with the page;
+//! `UPDATE_DOCS=1 cargo test --test benchmarks_page` writes them.
+
+use std::fs;
+use std::path::Path;
+
+#[path = "../benches/figures/results.rs"]
+#[allow(dead_code, reason = "shared with the benchmark, whose part it is")]
+mod results;
+
+use results::{Measured, Results, Unit, Values};
+
+const PAGE: &str = "docs/benchmarks.md";
+const RUN: &str = "docs/benchmarks/peers.json";
+const BEGIN: &str = "<!-- tables: made by tests/benchmarks_page.rs -->\n";
+const END: &str = "<!-- end of tables -->";
+const NO_RUN: &str = "\nNo run has been published yet.\n";
+
+#[test]
+fn the_page_has_the_tables_of_the_published_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join(RUN);
+    let tables = match path.exists() {
+        true => {
+            let run = Results::read(&path).unwrap_or_else(|problem| panic!("{problem}"));
+            assert_eq!(run.schema, results::SCHEMA, "{RUN}: measure again");
+            assert!(run.compares(), "{RUN}: FIGURES=peers is missing");
+            format!("\n{}", run.tables())
+        }
+        false => NO_RUN.to_owned(),
+    };
+    let page = fs::read_to_string(root.join(PAGE)).expect("the page is there");
+    let (before, rest) = page.split_once(BEGIN).expect("the tables begin");
+    let (written, after) = rest.split_once(END).expect("the tables end");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let page = format!("{before}{BEGIN}{tables}\n{END}{after}");
+        fs::write(root.join(PAGE), page).expect("the page can be written");
+    } else {
+        let remedy = "run: UPDATE_DOCS=1 cargo test --test benchmarks_page";
+        assert_eq!(written, format!("{tables}\n"), "{remedy}");
+    }
+}
+
+fn row(system: &str, p50: f64) -> Measured {
+    Measured {
+        figure: "peers_election".to_owned(),
+        what: "handoff".to_owned(),
+        system: system.to_owned(),
+        disk: "ram".to_owned(),
+        unit: Unit::Time,
+        values: Some(Values {
+            n: 20,
+            p50,
+            p99: 2.0 * p50,
+            min: p50,
+            max: 2.0 * p50,
+        }),
+        ratio: None,
+        target: None,
+        verdict: None,
+        skipped: None,
+    }
+}
+
+fn run(rows: Vec<Measured>) -> Results {
+    let map = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+    Results {
+        schema: results::SCHEMA,
+        machine: "a machine".to_owned(),
+        load: "0.1 0.1 0.1".to_owned(),
+        sizes: "full".to_owned(),
+        versions: map("mongod", "6.0.5"),
+        disks: map("ram", "/dev/shm"),
+        rows,
+    }
+}
+
+#[test]
+fn a_table_has_ratios_verdicts_and_the_reasons_of_missing_rows() {
+    let ours = Measured {
+        target: Some("≤ 1.4 × the floor".to_owned()),
+        verdict: Some("missed".to_owned()),
+        ..row("leasehold", 0.012)
+    };
+    let floor = Measured {
+        ratio: Some(2.0),
+        ..row("floor", 0.006)
+    };
+    let skipped = Measured {
+        values: None,
+        skipped: Some("no Go toolchain".to_owned()),
+        ..row("client-go", 0.0)
+    };
+    let failed = Measured {
+        values: None,
+        ..row("etcdctl elect", 0.0)
+    };
+    let tables = run(vec![ours, floor, skipped, failed]).tables();
+    let (_, rows) = tables.split_once("| --- |\n").expect("a table");
+    assert_eq!(
+        rows,
+        "| **peers_election** | | | | | | |\n\
+         | handoff | leasehold | 12.0 ms | 24.0 ms | 20 | | ≤ 1.4 × the floor: missed |\n\
+         | | floor | 6.00 ms | 12.0 ms | 20 | 2.00 | |\n\
+         | | client-go | skipped: no Go toolchain | | | | |\n\
+         | | etcdctl elect | failed | | | | |\n"
+    );
+}
+
+#[test]
+fn a_run_is_the_same_after_it_was_written_and_read() {
+    let missing = Measured {
+        values: None,
+        ..row("client-go", 0.0)
+    };
+    let before = run(vec![row("leasehold", 0.012), missing]);
+    let text = serde_json::to_string(&before).expect("JSON");
+    let after: Results = serde_json::from_str(&text).expect("the same JSON");
+    assert_eq!(after, before);
+}
