@@ -211,8 +211,7 @@ impl Begun {
             let metrics = metrics.clone();
             move |lines| metrics.log_lines_lost(lines)
         });
-        let retry_interval = config.lease.timings.retry_interval();
-        let reporter = Reporter::new(who.lease.clone(), retry_interval);
+        let reporter = Reporter::new(who.lease.clone(), config.lease.timings);
         reporter.started(
             &config,
             directory.path(),

@@ -20,6 +20,7 @@ mod hand_over;
 mod log_lines;
 mod monitor;
 mod one_leader;
+mod priorities;
 mod proof_of_death;
 mod reload;
 mod signals;

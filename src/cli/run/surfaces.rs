@@ -13,7 +13,7 @@ use crate::election::{Claim, Notice, Order, Status, Token, Transition};
 use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
 use crate::runner::{Answered, Surfaces};
-use crate::store::Failure;
+use crate::store::{FailoverSettings, Failure};
 use crate::supervisor::Orders;
 
 /// Surfaces that the runner notifies. HTTP and metrics read the status themselves.
@@ -125,5 +125,9 @@ impl Surfaces for DaemonSurfaces {
 
     fn lookalike(&mut self, product: &str) {
         self.reporter.lookalike(product);
+    }
+
+    fn failover(&mut self, settings: &Result<FailoverSettings, Failure>) {
+        self.reporter.failover(settings);
     }
 }

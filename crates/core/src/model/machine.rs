@@ -37,6 +37,8 @@ pub(crate) struct Machine {
     pub(crate) monitor: Monitor,
     /// True if the candidate registers as standby.
     stands_by: bool,
+    /// Its priority, if leaders prefer higher ones.
+    priority: Option<u32>,
 }
 
 /// Contents of a status directory.
@@ -109,7 +111,12 @@ impl Randomness for Draw<'_> {
 
 impl Machine {
     /// Creates a machine whose process has not started.
-    pub(crate) fn new(identity: Identity, pace: Pace, stands_by: bool) -> Self {
+    pub(crate) fn new(
+        identity: Identity,
+        pace: Pace,
+        stands_by: bool,
+        priority: Option<u32>,
+    ) -> Self {
         Self {
             identity,
             pace,
@@ -122,6 +129,7 @@ impl Machine {
             late_events: Vec::new(),
             monitor: Monitor::default(),
             stands_by,
+            priority,
         }
     }
 
@@ -138,12 +146,13 @@ impl Machine {
         }
         let candidate = Candidate {
             identity: self.identity.clone(),
-            tunables: tunables(self.pace),
+            tunables: tunables(self.pace, self.priority.is_some()),
             token_remembered: self.directory.token,
             lease_longest_remembered: self.directory.lease_longest,
             supervises: false,
             predecessor_claim: self.directory.claim,
             stands_by: self.stands_by,
+            priority: self.priority.unwrap_or(0),
         };
         self.proven_dead = self.directory.claim;
         self.election = Some(Election::new(candidate, now, &mut Draw(drawn)));
@@ -208,6 +217,7 @@ impl Machine {
             identity: _,
             pace: _,
             stands_by: _,
+            priority: _,
             election,
             frozen,
             directory,
