@@ -34,6 +34,7 @@ mod observer;
 mod operators;
 mod overlap;
 mod profile;
+mod profiles;
 mod report;
 mod size;
 mod starts;
@@ -129,6 +130,10 @@ const FIGURES: &[Figure] = &[
     Figure {
         names: &["takeover"],
         measure: |setup| Box::pin(takeover::measure(setup)),
+    },
+    Figure {
+        names: &["profiles"],
+        measure: |setup| Box::pin(profiles::measure(setup)),
     },
     Figure {
         names: &["frozen_primary"],
