@@ -134,8 +134,8 @@ pub(crate) fn short() -> Vec<Case> {
         Case {
             name: "two candidates on change streams, of which one is preferred, no fault",
             bounds: bounds(&APART, 0, 0).on_streams().with_preference(),
-            milestones: &[Transferred, HandOver],
-            states_min: 1,
+            milestones: &[Transferred],
+            states_min: 4_200,
         },
     ]
 }
