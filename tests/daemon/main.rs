@@ -28,6 +28,7 @@ mod standby;
 mod start_refused;
 mod status_command;
 mod status_directory;
+mod store_elections;
 mod store_unreachable;
 mod systemd;
 mod takeover;
