@@ -16,6 +16,7 @@ pub mod status;
 
 mod arguments;
 mod privacy;
+mod store_elections;
 mod store_options;
 mod table;
 

@@ -19,6 +19,7 @@
 mod choice;
 mod error;
 mod load;
+mod profile;
 mod schema;
 mod secret;
 mod unused;
@@ -31,7 +32,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use choice::{KubernetesEnabled, LogFormat, LogLevel, OnExit, ReadyWhen, StopSignal};
+pub use choice::{
+    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopSignal,
+};
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
 pub use schema::{
@@ -53,6 +56,8 @@ pub struct Config {
     pub lease: LeaseConfig,
     /// Name of this candidate.
     pub identity: Identity,
+    /// Priority of this candidate.
+    pub priority: u32,
     /// Address of this candidate (informational).
     pub address: Option<String>,
     /// The store.
@@ -95,6 +100,12 @@ pub struct LeaseConfig {
     pub timings: Timings,
     /// Time given to the workload at a graceful step-down.
     pub handoff_delay: Duration,
+    /// Candidates that a leader hands over to without a request.
+    pub prefer: Prefer,
+    /// Minimum time from an acquisition to a handover to a preferred standby.
+    pub prefer_interval: Duration,
+    /// Set of durations for those that are not configured.
+    pub profile: Profile,
 }
 
 /// Section `[mongodb]`; its `operation_timeout` is one of the [`Timings`].
@@ -191,8 +202,12 @@ impl Config {
                     name,
                     timings,
                     handoff_delay,
+                    prefer,
+                    prefer_interval,
+                    profile,
                 },
             identity,
+            priority,
             address,
             mongodb:
                 MongoConfig {
@@ -243,6 +258,7 @@ impl Config {
         };
         vec![
             ("lease.name", name.to_string()),
+            ("lease.profile", profile.to_string()),
             (
                 "lease.lease_duration",
                 format!("{:?}", timings.lease_duration()),
@@ -260,7 +276,10 @@ impl Config {
                 format!("{:?}", timings.retry_interval()),
             ),
             ("lease.handoff_delay", format!("{handoff_delay:?}")),
+            ("lease.prefer", prefer.to_string()),
+            ("lease.prefer_interval", format!("{prefer_interval:?}")),
             ("identity.name", identity.to_string()),
+            ("identity.priority", priority.to_string()),
             ("identity.address", format!("{address:?}")),
             ("mongodb.uri", inline),
             ("mongodb.uri_file", file),

@@ -38,6 +38,7 @@ mod options;
 mod overlap;
 mod peers;
 mod profile;
+mod profiles;
 mod report;
 mod results;
 mod size;
@@ -138,6 +139,10 @@ const FIGURES: &[Figure] = &[
     Figure {
         names: &["takeover"],
         measure: |setup| Box::pin(takeover::measure(setup)),
+    },
+    Figure {
+        names: &["profiles"],
+        measure: |setup| Box::pin(profiles::measure(setup)),
     },
     Figure {
         names: &["frozen_primary"],

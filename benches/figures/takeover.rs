@@ -34,7 +34,8 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
         ("defaults 24/18/3", DaemonTimings::DEFAULT),
         ("15/10/2", DaemonTimings::KUBERNETES),
     ] {
-        let crashed = crashes(&setup, timings, setup.count(10, 4)).await;
+        let flags = timings.flags();
+        let crashed = crashes(&setup, timings, &flags, setup.count(10, 4)).await;
         let series = crashed.durations;
         let duration = timings.lease_duration.as_secs_f64();
         let bounds = [
@@ -50,19 +51,25 @@ pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
     rows
 }
 
-/// Crashes the holders of `count` leases on one set; a pair contends for each.
-pub(crate) async fn crashes(setup: &Setup, timings: DaemonTimings, count: usize) -> Takeovers {
+/// Crashes the holders of `count` leases on one set; a pair contends for each, with flags that set
+/// these durations.
+pub(crate) async fn crashes(
+    setup: &Setup,
+    timings: DaemonTimings,
+    flags: &[String],
+    count: usize,
+) -> Takeovers {
     let set = setup.set().await;
     let scratch = Scratch::new();
     let paths = directories(scratch.path(), 2 * count);
     let mut observer = Observer::start(&paths);
     let pairs = join_all((0..count).map(async |index| {
         let start = |place: usize| {
-            setup
+            let daemon = setup
                 .daemon(&format!("l{index}"), &format!("d{place}"), &set.uri())
-                .status_directory(&paths[place])
-                .timings(timings)
-                .start()
+                .status_directory(&paths[place]);
+            let flags = flags.iter();
+            flags.fold(daemon, |daemon, flag| daemon.flag(flag)).start()
         };
         let holder = start(2 * index);
         holder.wait_leads(LEADS_MAX).await;

@@ -211,8 +211,7 @@ impl Begun {
             let metrics = metrics.clone();
             move |lines| metrics.log_lines_lost(lines)
         });
-        let retry_interval = config.lease.timings.retry_interval();
-        let reporter = Reporter::new(who.lease.clone(), retry_interval);
+        let reporter = Reporter::new(who.lease.clone(), config.lease.timings);
         reporter.started(
             &config,
             directory.path(),
@@ -245,7 +244,8 @@ impl Begun {
         let files = Arc::new(files);
         let refresh = config.lease.timings.renew_interval();
         let lease = who.lease.clone();
-        tokio::spawn(files::watch(lease, path, files.progress(), refresh));
+        let progress = files.progress();
+        tokio::spawn(files::watch(lease, path, progress, refresh, status.clone()));
 
         let (ready_when, ready_receiver) = watch::channel(config.http.ready_when.into());
         let state = AdminState {
@@ -274,6 +274,7 @@ impl Begun {
             store_errors,
             reporter,
             leader_token: Token::ZERO,
+            published: None,
         };
         let elector = prepared.start(surfaces);
         let reloader = Reloader {

@@ -41,6 +41,28 @@ macro_rules! choice {
 }
 
 choice! {
+    /// Candidates that a leader hands over to without a request.
+    Prefer {
+        /// None: a healthy leader leads on.
+        None = "none",
+        /// A standby with a higher priority.
+        Priority = "priority",
+    }
+}
+
+choice! {
+    /// Set of durations for those that are not configured.
+    Profile {
+        /// For the election of a new MongoDB primary at default settings.
+        Steady = "steady",
+        /// The durations of Kubernetes leader election.
+        Brisk = "brisk",
+        /// For a store with `electionTimeoutMillis` 2000.
+        Fast = "fast",
+    }
+}
+
+choice! {
     /// Condition under which `/readyz` returns 200.
     ReadyWhen {
         /// Once the store has been reached.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::choice::Profile;
 use super::schema::{KEYS, Key};
 use super::secret::{MASK, UriError, looks_secret, shown, shown_path};
 
@@ -19,6 +20,8 @@ pub enum Origin {
     Flag(String),
     /// Derived from the host name and the process id.
     Host,
+    /// The value of `lease.profile`.
+    Profile(Profile),
 }
 
 impl fmt::Display for Origin {
@@ -29,6 +32,7 @@ impl fmt::Display for Origin {
             Self::Variable(name) => write!(f, "environment variable {}", named(name)),
             Self::Flag(name) => write!(f, "flag --{}", named(name)),
             Self::Host => f.write_str("default: host name and process id"),
+            Self::Profile(profile) => write!(f, "lease.profile {profile}"),
         }
     }
 }

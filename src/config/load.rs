@@ -13,7 +13,7 @@ use config::{ConfigError as FileError, File, FileFormat, Source, Value, ValueKin
 use super::error::{Origin, Problem};
 use super::schema::{KEYS, Key, Kind, find_in, is_section, suggest, suggest_key};
 use super::secret::{MASK, UriSource, is_misplaced_uri, looks_secret, read_bounded, reason, shown};
-use super::{value, yaml};
+use super::{profile, value, yaml};
 
 /// Sources of a configuration, kept for SIGHUP, which reads the files again. The environment and
 /// the flags of a process do not change.
@@ -74,6 +74,7 @@ impl Sources {
         }
         loader.pod(&self.environment);
         loader.identity();
+        profile::apply(&mut loader.settings);
         Loaded {
             settings: loader.settings,
             problems: loader.problems,

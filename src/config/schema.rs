@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use config::{File, FileFormat, Source, Value, ValueKind};
 
-use super::choice::{KubernetesEnabled, LogFormat, LogLevel, OnExit, ReadyWhen, StopSignal};
+use super::choice::{
+    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopSignal,
+};
 use crate::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
 /// The built-in defaults, with a comment on each key.
@@ -244,6 +246,12 @@ const STOP_GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Maximum of `workload.health.failures`. Fewer checks at a longer period give the same
 /// information.
 const FAILURES_MAX: u32 = 1000;
+/// Maximum of `identity.priority`. More ranks than candidates are of no use.
+const PRIORITY_MAX: u32 = 1000;
+/// Minimum of `lease.prefer_interval`. Each handover interrupts the workload.
+const PREFER_INTERVAL_MIN: Duration = Duration::from_secs(10);
+/// Maximum of `lease.prefer_interval`.
+const PREFER_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Minimum that the driver accepts.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(500);
 
@@ -277,6 +285,8 @@ pub static KEYS: &[Key] = keys! {
     "lease" {
         "name", Kind::LeaseName, Restart,
             "The lease to contend for (required by run)";
+        "profile", Kind::OneOf(Profile::WORDS), NextClaim,
+            "Durations for those that are not set: steady, brisk or fast";
         "lease_duration", between(LEASE_DURATION_MIN, LEASE_DURATION_MAX), NextClaim,
             "Time without a renewal after which others may take over";
         "renew_deadline", between(INTERVAL_MIN, LONGEST), NextClaim,
@@ -288,11 +298,17 @@ pub static KEYS: &[Key] = keys! {
             "Interval between retries, and between polls without a change stream";
         "handoff_delay", between(Duration::ZERO, LONGEST), Now,
             "Time given to the workload at a graceful step-down; 0s: no wait";
+        "prefer", Kind::OneOf(Prefer::WORDS), Now,
+            "Standby that a leader hands over to by itself: none, or one with a higher priority";
+        "prefer_interval", between(PREFER_INTERVAL_MIN, PREFER_INTERVAL_MAX), Now,
+            "Minimum time from an acquisition to a handover to a preferred standby";
     }
     "identity" {
         "name", Kind::Identity, Restart,
             "Name of this candidate; if unset: POD_NAME, else <host name>-<process id>",
             lock: "Name of this holder; if unset: POD_NAME, else <host name>-<process id>";
+        "priority", Kind::Count { min: 0, max: PRIORITY_MAX }, Restart,
+            "Priority of this candidate; a higher one is preferred as the standby";
         "address", Kind::Line, Restart,
             "Address of this candidate, published in the lease document (informational)";
     }

@@ -14,7 +14,13 @@ struct Dependent {
     what: &'static str,
 }
 
-const DEPENDENTS: [Dependent; 4] = [
+const DEPENDENTS: [Dependent; 5] = [
+    Dependent {
+        keys: &["lease.prefer_interval"],
+        needs: &["lease.prefer"],
+        off: "none",
+        what: "a preference, which is off: set lease.prefer to \"priority\"",
+    },
     Dependent {
         keys: &[
             "workload.health.period",

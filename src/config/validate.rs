@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::choice::{KubernetesEnabled, LogFormat, LogLevel, ReadyWhen};
+use super::choice::{KubernetesEnabled, LogFormat, LogLevel, Prefer, Profile, ReadyWhen};
 use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
 use super::schema::Kind;
@@ -304,8 +304,12 @@ impl Checked {
                 name: name?,
                 timings: timings?,
                 handoff_delay: self.duration("lease.handoff_delay")?,
+                prefer: Prefer::from_word(self.text("lease.prefer")?)?,
+                prefer_interval: self.duration("lease.prefer_interval")?,
+                profile: Profile::from_word(self.text("lease.profile")?)?,
             },
             identity: Identity::new(self.text("identity.name")?).ok()?,
+            priority: self.count("identity.priority")?,
             address: self.text("identity.address").map(str::to_owned),
             mongodb: self.mongodb(uri?)?,
             status_directory: self.text("status.directory").map(PathBuf::from),

@@ -110,7 +110,7 @@ impl Checked {
         value::command(self.text(path).unwrap_or_default()).ok()
     }
 
-    fn count(&self, path: &str) -> Option<u32> {
+    pub(super) fn count(&self, path: &str) -> Option<u32> {
         match self.setting(path).key.kind {
             Kind::Count { min, max } => value::count(self.text(path)?, min, max).ok(),
             _ => None,

@@ -217,7 +217,7 @@ fn other_variables_are_not_configuration() {
         ),
         (
             "LEASEHOLD_LEASE__COLOUR",
-            "the keys of [lease] are name, lease_duration",
+            "the keys of [lease] are name, profile, lease_duration",
         ),
     ] {
         let refused = refusal(&sources(&[], &[(wrong, "x")], &REQUIRED));

@@ -118,7 +118,8 @@ pub(crate) async fn next_hint(news: &mut mpsc::Receiver<StoreEvent<ClaimHint>>) 
                 StoreEvent::Watch(told) => return told.hint,
                 StoreEvent::PrimaryChanged
                 | StoreEvent::RequestIgnored(_)
-                | StoreEvent::Lookalike(_) => {}
+                | StoreEvent::Lookalike(_)
+                | StoreEvent::Failover(_) => {}
                 StoreEvent::WatchFailed(failure) => panic!("no stream: {failure}"),
             }
         }

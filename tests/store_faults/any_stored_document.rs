@@ -379,6 +379,8 @@ fn every_write(document: &Document) -> [Operation; 7] {
         Operation::Register {
             holder: claim,
             session: STRANGER,
+            priority: 1,
+            replaces: standby_of(document),
         },
         Operation::Withdraw {
             session: standby_in(document),
@@ -389,6 +391,12 @@ fn every_write(document: &Document) -> [Operation; 7] {
 fn standby_in(document: &Document) -> Session {
     let standby = document.get_document("standby").ok();
     Session::from_bytes(id(standby.and_then(|standby| standby.get("session"))))
+}
+
+/// Returns the standby that a registration replaces, if the document has one.
+fn standby_of(document: &Document) -> Option<Session> {
+    let standby = document.get_document("standby").ok();
+    standby.map(|_| standby_in(document))
 }
 
 /// Every kind of write. The writes of a holder come from a process that does not hold the lease.

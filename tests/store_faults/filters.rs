@@ -69,11 +69,14 @@ fn leases() -> Vec<Document> {
     let kept = doc! { "identity": "c", "for_ms": 5_000_i64 };
     let asked = doc! { "kind": "step_down", "token": 4_i64 };
     let standby = doc! { "identity": "c", "session": uuid(8) };
+    let preferred = with(standby.clone(), "priority", 2_i64);
     let mut all = vec![
         without(free(), "holder"),
         with(free(), "reserved_for", kept),
         with(held(), "request", asked),
         with(held(), "standby", standby.clone()),
+        with(held(), "standby", preferred),
+        with(held(), "standby", with(standby.clone(), "priority", "high")),
         with(held(), "standby", Bson::Null),
         with(free(), "standby", standby),
     ];
@@ -198,7 +201,14 @@ fn writes() -> Vec<Operation> {
             Claim::from_bytes([holder; 16]),
             Session::from_bytes([7; 16]),
         );
-        all.push(Operation::Register { holder, session });
+        for replaces in [None, Some(Session::from_bytes([8; 16]))] {
+            all.push(Operation::Register {
+                holder,
+                session,
+                priority: 3,
+                replaces,
+            });
+        }
     }
     for session in [7, 8] {
         let session = Session::from_bytes([session; 16]);

@@ -58,7 +58,8 @@ async fn handoffs_of_many(setup: &Setup) -> Result<Vec<Row>, String> {
 
 async fn takeovers(setup: &Setup) -> Result<Vec<Row>, String> {
     let count = setup.count(10, 4);
-    let series = takeover::crashes(setup, DaemonTimings::KUBERNETES, count).await;
+    let timings = DaemonTimings::KUBERNETES;
+    let series = takeover::crashes(setup, timings, &timings.flags(), count).await;
     Ok(beyond(TAKEOVER, &series))
 }
 

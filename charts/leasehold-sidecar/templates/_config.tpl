@@ -20,7 +20,7 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
   "kubernetes.demote_others" "set leasehold.kubernetes.demoteOthers"
   "kubernetes.events" "set leasehold.kubernetes.events"
 -}}
-{{- $counts := list "workload.health.failures" -}}
+{{- $counts := list "workload.health.failures" "identity.priority" -}}
 {{- range $key, $value := include "leasehold.settings" . | fromJson -}}
 {{- with get $set $key -}}
 {{- fail (printf "leasehold: leave out leasehold.config.%s: %s" $key .) -}}
@@ -80,7 +80,8 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
 {{- define "leasehold.timings" -}}
 {{- $settings := include "leasehold.settings" . | fromJson -}}
 {{- $timings := dict -}}
-{{- range $key, $default := dict
+{{- $profile := get $settings "lease.profile" | default "steady" -}}
+{{- $steady := dict
   "lease.lease_duration" "24s"
   "lease.renew_deadline" "18s"
   "lease.renew_interval" "3s"
@@ -88,6 +89,17 @@ without a unit, and durations that the daemon would refuse. A pod that cannot st
   "mongodb.operation_timeout" "3s"
   "workload.loss_grace" "3s"
 -}}
+{{- $brisk := dict "lease.lease_duration" "15s" "lease.renew_deadline" "10s" "lease.renew_interval" "2s" -}}
+{{- $fast := dict
+  "lease.lease_duration" "8s"
+  "lease.renew_deadline" "5800ms"
+  "lease.renew_interval" "1s"
+  "lease.retry_interval" "500ms"
+  "mongodb.operation_timeout" "1500ms"
+  "workload.loss_grace" "1s"
+-}}
+{{- $profiles := dict "steady" dict "brisk" $brisk "fast" $fast -}}
+{{- range $key, $default := merge (dict) (get $profiles $profile | default dict) $steady -}}
 {{- $text := get $settings $key | default $default -}}
 {{- $_ := set $timings ($key | splitList "." | last) (include "leasehold.milliseconds" $text | atoi) -}}
 {{- end -}}

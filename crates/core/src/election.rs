@@ -25,6 +25,7 @@ mod input;
 mod lead;
 mod lease;
 pub(crate) mod named;
+mod prefer;
 mod reading;
 mod recorded;
 mod standby;
@@ -69,6 +70,7 @@ const OPEN_CLAIMS_MAX: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Election {
     identity: Identity,
+    priority: u32,
     tunables: Tunables,
     predecessor_claim: Option<Claim>,
     session: Session,
@@ -89,7 +91,7 @@ pub struct Election {
     /// Earliest instant to acquire a free lease: a random delay within `spread` after the last
     /// revision was seen.
     eager_at: BootTime,
-    /// State of this candidate's registration as the standby.
+    /// This candidate's registration as the standby, and its preference for another one.
     registration: Registration,
     /// Instant at which leadership was last lost by deadline.
     deadline_loss: Option<BootTime>,
@@ -214,12 +216,14 @@ impl Election {
             supervises,
             predecessor_claim,
             stands_by,
+            priority,
         } = candidate;
         let own = tunables.timings.lease_duration();
         let lease_longest = lease_longest_remembered.map_or(own, |longest| longest.max(own));
         let session = Session::random(random);
         Self {
             identity,
+            priority,
             tunables,
             predecessor_claim,
             session,
@@ -331,7 +335,7 @@ impl Election {
         if let Outcome::Applied(Found::Lease(lease)) = &outcome {
             self.note_seen(lease);
         }
-        if self.registration_reply(call, &outcome) {
+        if self.registration_reply(call, &outcome, turn.now) {
             // Nothing else waits for it.
         } else if self.reading.is_some_and(|reading| reading.call == call) {
             self.read_reply(outcome, turn);

@@ -35,6 +35,11 @@ pub struct ElectorOptions {
     /// True if the workload has stopped before [`Elector::stop`] is called; the stop then takes at
     /// most one second of `handoff_delay`.
     pub workload_ends_first: bool,
+    /// Priority of the candidate; a higher one is preferred as the standby.
+    pub priority: u32,
+    /// If set, a leader hands over to a standby with a higher priority, this long after its
+    /// acquisition at the earliest.
+    pub prefer_interval: Option<Duration>,
     /// The highest token that this machine remembers; [`Token::ZERO`] if none.
     pub token_remembered: Token,
     /// The longest lease duration that was seen up to that token, if known.
@@ -50,12 +55,15 @@ impl ElectorOptions {
             timings: _,
             handoff_delay,
             workload_ends_first,
+            prefer_interval,
         } = Tunables::default();
         Self {
             store,
             lease,
             handoff_delay,
             workload_ends_first,
+            priority: 0,
+            prefer_interval,
             token_remembered: Token::ZERO,
             lease_longest_remembered: None,
             predecessor_claim: None,
@@ -108,6 +116,8 @@ impl ElectorBuilder {
             lease,
             handoff_delay,
             workload_ends_first,
+            priority,
+            prefer_interval,
             token_remembered,
             lease_longest_remembered,
             predecessor_claim,
@@ -117,7 +127,9 @@ impl ElectorBuilder {
             timings: store.timings,
             handoff_delay,
             workload_ends_first,
+            prefer_interval,
         };
+        candidate.priority = priority;
         candidate.token_remembered = token_remembered;
         candidate.lease_longest_remembered = lease_longest_remembered;
         candidate.supervises = supervises;

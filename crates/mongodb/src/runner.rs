@@ -10,7 +10,7 @@ pub use crate::calls::Answered;
 pub use crate::event_loop::KernelRandomness;
 
 use crate::event_loop::{Host, InFlight, state_machine};
-use crate::store::{Failure, Store, StoreEvent};
+use crate::store::{FailoverSettings, Failure, Store, StoreEvent};
 use leasehold_core::election::{
     BootTime, CallId, Claim, Effect, Election, Input, Notice, Order, Outcome, Randomness, Status,
     Token, Transition, Watch,
@@ -45,6 +45,9 @@ pub trait Surfaces: Send {
     fn request_ignored(&mut self, _: &str) {}
     /// The server is this product, which only implements MongoDB's protocol.
     fn lookalike(&mut self, _: &str) {}
+    /// The settings of the set's elections, once after the first connection, or why they are not
+    /// known.
+    fn failover(&mut self, _: &Result<FailoverSettings, Failure>) {}
 }
 
 /// Ignores all events; for programs that embed an elector and query its handle.
@@ -136,6 +139,7 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
             StoreEvent::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
             StoreEvent::RequestIgnored(why) => self.surfaces.request_ignored(why),
             StoreEvent::Lookalike(product) => self.surfaces.lookalike(product),
+            StoreEvent::Failover(settings) => self.surfaces.failover(&settings),
         }
         None
     }

@@ -4,12 +4,14 @@
 //! rejected, never sent, and unknown.
 
 mod deployment;
+mod failover;
 pub mod mongo;
 
 use std::fmt;
 use std::future::Future;
 
 pub use self::deployment::{DeploymentId, KnownHome};
+pub use self::failover::FailoverSettings;
 
 use leasehold_core::election::{Operation, Outcome, Watch};
 use leasehold_core::lock;
@@ -158,6 +160,9 @@ pub enum StoreEvent<W = Watch> {
     RequestIgnored(&'static str),
     /// The server is not MongoDB but this product, which implements MongoDB's protocol.
     Lookalike(&'static str),
+    /// The settings of the set's elections, once after the first connection, or why they are not
+    /// known.
+    Failover(Result<FailoverSettings, Failure>),
 }
 
 /// The deployment that keeps the document, for humans. Two daemons of one lease on different stores

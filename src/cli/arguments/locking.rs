@@ -29,11 +29,14 @@ const LOCK: &[&str] = &["lock"];
 
 /// Keys in sections that a lock uses, but without effect on it. As flags they are rejected. In
 /// files and in the environment they are accepted, because other commands may need them.
-const UNUSED_KEYS: [&str; 11] = [
+const UNUSED_KEYS: [&str; 14] = [
     "lease.name",
     // Replaced by `--lease-duration`, which scales the other durations too.
     "lease.lease_duration",
     "lease.handoff_delay",
+    "lease.prefer",
+    "lease.prefer_interval",
+    "identity.priority",
     "identity.address",
     "workload.on_exit",
     "workload.ends_first",

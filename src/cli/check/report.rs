@@ -248,7 +248,7 @@ fn rounded_millis(duration: Duration) -> f64 {
 }
 
 /// Formats a duration for humans: "0.42 ms", "18 ms", "2.5 s".
-pub(super) fn shown(duration: Duration) -> String {
+pub(in crate::cli) fn shown(duration: Duration) -> String {
     let millis = rounded_millis(duration);
     match millis {
         ..10.0 => format!("{millis:.2} ms"),

@@ -1,17 +1,11 @@
 //! Compares the elections of the set with the configured durations, and shows the arithmetic.
 
-use std::time::Duration;
-
+use super::super::store_elections::Needed;
 use super::report::{Check, Name, shown};
 use super::{Installation, NOT_REACHED, within};
 use crate::election::{Timings, election_gap};
-use crate::store::mongo::probe::{Description, FailoverSettings, Kind, lacks_right};
-
-/// MongoDB's defaults.
-const DEFAULTS: FailoverSettings = FailoverSettings {
-    election_timeout: Duration::from_secs(10),
-    catch_up: None,
-};
+use crate::store::FailoverSettings;
+use crate::store::mongo::probe::{Description, Kind, lacks_right};
 
 pub(super) async fn checks(
     installation: &Installation,
@@ -45,45 +39,17 @@ pub(super) async fn checks(
     }
 }
 
-/// The needed `renew_deadline`, with the terms of its sum.
-struct Needed {
-    gap: Duration,
-    sum: Duration,
-    arithmetic: String,
-}
-
-impl Needed {
-    fn of(timings: &Timings, election_timeout: Duration) -> Self {
-        let gap = election_gap(election_timeout);
-        let sum = timings.renew_deadline_for(gap);
-        let arithmetic = format!(
-            "electionTimeoutMillis {} × 1.15 + 0.6 s = {} without writes; + operation_timeout {} + 1.2 × retry_interval {} + 0.5 s = {}; renew_deadline {}",
-            shown(election_timeout),
-            shown(gap),
-            shown(timings.operation_timeout()),
-            shown(timings.retry_interval()),
-            shown(sum),
-            shown(timings.renew_deadline())
-        );
-        Self {
-            gap,
-            sum,
-            arithmetic,
-        }
-    }
-
-    fn numbered(&self, check: Check, timings: &Timings) -> Check {
-        check
-            .millis("gap_ms", self.gap)
-            .millis("needed_ms", self.sum)
-            .millis("renew_deadline_ms", timings.renew_deadline())
-    }
+fn numbered(needed: &Needed, check: Check, timings: &Timings) -> Check {
+    check
+        .millis("gap_ms", needed.gap)
+        .millis("needed_ms", needed.sum)
+        .millis("renew_deadline_ms", timings.renew_deadline())
 }
 
 fn election(timings: &Timings, settings: &FailoverSettings) -> Check {
     let name = Name::ElectionTimeout;
-    let needed = Needed::of(timings, settings.election_timeout);
-    let check = match needed.sum <= timings.renew_deadline() {
+    let needed = Needed::of(timings, settings);
+    let check = match needed.suffices() {
         true => Check::ok(name, needed.arithmetic.as_str()),
         false => Check::warning(
             name,
@@ -91,20 +57,17 @@ fn election(timings: &Timings, settings: &FailoverSettings) -> Check {
                 "an election of the set costs the leadership: {}",
                 needed.arithmetic
             ),
-            format!(
-                "raise lease.renew_deadline to {} or more (and lease.lease_duration with it), or lower electionTimeoutMillis (docs/mongodb.md)",
-                shown(needed.sum)
-            ),
+            needed.remedy(),
         ),
     };
-    needed.numbered(check, timings)
+    numbered(&needed, check, timings)
 }
 
 /// Judges with MongoDB's default, since the setting is not known.
 fn assumed(timings: &Timings, why: &str) -> Check {
     let name = Name::ElectionTimeout;
-    let needed = Needed::of(timings, DEFAULTS.election_timeout);
-    let check = match needed.sum <= timings.renew_deadline() {
+    let needed = Needed::of(timings, &FailoverSettings::default());
+    let check = match needed.suffices() {
         true => Check::skipped(
             name,
             format!("{why}; with MongoDB's default: {}", needed.arithmetic),
@@ -121,7 +84,7 @@ fn assumed(timings: &Timings, why: &str) -> Check {
             ),
         ),
     };
-    needed.numbered(check, timings)
+    numbered(&needed, check, timings)
 }
 
 /// A primary that freezes instead of crashing is replaced by one that first catches up with all
@@ -136,11 +99,11 @@ fn catch_up(timings: &Timings, settings: &FailoverSettings) -> Check {
             remedy,
         );
     };
-    let gap = election_gap(settings.election_timeout) + catch_up;
+    let gap = election_gap(settings.noticed_after()) + catch_up;
     let sum = timings.renew_deadline_for(gap);
     let arithmetic = format!(
         "election {} + catchUpTimeoutMillis {} = {} without writes; with a renewal and its retry {}; renew_deadline {}",
-        shown(election_gap(settings.election_timeout)),
+        shown(election_gap(settings.noticed_after())),
         shown(catch_up),
         shown(gap),
         shown(sum),
@@ -160,6 +123,8 @@ fn catch_up(timings: &Timings, settings: &FailoverSettings) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::report::Outcome;
     use super::*;
     use crate::election::TimingSettings;
@@ -178,6 +143,7 @@ mod tests {
     fn settings(election: u64, catch_up: Option<u64>) -> FailoverSettings {
         FailoverSettings {
             election_timeout: Duration::from_millis(election),
+            heartbeat_interval: Duration::from_millis(election.min(2_000)),
             catch_up: catch_up.map(Duration::from_millis),
         }
     }

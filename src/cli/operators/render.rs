@@ -118,10 +118,17 @@ pub(super) fn row(seen: &Seen, now: Instant) -> Row {
     .styled(style)
 }
 
-/// Returns the candidate that goes first after the holder.
+/// Returns the candidate that goes first after the holder, with its priority if it has one.
 pub(super) fn standby(lease: &LeaseRecord) -> String {
-    let standby = lease.standby.as_ref();
-    standby.map_or("-".to_owned(), ToString::to_string)
+    match (&lease.standby, priority(lease)) {
+        (None, _) => "-".to_owned(),
+        (Some(standby), None | Some(0)) => standby.to_string(),
+        (Some(standby), Some(priority)) => format!("{standby} (priority {priority})"),
+    }
+}
+
+fn priority(lease: &LeaseRecord) -> Option<u32> {
+    lease.lease.standby.as_ref().map(|standby| standby.priority)
 }
 
 /// Returns when the last renewal was seen.
@@ -248,7 +255,8 @@ pub(super) fn object(seen: &Seen, now: BootTime) -> Value {
         "paused": lease.lease.paused,
         "request": lease.request.as_ref().map(|request| request_object(request, lease.effect())),
         "reserved_for": reserved,
-        "standby": holder.and(lease.standby.as_ref()).map(|standby| standby.as_str()),
+        "standby": holder.as_ref().and(lease.standby.as_ref()).map(|standby| standby.as_str()),
+        "standby_priority": holder.and(priority(lease)),
     })
 }
 

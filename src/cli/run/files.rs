@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use crate::clock;
-use crate::election::LeaseName;
+use crate::election::{LeaseName, Status};
 use crate::log::{ErrorThrottle, millis};
 use crate::publish::Surface;
 use crate::publish::directory::{StatusDirectory, closed_root, exposure};
@@ -18,6 +19,12 @@ pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 
 /// Finer is not worth a wake-up of the processor.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// Interval between looks while no status is published.
+const IDLE_LOOK: Duration = Duration::from_secs(10);
+
+/// Duration of a write that is not worth a second look: many times that of a write to a local disk.
+const WRITE_MAX: Duration = Duration::from_millis(500);
 
 /// Time from the first log line about a write that does not return to the second.
 const REPEAT_MIN: Duration = Duration::from_secs(10);
@@ -82,11 +89,27 @@ pub(super) async fn watch(
     directory: PathBuf,
     progress: Progress,
     patience: Duration,
+    mut status: watch::Receiver<Status>,
 ) {
     let patience = patience.max(LOOK_INTERVAL_MIN);
+    let idle = IDLE_LOOK.max(2 * patience);
     let mut throttle = ErrorThrottle::starting_with(REPEAT_MIN);
     loop {
-        tokio::time::sleep(patience).await;
+        // The event loop is awake when it publishes a status, which it does at each renewal. Only a
+        // write that takes long, or a status that stays the same, is worth a wake-up of its own.
+        match progress.busy_for(clock::boot_now()) {
+            Some(busy) if busy >= WRITE_MAX => {
+                let left = patience.saturating_sub(busy);
+                tokio::time::sleep(if left.is_zero() { patience } else { left }).await;
+            }
+            Some(_) | None => {
+                let changed = status.changed();
+                if let Ok(Err(_)) = tokio::time::timeout(idle, changed).await {
+                    // The daemon is exiting.
+                    return;
+                }
+            }
+        }
         let now = clock::boot_now();
         let (surface, path) = (Surface::File.as_str(), directory.display());
         match progress.busy_for(now).filter(|busy| *busy >= patience) {

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::admin::ReadyWhen;
 use crate::cli::store_options::{read, store_options};
-use crate::config::{self, Config, UriSource};
+use crate::config::{self, Config, Prefer, UriSource};
 use crate::election::Tunables;
 use crate::elector::ElectorOptions;
 use crate::publish::directory::RecoveredState;
@@ -30,6 +30,7 @@ pub(super) fn options(
         timings,
         handoff_delay,
         workload_ends_first,
+        prefer_interval,
     } = tunables(config, drains);
     let mut store = store_options(&config.mongodb, uri, config.identity.clone(), timings);
     store.address.clone_from(&config.address);
@@ -37,6 +38,8 @@ pub(super) fn options(
     let mut options = ElectorOptions::new(store, config.lease.name.clone());
     options.handoff_delay = handoff_delay;
     options.workload_ends_first = workload_ends_first;
+    options.priority = config.priority;
+    options.prefer_interval = prefer_interval;
     options.token_remembered = memory.token;
     options.lease_longest_remembered = memory.lease_longest;
     options.predecessor_claim = memory.claim;
@@ -53,6 +56,10 @@ pub(super) fn tunables(config: &Config, drains: bool) -> Tunables {
             false => config.lease.handoff_delay,
         },
         workload_ends_first: config.workload.ends_first,
+        prefer_interval: match config.lease.prefer {
+            Prefer::None => None,
+            Prefer::Priority => Some(config.lease.prefer_interval),
+        },
     }
 }
 

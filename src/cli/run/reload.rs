@@ -79,6 +79,9 @@ impl Reloader {
         self.current.http.ready_when = new.http.ready_when;
         self.current.lease.timings = timings;
         self.current.lease.handoff_delay = new.lease.handoff_delay;
+        self.current.lease.prefer = new.lease.prefer;
+        self.current.lease.prefer_interval = new.lease.prefer_interval;
+        self.current.lease.profile = new.lease.profile;
         (!differences.is_empty()).then(|| tunables(&self.current, self.drains))
     }
 }

@@ -3,24 +3,25 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 
+use crate::cli::store_elections::Needed;
 use crate::clock;
 use crate::config::Config;
-use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Transition};
+use crate::election::{HolderView, LeaseName, Notice, Reason, Status, Timings, Transition};
 use crate::log::{ErrorThrottle, millis, shown};
 use crate::publish::directory::{RecoveredState, Unproven};
 use crate::publish::occupant::{Occupant, named};
 use crate::publish::render::{ClockPair, Document, Identification};
 use crate::runner::Answered;
-use crate::store::{Failure, RetryPolicy};
+use crate::store::mongo::probe::lacks_right;
+use crate::store::{FailoverSettings, Failure, RetryPolicy};
 
 /// Writes the log of one candidate.
 pub(super) struct Reporter {
     lease: LeaseName,
-    retry_interval: Duration,
+    timings: Timings,
     reads: ErrorThrottle,
     writes: ErrorThrottle,
     watch: ErrorThrottle,
@@ -42,10 +43,10 @@ struct Stream {
 }
 
 impl Reporter {
-    pub(super) fn new(lease: LeaseName, retry_interval: Duration) -> Self {
+    pub(super) fn new(lease: LeaseName, timings: Timings) -> Self {
         Self {
             lease,
-            retry_interval,
+            timings,
             reads: ErrorThrottle::default(),
             writes: ErrorThrottle::default(),
             watch: ErrorThrottle::default(),
@@ -95,8 +96,35 @@ impl Reporter {
             ),
             None => {}
         }
-        if let Some(warning) = timings.election_gap_warning() {
-            warn!(lease = %self.lease, "{warning}");
+    }
+
+    /// Warns if an election of the store would cost the leadership.
+    pub(super) fn failover(&self, settings: &Result<FailoverSettings, Failure>) {
+        let lease = &self.lease;
+        let settings = match settings {
+            Ok(settings) => *settings,
+            Err(why) => {
+                let why = match lacks_right(why) {
+                    true => "the role has no right replSetGetConfig".to_owned(),
+                    false => why.to_string(),
+                };
+                debug!(
+                    %lease, %why,
+                    "check of the replica set's elections skipped; assuming MongoDB's defaults"
+                );
+                FailoverSettings::default()
+            }
+        };
+        let needed = Needed::of(&self.timings, &settings);
+        let (arithmetic, remedy) = (&needed.arithmetic, needed.remedy());
+        match needed.suffices() {
+            true => {
+                debug!(%lease, "an election of the replica set keeps the leadership: {arithmetic}")
+            }
+            false => warn!(
+                %lease,
+                "an election of the replica set costs the leadership: {arithmetic}; {remedy}"
+            ),
         }
     }
 
@@ -186,6 +214,10 @@ impl Reporter {
                 "request ignored: token mismatch; set request.token to the leader's current \
                  token"
             ),
+            Notice::GivingWay { identity, priority } => info!(
+                %lease, standby = %identity, priority,
+                "handing over to the standby: its priority is higher"
+            ),
             Notice::TokensExhausted => error!(
                 %lease,
                 "token exhausted (maximum int64); nobody can lead until the document is repaired"
@@ -222,7 +254,7 @@ impl Reporter {
                     // The registration of a standby is not repeated at this interval.
                     let retry = match *operation {
                         "register" | "withdraw" => String::new(),
-                        _ => format!(", retrying in {}", shown(self.retry_interval)),
+                        _ => format!(", retrying in {}", shown(self.timings.retry_interval())),
                     };
                     warn!(
                         %lease, operation, outcome, elapsed_ms, why = %failure, failures,

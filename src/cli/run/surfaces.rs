@@ -12,8 +12,9 @@ use crate::clock;
 use crate::election::{Claim, Notice, Order, Status, Token, Transition};
 use crate::publish::file::{Flushed, StatusFileHandle};
 use crate::publish::metrics::Metrics;
+use crate::publish::render::same_words;
 use crate::runner::{Answered, Surfaces};
-use crate::store::Failure;
+use crate::store::{FailoverSettings, Failure};
 use crate::supervisor::Orders;
 
 /// Surfaces that the runner notifies. HTTP and metrics read the status themselves.
@@ -26,6 +27,8 @@ pub(super) struct DaemonSurfaces {
     pub(super) reporter: Reporter,
     /// Highest token of a leader that was seen.
     pub(super) leader_token: Token,
+    /// The last published status.
+    pub(super) published: Option<Status>,
 }
 
 impl DaemonSurfaces {
@@ -48,7 +51,13 @@ impl Surfaces for DaemonSurfaces {
                 self.reporter.new_leader(holder);
             }
         }
-        self.files.wake();
+        // Each renewal of the holder changes a follower's status, but not its files, which are
+        // rewritten at an interval of their own.
+        let now = clock::boot_now();
+        let before = self.published.replace(status.clone());
+        if before.is_none_or(|before| !same_words(&before.at(now), &status.at(now))) {
+            self.files.wake();
+        }
     }
 
     fn flush(&mut self) -> oneshot::Receiver<bool> {
@@ -125,5 +134,9 @@ impl Surfaces for DaemonSurfaces {
 
     fn lookalike(&mut self, product: &str) {
         self.reporter.lookalike(product);
+    }
+
+    fn failover(&mut self, settings: &Result<FailoverSettings, Failure>) {
+        self.reporter.failover(settings);
     }
 }

@@ -90,7 +90,8 @@ impl Event {
             | Notice::NotDemoted { .. }
             | Notice::LeftToExpire
             | Notice::RequestForAnotherToken { .. }
-            | Notice::TokensExhausted => None,
+            | Notice::TokensExhausted
+            | Notice::GivingWay { .. } => None,
         }
     }
 

@@ -24,6 +24,8 @@ pub struct Candidate {
     pub predecessor_claim: Option<Claim>,
     /// True if the candidate registers as the standby of a leader that has none.
     pub stands_by: bool,
+    /// Priority of the candidate; a higher one is preferred as the standby.
+    pub priority: u32,
 }
 
 impl Candidate {
@@ -37,6 +39,7 @@ impl Candidate {
             supervises: false,
             predecessor_claim: None,
             stands_by: true,
+            priority: 0,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! this is where I8 is enforced.
 
 use super::effect::{HistoryEntry, Notice};
-use super::lease::{Holder, Identity, Lease, RESERVATION_MAX, Token};
+use super::lease::{Holder, Identity, Lease, Token};
 use super::status::Reason;
 use super::time::BootTime;
 use super::view::Document;
@@ -95,7 +95,7 @@ impl Election {
             .as_ref()
             .filter(|r| r.identity != self.identity);
         let reserved_until = reserved
-            .map(|r| self.view.seen + r.duration.min(RESERVATION_MAX) + self.registration.spread())
+            .map(|r| self.view.seen + self.reserved_for(r, lease))
             .unwrap_or_default();
         let at = self.gate().max(reserved_until).max(self.eager_at);
         if at > now {

@@ -126,17 +126,23 @@ pub enum Operation {
         /// The candidate that the free lease is reserved for, if any.
         reserved_for: Option<Reservation>,
     },
-    /// Register this candidate as the standby. The filter matches `holder` and no standby. Changes
-    /// neither the revision nor the token.
+    /// Register this candidate as the standby. The filter matches `holder` and the standby to
+    /// replace. Changes neither the revision nor the token.
     Register {
         /// The claim of the current holder.
         holder: Claim,
         /// Session of this candidate.
         session: Session,
+        /// Priority of this candidate.
+        priority: u32,
+        /// The standby with a lower priority that must still be registered; `None` if there must be
+        /// none.
+        replaces: Option<Session>,
     },
-    /// Withdraw the registration of this session as the standby. Changes nothing else.
+    /// Withdraw the registration of this session as the standby: this candidate's own, or one that
+    /// a leader asks to be repeated. Changes nothing else.
     Withdraw {
-        /// Session of this candidate.
+        /// Session of the standby.
         session: Session,
     },
     /// Read the document from the primary.
@@ -274,6 +280,13 @@ pub enum Notice {
     },
     /// The token cannot grow any further, so no candidate can lead.
     TokensExhausted,
+    /// Handing over to the standby, because its priority is higher.
+    GivingWay {
+        /// The standby.
+        identity: Identity,
+        /// Its priority.
+        priority: u32,
+    },
 }
 
 impl fmt::Display for CallId {

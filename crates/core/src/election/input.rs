@@ -71,6 +71,9 @@ pub struct Tunables {
     /// True if the workload has normally ended when a shutdown is requested. At a shutdown it then
     /// has at most one second to notice, even if `handoff_delay` is longer.
     pub workload_ends_first: bool,
+    /// If set, a leader hands over to a standby with a higher priority, this long after its
+    /// acquisition at the earliest. If not set, priorities never end a leadership.
+    pub prefer_interval: Option<Duration>,
 }
 
 impl Default for Tunables {
@@ -79,6 +82,7 @@ impl Default for Tunables {
             timings: Timings::default(),
             handoff_delay: Duration::from_secs(2),
             workload_ends_first: false,
+            prefer_interval: None,
         }
     }
 }

@@ -61,6 +61,7 @@ impl Election {
     pub(super) fn lead(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         self.read_if_due(turn);
         self.renew_if_due(turn);
+        let preferred = self.give_way(turn);
         let (wait, release) = match &mut self.state {
             // Nothing is released while the workload may still be running (I6).
             State::Stopping(_) if self.workload.runs() => (None, false),
@@ -79,6 +80,7 @@ impl Election {
             Some(tenure.valid_until()),
             tenure.next_renewal(),
             wait,
+            preferred,
             self.next_read(),
         ])
     }
@@ -367,9 +369,11 @@ impl Election {
     }
 
     /// Starts the cooldown if the step-down was requested. After a step-down for its workload's
-    /// health, a candidate stays out only until the workload is healthy again.
+    /// health, a candidate stays out only until the workload is healthy again. One that gave way to
+    /// a preferred standby contends again after the reservation.
     fn stay_out_if_asked(&mut self, reason: Reason, token: Token, now: BootTime) {
-        if matches!(reason, Reason::Requested | Reason::Transferred) {
+        let asked = matches!(reason, Reason::Requested | Reason::Transferred);
+        if asked && !self.registration.preference.gave_way() {
             self.stay_out(token, now);
         }
     }

@@ -295,6 +295,9 @@ impl Reservation {
 /// Time that others wait for the standby after a release or an expiry: an event and a write,
 /// several times over.
 pub const HEAD_START: Duration = Duration::from_millis(50);
+/// Maximum number of [`HEAD_START`]s that a candidate waits: one, and one more for each point of
+/// priority by which the standby exceeds its own.
+pub const HEAD_STARTS_MAX: u32 = 3;
 /// The longest reservation; a longer one counts as this.
 pub const RESERVATION_MAX: Duration = Duration::from_secs(60);
 /// Duration of the reservation of a transfer that names none.
@@ -308,6 +311,8 @@ pub struct Standby {
     pub session: Session,
     /// Name of the candidate.
     pub identity: Identity,
+    /// Its priority; 0 for a registration by a version without priorities.
+    pub priority: u32,
 }
 
 /// The lease document, as far as the election reads it.

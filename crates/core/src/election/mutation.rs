@@ -140,6 +140,9 @@ mutations! {
     /// The registration of a standby changes the revision.
     RegistrationChangesRevision:
         "a registration does not change the revision",
+    /// A registration replaces whatever standby there is.
+    AnyStandbyReplaced:
+        "a registration replaces only the standby that was seen, which has a lower priority",
     /// A standby acquires the lease with whatever revision it has.
     StandbyWithoutCompareAndSet:
         "a standby acquires only the revision that it saw",

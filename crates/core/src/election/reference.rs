@@ -54,12 +54,24 @@ pub fn write(
             lease.holder = None;
             lease.reserved_for.clone_from(reserved_for);
         }),
-        Operation::Register { holder, session } => {
+        Operation::Register {
+            holder,
+            session,
+            priority,
+            replaces,
+        } => {
             let vacant = |lease: &&mut Lease| {
-                lease.holder.as_ref().is_some_and(|h| h.claim == *holder) && lease.standby.is_none()
+                let standby = lease.standby.as_ref().map(|standby| standby.session);
+                let as_seen = standby == *replaces || planted!(AnyStandbyReplaced);
+                lease.holder.as_ref().is_some_and(|h| h.claim == *holder) && as_seen
+            };
+            let standby = Standby {
+                session: *session,
+                identity: by.clone(),
+                priority: *priority,
             };
             let found = stored.as_mut().filter(vacant);
-            found.map(|lease| register(lease, by, *session)).is_some()
+            found.map(|lease| register(lease, standby)).is_some()
         }
         Operation::Withdraw { session } => {
             let mine = |lease: &&mut Lease| {
@@ -111,14 +123,11 @@ pub fn free(revision: Revision, token: Token) -> Lease {
     }
 }
 
-fn register(lease: &mut Lease, by: &Identity, session: Session) {
-    lease.standby = Some(Standby {
-        session,
-        identity: by.clone(),
-    });
+fn register(lease: &mut Lease, standby: Standby) {
     if planted!(RegistrationChangesRevision) {
-        lease.revision = Revision::from_bytes(session.bytes());
+        lease.revision = Revision::from_bytes(standby.session.bytes());
     }
+    lease.standby = Some(standby);
 }
 
 fn acquire(

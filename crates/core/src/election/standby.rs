@@ -2,15 +2,20 @@
 //! with it. Without it, each release wakes all followers, and each of them sends an acquisition.
 //!
 //! A registration is a field of the document, written once per leader by whichever follower is
-//! first. It is not renewed. It decides nothing: an acquisition by the standby is the same
-//! compare-and-set as any other, and a standby that has exited costs the others one [`HEAD_START`].
+//! first, and again by one with a higher priority. It is not renewed. It decides nothing: an
+//! acquisition by the standby is the same compare-and-set as any other, and a standby that has
+//! exited costs the others one [`HEAD_START`], or up to [`HEAD_STARTS_MAX`] if they have less
+//! priority.
 
 use std::time::Duration;
 
 use super::contend::SPREAD_MAX;
 use super::effect::{CallId, Operation};
 use super::input::Outcome;
-use super::lease::{Claim, HEAD_START, Lease, Reservation, Standby};
+use super::lease::{
+    Claim, HEAD_START, HEAD_STARTS_MAX, Lease, RESERVATION_MAX, Reservation, Session, Standby,
+};
+use super::prefer::Preference;
 use super::time::BootTime;
 use super::{Election, Turn};
 
@@ -27,16 +32,25 @@ const WITHDRAWAL_MAX: Duration = Duration::from_millis(500);
 pub(super) struct Registration {
     /// False if this candidate never registers.
     wanted: bool,
-    /// The holder without a standby, and the instant at which to register with it; `None` after a
-    /// rejection, until the view shows a standby or another holder.
-    vacancy: Option<(Claim, Option<BootTime>)>,
-    /// The last registration, with its holder, or withdrawal, until it is answered.
-    call: Option<(CallId, Option<Claim>)>,
+    /// The place to take, and the instant at which to register; `None` after a rejection, until the
+    /// view shows another standby or another holder.
+    vacancy: Option<(Vacancy, Option<BootTime>)>,
+    /// The last registration, with its place, or withdrawal, until it is answered.
+    call: Option<(CallId, Option<Vacancy>)>,
     /// Instant until which a process that exits waits for its withdrawal.
     exit_by: Option<BootTime>,
     /// Random delay after a head start or a reservation, so that the others do not act
     /// simultaneously if the standby does not.
     spread: Duration,
+    /// Progress of a leader towards a handover to a preferred standby.
+    pub(super) preference: Preference,
+}
+
+/// A place for a standby: next to a holder that has none, or one with a lower priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Vacancy {
+    holder: Claim,
+    replaces: Option<Session>,
 }
 
 impl Registration {
@@ -47,6 +61,7 @@ impl Registration {
             call: None,
             exit_by: None,
             spread: Duration::ZERO,
+            preference: Preference::default(),
         }
     }
 
@@ -57,55 +72,63 @@ impl Registration {
         }
     }
 
-    pub(super) fn spread(&self) -> Duration {
-        self.spread
-    }
-
     /// Ends the registration of a candidate that leads. A registration in flight can no longer
     /// match.
     pub(super) fn end(&mut self) {
         (self.vacancy, self.call) = (None, None);
+        self.preference = Preference::default();
     }
 }
 
 impl Election {
-    /// Registers this candidate if the holder has no standby, and withdraws the registration of one
-    /// that cannot lead. Returns the next instant.
+    /// Registers this candidate if the holder has no standby, or one with a lower priority, and
+    /// withdraws the registration of one that cannot lead. Returns the next instant.
     pub(super) fn stand_by(&mut self, turn: &mut Turn<'_>) -> Option<BootTime> {
         if self.is_standby() && self.unhealthy && self.registration.call.is_none() {
             self.withdraw();
             return None;
         }
-        let Some(holder) = self.holder_without_standby(turn.now) else {
+        let Some(vacancy) = self.vacancy(turn.now) else {
             self.registration.vacancy = None;
             return None;
         };
         let due = match self.registration.vacancy {
-            Some((claim, due)) if claim == holder => due?,
+            Some((seen, due)) if seen == vacancy => due?,
             Some(_) | None => turn.now + DELAY_MAX * turn.up_to(SPREAD_MAX),
         };
         if due > turn.now {
-            self.registration.vacancy = Some((holder, Some(due)));
+            self.registration.vacancy = Some((vacancy, Some(due)));
             return Some(due);
         }
-        let session = self.session;
-        let call = self.call(Operation::Register { holder, session });
-        self.registration.call = Some((call, Some(holder)));
+        let Vacancy { holder, replaces } = vacancy;
+        let call = self.call(Operation::Register {
+            holder,
+            session: self.session,
+            priority: self.priority,
+            replaces,
+        });
+        self.registration.call = Some((call, Some(vacancy)));
         // By then the stream or a read has shown the result, if there was one.
         let again = turn.now + turn.jittered(self.tunables.timings.lease_duration());
-        self.registration.vacancy = Some((holder, Some(again)));
+        self.registration.vacancy = Some((vacancy, Some(again)));
         Some(again)
     }
 
-    /// Returns the claim of a holder that this candidate can follow, if it has no standby.
-    fn holder_without_standby(&self, now: BootTime) -> Option<Claim> {
-        let lease = self.view.lease().filter(|lease| lease.standby.is_none())?;
-        let claim = lease.holder.as_ref()?.claim;
-        let own = self.pending.iter().any(|p| p.claim == claim)
-            || self.ended.iter().any(|e| e.claim == claim);
+    /// Returns the place that this candidate can take as the standby, if any.
+    fn vacancy(&self, now: BootTime) -> Option<Vacancy> {
+        let lease = self.view.lease()?;
+        let holder = lease.holder.as_ref()?.claim;
+        let replaces = match &lease.standby {
+            // Equals leave each other registered.
+            Some(standby) if standby.priority < self.priority => Some(standby.session),
+            Some(_) => return None,
+            None => None,
+        };
+        let own = self.pending.iter().any(|p| p.claim == holder)
+            || self.ended.iter().any(|e| e.claim == holder);
         let can_lead = !own && !lease.paused && !self.unhealthy && self.quarantine.is_none();
         let stays_out = self.stay_out.is_some_and(|out| out.until > now);
-        (self.registration.wanted && can_lead && !stays_out).then_some(claim)
+        (self.registration.wanted && can_lead && !stays_out).then_some(Vacancy { holder, replaces })
     }
 
     fn is_standby(&self) -> bool {
@@ -122,21 +145,27 @@ impl Election {
     }
 
     /// Handles the reply to the last registration or withdrawal; returns false for any other reply.
-    pub(super) fn registration_reply(&mut self, call: CallId, outcome: &Outcome) -> bool {
-        let Some((_, holder)) = self.registration.call.filter(|(id, _)| *id == call) else {
-            return false;
+    pub(super) fn registration_reply(
+        &mut self,
+        call: CallId,
+        outcome: &Outcome,
+        now: BootTime,
+    ) -> bool {
+        let Some((_, vacancy)) = self.registration.call.filter(|(id, _)| *id == call) else {
+            return self.preference_reply(call, outcome, now);
         };
         self.registration.call = None;
-        if let (Some(holder), Outcome::Rejected) = (holder, outcome) {
-            self.registration.vacancy = Some((holder, None));
+        if let (Some(vacancy), Outcome::Rejected) = (vacancy, outcome) {
+            self.registration.vacancy = Some((vacancy, None));
         }
         // The stream or the next read shows the result of any other outcome.
-        let applied = holder.filter(|_| matches!(outcome, Outcome::Applied(_)));
+        let applied = vacancy.filter(|_| matches!(outcome, Outcome::Applied(_)));
         let held = self.view.lease().and_then(|lease| lease.holder.as_ref());
-        if applied.is_some_and(|claim| held.is_some_and(|holder| holder.claim == claim)) {
+        if applied.is_some_and(|it| held.is_some_and(|holder| holder.claim == it.holder)) {
             self.view.note_standby(Some(Standby {
                 session: self.session,
                 identity: self.identity.clone(),
+                priority: self.priority,
             }));
         }
         true
@@ -173,12 +202,28 @@ impl Election {
         })
     }
 
-    /// Returns the time that this candidate leaves to the standby after the holder expired.
+    /// Returns the time that this candidate leaves to the standby after the holder expired. A
+    /// candidate with a lower priority waits longer, so that its betters go first if the standby has
+    /// exited.
     pub(super) fn head_start_of_others(&self, lease: &Lease) -> Duration {
         let other = |standby: &&Standby| standby.session != self.session;
         match lease.standby.as_ref().filter(other) {
-            Some(_) => HEAD_START + self.registration.spread,
+            Some(standby) => {
+                let below = standby.priority.saturating_sub(self.priority);
+                let steps = below.saturating_add(1).min(HEAD_STARTS_MAX);
+                HEAD_START * steps + self.registration.spread
+            }
             None => Duration::ZERO,
+        }
+    }
+
+    /// Returns the time that this candidate leaves the released lease to the one that it is reserved
+    /// for.
+    pub(super) fn reserved_for(&self, reservation: &Reservation, lease: &Lease) -> Duration {
+        let reserved = reservation.duration.min(RESERVATION_MAX) + self.registration.spread;
+        match reservation.is_head_start() {
+            true => reserved.max(self.head_start_of_others(lease)),
+            false => reserved,
         }
     }
 }

@@ -15,6 +15,7 @@ mod open_claims;
 mod operators;
 mod own_claims;
 mod polling;
+mod priority;
 mod published;
 mod roles;
 mod standby;

@@ -11,6 +11,7 @@ mod change_stream;
 mod connection;
 mod display;
 mod document;
+mod elections;
 mod follow;
 mod history;
 mod home;
@@ -94,9 +95,11 @@ impl MongoStore {
     pub async fn watch(self) {
         let shared = Arc::clone(&self.shared);
         let recognize = async {
-            if let Some(product) = shared.deployment.lookalike().await {
-                let _ = shared.news.send(StoreEvent::Lookalike(product)).await;
-            }
+            let event = match shared.deployment.lookalike().await {
+                Some(product) => StoreEvent::Lookalike(product),
+                None => StoreEvent::Failover(shared.deployment.failover_settings().await),
+            };
+            let _ = shared.news.send(event).await;
         };
         tokio::join!(recognize, follow::watch(self, &shared.reopen));
     }

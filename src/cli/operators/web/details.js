@@ -143,7 +143,8 @@ function renderFacts() {
     );
   }
   if (doc.kind === "lease") {
-    if (holder) facts.push(["Standby", doc.standby ?? "none"]);
+    const priority = doc.standby_priority ? ` (priority ${doc.standby_priority})` : "";
+    if (holder) facts.push(["Standby", doc.standby ? doc.standby + priority : "none"]);
     facts.push(["Paused", doc.paused ? "yes" : "no"]);
     const waiting = doc.request;
     facts.push(["Request", waiting ? request(doc) + (waiting.reason ? ` (${waiting.reason})` : "") : "none"]);

@@ -23,6 +23,8 @@ pub(crate) struct Bounds {
     pub(crate) streams: bool,
     /// True if candidates register as standby.
     pub(crate) standby: bool,
+    /// True if candidates stand by, each prefers the ones after it, and leaders hand over to them.
+    pub(crate) prefer: bool,
     /// Maximum number of ticks without a fault until a candidate leads (I10), or until none leads
     /// if the lease is paused.
     pub(crate) quiet_ticks_max: u8,
@@ -42,6 +44,14 @@ impl Bounds {
         Self {
             standby: true,
             ..self
+        }
+    }
+
+    /// The same, with priorities that leaders prefer.
+    pub(crate) fn with_preference(self) -> Self {
+        Self {
+            prefer: true,
+            ..self.with_standby()
         }
     }
 
@@ -109,11 +119,15 @@ impl Kind {
 /// Time for which a transferred lease is reserved for its candidate.
 pub(crate) const RESERVATION: Duration = Duration::from_secs(2);
 
+/// Interval of a leader that prefers.
+const PREFER_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Returns the settings of a candidate.
-pub(crate) fn tunables(pace: Pace) -> Tunables {
+pub(crate) fn tunables(pace: Pace, prefers: bool) -> Tunables {
     Tunables {
         timings: pace.timings(),
         handoff_delay: Duration::ZERO,
         workload_ends_first: false,
+        prefer_interval: prefers.then_some(PREFER_INTERVAL),
     }
 }

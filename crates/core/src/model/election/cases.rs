@@ -59,6 +59,7 @@ pub(crate) fn bounds(candidates: &[Pace], faults: u8, requests: u8) -> Bounds {
         requested: &[Requested::Signals],
         streams: false,
         standby: false,
+        prefer: false,
         quiet_ticks_max: 9,
     }
 }
@@ -131,6 +132,12 @@ pub(crate) fn short() -> Vec<Case> {
             bounds: bounds(&APART, 1, 0).on_streams().with_standby(),
             milestones: UNKNOWN,
             states_min: 366_000,
+        },
+        Case {
+            name: "two candidates on change streams, of which one is preferred, no fault",
+            bounds: bounds(&APART, 0, 0).on_streams().with_preference(),
+            milestones: &[Transferred],
+            states_min: 4_200,
         },
     ]
 }

@@ -36,11 +36,12 @@ tests! {
     8 a_transfer_among_three_candidates
     9 a_standby_and_a_request
     10 a_standby_on_change_streams_with_a_fault
+    11 a_preferred_standby
 }
 
 #[test]
 fn every_case_of_the_test_run_has_a_test() {
-    assert_eq!(short().len(), 11);
+    assert_eq!(short().len(), 12);
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(crate) struct Machine {
     pub(crate) monitor: Monitor,
     /// True if the candidate registers as standby.
     stands_by: bool,
+    /// Its priority, if leaders prefer higher ones.
+    priority: Option<u32>,
 }
 
 /// Contents of a status directory.
@@ -93,7 +95,12 @@ pub(crate) fn draw(drawn: &mut u64) -> Draw<'_> {
 
 impl Machine {
     /// Creates a machine whose process has not started.
-    pub(crate) fn new(identity: Identity, pace: Pace, stands_by: bool) -> Self {
+    pub(crate) fn new(
+        identity: Identity,
+        pace: Pace,
+        stands_by: bool,
+        priority: Option<u32>,
+    ) -> Self {
         Self {
             identity,
             pace,
@@ -106,6 +113,7 @@ impl Machine {
             late_events: Vec::new(),
             monitor: Monitor::default(),
             stands_by,
+            priority,
         }
     }
 
@@ -122,12 +130,13 @@ impl Machine {
         }
         let candidate = Candidate {
             identity: self.identity.clone(),
-            tunables: tunables(self.pace),
+            tunables: tunables(self.pace, self.priority.is_some()),
             token_remembered: self.directory.token,
             lease_longest_remembered: self.directory.lease_longest,
             supervises: false,
             predecessor_claim: self.directory.claim,
             stands_by: self.stands_by,
+            priority: self.priority.unwrap_or(0),
         };
         self.proven_dead = self.directory.claim;
         self.election = Some(Election::new(candidate, now, &mut draw(drawn)));
@@ -170,6 +179,7 @@ impl Machine {
             identity: _,
             pace: _,
             stands_by: _,
+            priority: _,
             election,
             frozen,
             directory,

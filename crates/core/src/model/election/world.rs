@@ -83,9 +83,11 @@ impl World {
             machines: names
                 .into_iter()
                 .zip(&bounds.candidates)
-                .map(|(name, pace)| {
+                .zip(0..)
+                .map(|((name, pace), rank)| {
                     let identity = Identity::new(name).expect("a legal name");
-                    Arc::new(Machine::new(identity, *pace, bounds.standby))
+                    let priority = bounds.prefer.then_some(rank);
+                    Arc::new(Machine::new(identity, *pace, bounds.standby, priority))
                 })
                 .collect(),
             store: Store::default(),
@@ -318,7 +320,7 @@ impl World {
         let now = machine.clock(ticks);
         let call = machine.calls.take(number);
         if let Some(id) = call.id {
-            let until = call.sent + tunables(machine.pace).timings.renew_deadline();
+            let until = call.sent + tunables(machine.pace, false).timings.renew_deadline();
             let at = Moment { now, store: &store };
             machine
                 .monitor

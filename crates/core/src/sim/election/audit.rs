@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::cluster::World;
+use super::cluster::{GaveWay, World};
 use super::invariants::ended_claims_are_freed;
 use super::invariants::held_claims_are_renewed::{self, Held};
 use super::invariants::leaders_stop_when_they_must::{self, Turn};
 use super::invariants::leadership_ends_with_cause::{self, Ending};
 use super::invariants::notifications_are_followed_up::{self, Owed};
+use super::invariants::preference_is_bounded::{self, Handover};
 use crate::election::{BootTime, Claim, Found, Input, Lease, Outcome, Reason, Reservation, Token};
 
 /// As in `election/lead.rs`: two losses by deadline within this time make a candidate wait.
@@ -116,6 +117,24 @@ impl World {
             );
             led.is_none() && stopping.is_none() && by_loss
         });
+        let unasked = |token: &Token| request.map(|(named, _)| named) != Some(token);
+        let gave_way = begins
+            .filter(|_| status.reason == Some(Reason::Transferred))
+            .filter(unasked);
+        let handover = gave_way.map(|token| {
+            let made_at = p.facts.of_token(token).map(|claim| claim.made_at);
+            // After these, two candidates may lead at the same time, as tolerated.
+            let troubled = self.own.edited || !self.own.damages.is_empty();
+            let last = self
+                .own
+                .gave_way
+                .filter(|_| !troubled && self.own.forks.is_empty());
+            Handover {
+                interval: p.tunables.prefer_interval,
+                led: made_at.map_or(Duration::ZERO, |at| now.since(at)),
+                since_last: last.map(|last| Duration::from_nanos(self.now - last.at)),
+            }
+        });
         let caused = begins.or(lost).and_then(|token| {
             leadership_ends_with_cause::check(Ending {
                 token,
@@ -125,6 +144,7 @@ impl World {
                 unhealthy: heard.unhealthy,
                 exited: heard.exited,
                 paused: asks.is_some_and(|asks| asks.paused),
+                prefers: gave_way.is_some(),
                 requested: request.map(|(token, _)| *token),
                 confirmed: p.confirmed,
                 rejected: heard.rejected.is_some() && heard.rejected == of(token),
@@ -142,6 +162,13 @@ impl World {
         self.found(obeyed);
         self.found(able);
         self.found(caused);
+        self.found(handover.and_then(preference_is_bounded::check));
+        if let Some(token) = gave_way {
+            self.own.gave_way = Some(GaveWay {
+                at: self.now,
+                token,
+            });
+        }
         let p = &mut self.processes[process];
         p.ledger.transferred = transferred.or(p.ledger.transferred.take());
         if let Some(token) = by_deadline {

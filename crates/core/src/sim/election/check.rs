@@ -7,6 +7,7 @@ use super::invariants::authority_from_acknowledged_writes::{self as earned, Auth
 use super::invariants::followers_write_with_cause as followers;
 use super::invariants::leaders_stop_when_they_must as must_stop;
 use super::invariants::one_leader::{self, Leading};
+use super::invariants::preference_is_bounded::{self as preferred, Preferred};
 use super::invariants::surfaces_have_deadlines::{self as surfaces, Surface};
 use super::invariants::unknown_grants_nothing as unknown;
 use super::invariants::{
@@ -16,8 +17,8 @@ use super::invariants::{
 use super::process::CALLS_MAX;
 use crate::election::mutation::planted;
 use crate::election::{
-    BootTime, CallId, Claim, Found, Input, Notice, Operation, Outcome, Reason, Revision, Token,
-    Watch,
+    BootTime, CallId, Claim, Found, Identity, Input, Notice, Operation, Outcome,
+    RESERVATION_DEFAULT, Reason, Reservation, Revision, Token, Watch,
 };
 
 /// As in `election/tenure.rs`: the unresolved renewals and the acknowledged one.
@@ -80,8 +81,9 @@ impl World {
         let back_off = p.facts.back_off.max(p.tunables.timings.retry_interval());
         p.facts.decided = now;
         p.facts.holds = after.is_some() || status.stepping_down.is_some();
-        p.facts
-            .says(now, status.stepping_down, status.reason, &p.tunables);
+        let requested = p.ledger.heard.requested().is_some();
+        let (stopping, reason) = (status.stepping_down, status.reason);
+        p.facts.says(now, stopping, reason, requested, &p.tunables);
         let backed_off = p.facts.back_off > back_off;
         self.coverage.hit_if(backed_off, Hit::Path(Path::BackedOff));
         self.audit_after(process, now);
@@ -90,6 +92,9 @@ impl World {
     pub(super) fn noticed(&mut self, process: usize, notice: &Notice) {
         self.note(|| format!("p{process} says {notice:?}"));
         self.coverage.hit(Hit::Said(Said::from(notice)));
+        if let Notice::GivingWay { identity, priority } = notice {
+            self.gives_way(process, identity, *priority);
+        }
         let store_went_back = matches!(notice, Notice::StoreRolledBack { .. });
         if store_went_back {
             let p = &mut self.processes[process];
@@ -113,6 +118,26 @@ impl World {
                 _ => true,
             },
             forked_or_edited: self.own.edited || !self.own.forks.is_empty(),
+        }));
+    }
+
+    /// Checks the candidate that a leader hands over to, and records its reservation.
+    fn gives_way(&mut self, process: usize, to: &Identity, priority: u32) {
+        let p = &mut self.processes[process];
+        let own = self.machines[p.machine].priority;
+        let registered = self.own.registered.get(to).copied().unwrap_or(0);
+        // A restored document may show a registration of before.
+        let answered = registered > p.ledger.asked_at || !self.own.damages.is_empty();
+        let token = p.election.status().stepping_down;
+        let reservation = Reservation {
+            identity: to.clone(),
+            duration: RESERVATION_DEFAULT,
+        };
+        p.ledger.transferred = token.map(|token| (token, reservation));
+        self.found(preferred::check_preferred(Preferred {
+            own,
+            priority,
+            answered,
         }));
     }
 
@@ -171,7 +196,12 @@ impl World {
         self.found(bounds::check("calls", calls, CALLS_MAX));
         self.found(bounds::check("chain", chain_length, CHAIN_MAX));
         self.found(bounds::check("renewals in flight", renewals, RENEWALS_MAX));
-        self.processes[process].ledger.calls(call, operation);
+        let p = &mut self.processes[process];
+        if matches!(operation, Operation::Withdraw { .. }) && p.facts.holds {
+            p.ledger.asked_at = self.now;
+            self.coverage.hit(Hit::Path(Path::AskedAgain));
+        }
+        p.ledger.calls(call, operation);
         self.processes[process].hearing.calls(call, operation);
         self.tolerate_a_restarted_twin(process, operation);
         let p = &mut self.processes[process];
@@ -200,7 +230,17 @@ impl World {
                     (true, true) => Path::HeadStartUsed,
                     (false, true) => Path::HeadStartWaited,
                 }));
+            let gave_way = self.own.gave_way.map(|last| last.token);
+            let handed_over = gave_way == sight.map(|s| s.lease.token) && !reserved.is_head_start();
+            let (took, passed) = (Path::PreferredTook, Path::PreferredPassed);
+            self.coverage.hit_if(handed_over && mine, Hit::Path(took));
+            self.coverage
+                .hit_if(handed_over && !mine, Hit::Path(passed));
         }
+        let priority = self.machines[p.machine].priority;
+        let standby = sight.and_then(|s| s.lease.standby.as_ref());
+        let lower = standby.is_some_and(|standby| standby.priority > priority);
+        self.coverage.hit_if(lower, Hit::Path(Path::LowerWaited));
         followers::check(followers::Write {
             now,
             me: &self.machines[p.machine].identity,
@@ -305,6 +345,18 @@ impl World {
         if was_missing {
             let knowledge = self.processes[process].facts.knowledge_at_create;
             self.tolerate(knowledge, lease.token);
+        }
+        if let Some(old) = before.lease().filter(|old| old.revision == lease.revision)
+            && let Some(standby) = lease.standby.as_ref()
+            && old.standby.as_ref() != Some(standby)
+        {
+            let replaced = old.standby.as_ref().map(|standby| standby.priority);
+            let path = Hit::Path(Path::StandbyReplaced);
+            self.coverage.hit_if(replaced.is_some(), path);
+            let (identity, now) = (standby.identity.clone(), self.now);
+            self.own.registered.insert(identity, now);
+            let priority = standby.priority;
+            self.found(preferred::check_registration(replaced, priority));
         }
         let before_token = before.lease().map_or(Token::ZERO, |l| l.token);
         if let Some(held) = claim_of(lease)

@@ -1,5 +1,6 @@
 //! The machines of the candidates, their clocks, and the loop over their processes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::coverage::Hit;
@@ -44,6 +45,7 @@ pub(super) struct Machine {
     /// False if candidates here are of a version without standby: they do not register, and their
     /// acquisitions leave the field as it is.
     pub(super) stands_by: bool,
+    pub(super) priority: u32,
     /// Upper bound of the time in which a workload here confirms; `None` if it never does.
     pub(super) confirms_within: Option<u64>,
     pub(super) tunables: crate::election::Tunables,
@@ -86,6 +88,13 @@ pub(super) struct Damage {
     pub(super) order: u64,
 }
 
+/// A handover to a preferred standby, with the token of the leadership that it ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GaveWay {
+    pub(super) at: u64,
+    pub(super) token: crate::election::Token,
+}
+
 /// The state that a majority had for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Was {
@@ -106,6 +115,10 @@ pub(super) struct Leases {
     pub(super) guarding: Vec<usize>,
     /// Every child that was started in the run.
     pub(super) children: Vec<super::invariants::one_child_a_token::Started>,
+    /// The last handover to a preferred standby.
+    pub(super) gave_way: Option<GaveWay>,
+    /// True time at which a majority had the last registration of each candidate.
+    pub(super) registered: BTreeMap<Identity, u64>,
     /// The process and claim whose release freed the lease, while the lease is still free.
     pub(super) freed: Option<(usize, Claim)>,
     pub(super) archive: Archive,
@@ -152,6 +165,7 @@ impl Protocol for Leases {
         let mut supervision = Rng::new(seed, 10);
         let drawn = Faults::drawn(&mut build).supervised(&mut supervision);
         let mut others = Rng::new(seed, 13);
+        let mut priorities = Rng::new(seed, 14);
         let drawn = drawn.others(&mut others);
         let faults = setup.faults.unwrap_or(drawn);
         let own = Self {
@@ -172,6 +186,7 @@ impl Protocol for Leases {
             world.add_machine(index, setup.slowest.max(least), &mut build);
             world.supervise(&mut supervision);
             world.draw_neighbour(&mut others);
+            world.prioritize(&mut priorities);
         }
         world
     }
@@ -192,8 +207,9 @@ impl Protocol for Leases {
             workload_end: world.longest_end(),
             rate: u32::try_from(setup.slowest).expect("per mille"),
         });
-        // A renewal interval, until the holder notices the last change of the document.
-        let bound = bound + Duration::from_secs(5);
+        // A renewal interval, until the holder notices the last change of the document; two, until
+        // a follower on a stale stream notices that its create was rejected for a held lease.
+        let bound = bound + Duration::from_secs(13);
         let calm = world.now + u64::try_from(bound.as_nanos()).expect("short");
         world.run_until(calm, |_| false);
         let leaders = world.leaders();
@@ -271,6 +287,7 @@ impl World {
             stale: false,
             streams,
             stands_by: !build.one_in(4),
+            priority: 0,
             confirms_within: (!silent).then_some(confirms),
             tunables: tunables(build),
             supervises: false,
@@ -281,6 +298,18 @@ impl World {
         let directory = self.add_directory(machine);
         let at = build.below(3_000) * MS;
         self.start_at(at, machine, directory);
+    }
+
+    /// Draws the priority of candidates on the newest machine, and if they prefer higher ones.
+    /// Earlier versions have none, and some of later versions have the default.
+    fn prioritize(&mut self, rng: &mut Rng) {
+        let priority = [0, 0, 1, 2, 7][rng.index(5)];
+        let interval = [None, None, Some(30), Some(90)][rng.index(4)];
+        let machine = self.machines.last_mut().expect("one was added");
+        if machine.stands_by {
+            machine.priority = priority;
+            machine.tunables.prefer_interval = interval.map(Duration::from_secs);
+        }
     }
 
     /// Adds a copy of a machine, which is independent from now on.

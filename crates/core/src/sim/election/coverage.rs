@@ -55,6 +55,7 @@ closed! {
         LeftToExpire => "left to expire",
         RequestForAnotherToken => "request for another token",
         TokensExhausted => "tokens exhausted",
+        GivingWay => "giving way",
     }
 }
 
@@ -70,6 +71,11 @@ closed! {
         ReservationWaited => "acquired by another after the reservation",
         HeadStartUsed => "acquired by the standby",
         HeadStartWaited => "acquired by another after the standby's head start",
+        LowerWaited => "acquired by a candidate with a lower priority than the standby's",
+        StandbyReplaced => "a standby with a lower priority is replaced",
+        AskedAgain => "a leader asks a preferred standby to register again",
+        PreferredTook => "a preferred standby takes the lease that was handed over to it",
+        PreferredPassed => "another candidate takes it after the reservation",
         FilesShown => "a flush of the files is answered",
         FilesStuck => "a flush finds the files stuck",
         DirectoryLocked => "a status directory is locked",

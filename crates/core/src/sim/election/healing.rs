@@ -6,7 +6,7 @@ use super::cluster::World;
 use super::document::Document;
 use super::files::Health;
 use super::process::{Class, LEASE_MAX};
-use crate::election::{Declared, Input};
+use crate::election::{Declared, Input, Tunables};
 use crate::sim::SECOND;
 
 impl World {
@@ -28,6 +28,20 @@ impl World {
             .chain(replaced)
             .max()
             .unwrap_or(LEASE_MAX)
+    }
+
+    /// Ends all preferences, so that the leader leads on.
+    fn end_preferences(&mut self) {
+        for machine in &mut self.machines {
+            machine.tunables.prefer_interval = None;
+        }
+        for process in self.live.clone() {
+            let tunables = Tunables {
+                prefer_interval: None,
+                ..self.processes[process].tunables
+            };
+            self.input(process, Class::Machine, Input::Reconfigure(tunables));
+        }
     }
 
     /// Ends all faults, for the healing period.
@@ -73,6 +87,7 @@ impl World {
             }
         });
         self.heal_guards();
+        self.end_preferences();
         for process in self.live.clone() {
             let p = &mut self.processes[process];
             p.frozen_until = p.frozen_until.min(self.now);

@@ -24,6 +24,7 @@ pub(super) mod one_child;
 pub(super) mod one_child_a_token;
 pub(super) mod one_leader;
 pub(super) mod orphaned_children_are_stopped;
+pub(super) mod preference_is_bounded;
 pub(super) mod release_after_the_workload;
 pub(super) mod streams_are_checked;
 pub(super) mod surfaces_have_deadlines;

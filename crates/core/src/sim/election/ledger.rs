@@ -29,6 +29,14 @@ pub(super) struct Heard {
     pub(super) rejected: Option<Claim>,
 }
 
+impl Heard {
+    /// Returns the token that a request in the document names, and the candidate that it would
+    /// transfer to.
+    pub(super) fn requested(&self) -> Option<&(Token, Option<Reservation>)> {
+        self.asks.as_ref()?.request.as_ref()
+    }
+}
+
 /// The requests to the holder in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asks {
@@ -64,6 +72,8 @@ pub(super) struct Ledger {
     pub(super) lost_at: Option<BootTime>,
     /// The token of the leadership that was transferred last, and the requested reservation.
     pub(super) transferred: Option<(Token, Reservation)>,
+    /// True time at which the process last asked a preferred standby to register again.
+    pub(super) asked_at: u64,
     /// The tokens that the process led with and drained before this turn, and the deadline.
     pub(super) led: Option<Token>,
     pub(super) stopping: Option<Token>,

@@ -22,6 +22,8 @@ pub(super) struct ClaimFacts {
     pub(super) timings: Timings,
     /// Writes that give authority if acknowledged, with the time at which each was sent.
     pub(super) sent: Vec<(CallId, Revision, BootTime)>,
+    /// Time at which the acquisition was sent.
+    pub(super) made_at: BootTime,
     /// The end of authority according to the writes that were acknowledged in time.
     pub(super) until: Option<BootTime>,
     /// Time at which `until` was extended last.
@@ -292,6 +294,7 @@ impl Facts {
                     token: new.token,
                     timings,
                     sent: vec![(call, new.revision, decided)],
+                    made_at: decided,
                     until: None,
                     until_at: decided,
                     ended: false,
@@ -331,12 +334,14 @@ impl Facts {
         }
     }
 
-    /// Records the status after a turn.
+    /// Records the status after a turn. `requested` is true if the turn's input showed a request in
+    /// the document.
     pub(super) fn says(
         &mut self,
         now: BootTime,
         stopping: Option<Token>,
         reason: Option<Reason>,
+        requested: bool,
         tunables: &Tunables,
     ) {
         let known = self.drain.map(|drain| drain.token);
@@ -351,7 +356,8 @@ impl Facts {
         if reason == Some(Reason::WorkloadExit) {
             self.backs_off(now, tunables);
         }
-        if matches!(reason, Some(Reason::Requested | Reason::Transferred)) {
+        let transferred = reason == Some(Reason::Transferred) && requested;
+        if transferred || reason == Some(Reason::Requested) {
             self.stay_out = Some((now + tunables.timings.lease_duration(), token));
         }
     }

@@ -117,6 +117,7 @@ pub(super) fn tunables(rng: &mut Rng) -> Tunables {
         timings: timings(rng.next_u64()),
         handoff_delay: Duration::from_millis(handoff),
         workload_ends_first: rng.one_in(4),
+        prefer_interval: None,
     }
 }
 
@@ -138,6 +139,7 @@ impl Process {
             supervises: machine.supervises,
             predecessor_claim: memory.claim,
             stands_by: machine.stands_by,
+            priority: machine.priority,
         };
         let election = Election::new(candidate, now, &mut random);
         Self {

@@ -49,7 +49,8 @@ pub(super) fn candidate(machine: &Machine) -> String {
     };
     format!(
         "m{} {}: lease_duration {:?}, renew_deadline {:?}, renew_interval {:?}, retry_interval \
-         {:?}, operation_timeout {:?}, handoff_delay {:?}, clock at {:.3}, {}, its workload {workload}",
+         {:?}, operation_timeout {:?}, handoff_delay {:?}, priority {}, prefers {:?}, clock at {:.3}, \
+         {}, its workload {workload}",
         machine.boot,
         machine.identity,
         t.lease_duration(),
@@ -58,6 +59,8 @@ pub(super) fn candidate(machine: &Machine) -> String {
         t.retry_interval(),
         t.operation_timeout(),
         machine.tunables.handoff_delay,
+        machine.priority,
+        machine.tunables.prefer_interval,
         machine.clock.rate as f64 / 1000.0,
         follows(machine.streams),
     )

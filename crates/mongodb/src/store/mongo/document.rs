@@ -144,7 +144,14 @@ fn standby(document: &Document) -> Option<Standby> {
     Some(Standby {
         session: Session::from_bytes(id(document, "session").ok()?),
         identity: Identity::new(document.get_str("identity").ok()?).ok()?,
+        priority: priority(document.get("priority")),
     })
+}
+
+/// Returns a priority; 0 if it is missing, as in registrations of earlier versions, or invalid.
+fn priority(value: Option<&Bson>) -> u32 {
+    let number = value.and_then(integer);
+    number.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
 }
 
 fn milliseconds(value: Option<&Bson>, default: Duration) -> Duration {
@@ -311,15 +318,19 @@ pub(super) fn write(
             mine_filter(name, *claim, chain),
             release_update(*revision, ended, reserved_for.as_ref(), now),
         ),
-        Operation::Register { holder, session } => (
-            register_filter(name, *holder),
-            register_update(*session, identity, now),
+        Operation::Register {
+            holder,
+            session,
+            priority,
+            replaces,
+        } => (
+            register_filter(name, *holder, *replaces),
+            register_update(*session, *priority, identity, now),
         ),
-        Operation::Withdraw { session } => {
-            let mut filter = ours_with(name, is("$standby", &["object"]));
-            filter.insert("standby.session", uuid(session.bytes()));
-            (filter, doc! { "$set": { "standby": null } })
-        }
+        Operation::Withdraw { session } => (
+            standby_filter(name, *session),
+            doc! { "$set": { "standby": null } },
+        ),
     })
 }
 
@@ -400,16 +411,32 @@ pub(super) fn release_update(
     }
 }
 
-/// Returns the filter of a registration as the standby: this holder, and no standby.
-fn register_filter(name: &str, holder: Claim) -> Document {
-    let mut filter = ours_with(name, is("$standby", &["missing", "null"]));
+/// Returns the filter of a registration as the standby: this holder, and the standby to replace, or
+/// none.
+fn register_filter(name: &str, holder: Claim, replaces: Option<Session>) -> Document {
+    let mut filter = match replaces {
+        Some(session) => standby_filter(name, session),
+        None => ours_with(name, is("$standby", &["missing", "null"])),
+    };
     filter.insert("holder.claim", uuid(holder.bytes()));
     filter
 }
 
-fn register_update(session: Session, identity: &Identity, now: DateTime) -> Document {
+fn standby_filter(name: &str, session: Session) -> Document {
+    let mut filter = ours_with(name, is("$standby", &["object"]));
+    filter.insert("standby.session", uuid(session.bytes()));
+    filter
+}
+
+fn register_update(
+    session: Session,
+    priority: u32,
+    identity: &Identity,
+    now: DateTime,
+) -> Document {
     doc! { "$set": { "standby": {
-        "identity": identity.as_str(), "session": uuid(session.bytes()), "at": now,
+        "identity": identity.as_str(), "session": uuid(session.bytes()),
+        "priority": i64::from(priority), "at": now,
     } } }
 }
 

@@ -12,7 +12,6 @@ mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
@@ -23,19 +22,18 @@ pub use self::latency::{Latencies, MEASURED_MAX};
 pub use self::settings::{Seeds, UriSettings, resolve};
 pub use super::servers::ServerState;
 
-use self::description::{array, millis, text};
+pub(super) use self::description::millis;
+use self::description::{array, text};
 use super::change_stream;
 use super::connection::{Deployment, SendError};
 use super::document;
 use super::options::StoreOptions;
 use super::outcome;
-use crate::store::{Failure, RetryPolicy};
+use crate::store::{FailoverSettings, Failure, RetryPolicy};
 use leasehold_core::election::{BootTime, Found, LeaseName};
 
 /// Value of `_id` that every MongoDB server refuses: an array.
 const REFUSED_ID: [&str; 1] = ["leasehold check"];
-/// MongoDB's default of `electionTimeoutMillis`.
-const ELECTION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
 /// A deployment that is examined for one lease.
 pub struct StoreProbe {
@@ -50,15 +48,6 @@ pub struct Login {
     pub users: Vec<String>,
     /// Their roles, as `role@database`.
     pub roles: Vec<String>,
-}
-
-/// The settings of a replica set's elections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FailoverSettings {
-    /// `electionTimeoutMillis`.
-    pub election_timeout: Duration,
-    /// `catchUpTimeoutMillis`; `None` for no limit.
-    pub catch_up: Option<Duration>,
 }
 
 /// The storage engine of a server.
@@ -244,15 +233,7 @@ impl StoreProbe {
     /// # Errors
     /// If the server refuses the command.
     pub async fn failover_settings(&self) -> Result<FailoverSettings, Failure> {
-        let reply = self.admin(doc! { "replSetGetConfig": 1 }).await?;
-        let config = reply.get_document("config").cloned().unwrap_or_default();
-        let settings = config.get_document("settings").cloned().unwrap_or_default();
-        Ok(FailoverSettings {
-            election_timeout: millis(&settings, "electionTimeoutMillis")
-                .unwrap_or(ELECTION_TIMEOUT_DEFAULT),
-            // Negative, which is the default, means no limit.
-            catch_up: millis(&settings, "catchUpTimeoutMillis"),
-        })
+        self.deployment.failover_settings().await
     }
 
     /// Returns the primary's storage engine. Needs the right `serverStatus`.

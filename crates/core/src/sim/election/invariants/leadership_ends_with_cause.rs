@@ -18,6 +18,8 @@ pub(crate) struct Ending {
     /// The token of a workload that was reported as ended.
     pub(crate) exited: Option<Token>,
     pub(crate) paused: bool,
+    /// True if `preference_is_bounded` judges a handover without a request.
+    pub(crate) prefers: bool,
     /// The token that the request in the document names.
     pub(crate) requested: Option<Token>,
     /// True if the input is the answer to a linearizable read.
@@ -32,7 +34,7 @@ pub(crate) fn check(ending: Ending) -> Option<Violation> {
     let named = ending.requested == Some(ending.token);
     let caused = match ending.reason {
         Some(Reason::Requested) => ending.signalled || named,
-        Some(Reason::Transferred) => named,
+        Some(Reason::Transferred) => named || ending.prefers,
         Some(Reason::Paused) => ending.paused,
         Some(Reason::Shutdown) => ending.shut_down,
         Some(Reason::Unhealthy) => ending.unhealthy,
@@ -65,6 +67,8 @@ fn an_end_with_its_cause_is_in_order() {
         let requested = with(ending(reason), |it| it.requested = named);
         assert_eq!(check(requested), None);
     }
+    let preferred = with(ending(Reason::Transferred), |it| it.prefers = true);
+    assert_eq!(check(preferred), None);
     type Cause = fn(&mut Ending);
     let causes: [(Reason, Cause); 7] = [
         (Reason::Shutdown, |it| it.shut_down = true),

@@ -189,7 +189,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (revision(), token())
             .prop_map(|(revision, token)| Operation::Create { revision, token }),
         3 => acquisition().prop_map(Operation::Acquire),
-        3 => (acquisition(), claim()).prop_map(|(acquisition, holder)| Operation::TakeOver {
+        5 => (acquisition(), claim()).prop_map(|(acquisition, holder)| Operation::TakeOver {
             acquisition,
             holder,
             ended: ended(3),
@@ -206,9 +206,14 @@ fn operation() -> impl Strategy<Value = Operation> {
                 reserved_for,
             }
         ),
-        2 => (claim(), session()).prop_map(|(holder, session)| {
-            Operation::Register { holder, session }
-        }),
+        3 => (claim(), session(), 0..3_u32, proptest::option::weighted(0.3, session())).prop_map(
+            |(holder, session, priority, replaces)| Operation::Register {
+                holder,
+                session,
+                priority,
+                replaces,
+            }
+        ),
         4 => session().prop_map(|session| Operation::Withdraw { session }),
     ]
 }

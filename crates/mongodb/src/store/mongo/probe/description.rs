@@ -103,7 +103,7 @@ pub(super) fn text(document: &Document, field: &str) -> String {
 }
 
 /// Returns a number of milliseconds; `None` if it is negative or the field is not a number.
-pub(super) fn millis(document: &Document, field: &str) -> Option<Duration> {
+pub(in crate::store::mongo) fn millis(document: &Document, field: &str) -> Option<Duration> {
     let millis = match document.get(field)? {
         Bson::Double(millis) => Some(*millis as i64),
         other => integer(other),

@@ -1,0 +1,150 @@
+//! The profiles of `lease.profile`, each on a store with the longest elections that it is for:
+//! takeover after a crash of the leader, and leaderships lost when the store's primary is killed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use leasehold_testbed::daemon::boottime_ns;
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Scratch};
+
+use crate::launch::{Setup, directories, seconds, watching};
+use crate::observer::Observer;
+use crate::report::{Bound, Row, Statistic, Unit};
+use crate::takeover::crashes;
+
+const LEADS_MAX: Duration = Duration::from_secs(90);
+/// Each daemon holds a lease of its own, so that only the phases of their renewals differ.
+const LEASES: usize = 5;
+const SPREAD: Duration = Duration::from_millis(317);
+/// Time for the killed member to return as a follower, and for the drivers to notice.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// A profile, with its durations and the `electionTimeoutMillis` of its store.
+struct Profile {
+    name: &'static str,
+    timings: DaemonTimings,
+    election: Duration,
+}
+
+const PROFILES: [Profile; 3] = [
+    profile(
+        "steady",
+        [24_000, 18_000, 3_000, 1_000, 3_000, 3_000],
+        10_000,
+    ),
+    profile("brisk", [15_000, 10_000, 2_000, 1_000, 3_000, 3_000], 4_000),
+    profile("fast", [8_000, 5_800, 1_000, 500, 1_500, 1_000], 2_000),
+];
+
+const fn profile(name: &'static str, durations: [u64; 6], election: u64) -> Profile {
+    let [lease, deadline, renew, retry, operation, loss] = durations;
+    Profile {
+        name,
+        timings: DaemonTimings {
+            lease_duration: Duration::from_millis(lease),
+            renew_deadline: Duration::from_millis(deadline),
+            renew_interval: Duration::from_millis(renew),
+            retry_interval: Duration::from_millis(retry),
+            operation_timeout: Duration::from_millis(operation),
+            loss_grace: Duration::from_millis(loss),
+        },
+        election: Duration::from_millis(election),
+    }
+}
+
+pub(crate) async fn measure(setup: Setup) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for profile in PROFILES {
+        let Profile { name, timings, .. } = profile;
+        let flag = [format!("--lease-profile={name}")];
+        let crashed = crashes(&setup, timings, &flag, setup.count(10, 2)).await;
+        let series = crashed.durations;
+        let duration = timings.lease_duration.as_secs_f64();
+        let bounds = [
+            Bound::AtLeast(Statistic::Min, duration),
+            Bound::AtMost(Statistic::Max, duration + 0.100),
+        ];
+        let what = format!("SIGKILL: last renewal → another leads, {name}");
+        rows.push(Row::new("profiles", what, Unit::Time, &series, &bounds));
+        rows.extend(killed_primaries(&setup, &profile).await);
+    }
+    rows
+}
+
+async fn killed_primaries(setup: &Setup, profile: &Profile) -> [Row; 2] {
+    let set = ReplicaSet::builder().election_timeout(profile.election);
+    let set = set.start().await;
+    let (mut waited, mut lost) = (Vec::new(), 0.0);
+    let kills = setup.count(20, 1);
+    for round in 0..kills {
+        // Use new daemons for each round, because a daemon that has lost its leadership by deadline
+        // twice within ten minutes lets others go first.
+        let scratch = Scratch::new();
+        let paths = directories(scratch.path(), LEASES);
+        let mut observer = Observer::start(&paths);
+        let name = format!("{}-{round}", profile.name);
+        let daemons = leaders(setup, &set, profile, &name, &paths).await;
+        for (took, was_lost) in kill(&set, &daemons, &mut observer).await {
+            waited.push(took);
+            lost += f64::from(u8::from(was_lost));
+        }
+        drop(daemons);
+        tokio::time::sleep(SETTLE).await;
+    }
+    let name = profile.name;
+    let election = profile.election.as_millis();
+    let what = format!("primary killed → next renewal, {name}, electionTimeoutMillis {election}");
+    let renewed = Row::new("profiles", what, Unit::Time, &waited, &[]);
+    let what = format!("leaderships lost, of {LEASES} on each of {kills} killed primaries, {name}");
+    let none = [Bound::AtMost(Statistic::Max, 0.0)];
+    let lost = Row::new("profiles", what, Unit::Count, &[lost], &none);
+    [renewed, lost]
+}
+
+/// Kills the primary, and starts it again when all leaders have renewed. Returns the time of each
+/// to its next renewal, and true if its leadership was lost.
+async fn kill(set: &ReplicaSet, daemons: &[Daemon], observer: &mut Observer) -> Vec<(f64, bool)> {
+    let before: Vec<_> = daemons.iter().map(Daemon::status).collect();
+    let primary = set.primary().await;
+    observer.forget();
+    let killed_ns = boottime_ns();
+    set.kill(primary);
+    let mut renewed = vec![None; daemons.len()];
+    while renewed.contains(&None) {
+        let seen = observer
+            .find("all renew again", LEADS_MAX, |seen| {
+                // A renewal that was acknowledged before the kill does not count.
+                let until = before[seen.index]["valid_until_boottime_ns"].as_u64();
+                seconds(killed_ns, seen.at_ns) > 0.5 && seen.leads_until_ns() > until
+            })
+            .await;
+        let lost = seen.token() != before[seen.index]["token"].as_i64();
+        let took = seconds(killed_ns, seen.at_ns);
+        renewed[seen.index].get_or_insert((took, lost));
+    }
+    set.restart(primary).await;
+    renewed.into_iter().flatten().collect()
+}
+
+async fn leaders(
+    setup: &Setup,
+    set: &ReplicaSet,
+    profile: &Profile,
+    name: &str,
+    paths: &[PathBuf],
+) -> Vec<Daemon> {
+    join_all(paths.iter().enumerate().map(async |(index, path)| {
+        // Spread the starts over the renew_interval.
+        tokio::time::sleep(SPREAD * u32::try_from(index).expect("few")).await;
+        let daemon = setup
+            .daemon(&format!("{name}-{index}"), &format!("d{index}"), &set.uri())
+            .status_directory(path)
+            .flag(&format!("--lease-profile={}", profile.name))
+            .leading(LEADS_MAX)
+            .await;
+        watching(&daemon).await;
+        daemon
+    }))
+    .await
+}

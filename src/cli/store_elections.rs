@@ -1,0 +1,81 @@
+//! Compares the time that an election of the store takes with `renew_deadline`, and shows the
+//! arithmetic: for `check`, and for the log of a daemon that starts.
+
+use std::time::Duration;
+
+use super::check::shown;
+use crate::election::{Timings, election_gap};
+use crate::store::FailoverSettings;
+
+/// The needed `renew_deadline`, with the terms of its sum.
+pub(super) struct Needed {
+    pub(super) gap: Duration,
+    pub(super) sum: Duration,
+    pub(super) arithmetic: String,
+    suffices: bool,
+}
+
+impl Needed {
+    pub(super) fn of(timings: &Timings, settings: &FailoverSettings) -> Self {
+        let noticed = settings.noticed_after();
+        let gap = election_gap(noticed);
+        let sum = timings.renew_deadline_for(gap);
+        let setting = match settings.heartbeat_interval > settings.election_timeout {
+            true => "heartbeatIntervalMillis",
+            false => "electionTimeoutMillis",
+        };
+        let arithmetic = format!(
+            "{setting} {} × 1.15 + 0.6 s = {} without writes; + operation_timeout {} + 1.2 × retry_interval {} + 0.5 s = {}; renew_deadline {}",
+            shown(noticed),
+            shown(gap),
+            shown(timings.operation_timeout()),
+            shown(timings.retry_interval()),
+            shown(sum),
+            shown(timings.renew_deadline())
+        );
+        Self {
+            gap,
+            sum,
+            arithmetic,
+            suffices: sum <= timings.renew_deadline(),
+        }
+    }
+
+    /// Returns true if an election does not cost the leadership.
+    pub(super) fn suffices(&self) -> bool {
+        self.suffices
+    }
+
+    pub(super) fn remedy(&self) -> String {
+        format!(
+            "raise lease.renew_deadline to {} or more (and lease.lease_duration with it), or lower electionTimeoutMillis (docs/mongodb.md)",
+            shown(self.sum)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arithmetic_names_the_setting_that_decides() {
+        let timings = Timings::default();
+        let needed = Needed::of(&timings, &FailoverSettings::default());
+        assert!(needed.suffices());
+        assert_eq!(
+            needed.arithmetic,
+            "electionTimeoutMillis 10 s × 1.15 + 0.6 s = 12.1 s without writes; + operation_timeout 3 s + 1.2 × retry_interval 1 s + 0.5 s = 16.8 s; renew_deadline 18 s"
+        );
+        let missed = FailoverSettings {
+            heartbeat_interval: Duration::from_secs(15),
+            ..FailoverSettings::default()
+        };
+        let needed = Needed::of(&timings, &missed);
+        assert!(!needed.suffices());
+        let named = needed
+            .arithmetic
+            .starts_with("heartbeatIntervalMillis 15 s");
+        assert!(named, "{}", needed.arithmetic);
+    }
+}

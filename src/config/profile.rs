@@ -1,0 +1,129 @@
+//! The durations of each profile. `steady` has those of `config/default.toml`.
+
+use super::choice::Profile;
+use super::error::Origin;
+use super::load::Setting;
+
+/// Sets the durations of the chosen profile that no layer sets.
+pub(super) fn apply(settings: &mut [Setting]) {
+    let chosen = settings.iter().find(|s| s.key.path() == "lease.profile");
+    let chosen = chosen.and_then(|s| Profile::from_word(&s.value));
+    let Some(profile) = chosen.filter(|profile| *profile != Profile::Steady) else {
+        return;
+    };
+    for (section, name, value) in profile.durations() {
+        let is_default =
+            |s: &&mut Setting| s.layer == 0 && (s.key.section, s.key.name) == (section, name);
+        if let Some(setting) = settings.iter_mut().find(is_default) {
+            value.clone_into(&mut setting.value);
+            setting.origin = Origin::Profile(profile);
+        }
+    }
+}
+
+impl Profile {
+    /// Returns the sections and names of the keys that a profile sets, with their values. Each set
+    /// satisfies the rules of the election's timings.
+    pub(super) const fn durations(self) -> [(&'static str, &'static str, &'static str); 6] {
+        // The longest election of the store that the deadline covers is in
+        // `docs/configuration.md`.
+        let [lease, deadline, renewal, retry, operation, grace] = match self {
+            Self::Steady => ["24s", "18s", "3s", "1s", "3s", "3s"],
+            Self::Brisk => ["15s", "10s", "2s", "1s", "3s", "3s"],
+            Self::Fast => ["8s", "5800ms", "1s", "500ms", "1500ms", "1s"],
+        };
+        [
+            ("lease", "lease_duration", lease),
+            ("lease", "renew_deadline", deadline),
+            ("lease", "renew_interval", renewal),
+            ("lease", "retry_interval", retry),
+            ("mongodb", "operation_timeout", operation),
+            ("workload", "loss_grace", grace),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Config, Setting, Sources, find};
+    use super::*;
+    use crate::election::election_gap;
+
+    fn sources(flags: &[(&str, &str)]) -> Sources {
+        let required = [
+            ("lease.name", "orders"),
+            ("mongodb.uri", "mongodb://localhost"),
+        ];
+        let all = required.iter().chain(flags);
+        let flag = |(path, value): &(&str, &str)| (find(path).expect("a key"), (*value).to_owned());
+        Sources {
+            flags: all.map(flag).collect(),
+            ..Sources::default()
+        }
+    }
+
+    fn config(flags: &[(&str, &str)]) -> Config {
+        sources(flags).load().config().expect("valid")
+    }
+
+    #[test]
+    fn the_steady_profile_has_the_defaults() {
+        for (section, name, value) in Profile::Steady.durations() {
+            let key = find(&format!("{section}.{name}")).expect("a key");
+            assert_eq!(key.default(), value, "{name}");
+        }
+        let steady = config(&[("lease.profile", "steady")]);
+        assert_eq!(steady, config(&[]));
+    }
+
+    #[test]
+    fn each_profile_satisfies_the_rules_and_its_election_of_the_store() {
+        for (profile, lease, election) in [
+            ("steady", 24, 10_000),
+            ("brisk", 15, 4_000),
+            ("fast", 8, 2_000),
+        ] {
+            let timings = config(&[("lease.profile", profile)]).lease.timings;
+            assert_eq!(timings.lease_duration(), Duration::from_secs(lease));
+            let gap = election_gap(Duration::from_millis(election));
+            let needed = timings.renew_deadline_for(gap);
+            assert!(needed <= timings.renew_deadline(), "{profile}: {needed:?}");
+        }
+    }
+
+    #[test]
+    fn an_explicit_duration_wins_and_is_checked_with_the_others() {
+        let flags = [("lease.profile", "fast"), ("lease.lease_duration", "10s")];
+        let timings = config(&flags).lease.timings;
+        assert_eq!(timings.lease_duration(), Duration::from_secs(10));
+        assert_eq!(timings.renew_interval(), Duration::from_secs(1));
+        // The default as an explicit value is explicit.
+        let flags = [("lease.profile", "fast"), ("lease.renew_interval", "3s")];
+        let errors = sources(&flags)
+            .load()
+            .config()
+            .expect_err("no room for a retry");
+        assert!(
+            errors.to_string().contains("lease.renew_deadline"),
+            "{errors}"
+        );
+    }
+
+    #[test]
+    fn the_source_of_a_duration_is_the_profile() {
+        let settings = sources(&[("lease.profile", "brisk")]).load().settings();
+        let settings = settings.expect("valid");
+        let of = |path: &str| -> &Setting {
+            let found = settings.iter().find(|s| s.key.path() == path);
+            found.expect("a key")
+        };
+        let lease = of("lease.lease_duration");
+        assert_eq!(
+            (lease.shown(), lease.origin.to_string()),
+            ("15s", "lease.profile brisk".to_owned())
+        );
+        assert_eq!(of("lease.handoff_delay").origin.to_string(), "default");
+    }
+}

@@ -1,0 +1,45 @@
+//! Goal: a daemon that starts says once if an election of its replica set would cost the
+//! leadership, with the arithmetic and the remedy.
+
+use leasehold_testbed::Daemon;
+
+use crate::contest::{Contest, LONG, PROGRAM, records};
+
+/// `electionTimeoutMillis` of the set is 2000.
+const ARITHMETIC: &str = "electionTimeoutMillis 2 s × 1.15 + 0.6 s = 2.9 s without writes";
+
+#[tokio::test]
+async fn one_warning_shows_the_arithmetic_and_the_remedy() {
+    let contest = Contest::new("store-elections-short").await;
+    let daemon = contest.candidate("a").leading(LONG).await;
+    let message = "an election of the replica set costs the leadership";
+    daemon.wait_logged(message, LONG).await;
+    daemon.wait_renewal(LONG).await;
+    let [line] = &records(&daemon, message)[..] else {
+        panic!("once: {}", daemon.logs());
+    };
+    assert_eq!(line["level"], "WARN");
+    let said = line["message"].as_str().unwrap();
+    let remedy = "raise lease.renew_deadline to 4.7 s or more";
+    assert!(said.contains(ARITHMETIC) && said.contains(remedy), "{said}");
+}
+
+#[tokio::test]
+async fn the_fast_profile_fits_a_set_with_short_elections() {
+    let contest = Contest::new("store-elections-fast").await;
+    let daemon = Daemon::builder(PROGRAM)
+        .lease("store-elections-fast")
+        .identity("a")
+        .uri(&contest.set().uri())
+        .flag("--lease-profile=fast")
+        .flag("--log-level=debug");
+    let daemon = daemon.leading(LONG).await;
+    let message = "an election of the replica set keeps the leadership";
+    daemon.wait_logged(message, LONG).await;
+    let said = &records(&daemon, message)[0]["message"];
+    assert!(said.as_str().unwrap().contains(ARITHMETIC), "{said}");
+    assert_eq!(records(&daemon, "costs the leadership").len(), 0);
+    let lease = contest.document().await;
+    let holder = lease.get_document("holder").unwrap();
+    assert_eq!(holder.get_i64("lease_duration_ms").unwrap(), 8_000);
+}
