@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use choice::{KubernetesEnabled, LogFormat, LogLevel, OnExit, ReadyWhen, StopSignal};
+pub use choice::{KubernetesEnabled, LogFormat, LogLevel, OnExit, ReadyWhen, StopSignal, Watch};
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
 pub use schema::{
@@ -108,6 +108,8 @@ pub struct MongoConfig {
     pub collection: String,
     /// Heartbeat interval of the driver.
     pub heartbeat: Duration,
+    /// What followers of a lease use to learn of changes.
+    pub watch: Watch,
 }
 
 /// Section `[http]`.
@@ -200,6 +202,7 @@ impl Config {
                     database,
                     collection,
                     heartbeat,
+                    watch,
                 },
             status_directory,
             http: HttpConfig { listen, ready_when },
@@ -271,6 +274,7 @@ impl Config {
                 format!("{:?}", timings.operation_timeout()),
             ),
             ("mongodb.heartbeat", format!("{heartbeat:?}")),
+            ("mongodb.watch", watch.to_string()),
             ("status.directory", format!("{status_directory:?}")),
             ("http.listen", format!("{listen:?}")),
             ("http.ready_when", ready_when.to_string()),
