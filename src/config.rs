@@ -108,7 +108,7 @@ pub struct MongoConfig {
     pub collection: String,
     /// Heartbeat interval of the driver.
     pub heartbeat: Duration,
-    /// What followers of a lease use to learn of changes.
+    /// Source of changes for followers of a lease.
     pub watch: Watch,
 }
 

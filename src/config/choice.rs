@@ -51,7 +51,7 @@ choice! {
 }
 
 choice! {
-    /// What followers use to learn of changes.
+    /// Source of changes for followers.
     Watch {
         /// Hints if they are there, otherwise a change stream.
         Auto = "auto",

@@ -65,7 +65,7 @@ async fn a_release_and_an_operators_request_reach_followers_of_hints_at_once() {
     following_hints(&[&a]).await;
     let asked = Instant::now();
     let uri = stage.set().uri();
-    let mut command = stage.command(&uri, &["step-down", stage.lease(), "--yes"]);
+    let mut command = stage.command(&uri, &["step-down", stage.lease()]);
     let status = command.status().await.expect("it runs");
     a.wait_leads(LONG).await;
     assert!(asked.elapsed() < AT_ONCE, "{status}, {}", a.logs());

@@ -1,4 +1,4 @@
-//! What a candidate follows to learn of changes: a change stream, the hints of others, or nothing.
+//! The source from which a candidate learns of changes: a change stream, hints, or nothing.
 //!
 //! An event or a hint is never authority. It makes a candidate read, or shows it a document on which
 //! it may try a compare-and-set.

@@ -49,7 +49,7 @@ pub(super) enum HintEvent {
     Hint,
 }
 
-/// What is followed.
+/// Source of changes that is followed.
 pub(super) enum Source {
     /// A change stream.
     Stream,

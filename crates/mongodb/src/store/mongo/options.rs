@@ -11,7 +11,7 @@ use leasehold_core::election::{Identity, Timings};
 /// rotated secret takes effect. An error is a message without secrets.
 pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// What a candidate follows to learn of changes that others make.
+/// The source from which a candidate learns of changes that others make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum WatchMode {
     /// Hints if their collection exists and the holder leaves some; otherwise a change stream.
@@ -48,7 +48,7 @@ pub struct StoreOptions {
     /// driver learns of an election immediately, whatever this is;
     /// a frozen primary is detected by it.
     pub heartbeat: Duration,
-    /// What a candidate for a lease follows; locks always use a change stream.
+    /// The source of changes for a candidate; locks always use a change stream.
     pub watch: WatchMode,
     /// Record of the deployment that outlives this process: with it, a restart
     /// does not follow a connection string that leads to another deployment.
