@@ -224,7 +224,7 @@ impl StreamHandler for MongoStore {
             WatchMode::Auto | WatchMode::Hints => {
                 let await_max = follow::await_max(deployment.timings());
                 match hints.open(leases, lease, await_max).await {
-                    Ok(cursor) if hints.are_wanted() => Source::Hints(cursor),
+                    Ok(cursor) if hints.are_wanted() => Source::Hints(Box::new(cursor)),
                     Ok(_) => Source::Stream,
                     Err(refusal) => {
                         let failure = refusal.failure(deployment);

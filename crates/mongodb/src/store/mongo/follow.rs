@@ -54,7 +54,7 @@ pub(super) enum Source {
     /// A change stream.
     Stream,
     /// Hints, by this cursor.
-    Hints(RawBatchCursor),
+    Hints(Box<RawBatchCursor>),
     /// Nothing: the collection is polled.
     Nothing,
 }
@@ -223,7 +223,7 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
 /// Follows hints until their cursor ends.
 async fn follow_hints<L: StreamHandler>(
     listener: L,
-    mut cursor: RawBatchCursor,
+    mut cursor: Box<RawBatchCursor>,
     alive: watch::Sender<()>,
 ) -> End {
     report_hint(&listener, HintEvent::Opened).await;
