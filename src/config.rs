@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use choice::{
-    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopSignal,
+    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopSignal, Watch,
 };
 pub use error::{ConfigError, Origin, PROBLEMS_SHOWN_MAX, Problem};
 pub use load::{Loaded, Setting, Sources};
@@ -119,6 +119,8 @@ pub struct MongoConfig {
     pub collection: String,
     /// Heartbeat interval of the driver.
     pub heartbeat: Duration,
+    /// Source of changes for followers of a lease.
+    pub watch: Watch,
 }
 
 /// Section `[http]`.
@@ -215,6 +217,7 @@ impl Config {
                     database,
                     collection,
                     heartbeat,
+                    watch,
                 },
             status_directory,
             http: HttpConfig { listen, ready_when },
@@ -290,6 +293,7 @@ impl Config {
                 format!("{:?}", timings.operation_timeout()),
             ),
             ("mongodb.heartbeat", format!("{heartbeat:?}")),
+            ("mongodb.watch", watch.to_string()),
             ("status.directory", format!("{status_directory:?}")),
             ("http.listen", format!("{listen:?}")),
             ("http.ready_when", ready_when.to_string()),

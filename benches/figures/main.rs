@@ -10,6 +10,7 @@
 // The fixtures fail by panicking with a reason; a panic fails one figure as a whole.
 #![allow(clippy::expect_used)]
 
+mod busy_store;
 // The hand-made locks are measured here too, for comparison.
 #[path = "../../tests/comparison/client.rs"]
 #[allow(
@@ -107,6 +108,10 @@ const FIGURES: &[Figure] = &[
     Figure {
         names: &["memory", "cpu", "store_load"],
         measure: |setup| Box::pin(steady::measure(setup)),
+    },
+    Figure {
+        names: &["busy_store"],
+        measure: |setup| Box::pin(busy_store::measure(setup)),
     },
     Figure {
         names: &["label", "endpoint", "kubernetes_memory", "api_requests"],

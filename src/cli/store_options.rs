@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::config::{LockConfig, MongoConfig, UriSource, WorkloadConfig};
+use crate::config::{LockConfig, MongoConfig, UriSource, Watch, WorkloadConfig};
 use crate::election::{Identity, Timings};
-use crate::store::mongo::{StoreOptions, UriProvider};
+use crate::store::mongo::{StoreOptions, UriProvider, WatchMode};
 use crate::supervisor::Stopping;
 
 /// The collection that is configured.
@@ -18,6 +18,7 @@ pub(super) fn store_options(
     options.database.clone_from(&mongodb.database);
     options.collection.clone_from(&mongodb.collection);
     options.heartbeat = mongodb.heartbeat;
+    options.watch = mongodb.watch.into();
     options.timings = timings;
     options
 }
@@ -28,6 +29,17 @@ pub(super) fn of_locks(config: &LockConfig, timings: Timings) -> StoreOptions {
     let source = config.mongodb.uri.clone();
     let uri = Arc::new(move || read(&source));
     store_options(&config.mongodb, uri, config.identity.clone(), timings)
+}
+
+impl From<Watch> for WatchMode {
+    fn from(watch: Watch) -> Self {
+        match watch {
+            Watch::Auto => Self::Auto,
+            Watch::Hints => Self::Hints,
+            Watch::Stream => Self::Stream,
+            Watch::Poll => Self::Poll,
+        }
+    }
 }
 
 /// The way in which a command is asked to stop.
@@ -70,6 +82,8 @@ mod tests {
         assert_eq!(store.database, default("mongodb.database"));
         assert_eq!(store.collection, default("mongodb.collection"));
         assert_eq!(Ok(store.heartbeat), time("mongodb.heartbeat"));
+        let watch = Watch::from_word(default("mongodb.watch")).map(WatchMode::from);
+        assert_eq!(Some(store.watch), watch);
         assert_eq!(Ok(handoff_delay), time("lease.handoff_delay"));
         assert_eq!(store.timings, Timings::default());
     }

@@ -73,6 +73,20 @@ choice! {
 }
 
 choice! {
+    /// Source of changes for followers.
+    Watch {
+        /// Hints if they are there, otherwise a change stream.
+        Auto = "auto",
+        /// Hints, whose collection is created.
+        Hints = "hints",
+        /// A change stream.
+        Stream = "stream",
+        /// Nothing: polls.
+        Poll = "poll",
+    }
+}
+
+choice! {
     /// Publication of pod labels and Events.
     KubernetesEnabled {
         /// Enabled if the process runs in a cluster.

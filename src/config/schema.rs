@@ -8,7 +8,7 @@ use std::time::Duration;
 use config::{File, FileFormat, Source, Value, ValueKind};
 
 use super::choice::{
-    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopSignal,
+    KubernetesEnabled, LogFormat, LogLevel, OnExit, Prefer, Profile, ReadyWhen, StopSignal, Watch,
 };
 use crate::election::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
@@ -325,6 +325,9 @@ pub static KEYS: &[Key] = keys! {
             "Timeout of a MongoDB call, after which its outcome is unknown";
         "heartbeat", between(HEARTBEAT_MIN, LONGEST), Restart,
             "Heartbeat interval of the MongoDB driver";
+        "watch", Kind::OneOf(Watch::WORDS), Restart,
+            "Source of changes for followers of a lease: auto, hints, stream or poll",
+            lock: "Not used by locks";
     }
     "status" {
         "directory", Kind::Path, Restart,

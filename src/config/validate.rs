@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::choice::{KubernetesEnabled, LogFormat, LogLevel, Prefer, Profile, ReadyWhen};
+use super::choice::{KubernetesEnabled, LogFormat, LogLevel, Prefer, Profile, ReadyWhen, Watch};
 use super::error::{ConfigError, Origin, Problem};
 use super::load::{Loaded, Setting};
 use super::schema::Kind;
@@ -344,6 +344,7 @@ impl Checked {
             database: self.text("mongodb.database")?.to_owned(),
             collection: self.text("mongodb.collection")?.to_owned(),
             heartbeat: self.duration("mongodb.heartbeat")?,
+            watch: Watch::from_word(self.text("mongodb.watch")?)?,
         })
     }
 

@@ -168,7 +168,8 @@ impl Metrics {
             )?,
             watch_connected: IntGauge::with_opts(opts(
                 "leasehold_watch_connected",
-                "1 while a change stream is open; without one the store is polled.",
+                "1 while a change stream or a cursor on hints is open; without one the store is \
+                 polled.",
             ))?,
             workload_up: IntGauge::with_opts(opts(
                 "leasehold_workload_up",

@@ -117,6 +117,7 @@ pub(crate) async fn next_hint(news: &mut mpsc::Receiver<StoreEvent<ClaimHint>>) 
                 StoreEvent::Watch(told) if told.hint == Hint::Alive => {}
                 StoreEvent::Watch(told) => return told.hint,
                 StoreEvent::PrimaryChanged
+                | StoreEvent::HintsFailed(_)
                 | StoreEvent::RequestIgnored(_)
                 | StoreEvent::Lookalike(_)
                 | StoreEvent::Failover(_) => {}

@@ -423,6 +423,7 @@ fn acquisitions(expected: Revision, token: Token, holder: Claim) -> [Operation; 
         expected,
         session: STRANGER,
         lease_duration: Declared { millis: 24_000 },
+        renew_interval: Some(std::time::Duration::from_secs(3)),
     };
     let ended = entry(Reason::TookOver);
     let revision = REVISIONS[2];

@@ -135,6 +135,7 @@ fn acquisition(expected: u8) -> Acquisition {
         expected: revision(expected),
         session: Session::from_bytes([7; 16]),
         lease_duration: Declared { millis: 24_000 },
+        renew_interval: None,
     }
 }
 

@@ -12,6 +12,7 @@ mod duplicate_claims;
 mod filters;
 mod fixture;
 mod foreign_documents;
+mod hints;
 mod history;
 mod late_landings;
 mod majority_lost;

@@ -21,10 +21,12 @@ mod decide;
 mod drain;
 mod effect;
 mod finish;
+mod following;
 mod input;
 mod lead;
 mod lease;
 pub(crate) mod named;
+mod phase;
 mod prefer;
 mod reading;
 mod recorded;
@@ -53,6 +55,7 @@ pub use timings::*;
 
 use contend::Contending;
 use drain::Unnoticed;
+use following::Following;
 use lead::Stopping;
 use recorded::RecordedState;
 use standby::Registration;
@@ -95,7 +98,8 @@ pub struct Election {
     registration: Registration,
     /// Instant at which leadership was last lost by deadline.
     deadline_loss: Option<BootTime>,
-    watch_open: bool,
+    /// The open source of changes that others make.
+    following: Following,
     /// Instant at which a reply last showed the document.
     looked_at: BootTime,
     /// True if the workload is unhealthy, so that the lease is left to others.
@@ -243,7 +247,7 @@ impl Election {
             eager_at: now,
             registration: Registration::new(stands_by),
             deadline_loss: None,
-            watch_open: false,
+            following: Following::Nothing,
             looked_at: now,
             unhealthy: false,
             unnoticed: None,
@@ -343,72 +347,6 @@ impl Election {
             self.renewal_reply(call, outcome, turn);
         } else {
             self.contender_reply(call, outcome, turn);
-        }
-    }
-
-    fn watch(&mut self, watch: Watch, turn: &mut Turn<'_>) {
-        match watch {
-            Watch::Lost => {
-                self.watch_open = false;
-                if self.tenure().is_none() {
-                    self.read_soon(turn.now);
-                }
-                return;
-            }
-            Watch::Opened => {
-                // The read must follow the opening so that no change in between is missed. A read
-                // in flight may have been answered before the opening, so it is dropped.
-                self.watch_open = true;
-                self.reading = None;
-                self.read_soon(turn.now);
-            }
-            Watch::Alive => {}
-            Watch::Unclear => {
-                self.view.behind = true;
-                self.read_soon(turn.now);
-            }
-            Watch::Changed(lease) => self.hint(lease, turn),
-        }
-        self.contact(turn.now);
-    }
-
-    /// Handles a change event. An event is a hint: it may be older than the last read, and it
-    /// grants nothing.
-    fn hint(&mut self, lease: Lease, turn: &mut Turn<'_>) {
-        self.note_seen(&lease);
-        let found = Found::Lease(lease);
-        let believed = self.view.judge(&found) == view::Plausible::Yes;
-        let Found::Lease(lease) = found else { return };
-        #[cfg(test)]
-        if let (true, Some(tenure)) = (planted!(EventAsAuthority), self.tenure_mut()) {
-            tenure.acknowledged_by_event(lease.revision);
-        }
-        match self.tenure() {
-            Some(tenure) => {
-                if !tenure.sent(lease.revision) || self.demand(&lease).is_some() {
-                    self.read_soon(turn.now);
-                } else {
-                    self.view.note_standby(lease.standby);
-                }
-            }
-            None if believed => {
-                self.observe(Found::Lease(lease), turn);
-                if let Some(reading) = &mut self.reading {
-                    reading.overtaken = true;
-                }
-            }
-            None => self.fall_behind(turn.now),
-        }
-    }
-
-    fn primary_changed(&mut self, turn: &mut Turn<'_>) {
-        // The cursor of an open stream stays on the member that it was opened on, even if that
-        // member is no longer the primary and lags behind.
-        self.reopen_stream();
-        if let Some(tenure) = self.tenure_mut() {
-            tenure.hurry();
-        } else if self.read_due.is_some() {
-            self.read_soon(turn.now);
         }
     }
 

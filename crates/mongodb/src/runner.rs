@@ -41,6 +41,8 @@ pub trait Surfaces: Send {
     fn answered(&mut self, _: &Answered) {}
     /// The change stream opened (`None`) or failed.
     fn watching(&mut self, _: Option<&Failure>) {}
+    /// Hints are followed (`None`), or cannot be.
+    fn hints(&mut self, _: Option<&Failure>) {}
     /// The request in the document is not valid, for the given reason.
     fn request_ignored(&mut self, _: &str) {}
     /// The server is this product, which only implements MongoDB's protocol.
@@ -131,12 +133,15 @@ impl<S: Store, F: Surfaces> Host for ElectionHost<S, F> {
         match news {
             StoreEvent::PrimaryChanged => return Some(Input::PrimaryChanged),
             StoreEvent::Watch(watch) => {
-                if watch == Watch::Opened {
-                    self.surfaces.watching(None);
+                match watch {
+                    Watch::Opened => self.surfaces.watching(None),
+                    Watch::HintsOpened => self.surfaces.hints(None),
+                    _ => {}
                 }
                 return Some(Input::Watch(watch));
             }
             StoreEvent::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
+            StoreEvent::HintsFailed(failure) => self.surfaces.hints(Some(&failure)),
             StoreEvent::RequestIgnored(why) => self.surfaces.request_ignored(why),
             StoreEvent::Lookalike(product) => self.surfaces.lookalike(product),
             StoreEvent::Failover(settings) => self.surfaces.failover(&settings),

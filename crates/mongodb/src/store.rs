@@ -156,6 +156,8 @@ pub enum StoreEvent<W = Watch> {
     PrimaryChanged,
     /// The change stream ended or cannot be opened, with the reason for humans.
     WatchFailed(Failure),
+    /// Hints cannot be followed, or no longer, with the reason for humans.
+    HintsFailed(Failure),
     /// The request in the document is not valid, with the reason for humans.
     RequestIgnored(&'static str),
     /// The server is not MongoDB but this product, which implements MongoDB's protocol.

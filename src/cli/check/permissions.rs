@@ -3,8 +3,11 @@
 use super::report::{Check, Name};
 use super::servers::failed;
 use super::{Installation, NOT_REACHED, within};
+use crate::config::Watch;
 use crate::store::Failure;
-use crate::store::mongo::probe::{Description, Kind, Product, lacks_right, requires_login};
+use crate::store::mongo::probe::{
+    Description, Kind, Product, lacks_hints, lacks_right, requires_login,
+};
 
 /// The actions that were granted, on which other checks depend.
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,6 +16,14 @@ pub(super) struct Granted {
     pub(super) update: bool,
     pub(super) change_stream: bool,
 }
+
+const NAMES: [Name; 5] = [
+    Name::Find,
+    Name::Insert,
+    Name::Update,
+    Name::ChangeStream,
+    Name::Hints,
+];
 
 /// An action of MongoDB's roles.
 #[derive(Debug, Clone, Copy)]
@@ -51,8 +62,7 @@ pub(super) async fn checks(
 ) -> (Vec<Check>, Granted) {
     let Installation { store, timeout, .. } = installation;
     let Some(description) = reached else {
-        let names = [Name::Find, Name::Insert, Name::Update, Name::ChangeStream];
-        let skipped = names.map(|name| Check::skipped(name, NOT_REACHED));
+        let skipped = NAMES.map(|name| Check::skipped(name, NOT_REACHED));
         return (skipped.into(), Granted::default());
     };
     let found = within(*timeout, store.read(false)).await;
@@ -91,8 +101,36 @@ pub(super) async fn checks(
         insert,
         UPDATE.judged(updated, installation),
         change_stream,
+        hints(installation, granted).await,
     ];
     (checks, granted)
+}
+
+async fn hints(installation: &Installation, granted: Granted) -> Check {
+    let name = Name::Hints;
+    let watch = installation.config.mongodb.watch;
+    if matches!(watch, Watch::Stream | Watch::Poll) {
+        return Check::skipped(name, format!("mongodb.watch is {watch}"));
+    }
+    let Installation { store, timeout, .. } = installation;
+    match within(*timeout, store.hints()).await {
+        Ok(()) => Check::ok(
+            name,
+            "a cursor on the collection of hints was opened and closed",
+        ),
+        // The first candidate creates it.
+        Err(failure) if lacks_hints(&failure) && watch == Watch::Hints => Check::ok(
+            name,
+            "not there yet: the first candidate creates the collection",
+        ),
+        Err(failure) => {
+            let instead = match (watch, granted.change_stream) {
+                (Watch::Auto, true) => "followers use a change stream instead",
+                _ => "followers poll instead",
+            };
+            Check::warning(name, format!("{}: {instead}", failure.kind), failure.detail)
+        }
+    }
 }
 
 impl Action {

@@ -76,6 +76,7 @@ checks! {
         Insert = "insert",
         Update = "update",
         ChangeStream = "change-stream",
+        Hints = "hints",
     }
     ReadsAndWrites = "reads-and-writes" {
         LeaseDocument = "lease-document",

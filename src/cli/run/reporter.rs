@@ -26,6 +26,8 @@ pub(super) struct Reporter {
     writes: ErrorThrottle,
     watch: ErrorThrottle,
     stream: Stream,
+    /// Kind of the last logged failure of hints; `None` while they are followed.
+    no_hints: Option<&'static str>,
 }
 
 /// State that decides if a failed change stream is logged. If other calls fail too, the failure of
@@ -51,6 +53,7 @@ impl Reporter {
             writes: ErrorThrottle::default(),
             watch: ErrorThrottle::default(),
             stream: Stream::default(),
+            no_hints: None,
         }
     }
 
@@ -284,6 +287,28 @@ impl Reporter {
                 lease = %self.lease, why = %failure, failures,
                 "no change stream, polling"
             );
+        }
+    }
+
+    /// Logs once that hints are followed, or why they are not.
+    pub(super) fn hints(&mut self, failure: Option<&Failure>) {
+        let lease = &self.lease;
+        match failure {
+            None => {
+                self.watching(None);
+                info!(lease = %self.lease, "following hints");
+                self.no_hints = None;
+            }
+            Some(failure) if self.no_hints == Some(failure.kind) => {}
+            Some(failure) => {
+                match failure.retry {
+                    RetryPolicy::Reconfigure => warn!(%lease, why = %failure, "hints unavailable"),
+                    RetryPolicy::Retry | RetryPolicy::WaitForServer => {
+                        info!(%lease, why = %failure, "hints unavailable");
+                    }
+                }
+                self.no_hints = Some(failure.kind);
+            }
         }
     }
 

@@ -128,6 +128,11 @@ impl Surfaces for DaemonSurfaces {
         self.reporter.watching(failure);
     }
 
+    fn hints(&mut self, failure: Option<&Failure>) {
+        self.metrics.watch_connected(failure.is_none());
+        self.reporter.hints(failure);
+    }
+
     fn request_ignored(&mut self, why: &str) {
         self.reporter.request_ignored(why);
     }

@@ -155,6 +155,7 @@ impl Election {
             expected: lease.revision,
             session: self.session,
             lease_duration: Declared::of(timings.lease_duration()),
+            renew_interval: Some(timings.renew_interval()),
         };
         let (claim, revision) = (acquisition.claim, acquisition.revision);
         // The next process on this directory must find the claim that may be stored. The token is

@@ -24,7 +24,8 @@ pub enum Effect {
         operation: Operation,
     },
     /// Close the change stream and open another one, because the open one may be stale although it
-    /// answers. [`Watch::Opened`](super::Watch::Opened) or [`Watch::Lost`](super::Watch::Lost)
+    /// answers. [`Watch::Opened`](super::Watch::Opened),
+    /// [`Watch::HintsOpened`](super::Watch::HintsOpened) or [`Watch::Lost`](super::Watch::Lost)
     /// follows, as at the start.
     ReopenStream,
     /// Make every file show the newest status. The answer is
@@ -154,6 +155,16 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Removes the declared interval of renewals from an acquisition, because the candidate leaves
+    /// no hints for others.
+    #[must_use]
+    pub fn without_renew_interval(mut self) -> Self {
+        if let Self::Acquire(acquisition) | Self::TakeOver { acquisition, .. } = &mut self {
+            acquisition.renew_interval = None;
+        }
+        self
+    }
+
     /// Returns the name used in metrics and logs.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -184,6 +195,8 @@ pub struct Acquisition {
     pub session: Session,
     /// The declared lease duration, which others wait for.
     pub lease_duration: Declared,
+    /// The declared interval of renewals; `None` if the candidate leaves no hints for others.
+    pub renew_interval: Option<Duration>,
 }
 
 /// One entry of the document's history, written by the candidate that ends a claim.

@@ -92,13 +92,19 @@ impl Default for Tunables {
 pub enum Watch {
     /// The stream is open and reports all changes from now on. A read must follow.
     Opened,
-    /// The stream answered without events, so the store is reachable.
+    /// The cursor of the hints is open instead of a stream. Others report by [`Watch::Hint`] what
+    /// they change, except renewals. A read must follow.
+    HintsOpened,
+    /// The stream or cursor answered without events, so the store is reachable.
     Alive,
+    /// A hint that something may have changed. It may be late, repeated or false, and another one
+    /// may be lost.
+    Hint,
     /// The lease changed to this value, according to the events so far.
     Changed(Lease),
     /// An event that only a read can resolve.
     Unclear,
-    /// The stream is closed or could not be opened, so the candidate must poll.
+    /// The stream or cursor is closed or could not be opened, so the candidate must poll.
     Lost,
 }
 

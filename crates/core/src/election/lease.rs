@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::timings::{LEASE_DURATION_MAX, LEASE_DURATION_MIN};
+use super::timings::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
 
 /// Maximum length of a lease name, which is also the value of a Kubernetes label.
 pub const NAME_LENGTH_MAX: usize = 63;
@@ -225,6 +225,18 @@ pub struct Holder {
     pub acquired_at: WallMillis,
     /// Declared lease duration, which others wait for; see [`Declared::duration`].
     pub lease_duration: Declared,
+    /// Declared interval of its renewals; `None` if it does not leave hints for others.
+    pub renew_interval: Option<Duration>,
+}
+
+impl Holder {
+    /// Returns the declared interval of renewals, if a valid holder could have declared it. It
+    /// decides when others read, and nothing else.
+    pub fn renewals_every(&self) -> Option<Duration> {
+        let most = self.lease_duration.valid()? / 2;
+        self.renew_interval
+            .filter(|interval| (INTERVAL_MIN..=most).contains(interval))
+    }
 }
 
 /// A lease duration as declared in a document, in milliseconds, possibly out of range.

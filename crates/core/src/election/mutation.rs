@@ -224,6 +224,18 @@ mutations! {
     /// HTTP and the gauge show the state at the time of publication.
     GaugeStored:
         "surfaces compute leadership from the deadline when they are read",
+    /// A hint carries a document, and it is applied.
+    HintTrusted:
+        "a hint makes a follower read, and what it says decides nothing",
+    /// The cursor of a dropped collection of hints is kept, and opened again.
+    DroppedHintsKept:
+        "hints are followed only while their collection is there",
+    /// The cursor of hints stays on a member that is no longer the primary.
+    DeposedHintsKept:
+        "the cursor of hints is opened again when it may be stale",
+    /// A holder declares another interval of its renewals than it has.
+    WrongIntervalDeclared:
+        "a follower of hints reads each renewal when it comes",
     /// A foreign document is overwritten by a new lease.
     ForeignOverwritten:
         "an unrecognized document is never overwritten",

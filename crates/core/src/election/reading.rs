@@ -3,10 +3,13 @@
 //! This module does not write. A reply that shows a rolled-back store is not trusted before a
 //! linearizable read confirms it.
 
-use super::effect::{Effect, Notice, Operation};
+use std::time::Duration;
+
+use super::effect::{Notice, Operation};
+use super::following::Following;
 use super::input::{Found, Outcome};
 use super::lead::Loss;
-use super::lease::{Claim, Lease, Session, Token};
+use super::lease::{Claim, Holder, Lease, Session, Token};
 use super::status::Reason;
 use super::time::BootTime;
 use super::view::{self, Document};
@@ -31,6 +34,9 @@ impl Election {
 
     fn read(&mut self, checks_stream: bool) {
         let confirm = self.suspicious;
+        if let Following::Hints(phase) = &mut self.following {
+            phase.asks(self.now);
+        }
         let call = self.call(Operation::Read { confirm });
         let token_known = self.view.document_token();
         self.reading = Some(Reading {
@@ -44,21 +50,23 @@ impl Election {
     }
 
     /// Sends reads in addition to an open stream, which may be stale although it answers: once per
-    /// lease duration, and more often while the holder appears not to renew. Returns the instant of
-    /// the next such read.
+    /// lease duration, and more often while the holder appears not to renew. Hints report no
+    /// renewals, so with them these are the reads that show them. Returns the instant of the next
+    /// such read.
     pub(super) fn check_stream(&mut self, turn: &Turn<'_>) -> Option<BootTime> {
-        if !self.watch_open || self.reading.is_some() || self.read_due.is_some() {
+        if !self.following.is_open() || self.reading.is_some() || self.read_due.is_some() {
             return None;
         }
         let timings = &self.tunables.timings;
         let regular = self.looked_at + timings.lease_duration();
         let silence = self.looked_at.max(self.view.seen) + 2 * timings.renew_interval();
         let is_held = self.view.lease().is_some_and(|l| l.holder.is_some());
-        let due = if is_held {
+        let checked = if is_held {
             regular.min(silence)
         } else {
             regular
         };
+        let due = checked.min(self.renewal_due().unwrap_or(checked));
         if due > turn.now {
             return Some(due);
         }
@@ -66,20 +74,39 @@ impl Election {
         None
     }
 
-    /// Requests a new stream, because the open one can no longer be trusted.
-    pub(super) fn reopen_stream(&mut self) {
-        if std::mem::replace(&mut self.watch_open, false) {
-            self.effects.push_back(Effect::ReopenStream);
-        }
+    /// Returns the instant of the next read if only hints are followed: right after the next
+    /// renewal is expected, or one interval after the last read if nothing is renewed.
+    fn renewal_due(&self) -> Option<BootTime> {
+        let Following::Hints(phase) = &self.following else {
+            return None;
+        };
+        let interval = self.renewals_every(self.view.lease());
+        let renews = self
+            .view
+            .lease()
+            .is_some_and(|l| l.holder.is_some() && !l.paused);
+        let retry = self.tunables.timings.retry_interval();
+        let expected = phase.next_read(interval, retry).filter(|_| renews);
+        Some(expected.unwrap_or(self.looked_at + interval))
+    }
+
+    /// Returns the interval of the holder's renewals, as declared, or this candidate's own.
+    fn renewals_every(&self, lease: Option<&Lease>) -> Duration {
+        let holder = lease.and_then(|lease| lease.holder.as_ref());
+        let declared = holder.and_then(Holder::renewals_every);
+        declared.unwrap_or(self.tunables.timings.renew_interval())
     }
 
     /// Reopens the stream if a read shows a change that the stream did not report.
     fn judge_stream(&mut self, found: &Found) {
         let unchanged = match (found, &self.view.document) {
-            // The standby may be assumed.
+            // The standby may be assumed. Hints do not report renewals.
             (Found::Lease(now), Document::Lease(before)) => {
                 let standby = now.standby.clone();
-                let before = before.clone();
+                let mut before = before.clone();
+                if matches!(self.following, Following::Hints(_)) {
+                    before.revision = now.revision;
+                }
                 *now == Lease { standby, ..before }
             }
             (Found::Missing, Document::Missing) | (Found::Foreign(_), Document::Foreign(_)) => true,
@@ -95,7 +122,7 @@ impl Election {
     /// a candidate that released would see its successor only when it may contend again, and would
     /// wait a whole lease duration from then on.
     pub(super) fn keep_looking(&mut self, turn: &mut Turn<'_>) {
-        let blind = !self.watch_open || self.view.behind || self.suspicious;
+        let blind = !self.following.is_open() || self.view.behind || self.suspicious;
         if blind && self.reading.is_none() && self.read_due.is_none() {
             let poll = turn.now + turn.jittered(self.tunables.timings.retry_interval());
             // The stream may have been lost shortly before the regular read was due.
@@ -144,9 +171,11 @@ impl Election {
             self.judge_stream(&found);
         }
         // Changes reported while the read was in flight may not be in the reply.
-        self.view.behind = self.read_due.is_some_and(|due| due <= turn.now);
+        let hinted = matches!(self.following, Following::Hints(_));
+        self.view.behind = !hinted && self.read_due.is_some_and(|due| due <= turn.now);
+        self.note_renewal(&found, turn.now);
         let contending = matches!(self.state, State::Contending(_));
-        if contending && (!self.watch_open || matches!(found, Found::Foreign(_))) {
+        if contending && (!self.following.is_open() || matches!(found, Found::Foreign(_))) {
             let poll = turn.now + turn.jittered(self.tunables.timings.retry_interval());
             self.read_due = Some(self.read_due.map_or(poll, |due| due.min(poll)));
         }
@@ -157,6 +186,18 @@ impl Election {
                 self.observe(found, turn);
             }
             State::Exited => {}
+        }
+    }
+
+    /// Records the reply to a read for the estimate of the next renewal.
+    fn note_renewal(&mut self, found: &Found, now: BootTime) {
+        let lease = match found {
+            Found::Lease(lease) => Some(lease),
+            Found::Missing | Found::Foreign(_) => None,
+        };
+        let interval = self.renewals_every(lease);
+        if let Following::Hints(phase) = &mut self.following {
+            phase.shows(lease, interval, now);
         }
     }
 

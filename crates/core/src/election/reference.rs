@@ -144,6 +144,7 @@ fn acquire(
         expected,
         session,
         lease_duration,
+        renew_interval,
     } = new;
     if planted!(FollowerUpserts) && stored.is_none() && from.is_none() {
         *stored = Some(free(*expected, Token::ZERO));
@@ -166,6 +167,7 @@ fn acquire(
             claim: *claim,
             acquired_at: at,
             lease_duration: *lease_duration,
+            renew_interval: *renew_interval,
         }),
         paused: lease.paused,
         request: lease.request.take().filter(|_| planted!(RequestKept)),

@@ -9,6 +9,7 @@ mod contending;
 mod drawn;
 mod harness;
 mod health;
+mod hints;
 mod late_answers;
 mod losing;
 mod open_claims;

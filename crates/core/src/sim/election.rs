@@ -13,6 +13,7 @@ mod guard_troubles;
 mod guards;
 mod healing;
 mod hearing;
+mod hints;
 mod inject;
 mod invariants;
 mod ledger;

@@ -91,7 +91,10 @@ impl<F: LockSurfaces> Host for LockHost<F> {
                 }
             }
             StoreEvent::WatchFailed(failure) => self.surfaces.watching(Some(&failure)),
-            StoreEvent::RequestIgnored(_) | StoreEvent::Lookalike(_) | StoreEvent::Failover(_) => {}
+            StoreEvent::HintsFailed(_)
+            | StoreEvent::RequestIgnored(_)
+            | StoreEvent::Lookalike(_)
+            | StoreEvent::Failover(_) => {}
         }
         None
     }

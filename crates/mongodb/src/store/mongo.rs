@@ -13,6 +13,7 @@ mod display;
 mod document;
 mod elections;
 mod follow;
+mod hints;
 mod history;
 mod home;
 mod ignored_request;
@@ -28,14 +29,16 @@ mod tls;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use mongodb::Collection;
 use mongodb::bson::{DateTime, Document};
 use tokio::sync::{Notify, mpsc, watch};
 
 pub use self::history::Ended;
-pub use self::options::{StoreOptions, UriProvider};
+pub use self::options::{StoreOptions, UriProvider, WatchMode};
 
 use self::connection::{Deployment, SendError};
-use self::follow::{StreamEvent, StreamHandler};
+use self::follow::{HintEvent, Source, StreamEvent, StreamHandler};
+use self::hints::Hints;
 use self::ignored_request::IgnoredRequest;
 use self::roll_call::RollCallId;
 use super::{Answer, DeploymentId, Store, StoreEvent, StoreInfo};
@@ -53,6 +56,7 @@ struct Shared {
     news: mpsc::Sender<StoreEvent>,
     /// Notified when another change stream is wanted.
     reopen: Notify,
+    hints: Arc<Hints>,
     /// The newest known document, to which change events are applied.
     newest: Mutex<Option<Document>>,
     ignored_request: Mutex<IgnoredRequest>,
@@ -68,12 +72,14 @@ impl MongoStore {
         lease: LeaseName,
         news: mpsc::Sender<StoreEvent>,
     ) -> (Self, watch::Receiver<Option<StoreInfo>>) {
+        let hints = Arc::new(Hints::new(options.watch));
         let (deployment, info) = Deployment::new(options, primary_changed(&news));
         let shared = Shared {
             lease,
             deployment,
             news,
             reopen: Notify::new(),
+            hints,
             newest: Mutex::new(None),
             ignored_request: Mutex::default(),
             roll_calls: roll_call::Answers::default(),
@@ -127,21 +133,25 @@ impl MongoStore {
 
     /// Shuts down the client, within a bounded time.
     pub async fn shut_down(&self) {
+        self.shared.hints.sent().await;
         self.shared.deployment.shut_down().await;
     }
 
-    async fn send(&self, operation: Operation) -> Result<Outcome, SendError> {
+    async fn send(&self, mut operation: Operation) -> Result<Outcome, SendError> {
         let shared = &self.shared;
         let name = shared.lease.as_str();
         let options = shared.deployment.options();
         let (identity, address) = (&options.identity, options.address.as_deref());
         let now = DateTime::from_system_time(leasehold_clock::wall_now());
+        let hinted = !matches!(operation, Operation::Renew { .. } | Operation::Read { .. });
+        let declares = shared.hints.declare(&mut operation);
         let write = document::write(name, &operation, identity, address, now);
-        let Some((filter, update)) = write else {
+        let Some((filter, mut update)) = write else {
             let found = match operation {
                 Operation::Create { revision, token } => {
                     let document = document::create(name, revision, token);
                     shared.deployment.insert(&document).await?;
+                    shared.hints.leave(&shared.deployment, &shared.lease);
                     Some(document)
                 }
                 read => {
@@ -153,11 +163,24 @@ impl MongoStore {
             self.answer_roll_call(found.as_ref().and_then(roll_call::called));
             return Ok(Outcome::Applied(shared.found(found)));
         };
+        if let (Operation::Renew { .. }, Some(declares)) = (&operation, declares) {
+            for (operator, fields) in shared.hints.redeclaration(declares) {
+                document::merge(&mut update, operator, fields);
+            }
+        }
         let updated = shared
             .deployment
             .update(filter, update, document::projection());
         Ok(match updated.await? {
-            Some(document) => Outcome::Applied(shared.found(Some(document))),
+            Some(document) => {
+                if let Some(declared) = declares {
+                    shared.hints.declared(declared);
+                }
+                if hinted {
+                    shared.hints.leave(&shared.deployment, &shared.lease);
+                }
+                Outcome::Applied(shared.found(Some(document)))
+            }
             None => Outcome::Rejected,
         })
     }
@@ -189,6 +212,45 @@ impl StreamHandler for MongoStore {
         change_stream::pipeline(self.shared.lease.as_str()).into()
     }
 
+    async fn source(&self, leases: &Collection<Document>) -> Source {
+        let Shared {
+            hints,
+            lease,
+            deployment,
+            news,
+            ..
+        } = &*self.shared;
+        let mode = hints.mode();
+        let source = match mode {
+            WatchMode::Stream => Source::Stream,
+            WatchMode::Poll => Source::Nothing,
+            WatchMode::Auto | WatchMode::Hints => {
+                let await_max = follow::await_max(deployment.timings());
+                match hints.open(leases, lease, await_max).await {
+                    Ok(cursor) if hints.are_wanted() => Source::Hints(Box::new(cursor)),
+                    Ok(_) => Source::Stream,
+                    Err(refusal) => {
+                        let failure = refusal.failure(deployment);
+                        let _ = news.send(StoreEvent::HintsFailed(failure)).await;
+                        match mode {
+                            WatchMode::Hints => Source::Nothing,
+                            _ => Source::Stream,
+                        }
+                    }
+                }
+            }
+        };
+        hints.follows(matches!(source, Source::Hints(_)));
+        source
+    }
+
+    fn interpret(&self, event: HintEvent) -> Option<Watch> {
+        Some(match event {
+            HintEvent::Opened => Watch::HintsOpened,
+            HintEvent::Hint => Watch::Hint,
+        })
+    }
+
     fn hint(&self, heard: StreamEvent) -> Watch {
         match heard {
             StreamEvent::Opened | StreamEvent::OpenedSince => {
@@ -199,7 +261,9 @@ impl StreamHandler for MongoStore {
             }
             StreamEvent::Change(event) => {
                 self.answer_roll_call(roll_call::in_event(&event));
-                change_stream::hint(*event, &mut self.shared.newest())
+                let watch = change_stream::hint(*event, &mut self.shared.newest());
+                self.shared.choose_source();
+                watch
             }
             StreamEvent::Alive => Watch::Alive,
             StreamEvent::Lost => Watch::Lost,
@@ -222,7 +286,20 @@ impl Shared {
             let _ = self.news.try_send(StoreEvent::RequestIgnored(why));
         }
         *self.newest() = document;
+        self.choose_source();
         found
+    }
+
+    /// Opens a stream instead of a cursor on hints, or the reverse, if the newest known holder
+    /// calls for it.
+    fn choose_source(&self) {
+        let newest = self.newest();
+        if newest
+            .as_ref()
+            .is_some_and(|lease| self.hints.should_change(lease))
+        {
+            self.reopen.notify_one();
+        }
     }
 
     fn newest(&self) -> MutexGuard<'_, Option<Document>> {

@@ -131,6 +131,7 @@ fn someone(name: &str) -> Holder {
         claim: Claim::from_bytes([200; 16]),
         acquired_at: WallMillis(0),
         lease_duration: Declared { millis: 24_000 },
+        renew_interval: None,
     }
 }
 

@@ -159,6 +159,8 @@ fn inputs(node: &Node, stored: &mut Stored) -> Vec<(&'static str, Option<Input>)
             ("stream: a free lease", Input::Watch(Watch::Changed(other))),
             ("stream: unclear", Input::Watch(Watch::Unclear)),
             ("stream: lost", Input::Watch(Watch::Lost)),
+            ("hints: opened", Input::Watch(Watch::HintsOpened)),
+            ("hints: one", Input::Watch(Watch::Hint)),
             ("primary changed", Input::PrimaryChanged),
             ("demoted", Input::Demoted { shown: true }),
             ("not demoted", Input::Demoted { shown: false }),

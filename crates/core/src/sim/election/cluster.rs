@@ -8,6 +8,7 @@ use super::document::{Archive, Stored, Writer};
 use super::faults::{Fault, Faults, RUN, plan_of};
 use super::files::Directory;
 use super::guards::Guard;
+use super::hints::Hints;
 use super::invariants::healing::{self, Longest};
 use super::invariants::{Violation, streams_are_checked, wall_clocks_decide_nothing};
 use super::neighbours::Neighbour;
@@ -42,6 +43,8 @@ pub(super) struct Machine {
     /// True if its driver still talks to the deposed primary.
     pub(super) stale: bool,
     pub(super) streams: bool,
+    /// True if candidates here leave hints, and follow them where they can.
+    pub(super) hints: bool,
     /// False if candidates here are of a version without standby: they do not register, and their
     /// acquisitions leave the field as it is.
     pub(super) stands_by: bool,
@@ -109,6 +112,7 @@ pub(super) struct Leases {
     pub(super) starts: Rng,
     pub(super) guard_dice: Rng,
     pub(super) stream_dice: Rng,
+    pub(super) hints: Hints,
     pub(super) directories: Vec<Directory>,
     pub(super) guards: Vec<Guard>,
     /// The guards from which events may still come.
@@ -166,12 +170,13 @@ impl Protocol for Leases {
         let drawn = Faults::drawn(&mut build).supervised(&mut supervision);
         let mut others = Rng::new(seed, 13);
         let mut priorities = Rng::new(seed, 14);
-        let drawn = drawn.others(&mut others);
+        let drawn = drawn.others(&mut others).hinted(seed);
         let faults = setup.faults.unwrap_or(drawn);
         let own = Self {
             starts: Rng::new(seed, 5),
             guard_dice: Rng::new(seed, 12),
             stream_dice: Rng::new(seed, 13),
+            hints: Hints::new(seed),
             was: vec![(0, Was::Missing)],
             skewed: !setup.steady,
             ..Self::default()
@@ -187,6 +192,7 @@ impl Protocol for Leases {
             world.supervise(&mut supervision);
             world.draw_neighbour(&mut others);
             world.prioritize(&mut priorities);
+            world.draw_hints();
         }
         world
     }
@@ -222,6 +228,7 @@ impl Protocol for Leases {
         }
         world.found(streams_are_checked::check_peace(world.on_a_stale_stream()));
         world.found(healing::check_child(world.leads_without_child()));
+        world.kill_leader_of_hints();
     }
 
     /// Checks I9: runs the same seed with steady wall clocks.
@@ -286,6 +293,7 @@ impl World {
             cut_until: 0,
             stale: false,
             streams,
+            hints: false,
             stands_by: !build.one_in(4),
             priority: 0,
             confirms_within: (!silent).then_some(confirms),

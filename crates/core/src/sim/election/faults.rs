@@ -120,6 +120,16 @@ faults! {
     KilledInTurn,
     /// A child changed its user, so that the kernel does not end it with its guard.
     ChildUntied,
+    /// Candidates leave hints for others, and follow them instead of a change stream.
+    Hints,
+    /// A hint is lost.
+    HintLost,
+    /// A hint is late, and may be repeated.
+    HintLate,
+    /// Hints although nothing has changed.
+    HintFalse,
+    /// The collection of hints is dropped for a while.
+    HintsDropped,
 }
 
 /// Faults that are drawn and planned independently, so that the other faults are the same with and
@@ -128,6 +138,15 @@ const OTHERS: &[Fault] = &[
     Fault::WorkloadPolls,
     Fault::TokenRaised,
     Fault::KilledInTurn,
+];
+
+/// Faults that affect only candidates that follow hints. They are drawn independently too.
+const OF_HINTS: &[Fault] = &[
+    Fault::Hints,
+    Fault::HintLost,
+    Fault::HintLate,
+    Fault::HintFalse,
+    Fault::HintsDropped,
 ];
 
 /// Faults that affect only supervised workloads.
@@ -152,7 +171,8 @@ impl Faults {
     pub(super) fn drawn(rng: &mut Rng) -> Self {
         let mut faults = Self::NONE;
         for fault in Fault::ALL.iter() {
-            if SUPERVISION.contains(fault) || OTHERS.contains(fault) {
+            let drawn_apart = [SUPERVISION, OTHERS, OF_HINTS];
+            if drawn_apart.iter().any(|apart| apart.contains(fault)) {
                 continue;
             }
             let hit = match fault {
@@ -184,6 +204,17 @@ impl Faults {
     /// Adds about two thirds of [`OTHERS`].
     pub(super) fn others(self, rng: &mut Rng) -> Self {
         let drawn = OTHERS.iter().filter(|_| !rng.one_in(3));
+        drawn.fold(self, |faults, fault| faults.with(*fault))
+    }
+
+    /// Adds hints to two thirds of all runs, with about two thirds of their faults.
+    pub(super) fn hinted(self, seed: u64) -> Self {
+        let mut rng = Rng::new(seed, 16);
+        let hints = !rng.one_in(3);
+        let drawn = OF_HINTS.iter().filter(|fault| {
+            let hit = !rng.one_in(3) || **fault == Fault::Hints;
+            hints && hit
+        });
         drawn.fold(self, |faults, fault| faults.with(*fault))
     }
 }
@@ -253,7 +284,12 @@ pub(super) fn plan_of(seed: u64, faults: Faults) -> Vec<Planned<Fault>> {
     };
     let mut all = plan(&mut Rng::new(seed, 2), faults, WEIGHTS, until, gap);
     let others = &[(Fault::TokenRaised, 1), (Fault::KilledInTurn, 1)];
-    for (purpose, weights, longest) in [(11, OF_GUARDS, 60_000), (14, others, 45_000)] {
+    let of_hints = &[(Fault::HintFalse, 3), (Fault::HintsDropped, 1)];
+    for (purpose, weights, longest) in [
+        (11, OF_GUARDS, 60_000),
+        (14, others, 45_000),
+        (17, of_hints, 45_000),
+    ] {
         let gap = |rng: &mut Rng, _| rng.between(1_000, longest) * MS;
         let mut rng = Rng::new(seed, purpose);
         all.extend(plan(&mut rng, faults, weights, until, gap));

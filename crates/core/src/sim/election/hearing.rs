@@ -1,9 +1,14 @@
 //! The order in which a process received events and replies, and the calls that they require,
 //! recorded by the observer from inputs and calls.
 
+use std::time::Duration;
+
 use super::cluster::World;
 use super::invariants::streams_are_checked::{self as streams, Asked, Late};
 use crate::election::{BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Watch};
+
+/// The longest interval of renewals that a candidate has.
+const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// The record of one process.
 #[derive(Debug, Clone, Default)]
@@ -11,6 +16,8 @@ pub(super) struct Hearing {
     /// True if the process was last notified that its stream is open, and has not requested another
     /// one.
     open: bool,
+    /// True if it follows hints instead.
+    hints: bool,
     reopening_owed: bool,
     /// True if the adapter was shown a whole document since the stream was opened.
     pub(super) document_seen: bool,
@@ -82,9 +89,12 @@ impl World {
             Input::Watch(watch) => {
                 hearing.event_at = now;
                 match watch {
-                    Watch::Opened => hearing.open = true,
+                    Watch::Opened | Watch::HintsOpened => {
+                        hearing.open = true;
+                        hearing.hints = *watch == Watch::HintsOpened;
+                    }
                     Watch::Lost => hearing.open = false,
-                    Watch::Alive | Watch::Unclear => {}
+                    Watch::Alive | Watch::Unclear | Watch::Hint => {}
                     Watch::Changed(lease) => {
                         hearing.order = hearing.order.max(order_of(lease).unwrap_or(0));
                         hearing.shows(lease);
@@ -146,6 +156,11 @@ impl World {
             unheard: now.since(hearing.reply_at.max(hearing.event_at)),
             unheard_max: p.tunables.timings.renew_interval() * 2,
             held: hearing.held && !p.facts.foreign,
+            unread_max: (hearing.open && hearing.hints).then(|| {
+                // The longest of declared intervals and of this process's own.
+                let timings = &p.tunables.timings;
+                INTERVAL_MAX.max(timings.retry_interval())
+            }),
         });
         self.found(late.and_then(streams::check_late));
         self.found(asked.and_then(streams::check_asked));
@@ -155,7 +170,13 @@ impl World {
     pub(super) fn on_a_stale_stream(&self) -> Option<usize> {
         self.live.iter().copied().find(|process| {
             let p = &self.processes[*process];
-            p.stream.open && p.stream.stale && !p.facts.holds
+            // A cursor on hints that is stale is noticed when the next hint is missing. Until then
+            // there is nothing to report.
+            let stale = match p.stream.hints {
+                true => !self.has_hints() || !p.hearing.open,
+                false => p.stream.stale,
+            };
+            p.stream.open && stale && !p.facts.holds
         })
     }
 }

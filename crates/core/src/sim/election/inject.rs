@@ -74,6 +74,8 @@ impl World {
                 }
             }
             Fault::StreamLost => self.stream_ends(process),
+            Fault::HintFalse => self.false_hints(),
+            Fault::HintsDropped => self.drop_hints(rng.between(1_000, 120_000) * MS),
             Fault::PrimaryChanged => self.input(process, Class::News, Input::PrimaryChanged),
             Fault::Restart
             | Fault::RestartWiped
@@ -311,6 +313,7 @@ impl World {
     pub(super) fn edit(&mut self, change: impl FnOnce(&mut Stored)) {
         if let Some(seq) = self.set.edit(Writer::Operator, change) {
             self.commit_at(self.now + 2 * MS, seq);
+            self.hint_of_operator();
         }
     }
 

@@ -28,6 +28,7 @@ pub(super) mod preference_is_bounded;
 pub(super) mod release_after_the_workload;
 pub(super) mod streams_are_checked;
 pub(super) mod surfaces_have_deadlines;
+pub(super) mod takeovers_are_timely;
 pub(super) mod tokens_grow;
 pub(super) mod transfers_reserve;
 pub(super) mod unknown_grants_nothing;

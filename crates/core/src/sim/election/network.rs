@@ -111,6 +111,7 @@ impl Calls for Leases {
         };
         let machine = &world.machines[world.processes[process].machine];
         let wall = machine.wall_skew / 1_000_000;
+        let operation = &world.declared_by(process, operation);
         let write = |stored: &mut Stored| {
             let standby = stored.lease().and_then(|lease| lease.standby.clone());
             if !stored.write(&machine.identity, wall, operation) {
@@ -146,6 +147,7 @@ impl Calls for Leases {
         for (committed, token_before) in all.into_iter().zip(tokens) {
             world.note(|| super::report::committed(&committed));
             world.check_commit(&committed, token_before);
+            world.note_renewal(&committed.before, &committed.after);
             world.notify_streams(&committed.before, &committed.after);
         }
     }
@@ -159,6 +161,7 @@ impl Calls for Leases {
                     Found::Missing | Found::Foreign(_) => None,
                 };
                 world.processes[process].hearing.document_seen = true;
+                world.hint_after(process, driven.kind);
             }
             let answer = Answer::from(&outcome);
             world.coverage.hit(match driven.timed_out {
@@ -166,6 +169,7 @@ impl Calls for Leases {
                 false => Hit::Call(driven.kind, answer),
             });
             world.input(process, Class::Reply, Input::Reply { call, outcome });
+            world.choose_stream(process);
         }
     }
 

@@ -37,6 +37,10 @@ pub(super) struct Stream {
     pub(super) opening: u64,
     pub(super) open: bool,
     pub(super) silent: bool,
+    /// True if it is a cursor on the hints of others, not a change stream.
+    pub(super) hints: bool,
+    /// True if the opening before was.
+    pub(super) hints_before: bool,
     /// True if its cursor is on a member that receives no new writes: the stream answers, and
     /// reports no change.
     pub(super) stale: bool,
@@ -74,11 +78,13 @@ pub(super) struct Process {
     pub(super) stream: Stream,
     /// The newest document that the adapter knows, to which events are applied.
     pub(super) newest: Option<Lease>,
+    /// True if the last holder that the adapter knew leaves no hints.
+    pub(super) holder_leaves_none: bool,
     /// The workload next to the process, if that is not supervised.
     pub(super) neighbour: Neighbour,
     /// Number of further effects after which the process is killed.
     pub(super) dies_after: Option<u64>,
-    /// True if the process may open change streams.
+    /// True if the process may open change streams or follow hints.
     pub(super) streams: bool,
     pub(super) supervises: bool,
     pub(super) exiting: bool,
@@ -160,9 +166,10 @@ impl Process {
             operation_timeout: tunables.timings.operation_timeout(),
             stream: Stream::default(),
             newest: None,
+            holder_leaves_none: false,
             neighbour: Neighbour::default(),
             dies_after: None,
-            streams: machine.streams,
+            streams: machine.streams || machine.hints,
             supervises: machine.supervises,
             exiting: false,
             signalled: false,
@@ -180,6 +187,7 @@ impl Process {
         self.stream = Stream {
             opening: self.stream.opening + 1,
             last_at: self.stream.last_at,
+            hints_before: self.stream.hints,
             ..Stream::default()
         };
         self.stream.opening

@@ -97,7 +97,7 @@ impl World {
             let knows = super::report::memory(&memory);
             format!("p{process} starts on m{machine} d{directory}, which remembers {knows}")
         });
-        if self.machines[machine].streams {
+        if self.processes[process].streams {
             let at = self.now + self.chance.between(1, 40) * MS;
             self.opens_at(at, process, 0);
         } else {

@@ -21,6 +21,8 @@ enum Says {
 
 /// Interval between empty answers of a stream, as in `store/mongo/follow.rs`.
 const BEAT: u64 = 10 * SECOND;
+/// Interval between attempts if neither is available, as in `store/mongo/follow.rs`.
+const LACKING_RETRY: u64 = 60 * SECOND;
 
 impl World {
     /// Sends a committed change to every open stream that still reports.
@@ -28,7 +30,7 @@ impl World {
         for index in 0..self.live.len() {
             let process = self.live[index];
             let stream = &self.processes[process].stream;
-            if !stream.open || stream.silent || stream.stale {
+            if !stream.open || stream.silent || stream.stale || stream.hints {
                 continue;
             }
             let change = Box::new((before.clone(), state.clone()));
@@ -65,7 +67,7 @@ impl World {
         })
     }
 
-    fn notify(&mut self, process: usize, watch: Watch) {
+    pub(super) fn notify(&mut self, process: usize, watch: Watch) {
         self.notify_adapter(process, Says::News(watch));
     }
 
@@ -101,11 +103,20 @@ impl World {
             return;
         }
         let stale = machine.stale && self.set.is_deposed_up();
+        let hints = self.follows_hints(process);
+        if !hints && !self.machines[self.processes[process].machine].streams {
+            return self.lacks_streams(process);
+        }
         let stream = &mut self.processes[process].stream;
         stream.open = true;
         stream.silent = false;
         stream.stale = stale;
-        self.notify(process, Watch::Opened);
+        stream.hints = hints;
+        let opened = match hints {
+            true => Watch::HintsOpened,
+            false => Watch::Opened,
+        };
+        self.notify(process, opened);
         self.beats_at(self.now + BEAT, process, opening);
     }
 
@@ -147,9 +158,19 @@ impl World {
         self.opens_at(at, process, opening);
     }
 
+    /// Tries again later to open a stream or to follow hints.
+    fn lacks_streams(&mut self, process: usize) {
+        self.input(process, Class::News, Input::Watch(Watch::Lost));
+        let opening = self.processes[process].close_stream();
+        self.opens_at(self.now + LACKING_RETRY, process, opening);
+    }
+
     /// Opens another stream at the request of the process.
     pub(super) fn stream_reopens(&mut self, process: usize) {
         let p = &mut self.processes[process];
+        if p.stream.open && p.stream.hints && planted!(DeposedHintsKept) {
+            return;
+        }
         p.hearing.reopens();
         if p.streams {
             let opening = p.close_stream();
@@ -164,10 +185,10 @@ impl World {
             let kept = planted!(TokenNotCompared) || planted!(DocumentKeptOverGap);
             let mut blind = false;
             let watch = match says {
-                Says::News(Watch::Opened) => {
+                Says::News(opened @ (Watch::Opened | Watch::HintsOpened)) => {
                     p.newest = p.newest.take().filter(|_| kept);
                     p.hearing.document_seen = false;
-                    Watch::Opened
+                    opened
                 }
                 Says::News(watch) => watch,
                 Says::Change(change) => {
@@ -181,6 +202,7 @@ impl World {
             // `TokenNotCompared` must be caught by the tokens that it hands out.
             self.found(streams::check_events(blind && !planted!(TokenNotCompared)));
             self.input(process, Class::News, Input::Watch(watch));
+            self.choose_stream(process);
         }
     }
 }

@@ -97,6 +97,7 @@ fn acquisition(token: i64, id: u8) -> Acquisition {
         expected: Revision::from_bytes([0; 16]),
         session: Session::from_bytes([7; 16]),
         lease_duration: Declared { millis: 24_000 },
+        renew_interval: Some(std::time::Duration::from_secs(3)),
     }
 }
 

@@ -169,7 +169,11 @@ proptest! {
             let lease = match change_stream::hint(event, &mut newest) {
                 Watch::Changed(lease) => Some(lease),
                 Watch::Unclear => None,
-                other @ (Watch::Opened | Watch::Alive | Watch::Lost) => {
+                other @ (Watch::Opened
+                | Watch::HintsOpened
+                | Watch::Alive
+                | Watch::Hint
+                | Watch::Lost) => {
                     panic!("{other:?} is not an event's to say: {fields}")
                 }
             };

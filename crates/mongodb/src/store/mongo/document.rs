@@ -107,6 +107,7 @@ fn holder(document: &Document) -> Result<Option<Holder>, String> {
         claim: Claim::from_bytes(id(holder, "claim")?),
         acquired_at: date(holder.get("acquired_at")),
         lease_duration: declared(holder),
+        renew_interval: renews_every(holder),
     }))
 }
 
@@ -179,6 +180,12 @@ pub(super) fn declared(entry: &Document) -> Declared {
     Declared {
         millis: millis.unwrap_or(-1),
     }
+}
+
+/// Returns the declared interval of a holder's renewals; `None` if it leaves no hints.
+pub(super) fn renews_every(holder: &Document) -> Option<Duration> {
+    let millis = holder.get("renew_interval_ms").and_then(integer)?;
+    u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
 /// Returns the token of a document.
@@ -366,6 +373,9 @@ pub(super) fn acquisition_update(
         "renewed_at": now,
         "lease_duration_ms": acquisition.lease_duration.millis,
     };
+    if let Some(interval) = acquisition.renew_interval {
+        holder.insert("renew_interval_ms", milliseconds_of(interval));
+    }
     if let Some(address) = address {
         holder.insert("address", address);
     }
@@ -395,6 +405,27 @@ pub(super) fn renewal_update(revision: Revision, now: DateTime) -> Document {
     doc! { "$set": { "revision": uuid(revision.bytes()), "holder.renewed_at": now } }
 }
 
+/// Returns the update of the holder that declares the interval of its renewals, or no longer does.
+pub(super) fn declaration(interval: Option<Duration>) -> Document {
+    let field = "holder.renew_interval_ms";
+    match interval {
+        Some(interval) => doc! { "$set": { field: milliseconds_of(interval) } },
+        None => doc! { "$unset": { field: "" } },
+    }
+}
+
+/// Adds the fields of an update's operator.
+pub(super) fn merge(update: &mut Document, operator: String, fields: Bson) {
+    match (update.get_mut(&operator), fields) {
+        (Some(Bson::Document(before)), Bson::Document(more)) => before.extend(more),
+        (_, fields) => drop(update.insert(operator, fields)),
+    }
+}
+
+fn milliseconds_of(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
 pub(super) fn release_update(
     revision: Revision,
     ended: &HistoryEntry,
@@ -402,7 +433,7 @@ pub(super) fn release_update(
     now: DateTime,
 ) -> Document {
     let reserved_for = reserved_for.map_or(Bson::Null, |reservation| {
-        let millis = i64::try_from(reservation.duration.as_millis()).unwrap_or(i64::MAX);
+        let millis = milliseconds_of(reservation.duration);
         Bson::Document(doc! { "identity": reservation.identity.as_str(), "for_ms": millis })
     });
     doc! {

@@ -5,9 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use mongodb::Collection;
 use mongodb::bson::{Document, Timestamp};
 use mongodb::change_stream::event::ChangeStreamEvent;
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
+use mongodb::raw_batch_cursor::RawBatchCursor;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -39,6 +42,25 @@ pub(super) enum StreamEvent {
     Lost,
 }
 
+/// An event of the cursor on hints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HintEvent {
+    /// The cursor is open.
+    Opened,
+    /// Something may have changed.
+    Hint,
+}
+
+/// Source of changes that is followed.
+pub(super) enum Source {
+    /// A change stream.
+    Stream,
+    /// Hints, by this cursor.
+    Hints(Box<RawBatchCursor>),
+    /// Nothing: the collection is polled.
+    Nothing,
+}
+
 /// The consumer of a change stream.
 pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     /// The interpreted event.
@@ -54,13 +76,21 @@ pub(super) trait StreamHandler: Clone + Send + Sync + 'static {
     }
     /// Interprets an event.
     fn hint(&self, heard: StreamEvent) -> Self::Hint;
+    /// Chooses what is followed, and opens it if it is not a change stream.
+    fn source(&self, _: &Collection<Document>) -> impl Future<Output = Source> + Send {
+        async { Source::Stream }
+    }
+    /// Interprets an event of the cursor on hints.
+    fn interpret(&self, _: HintEvent) -> Option<Self::Hint> {
+        None
+    }
     /// The channel that receives the hints.
     fn news(&self) -> &mpsc::Sender<StoreEvent<Self::Hint>>;
 }
 
 /// Maximum time without an event: the stream reports at least three times per lease duration,
 /// because a store without any report for that long counts as unread.
-fn await_max(timings: Timings) -> Duration {
+pub(super) fn await_max(timings: Timings) -> Duration {
     AWAIT_MAX.min(timings.lease_duration() / 3)
 }
 
@@ -149,6 +179,14 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
             return End::Broken;
         }
     };
+    match listener.source(&collection).await {
+        Source::Stream => {}
+        Source::Hints(cursor) => return follow_hints(listener, cursor, alive).await,
+        Source::Nothing => {
+            report(&listener, StreamEvent::Lost).await;
+            return End::Lacking;
+        }
+    }
     let mut opening = collection
         .watch()
         .pipeline(listener.pipeline())
@@ -190,6 +228,44 @@ async fn follow<L: StreamHandler>(listener: L, alive: watch::Sender<()>) -> End 
                 return End::Broken;
             }
         }
+    }
+}
+
+/// Follows hints until their cursor ends.
+async fn follow_hints<L: StreamHandler>(
+    listener: L,
+    mut cursor: Box<RawBatchCursor>,
+    alive: watch::Sender<()>,
+) -> End {
+    report_hint(&listener, HintEvent::Opened).await;
+    loop {
+        alive.send_replace(());
+        match cursor.next().await {
+            Some(Ok(batch)) => {
+                let hints = batch.doc_slices();
+                match hints.is_ok_and(|hints| hints.into_iter().next().is_some()) {
+                    true => report_hint(&listener, HintEvent::Hint).await,
+                    false => report(&listener, StreamEvent::Alive).await,
+                }
+            }
+            Some(Err(error)) => {
+                let failure = listener.deployment().describe(&error);
+                let _ = listener.news().send(StoreEvent::HintsFailed(failure)).await;
+                report(&listener, StreamEvent::Lost).await;
+                return End::Broken;
+            }
+            // The collection was dropped.
+            None => {
+                report(&listener, StreamEvent::Lost).await;
+                return End::Broken;
+            }
+        }
+    }
+}
+
+async fn report_hint<L: StreamHandler>(listener: &L, event: HintEvent) {
+    if let Some(hint) = listener.interpret(event) {
+        let _ = listener.news().send(StoreEvent::Watch(hint)).await;
     }
 }
 

@@ -32,6 +32,7 @@ pub use super::roll_call::{Present, RollCall};
 use super::connection::{Deployment, SendError};
 use super::display::shown;
 use super::document::LOCK_KIND;
+use super::hints;
 use super::options::StoreOptions;
 use super::roll_call;
 use crate::store::{Answer, Failure, StoreInfo};
@@ -130,15 +131,25 @@ impl MongoCollection {
     ) -> Answer<Acted> {
         let now = DateTime::from_system_time(leasehold_clock::wall_now());
         match actions::write(name.as_str(), seen, action, now) {
-            Some(write) => self.write(write).await,
+            Some(write) => {
+                let acted = self.write(write).await;
+                let holder = seen.lease.holder.as_ref();
+                if holder.is_none_or(|holder| holder.renew_interval.is_some()) {
+                    self.hint(name, &acted).await;
+                }
+                acted
+            }
             None => self.deployment.answer(Ok(Acted::Rejected)).await,
         }
     }
 
     /// Asks the candidates of a lease to report; see [`LeaseRecord::roll_call`].
     pub async fn call_roll(&self, name: &LeaseName, call: ActionId) -> Answer<Acted> {
-        self.write(roll_call::call(name.as_str(), call.bytes()))
-            .await
+        let called = self
+            .write(roll_call::call(name.as_str(), call.bytes()))
+            .await;
+        self.hint(name, &called).await;
+        called
     }
 
     /// Removes a roll call from the lease.
@@ -161,16 +172,26 @@ impl MongoCollection {
         let now = DateTime::from_system_time(leasehold_clock::wall_now());
         let document = actions::create(name.as_str(), revision, token, action, now);
         let deployment = Arc::clone(&self.deployment);
-        self.written(async move {
-            let inserted = deployment.insert(&document).await;
-            inserted.map(|()| Acted::Applied)
-        })
-        .await
+        let created = self
+            .written(async move {
+                let inserted = deployment.insert(&document).await;
+                inserted.map(|()| Acted::Applied)
+            })
+            .await;
+        self.hint(name, &created).await;
+        created
     }
 
     /// Shuts down the client, within a bounded time.
     pub async fn shut_down(&self) {
         self.deployment.shut_down().await;
+    }
+
+    /// Reports an applied write to candidates that follow hints.
+    async fn hint(&self, name: &LeaseName, answer: &Answer<Acted>) {
+        if answer.outcome == Acted::Applied {
+            hints::leave_for_operator(Arc::clone(&self.deployment), name.to_string()).await;
+        }
     }
 
     async fn write(&self, (filter, update): (Document, Document)) -> Answer<Acted> {

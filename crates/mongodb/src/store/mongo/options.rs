@@ -11,6 +11,20 @@ use leasehold_core::election::{Identity, Timings};
 /// rotated secret takes effect. An error is a message without secrets.
 pub type UriProvider = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
+/// The source from which a candidate learns of changes that others make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum WatchMode {
+    /// Hints if their collection exists and the holder leaves some; otherwise a change stream.
+    Auto,
+    /// Hints. Creates their collection if it does not exist. If they cannot be used, polls.
+    Hints,
+    /// A change stream. If there is none, polls.
+    #[default]
+    Stream,
+    /// Polls.
+    Poll,
+}
+
 /// Options of a collection of leases and locks: connection, identity and timings.
 ///
 /// [`StoreOptions::new`] sets the defaults; assign to the fields to change them.
@@ -34,6 +48,8 @@ pub struct StoreOptions {
     /// driver learns of an election immediately, whatever this is;
     /// a frozen primary is detected by it.
     pub heartbeat: Duration,
+    /// The source of changes for a candidate; locks always use a change stream.
+    pub watch: WatchMode,
     /// Record of the deployment that outlives this process: with it, a restart
     /// does not follow a connection string that leads to another deployment.
     pub home: Option<KnownHome>,
@@ -56,6 +72,7 @@ impl StoreOptions {
             address: None,
             timings: Timings::default(),
             heartbeat: Duration::from_secs(10),
+            watch: WatchMode::default(),
             home: None,
         }
     }

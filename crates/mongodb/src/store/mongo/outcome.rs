@@ -90,7 +90,7 @@ pub(super) fn is_write_error(error: &Error) -> bool {
 }
 
 /// Returns the server's error code.
-fn code(error: &Error) -> Option<i32> {
+pub(super) fn code(error: &Error) -> Option<i32> {
     match error.kind.as_ref() {
         ErrorKind::Command(command) => Some(command.code),
         ErrorKind::Write(WriteFailure::WriteError(write)) => Some(write.code),

@@ -27,6 +27,7 @@ use self::description::{array, text};
 use super::change_stream;
 use super::connection::{Deployment, SendError};
 use super::document;
+use super::hints;
 use super::options::StoreOptions;
 use super::outcome;
 use crate::store::{FailoverSettings, Failure, RetryPolicy};
@@ -75,6 +76,11 @@ pub struct ServerTime {
 /// Returns true if the user lacks a right, or if the server requires a user and there is none.
 pub fn lacks_right(failure: &Failure) -> bool {
     failure.code == Some(outcome::UNAUTHORIZED)
+}
+
+/// Returns true if there is no collection of hints.
+pub fn lacks_hints(failure: &Failure) -> bool {
+    failure.kind == hints::NO_HINTS
 }
 
 /// Returns true if a server answered and refused the login.
@@ -212,6 +218,18 @@ impl StoreProbe {
             .selection_criteria(primary())
             .await;
         opened.map(drop).map_err(|error| self.described(&error))
+    }
+
+    /// Checks that hints can be followed and left, without leaving one.
+    ///
+    /// # Errors
+    /// If there is no capped collection of hints, or the server refuses its use.
+    pub async fn hints(&self) -> Result<(), Failure> {
+        let collection = self.deployment.collection().await;
+        let collection = collection.map_err(|error| self.failure(error))?;
+        let refused = REFUSED_ID.to_vec();
+        let usable = hints::probe(&collection, refused.into()).await;
+        usable.map_err(|refusal| refusal.failure(&self.deployment))
     }
 
     /// Sends a candidate's kind of write, with its write concern, that matches no document. The

@@ -17,12 +17,19 @@ pub(crate) struct Asked {
     pub(crate) unheard_max: Duration,
     /// True if the document has a holder, as last shown.
     pub(crate) held: bool,
+    /// The longest time between two reads of a follower of hints.
+    pub(crate) unread_max: Option<Duration>,
 }
 
 pub(crate) fn check_asked(asked: Asked) -> Option<Violation> {
     let lapsed = asked.silent >= asked.silent_max;
     let unheard = asked.held && asked.unheard >= asked.unheard_max;
-    require(!(lapsed || unheard), "streams are checked", &asked)
+    let unread = asked.unread_max.is_some_and(|max| asked.silent > max);
+    require(
+        !(lapsed || unheard || unread),
+        "streams are checked",
+        &asked,
+    )
 }
 
 /// The revision that the follower considers stored, before and after a reply that is older than an
@@ -70,6 +77,7 @@ fn timely_reads_are_in_order() {
         unheard: Duration::from_secs(5),
         unheard_max: Duration::from_secs(6),
         held: true,
+        unread_max: None,
     };
     assert_eq!(check_asked(asked), None);
     let silent = with(asked, |it| it.silent = it.silent_max);
@@ -77,6 +85,9 @@ fn timely_reads_are_in_order() {
     let unheard = with(asked, |it| it.unheard = it.unheard_max);
     assert!(check_asked(unheard).is_some());
     assert_eq!(check_asked(with(unheard, |it| it.held = false)), None);
+    let unread = |max| with(asked, |it| it.unread_max = Some(Duration::from_secs(max)));
+    assert_eq!(check_asked(unread(23)), None);
+    assert!(check_asked(unread(22)).is_some());
 }
 
 #[test]

@@ -174,6 +174,7 @@ fn acquisition() -> impl Strategy<Value = Acquisition> {
             expected,
             session: Session::from_bytes([7; 16]),
             lease_duration: Declared { millis: 24_000 },
+            renew_interval: (token.get() % 2 == 0).then_some(std::time::Duration::from_secs(3)),
         }
     })
 }

@@ -1,0 +1,115 @@
+//! The phase of the holder's renewals: when a follower without a change stream reads them.
+//!
+//! A holder renews at a fixed interval, so a follower that knows when the last renewal was stored
+//! reads once in each interval, right after the next one is expected. A late read delays a takeover
+//! by as much, and nothing else: the wait for an expiry counts from the reply that first showed a
+//! revision. So an estimate may be wrong, and every read corrects it.
+
+use std::time::Duration;
+
+use super::lease::{Claim, Lease, Revision};
+use super::time::BootTime;
+
+/// Precision of the estimate: in a narrower window a renewal is read once, at the end of the window.
+const NARROW: Duration = Duration::from_millis(30);
+/// Number of reads in a window that is wide because nothing is known yet.
+const SECTIONS: u32 = 8;
+/// The part of an interval by which two clocks, or a holder's timer, may differ.
+const DRIFT_PARTS: u32 = 512;
+/// Number of renewals in a row that were found by the first read of their window, after which the
+/// window begins earlier each time: they may all be earlier than estimated.
+const EARLY_MAX: u32 = 4;
+/// Limits the doubling of a window's beginning, beyond any interval.
+const DOUBLINGS_MAX: u32 = 16;
+
+/// The last renewal that was seen, and when it was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct Phase {
+    seen: Option<Seen>,
+    /// Instant at which the read in flight was sent.
+    asked: BootTime,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Seen {
+    revision: Revision,
+    claim: Claim,
+    /// The revision was stored after the first instant, and by the second.
+    stored: (BootTime, BootTime),
+    /// Instant at which the last read that showed this revision was sent.
+    unchanged: BootTime,
+    /// Number of renewals in a row that the first read of their window showed.
+    early: u32,
+}
+
+impl Phase {
+    /// Records that a read is sent.
+    pub(super) fn asks(&mut self, now: BootTime) {
+        self.asked = now;
+    }
+
+    /// Records the reply to the read that was sent last.
+    pub(super) fn shows(&mut self, lease: Option<&Lease>, interval: Duration, now: BootTime) {
+        let held = lease.and_then(|lease| Some((lease.revision, lease.holder.as_ref()?.claim)));
+        let Some((revision, claim)) = held else {
+            self.seen = None;
+            return;
+        };
+        let asked = self.asked;
+        if let Some(seen) = &mut self.seen
+            && seen.revision == revision
+        {
+            seen.unchanged = seen.unchanged.max(asked);
+            return;
+        }
+        let renewed = self.seen.filter(|seen| seen.claim == claim);
+        // A holder that renews has stored a revision within the last interval.
+        let mut after = now - interval;
+        let mut early = 0;
+        if let Some(seen) = self.seen {
+            after = after.max(seen.unchanged);
+        }
+        if let Some(seen) = renewed {
+            let (begin, _) = seen.window(interval);
+            if seen.unchanged <= begin {
+                early = seen.early.saturating_add(1);
+            }
+            if begin < now {
+                after = after.max(begin);
+            }
+        }
+        self.seen = Some(Seen {
+            revision,
+            claim,
+            stored: (after, now),
+            unchanged: asked,
+            early,
+        });
+    }
+
+    /// Returns the instant of the next read of a held lease, at the latest `retry` after the last
+    /// one if the renewal is overdue; `None` if no holder was seen.
+    pub(super) fn next_read(&self, interval: Duration, retry: Duration) -> Option<BootTime> {
+        let seen = self.seen?;
+        let (begin, end) = seen.window(interval);
+        let narrow = NARROW.min(interval / SECTIONS);
+        let from = begin.max(seen.unchanged);
+        if from >= end {
+            return Some(from + from.since(end).clamp(narrow, retry.max(narrow)));
+        }
+        let due = from + (end.since(begin) / SECTIONS).max(narrow);
+        // The last read of a window is at its end.
+        Some(if due + narrow / 2 >= end { end } else { due })
+    }
+}
+
+impl Seen {
+    /// Returns the window in which the next renewal is expected to be stored.
+    fn window(&self, interval: Duration) -> (BootTime, BootTime) {
+        let (after, by) = self.stored;
+        let doublings = self.early.saturating_sub(EARLY_MAX).min(DOUBLINGS_MAX);
+        let drift = (interval / DRIFT_PARTS).saturating_mul(1 << doublings);
+        let begin = after + interval - drift.min(interval);
+        (begin.min(by + interval), by + interval)
+    }
+}

@@ -1,0 +1,36 @@
+//! A follower of hints takes over soon after the lease ends, although it reads each renewal only
+//! once (*Hints* in `docs/protocol.md`).
+
+use std::time::Duration;
+
+use super::{Violation, require};
+
+/// How much later than at once a renewal may be seen.
+const SEEN_WITHIN: Duration = Duration::from_millis(100);
+/// The head start of a standby that does not use it, with the delay of the others.
+const HEAD_START: Duration = Duration::from_millis(90);
+/// A read and a write on the simulated network, or two of them after a rejection.
+const CALLS: Duration = Duration::from_millis(200);
+
+/// A takeover from a holder that was killed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Takeover {
+    /// Time from the last renewal.
+    pub(crate) after: Duration,
+    pub(crate) lease_duration: Duration,
+}
+
+pub(crate) fn check(takeover: Takeover) -> Option<Violation> {
+    let most = takeover.lease_duration + SEEN_WITHIN + HEAD_START + CALLS;
+    require(takeover.after <= most, "takeovers are timely", &takeover)
+}
+
+#[test]
+fn a_late_takeover_is_found() {
+    let takeover = |millis| Takeover {
+        after: Duration::from_millis(millis),
+        lease_duration: Duration::from_secs(24),
+    };
+    assert_eq!(check(takeover(24_390)), None);
+    assert!(check(takeover(24_391)).is_some());
+}

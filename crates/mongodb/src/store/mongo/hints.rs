@@ -1,0 +1,407 @@
+//! Hints: one small capped collection next to the leases, in which candidates and operators leave a
+//! document after each change that others wait for. A follower keeps a cursor on it, which wakes on
+//! inserts into that collection only, whatever else the deployment does.
+//!
+//! A hint is written without majority after the change that it reports was acknowledged. It may be
+//! lost, late or false: it makes a follower read, and decides nothing.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::error::Error;
+use mongodb::options::{
+    Acknowledgment, CursorType, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
+};
+use mongodb::raw_batch_cursor::RawBatchCursor;
+use mongodb::{Collection, Database};
+use tokio::sync::Notify;
+
+use super::connection::Deployment;
+use super::options::WatchMode;
+use super::{document, lock, outcome};
+use crate::store::{Failure, RetryPolicy};
+use leasehold_core::election::{BootTime, LeaseName, Operation};
+
+/// Size of the collection in bytes: some three hundred hints. A cursor that falls behind by more is
+/// opened anew.
+const SIZE: i64 = 32 * 1024;
+/// Hints in one batch; more than the collection has, so that a cursor skips all old ones.
+const BATCH_MAX: u32 = 1_000;
+/// Hints that are sent at the same time. A further one is dropped.
+const LEAVING_MAX: usize = 4;
+/// Time for which a refusal is remembered.
+const RETRY: Duration = Duration::from_secs(60);
+/// Time that a process that exits, or an operator, waits for its hints to be sent.
+const SENT_MAX: Duration = Duration::from_millis(250);
+
+/// Kind of the failure if the collection of hints does not exist.
+pub(super) const NO_HINTS: &str = "no collection of hints";
+/// Error codes: `BadValue` for a collection that is not capped, and `NamespaceExists`.
+const BAD_VALUE: i32 = 2;
+const NAMESPACE_EXISTS: i32 = 48;
+
+/// The hints of one candidate: those that it leaves, and whether it follows those of others.
+pub(super) struct Hints {
+    mode: WatchMode,
+    /// By this the candidate's own hints are skipped.
+    by: ObjectId,
+    state: Mutex<State>,
+    leaving: AtomicUsize,
+    sent: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// True if the collection is capped and hints can be left in it, when last tried.
+    usable: bool,
+    /// True if the cursor is followed, and not a change stream.
+    following: bool,
+    /// True if the last known holder leaves no hints.
+    holder_leaves_none: bool,
+    /// Until then hints are not tried again.
+    refused_until: BootTime,
+    /// The interval of this candidate's renewals, and whether its claim declares it.
+    interval: Option<Duration>,
+    declared: bool,
+}
+
+impl Hints {
+    pub(super) fn new(mode: WatchMode) -> Self {
+        Self {
+            mode,
+            by: ObjectId::new(),
+            state: Mutex::default(),
+            leaving: AtomicUsize::new(0),
+            sent: Notify::new(),
+        }
+    }
+
+    pub(super) const fn mode(&self) -> WatchMode {
+        self.mode
+    }
+
+    fn are_left(&self) -> bool {
+        lock(&self.state).usable
+    }
+
+    /// Adds to a write whether this candidate leaves hints: to an acquisition, and to a renewal if
+    /// that has changed since. Returns what the claim declares if the write is applied.
+    pub(super) fn declare(&self, operation: &mut Operation) -> Option<bool> {
+        let mut state = lock(&self.state);
+        match operation {
+            Operation::Acquire(acquisition) | Operation::TakeOver { acquisition, .. } => {
+                state.interval = acquisition.renew_interval;
+                if !state.usable {
+                    acquisition.renew_interval = None;
+                }
+                Some(state.usable)
+            }
+            Operation::Renew { .. } => (state.declared != state.usable).then_some(state.usable),
+            _ => None,
+        }
+    }
+
+    /// Returns the change of the holder that a renewal declares.
+    pub(super) fn redeclaration(&self, leaves_hints: bool) -> Document {
+        let interval = lock(&self.state).interval.filter(|_| leaves_hints);
+        document::declaration(interval)
+    }
+
+    /// Records that a write with this declaration was applied.
+    pub(super) fn declared(&self, leaves_hints: bool) {
+        lock(&self.state).declared = leaves_hints;
+    }
+
+    /// Returns true if hints are followed where they can be.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.mode == WatchMode::Hints || !lock(&self.state).holder_leaves_none
+    }
+
+    /// Records what is followed from now on.
+    pub(super) fn follows(&self, hints: bool) {
+        lock(&self.state).following = hints;
+    }
+
+    /// Returns true if the other kind of source should be opened, because the holder that was read
+    /// leaves hints, or does not.
+    pub(super) fn should_change(&self, lease: &Document) -> bool {
+        let mut state = lock(&self.state);
+        let Some(left) = left_by_holder(lease) else {
+            return false;
+        };
+        state.holder_leaves_none = !left;
+        if self.mode != WatchMode::Auto || left == state.following {
+            return false;
+        }
+        let now = leasehold_clock::boot_now();
+        let tried = state.refused_until > now;
+        if left && !tried {
+            // At most one attempt for each period, since each read comes here.
+            state.refused_until = now + RETRY;
+        }
+        !left || !tried
+    }
+
+    /// Opens a cursor on the hints for a lease, after the last one that is stored.
+    ///
+    /// # Errors
+    /// With the reason and the remedy, if there is no such collection or it cannot be used.
+    pub(super) async fn open(
+        &self,
+        leases: &Collection<Document>,
+        name: &LeaseName,
+        await_max: Duration,
+    ) -> Result<RawBatchCursor, Refusal> {
+        let hints = collection(leases);
+        let opened = self.opened(&hints, name, await_max).await;
+        let mut state = lock(&self.state);
+        state.usable = match &opened {
+            Ok(_) => true,
+            Err(refusal) => state.usable && !refusal.is_final(),
+        };
+        state.refused_until = match &opened {
+            Ok(_) => BootTime::default(),
+            Err(_) => leasehold_clock::boot_now() + RETRY,
+        };
+        opened
+    }
+
+    async fn opened(
+        &self,
+        hints: &Collection<Document>,
+        name: &LeaseName,
+        await_max: Duration,
+    ) -> Result<RawBatchCursor, Refusal> {
+        let mut cursor = tail(hints, self.filter(name), await_max).await;
+        if matches!(cursor, Err(Refusal::Missing)) && self.mode == WatchMode::Hints {
+            create(hints).await?;
+            insert(hints, self.hint(None)).await?;
+            cursor = tail(hints, self.filter(name), await_max).await;
+        } else if cursor.is_ok() {
+            // Shows that hints can be left. The cursor exists, so the insert creates no collection.
+            insert(hints, self.hint(None)).await?;
+        }
+        cursor
+    }
+
+    /// Leaves a hint in the background.
+    pub(super) fn leave(self: &Arc<Self>, deployment: &Arc<Deployment>, name: &LeaseName) {
+        if !self.are_left() {
+            return;
+        }
+        if self.leaving.fetch_add(1, Ordering::Relaxed) >= LEAVING_MAX {
+            self.left();
+            return;
+        }
+        let (hints, deployment) = (Arc::clone(self), Arc::clone(deployment));
+        let hint = self.hint(Some(name));
+        tokio::spawn(async move {
+            if let Ok(leases) = deployment.collection().await {
+                let left = insert(&collection(&leases), hint).await;
+                if left.is_err_and(|refusal| refusal.is_final()) {
+                    lock(&hints.state).usable = false;
+                }
+            }
+            hints.left();
+        });
+    }
+
+    fn left(&self) {
+        self.leaving.fetch_sub(1, Ordering::Relaxed);
+        self.sent.notify_waiters();
+    }
+
+    /// Waits briefly until the hints that are left have been sent.
+    pub(super) async fn sent(&self) {
+        let all = async {
+            loop {
+                let sent = self.sent.notified();
+                if self.leaving.load(Ordering::Relaxed) == 0 {
+                    return;
+                }
+                sent.await;
+            }
+        };
+        let _ = tokio::time::timeout(SENT_MAX, all).await;
+    }
+
+    fn filter(&self, name: &LeaseName) -> Document {
+        doc! { "name": name.as_str(), "by": { "$ne": self.by } }
+    }
+
+    fn hint(&self, name: Option<&LeaseName>) -> Document {
+        hint(name, Some(self.by))
+    }
+}
+
+/// Reason why hints are not followed.
+pub(super) enum Refusal {
+    /// There is no such collection, or it is empty.
+    Missing,
+    /// The server refused.
+    Error(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Refusal {
+    /// Returns true if another attempt fails too, until an operator has changed something.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Missing => true,
+            Self::Error(error) => {
+                let code = outcome::code(error);
+                [Some(BAD_VALUE), Some(outcome::UNAUTHORIZED)].contains(&code)
+            }
+        }
+    }
+
+    /// Describes the refusal for humans.
+    pub(super) fn failure(&self, deployment: &Deployment) -> Failure {
+        let options = deployment.options();
+        let (database, name) = (&options.database, name_of(&options.collection));
+        let (kind, detail, retry) = match self {
+            Self::Missing => (
+                NO_HINTS,
+                format!(
+                    "{database}.{name} does not exist: mongodb.watch = \"hints\" creates it as a \
+                     capped collection"
+                ),
+                RetryPolicy::Retry,
+            ),
+            Self::Error(error) => match outcome::code(error) {
+                Some(BAD_VALUE) => (
+                    "the collection of hints is not capped",
+                    format!("drop {database}.{name}"),
+                    RetryPolicy::Reconfigure,
+                ),
+                Some(outcome::UNAUTHORIZED) => (
+                    "no right to use hints",
+                    format!(
+                        "the role needs find, insert and createCollection on {database}.{name}"
+                    ),
+                    RetryPolicy::Reconfigure,
+                ),
+                _ => return deployment.describe(error),
+            },
+        };
+        let code = match self {
+            Self::Missing => None,
+            Self::Error(error) => outcome::code(error),
+        };
+        Failure {
+            code,
+            ..Failure::new(kind, detail).with_retry(retry)
+        }
+    }
+}
+
+/// Returns true if the holder in a lease document leaves hints; `None` if there is no holder.
+fn left_by_holder(lease: &Document) -> Option<bool> {
+    let holder = lease.get_document("holder").ok()?;
+    Some(document::renews_every(holder).is_some())
+}
+
+/// Leaves a hint for an operator, if there is a collection of hints. Errors are ignored: followers
+/// read in any case, only later.
+pub(super) async fn leave_for_operator(deployment: Arc<Deployment>, name: String) {
+    let left = tokio::spawn(async move {
+        let Ok(leases) = deployment.collection().await else {
+            return;
+        };
+        let hints = collection(&leases);
+        let nothing = doc! { "_id": Bson::Null };
+        // An insert into a collection that does not exist would create one that is not capped.
+        if tail(&hints, nothing, Duration::ZERO).await.is_ok() {
+            let hint = doc! { "name": name, "at": now() };
+            let _ = insert(&hints, hint).await;
+        }
+    });
+    let _ = tokio::time::timeout(SENT_MAX, left).await;
+}
+
+/// Checks that hints can be followed and left, without leaving one.
+///
+/// # Errors
+/// With the reason, if not.
+pub(super) async fn probe(leases: &Collection<Document>, refused: Bson) -> Result<(), Refusal> {
+    let hints = collection(leases);
+    tail(&hints, doc! { "_id": Bson::Null }, Duration::ZERO).await?;
+    match insert(&hints, doc! { "_id": refused }).await {
+        Err(Refusal::Error(error)) if outcome::is_write_error(&error) => Ok(()),
+        other => other,
+    }
+}
+
+fn name_of(leases: &str) -> String {
+    format!("{leases}.hints")
+}
+
+fn collection(leases: &Collection<Document>) -> Collection<Document> {
+    let namespace = leases.namespace();
+    database(leases).collection(&name_of(&namespace.coll))
+}
+
+fn database(leases: &Collection<Document>) -> Database {
+    leases.client().database(&leases.namespace().db)
+}
+
+async fn create(hints: &Collection<Document>) -> Result<(), Refusal> {
+    let created = database(hints)
+        .create_collection(hints.name())
+        .capped(true)
+        .size(u64::try_from(SIZE).unwrap_or_default())
+        .await;
+    match created {
+        Err(error) if outcome::code(&error) != Some(NAMESPACE_EXISTS) => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Opens a cursor that waits for new hints, and skips those that are there.
+async fn tail(
+    hints: &Collection<Document>,
+    filter: Document,
+    await_max: Duration,
+) -> Result<RawBatchCursor, Refusal> {
+    let mut cursor = hints
+        .find(filter)
+        .cursor_type(CursorType::TailableAwait)
+        .max_await_time(await_max)
+        .batch_size(BATCH_MAX)
+        .read_concern(ReadConcern::local())
+        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+        .batch()
+        .await?;
+    let first = cursor.next().await.transpose()?.ok_or(Refusal::Missing)?;
+    let reply = first.as_raw_document();
+    // The server closes the cursor at once if the collection does not exist or is empty.
+    let id = reply.get_document("cursor").and_then(|c| c.get_i64("id"));
+    match id {
+        Ok(id) if id != 0 => Ok(cursor),
+        Ok(_) | Err(_) => Err(Refusal::Missing),
+    }
+}
+
+async fn insert(hints: &Collection<Document>, hint: Document) -> Result<(), Refusal> {
+    let one = WriteConcern::builder().w(Acknowledgment::Nodes(1)).build();
+    hints.insert_one(hint).write_concern(one).await?;
+    Ok(())
+}
+
+fn hint(name: Option<&LeaseName>, by: Option<ObjectId>) -> Document {
+    let name = name.map_or(Bson::Null, |name| name.as_str().into());
+    doc! { "name": name, "by": by, "at": now() }
+}
+
+fn now() -> DateTime {
+    DateTime::from_system_time(leasehold_clock::wall_now())
+}

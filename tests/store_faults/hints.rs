@@ -1,0 +1,228 @@
+//! Goal: followers of hints notice changes as soon as those of a change stream, whatever else is
+//! written, and where hints cannot be used, a change stream or polling takes their place.
+//! Method: renewals are so far apart that a change which is noticed at once was reported by a hint.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold_testbed::{Daemon, DaemonTimings, ReplicaSet, Stage};
+use mongodb::bson::{Document, doc};
+
+use crate::fixture::{LONG, eventually, set_of_one, shared_stage, stage_on};
+
+/// Renewals far apart.
+const SLOW: DaemonTimings = DaemonTimings {
+    lease_duration: Duration::from_secs(120),
+    renew_deadline: Duration::from_secs(100),
+    renew_interval: Duration::from_secs(20),
+    retry_interval: Duration::from_secs(15),
+    operation_timeout: Duration::from_secs(2),
+    loss_grace: Duration::from_secs(3),
+};
+/// Time in which a change is noticed if it is reported: well before the next read.
+const AT_ONCE: Duration = Duration::from_secs(8);
+const FOLLOWS: &str = "following hints";
+
+/// Starts `a`, which leads, and `b`, which follows it, each with this `mongodb.watch`.
+async fn pair(stage: &Stage, of_a: &str, of_b: &str) -> (Daemon, Daemon) {
+    let watch = |watch: &str| format!("--mongodb-watch={watch}");
+    let a = stage.candidate("a").flag(&watch(of_a)).leading(LONG).await;
+    let b = stage.candidate("b").flag(&watch(of_b));
+    let b = b.following("a", LONG).await;
+    (a, b)
+}
+
+/// Asserts that a release reaches the follower before any read could show it.
+async fn receives_at_once(leader: &Daemon, follower: &Daemon) {
+    let asked = Instant::now();
+    leader.term();
+    follower.wait_leads(LONG).await;
+    let took = asked.elapsed();
+    assert!(took < AT_ONCE, "{took:?}: {}", follower.logs());
+}
+
+async fn following_hints(daemons: &[&Daemon]) {
+    for daemon in daemons {
+        daemon.wait_logged(FOLLOWS, LONG).await;
+    }
+}
+
+/// Returns the collection of hints.
+fn hints(stage: &Stage) -> mongodb::Collection<Document> {
+    let database = stage.set().client().database(stage.database());
+    database.collection(&format!("{}.hints", stage.collection()))
+}
+
+#[tokio::test]
+async fn a_release_and_an_operators_request_reach_followers_of_hints_at_once() {
+    let stage = shared_stage().await.timings(SLOW);
+    let (a, b) = pair(&stage, "hints", "auto").await;
+    following_hints(&[&a, &b]).await;
+    receives_at_once(&a, &b).await;
+
+    let a = stage.candidate("a").flag("--mongodb-watch=hints");
+    let a = a.following("b", LONG).await;
+    following_hints(&[&a]).await;
+    let asked = Instant::now();
+    let uri = stage.set().uri();
+    let mut command = stage.command(&uri, &["step-down", stage.lease()]);
+    let status = command.status().await.expect("it runs");
+    a.wait_leads(LONG).await;
+    assert!(asked.elapsed() < AT_ONCE, "{status}, {}", a.logs());
+}
+
+#[tokio::test]
+async fn without_a_collection_of_hints_a_change_stream_is_followed() {
+    let stage = shared_stage().await.timings(SLOW);
+    let (a, b) = pair(&stage, "auto", "auto").await;
+    b.wait_logged("no collection of hints", LONG).await;
+    b.wait_stream().await;
+    receives_at_once(&a, &b).await;
+    assert_eq!(b.logged(FOLLOWS), 0);
+    let names = stage.set().client().database(stage.database());
+    let names = names.list_collection_names().await.expect("listed");
+    assert_eq!(names, [stage.collection()], "nothing was created");
+}
+
+#[tokio::test]
+async fn a_collection_that_is_not_capped_is_left_alone() {
+    let stage = shared_stage().await.timings(SLOW);
+    let ours = doc! { "_id": "somebody's" };
+    hints(&stage).insert_one(&ours).await.expect("stored");
+    let (a, b) = pair(&stage, "auto", "auto").await;
+    b.wait_logged("the collection of hints is not capped", LONG)
+        .await;
+    b.wait_stream().await;
+    receives_at_once(&a, &b).await;
+    let count = hints(&stage).count_documents(doc! {}).await;
+    assert_eq!(count.expect("counted"), 1);
+}
+
+#[tokio::test]
+async fn without_the_right_to_hints_a_change_stream_is_followed_or_the_lease_is_polled() {
+    let set = ReplicaSet::builder().members(1).auth().start().await;
+    let stage = stage_on(&Arc::new(set)).timings(DaemonTimings::DEFAULT);
+    let actions = ["find", "insert", "update", "changeStream"];
+    let (database, collection) = (stage.database(), stage.collection());
+    let user = stage.set();
+    let user = user
+        .add_user_with_actions("modest", database, collection, &actions)
+        .await;
+    let stage_of_user = stage_on_user(&stage, &user);
+    let (a, b) = pair(&stage_of_user, "auto", "auto").await;
+    b.wait_logged("no right to use hints", LONG).await;
+    b.wait_logged("createCollection on", LONG).await;
+    b.wait_stream().await;
+    a.term();
+    b.wait_leads(LONG).await;
+
+    let c = stage_of_user.candidate("c").flag("--mongodb-watch=hints");
+    let c = c.following("b", LONG).await;
+    c.wait_logged("no right to use hints", LONG).await;
+    b.term();
+    c.wait_leads(LONG).await;
+    assert_eq!(c.metric("leasehold_watch_connected").await, 0.0);
+}
+
+/// Returns the same stage for this user.
+fn stage_on_user(stage: &Stage, user: &leasehold_testbed::User) -> Stage {
+    stage.clone().uri(stage.set().uri_for(user))
+}
+
+#[tokio::test]
+async fn a_poller_opens_nothing() {
+    let stage = shared_stage().await.timings(DaemonTimings::DEFAULT);
+    let (a, b) = pair(&stage, "poll", "poll").await;
+    a.term();
+    b.wait_leads(LONG).await;
+    assert_eq!(b.metric("leasehold_watch_connected").await, 0.0);
+}
+
+#[tokio::test]
+async fn a_collection_of_hints_that_is_dropped_is_replaced_by_a_change_stream() {
+    let stage = stage_on(&set_of_one().await).timings(DaemonTimings::DEFAULT);
+    let (a, b) = pair(&stage, "hints", "auto").await;
+    following_hints(&[&a, &b]).await;
+    hints(&stage).drop().await.expect("dropped");
+    // `a` creates it again at its next attempt, so one of the two is seen.
+    eventually(
+        "the cursor is opened anew, or a stream instead",
+        async || b.logged("hints unavailable") > 0,
+    )
+    .await;
+    eventually("it follows again", async || {
+        b.metric("leasehold_watch_connected").await == 1.0
+    })
+    .await;
+    a.term();
+    b.wait_leads(LONG).await;
+}
+
+#[tokio::test]
+async fn the_cursor_on_hints_is_opened_anew_when_the_primary_steps_down() {
+    let set = Arc::new(ReplicaSet::start().await);
+    let stage = stage_on(&set).timings(SLOW);
+    let (a, b) = pair(&stage, "hints", "hints").await;
+    following_hints(&[&a, &b]).await;
+    let before = b.logged(FOLLOWS);
+    set.step_down_primary().await;
+    for daemon in [&a, &b] {
+        eventually("it follows again", async || daemon.logged(FOLLOWS) > before).await;
+    }
+    receives_at_once(&a, &b).await;
+}
+
+#[tokio::test]
+async fn a_leader_that_leaves_no_hints_is_followed_by_a_change_stream() {
+    let stage = shared_stage().await.timings(SLOW);
+    // The collection is there, but the next leader is of an earlier version.
+    let (a, b) = pair(&stage, "hints", "stream").await;
+    following_hints(&[&a]).await;
+    let c = stage.candidate("c").flag("--mongodb-watch=auto");
+    let c = c.following("a", LONG).await;
+    following_hints(&[&c]).await;
+    a.term();
+    let (leader, other) = loop {
+        match () {
+            () if b.leads() => break (&b, &c),
+            () if c.leads() => break (&c, &b),
+            () => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    };
+    eventually("it follows the leader", async || {
+        other.metric("leasehold_watch_connected").await == 1.0
+    })
+    .await;
+    other.wait_follows(leader.identity(), LONG).await;
+    receives_at_once(leader, other).await;
+}
+
+#[tokio::test]
+async fn writes_to_other_collections_do_not_wake_a_follower_of_hints() {
+    let set = set_of_one().await;
+    let stage = stage_on(&set).timings(DaemonTimings::DEFAULT);
+    let (a, b) = pair(&stage, "hints", "hints").await;
+    following_hints(&[&a, &b]).await;
+    let client = set.client();
+    let getmores = async || {
+        let admin = client.database("admin");
+        let status = admin.run_command(doc! { "serverStatus": 1, "wiredTiger": 0 });
+        let status = status.await.expect("serverStatus");
+        let metrics = status.get_document("metrics").cloned();
+        let commands = metrics.and_then(|m| m.get_document("commands").cloned());
+        let getmore = commands.and_then(|c| c.get_document("getMore").cloned());
+        let total = getmore.and_then(|g| g.get_i64("total"));
+        total.expect("a count")
+    };
+    let before = getmores().await;
+    let began = Instant::now();
+    let foreign = client.database("shop").collection::<Document>("orders");
+    for number in 0..500 {
+        let order = doc! { "number": number };
+        foreign.insert_one(order).await.expect("stored");
+    }
+    let woken = getmores().await - before;
+    // Each cursor waits for 8 s without hints, and the testbed's own client has none.
+    let own = 4 + i64::try_from(began.elapsed().as_secs() / 2).expect("short");
+    assert!(woken <= own, "{woken} getMores for 500 foreign writes");
+}
