@@ -234,8 +234,11 @@ fn an_equal_or_lower_standby_and_a_namesake_get_no_lease() {
     for (name, own, other) in [("b", 2, 2), ("b", 2, 1), ("a", 0, 9)] {
         let mut stored = Stored::default();
         let mut a = ranked("a", own, at(0), &mut stored);
-        let mut b = ranked(name, other, at(0), &mut stored);
-        b.run(at(3), &mut stored);
+        stored.lease_mut().standby = Some(Standby {
+            session: Session::from_bytes([7; 16]),
+            identity: identity(name),
+            priority: other,
+        });
         a.observe(at(3), &mut stored);
         a.run(at(2 * INTERVAL), &mut stored);
         assert_eq!(a.count("withdraw"), 0, "{name} {own} {other}");
