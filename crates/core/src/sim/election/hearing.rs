@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::cluster::World;
 use super::invariants::streams_are_checked::{self as streams, Asked, Late};
 use crate::election::{BootTime, CallId, Found, Input, Lease, Operation, Outcome, Reason, Watch};
+use crate::sim::SECOND;
 
 /// The longest interval of renewals that a candidate has.
 const INTERVAL_MAX: Duration = Duration::from_secs(5);
@@ -176,7 +177,9 @@ impl World {
                 true => !self.has_hints() || !p.hearing.open,
                 false => p.stream.stale,
             };
-            p.stream.open && stale && !p.facts.holds
+            // The process has not heard yet of one that was opened just now.
+            let known = p.stream.opened_at + SECOND <= self.now;
+            p.stream.open && known && stale && !p.facts.holds
         })
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Stream {
     /// Number of the current opening. Events of an earlier opening are dropped.
     pub(super) opening: u64,
     pub(super) open: bool,
+    /// When it was opened, in true time.
+    pub(super) opened_at: u64,
     pub(super) silent: bool,
     /// True if it is a cursor on the hints of others, not a change stream.
     pub(super) hints: bool,

@@ -109,6 +109,7 @@ impl World {
         }
         let stream = &mut self.processes[process].stream;
         stream.open = true;
+        stream.opened_at = self.now;
         stream.silent = false;
         stream.stale = stale;
         stream.hints = hints;
