@@ -50,6 +50,8 @@ pub(super) struct Deployment {
     home: Mutex<Home>,
     /// True for a single server without a replica set or cluster, which has the only copy.
     standalone: AtomicBool,
+    /// True if the connection string names the host of a product that is not MongoDB.
+    other_product: AtomicBool,
     /// Time without an answer after which the client is replaced. A client reads certificate files
     /// and resolves names only once in its life.
     give_up_after: Duration,
@@ -99,6 +101,7 @@ impl Deployment {
             servers: Servers::default(),
             clients: AtomicU64::new(0),
             standalone: AtomicBool::new(false),
+            other_product: AtomicBool::new(false),
             unanswered_since: Mutex::new(None),
         };
         (Arc::new(deployment), info_receiver)

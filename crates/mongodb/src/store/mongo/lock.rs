@@ -224,8 +224,21 @@ fn found(document: Option<&Document>) -> Found {
 
 impl Store<Operation, Outcome> for MongoLockStore {
     async fn perform(&self, operation: Operation) -> Answer<Outcome> {
-        let sent = self.send(operation).await;
+        let mut sent = self.send(operation).await;
+        if let (Ok(outcome), true) = (&mut sent, self.shared.deployment.is_other_product()) {
+            confirm_first(outcome);
+        }
         self.shared.deployment.answer(sent).await
+    }
+}
+
+/// Removes what lets a contender hold by a grant before it has confirmed it. The grant must be known
+/// to a majority for that, which other products than MongoDB do not promise.
+fn confirm_first(outcome: &mut Outcome) {
+    if let Outcome::Applied(Found::Lock(lock)) = outcome {
+        for entry in lock.holders.iter_mut().filter(|e| !e.is_confirmed()) {
+            (entry.granted_revision, entry.token) = (None, None);
+        }
     }
 }
 
@@ -259,7 +272,10 @@ impl StreamHandler for Follower {
         let hint = match heard {
             StreamEvent::Opened => Hint::Opened { since_join: false },
             StreamEvent::OpenedSince => Hint::Opened { since_join: true },
-            StreamEvent::Change(event) => wake::hint(&event, claim),
+            StreamEvent::Change(event) => match wake::hint(&event, claim) {
+                Hint::Granted(_) if self.deployment().is_other_product() => Hint::Granted(None),
+                hint => hint,
+            },
             StreamEvent::Alive => Hint::Alive,
             StreamEvent::Lost => Hint::Lost,
         };
@@ -323,5 +339,42 @@ impl MongoLocks {
             listed.push(Listed { name, found });
         }
         Ok(listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold_core::election::{Declared, Identity, Revision, Session, Token, WallMillis};
+    use leasehold_core::lock::{Entry, LockDocument, Mode};
+
+    #[test]
+    fn on_another_product_a_grant_is_confirmed_first_and_a_held_lock_stays_held() {
+        let entry = |revision, granted: Option<u8>| Entry {
+            claim: Claim::from_bytes([1; 16]),
+            identity: Identity::new("a").expect("legal"),
+            session: Session::from_bytes([2; 16]),
+            mode: Mode::Shared,
+            revision: Revision::from_bytes([revision; 16]),
+            lease_duration: Declared { millis: 24_000 },
+            token: Token::new(7),
+            granted_revision: granted.map(|granted| Revision::from_bytes([granted; 16])),
+            acquired_at: WallMillis(0),
+            renewed_at: WallMillis(0),
+        };
+        let (granted, confirmed) = (entry(3, Some(3)), entry(4, Some(3)));
+        assert!(granted.unconfirmed_grant().is_some());
+        let mut outcome = Outcome::Applied(Found::Lock(LockDocument {
+            holders: vec![granted, confirmed.clone(), entry(5, None)],
+            ..LockDocument::default()
+        }));
+        confirm_first(&mut outcome);
+        let Outcome::Applied(Found::Lock(lock)) = outcome else {
+            panic!("it stays a lock");
+        };
+        let grants = lock.holders.iter().map(Entry::unconfirmed_grant);
+        assert_eq!(grants.collect::<Vec<_>>(), [None; 3]);
+        assert_eq!(lock.holders[0].token, None);
+        assert_eq!(lock.holders[1..], [confirmed, entry(5, None)]);
     }
 }

@@ -69,6 +69,12 @@ impl Deployment {
         }
     }
 
+    /// Returns true if the connection string names the host of a product whose events and replies
+    /// may show what a majority does not have.
+    pub(in crate::store::mongo) fn is_other_product(&self) -> bool {
+        self.other_product.load(Ordering::Relaxed)
+    }
+
     /// Returns `None` if no server has answered.
     async fn recognize(self: &Arc<Self>) -> Option<Option<&'static str>> {
         let connection = self.connect().await.ok()?;
@@ -93,6 +99,8 @@ impl Deployment {
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let mut options = self.client_options(&uri).await?;
         let seeds: Arc<[String]> = options.hosts.iter().map(ToString::to_string).collect();
+        let by_host = lookalike::by_host(seeds.iter().map(String::as_str));
+        (self.other_product).store(by_host.is_some(), Ordering::Relaxed);
         let asked = Asked::of(&options);
         self.servers.ask(asked.clone());
         self.listen(&mut options, number, &uri, &seeds);

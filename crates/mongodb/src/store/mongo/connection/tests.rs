@@ -81,3 +81,17 @@ fn a_client_that_gets_no_answer_is_given_up_after_a_while() {
     assert!(!deployment.is_given_up(true));
     assert!(deployment.is_given_up(false));
 }
+
+#[tokio::test]
+async fn the_host_of_another_product_is_known_with_the_client() {
+    for (uri, other) in [
+        ("mongodb://127.0.0.1:1/", false),
+        ("mongodb://127.0.0.1:1,x.docdb.amazonaws.com:1/", true),
+    ] {
+        let identity = Identity::new("a").expect("legal");
+        let deployment = Deployment::new(StoreOptions::new(uri, identity), || {}).0;
+        assert!(deployment.connect().await.is_ok());
+        assert_eq!(deployment.is_other_product(), other, "{uri}");
+        deployment.shut_down().await;
+    }
+}
