@@ -72,6 +72,10 @@ async fn a_quiet_life_has_no_lines() {
         .await;
     }
     follower.wait_logged("\"new leader\"", LONG).await;
+    // The settings of the replica set are read beside the election.
+    for daemon in [&leader, &follower] {
+        daemon.wait_logged("costs the leadership", LONG).await;
+    }
     let lines = |daemon: &Daemon| daemon.log_records().len();
     let before = (lines(&leader), lines(&follower));
     let renewed = leader.operations("renew", "applied").await;

@@ -47,6 +47,7 @@ async fn a_store_that_comes_later_is_contended_on_at_once() {
     proxy.resume();
     daemon.wait_leads(LONG).await;
     assert_eq!(daemon.http("/readyz").await.unwrap().0, 200);
+    daemon.wait_logged("MongoDB answers again", LONG).await;
     let answers_again = records(&daemon, "MongoDB answers again");
     assert_eq!(answers_again.len(), 1, "{}", daemon.logs());
 }

@@ -43,7 +43,7 @@ async fn a_role_with_find_insert_update_and_change_stream_suffices_for_everythin
     stored.delete().await;
     a.wait_not_leader(LONG).await;
     a.wait_leads(LONG).await;
-    assert!(a.logs().contains("lease document is older"), "{}", a.logs());
+    a.wait_logged("lease document is older", LONG).await;
     assert_eq!(monitor.leaders(), ["a", "b", "a", "a"]);
     assert!(!a.logs().contains("not authorized"), "{}", a.logs());
     keeps_secrets(&a, &[]).await;
