@@ -72,7 +72,7 @@ async fn a_quiet_life_has_no_lines() {
         .await;
     }
     follower.wait_logged("\"new leader\"", LONG).await;
-    // The settings of the replica set are read beside the election.
+    // The settings of the replica set are read concurrently.
     for daemon in [&leader, &follower] {
         daemon.wait_logged("costs the leadership", LONG).await;
     }
