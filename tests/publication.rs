@@ -242,7 +242,8 @@ fn a_read_only_directory_is_a_typed_error() {
     };
     let path = disk.path().join("status");
     drop(StatusDirectory::open(&path).unwrap());
-    assert!(disk.make_read_only());
+    // A process that another test has just forked may have the files open until it executes.
+    eventually("it is read-only", || disk.make_read_only());
     let error = reopen(&path).unwrap_err();
     assert!(matches!(error, DirectoryError::Write { .. }), "{error}");
     let error = StatusDirectory::open(&path.join("new")).unwrap_err();

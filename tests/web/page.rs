@@ -446,3 +446,27 @@ async fn a_visitor_logs_in_with_the_token() {
         .await;
     browser.close().await;
 }
+
+#[tokio::test]
+async fn a_second_armed_action_has_the_whole_time_for_its_confirmation() {
+    let Some(mut browser) = Browser::start().await else {
+        return;
+    };
+    let stage = shared_stage().await;
+    let _a = stage.candidate("a").leading(LONG).await;
+    let server = Server::start(&stage, &["--allow-actions"]).await;
+    browser.open(&server.origin()).await;
+    shows(&mut browser, stage.lease(), "holder", "a").await;
+    open_details(&mut browser, stage.lease()).await;
+    // The page arms one action, another one 2 s later, and notes for how long that one stays so.
+    let watch = "window.stayed = null; \
+        { const [first, second] = ['step_down', 'pause'].map((action) => document.querySelector(`[data-action=${action}]`)); \
+          first.click(); \
+          setTimeout(() => { second.click(); const armed = performance.now(); \
+            new MutationObserver(() => { window.stayed ??= performance.now() - armed; }) \
+              .observe(second, { attributes: true, attributeFilter: ['class'] }); }, 2000); }";
+    browser.value(watch).await;
+    let stayed = browser.until("window.stayed").await.as_f64().unwrap();
+    assert!(stayed >= 4_900.0, "disarmed after {stayed} ms");
+    browser.close().await;
+}

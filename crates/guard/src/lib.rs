@@ -77,9 +77,11 @@ const GUARD: &str = "__guard";
 const SHIM: &str = "__shim";
 
 /// Interval and number of checks for the exit of an unneeded guard. After that many checks the
-/// guard is killed, and the same number of checks follows.
+/// guard is killed.
 const DISMISS_ROUND: Duration = Duration::from_millis(1);
 const DISMISS_ROUNDS: u32 = 100;
+/// Number of checks after that, which a killed process exceeds only if it cannot be scheduled.
+const KILLED_ROUNDS: u32 = 5_000;
 
 /// Becomes a guard or a shim if `arguments` request it. Must come first in `main`, because a guard
 /// must be small and start early.
@@ -332,7 +334,7 @@ impl StandbyGuard {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
             !matches!(waitid(WaitId::Pid(guard), options), Ok(None))
         };
-        for round in 0..2 * DISMISS_ROUNDS {
+        for round in 0..DISMISS_ROUNDS + KILLED_ROUNDS {
             if ended() {
                 return;
             }

@@ -28,6 +28,8 @@ pub(super) struct Reporter {
     stream: Stream,
     /// Kind of the last logged failure of hints; `None` while they are followed.
     no_hints: Option<&'static str>,
+    /// True while hints are followed instead of a change stream.
+    follows_hints: bool,
 }
 
 /// State that decides if a failed change stream is logged. If other calls fail too, the failure of
@@ -54,6 +56,7 @@ impl Reporter {
             watch: ErrorThrottle::default(),
             stream: Stream::default(),
             no_hints: None,
+            follows_hints: false,
         }
     }
 
@@ -295,9 +298,9 @@ impl Reporter {
         let lease = &self.lease;
         match failure {
             None => {
-                self.watching(None);
+                self.stream_opened();
                 info!(lease = %self.lease, "following hints");
-                self.no_hints = None;
+                (self.no_hints, self.follows_hints) = (None, true);
             }
             Some(failure) if self.no_hints == Some(failure.kind) => {}
             Some(failure) => {
@@ -330,8 +333,6 @@ impl Reporter {
     }
 
     pub(super) fn watching(&mut self, failure: Option<&Failure>) {
-        let lease = &self.lease;
-        let now = clock::boot_now();
         match failure {
             Some(failure) => {
                 let answered = std::mem::take(&mut self.stream.answered_since);
@@ -347,15 +348,22 @@ impl Reporter {
                 }
             }
             None => {
-                self.stream = Stream {
-                    store_answers: self.stream.store_answers,
-                    ..Stream::default()
-                };
-                if let Some((since, failures)) = self.watch.over() {
-                    let after_ms = millis(now.since(since));
-                    info!(%lease, after_ms, failures, "change stream reopened");
+                self.stream_opened();
+                if std::mem::take(&mut self.follows_hints) {
+                    info!(lease = %self.lease, "following a change stream instead of hints");
                 }
             }
+        }
+    }
+
+    fn stream_opened(&mut self) {
+        self.stream = Stream {
+            store_answers: self.stream.store_answers,
+            ..Stream::default()
+        };
+        if let Some((since, failures)) = self.watch.over() {
+            let after_ms = millis(clock::boot_now().since(since));
+            info!(lease = %self.lease, after_ms, failures, "change stream reopened");
         }
     }
 }

@@ -8,6 +8,7 @@ const PLANNED = new Set(["shutdown", "requested", "transferred", "paused", "rele
 const secret = document.documentElement.dataset.secret;
 const byId = (id) => document.getElementById(id);
 const dialog = byId("details");
+let disarms; // The timer of the armed button, if any.
 const details = { name: "", doc: null, at: 0, loading: false, again: false };
 
 // Creates an element around text, which is isolated from the direction of the text around it.
@@ -173,6 +174,7 @@ function renderFacts() {
 }
 
 function disarm() {
+  clearTimeout(disarms);
   for (const button of byId("actions").querySelectorAll(".armed")) {
     button.classList.remove("armed");
     button.textContent = button.dataset.label;
@@ -197,7 +199,7 @@ async function act(button) {
     button.dataset.label = button.textContent;
     button.classList.add("armed");
     button.textContent = `${button.dataset.label}: confirm`;
-    setTimeout(disarm, ARMED_MS);
+    disarms = setTimeout(disarm, ARMED_MS);
     return;
   }
   disarm();
