@@ -40,8 +40,9 @@ impl Plan {
 }
 
 /// Maximum time that the exit of the daemon waits for the standby guard. The guard exits within
-/// some milliseconds, or is killed after 100 ms if it was stopped (SIGSTOP).
-const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+/// some milliseconds, or is killed after 100 ms if it was stopped (SIGSTOP), and is then gone within
+/// 5 s.
+const CLOSED_WITHIN: Duration = Duration::from_secs(6);
 
 /// Tasks that run and monitor the workload.
 pub(super) struct Workload {
