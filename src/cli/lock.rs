@@ -265,6 +265,7 @@ impl Job<'_> {
                     let work = Work {
                         job: self,
                         token: authority.token,
+                        slot: locker.status().borrow().slot,
                     };
                     let worked = match command {
                         Some(command) => work.run(command, locker, (stops, relays)).await,

@@ -1,5 +1,7 @@
 //! Goal: exclusive locks, shared locks and slots keep their promises, in the order of arrival.
 
+use std::collections::BTreeSet;
+
 use rustix::process::Signal;
 
 use crate::job::{Job, Output, Place, eventually};
@@ -76,6 +78,50 @@ fn so_many_slots_and_no_more() {
     let together = until_begun(&place, 3);
     all_succeed(jobs_that(&place, 9, &["slots", "--slots=3"], &together));
     assert_eq!(most_at_once(&place), 3);
+}
+
+/// Jobs of one name share the numbers, and each number has one job at a time.
+#[test]
+fn each_slot_has_one_holder_at_a_time() {
+    let place = Place::new();
+    let journal = place.path("journal");
+    let note = |what: &str| format!("echo {what} $LEASEHOLD_SLOT >> {}", journal.display());
+    let script = format!("{}; sleep 0.05; {}", note("begin"), note("end"));
+    let start = |_| place.start_under("numbered", &["--slots=3"], &script);
+    all_succeed((0..12).map(start).collect());
+    let (mut held, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    for line in place.journal() {
+        let slot: u32 = line[1].parse().unwrap();
+        seen.insert(slot);
+        match line[0].as_str() {
+            "begin" => assert!(held.insert(slot), "two have {slot}: {:?}", place.journal()),
+            _ => assert!(held.remove(&slot)),
+        }
+    }
+    assert_eq!(seen, BTreeSet::from([0, 1, 2]));
+}
+
+#[test]
+fn a_holder_that_comes_back_has_the_slot_it_had() {
+    let place = Place::new();
+    let slot = |identity: &str| {
+        let identity = format!("--identity={identity}");
+        let flags = ["--slots=3", &identity];
+        let output = place.run_under("ordinal", &flags, "echo $LEASEHOLD_SLOT");
+        assert_eq!(output.code, 0, "{output:?}");
+        output.stdout.trim().to_owned()
+    };
+    let first = place.holder("ordinal", &["--slots=3", "--identity=first"]);
+    assert_eq!(slot("second"), "1");
+    first.signal(Signal::TERM);
+    first.output();
+    assert_eq!(slot("second"), "1", "although 0 is free");
+    assert_eq!(slot("third"), "0");
+    // A lock without slots says nothing about one.
+    let plain = place.run_under("plain", &[], "echo ${LEASEHOLD_SLOT-none}");
+    assert_eq!(plain.stdout.trim(), "none");
+    let _holder = place.start_under("ordinal", &["--slots=3", "--identity=second"], "sleep 1000");
+    place.wait_listed("slot 1 of 3");
 }
 
 #[test]

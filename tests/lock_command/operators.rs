@@ -32,8 +32,8 @@ fn the_list_has_holders_waiters_and_free_places() {
     assert!(line("LOCK").contains("IDENTITY"), "{table}");
     let words: Vec<_> = line("listed ").split_whitespace().collect();
     assert_eq!(
-        words[..7],
-        ["listed", "1", "held", "slot", "of", "2", "someone"],
+        words[..8],
+        ["listed", "1", "held", "slot", "0", "of", "2", "someone"],
         "{table}"
     );
     assert!(line("listed-free").contains("free"), "{table}");
@@ -42,6 +42,7 @@ fn the_list_has_holders_waiters_and_free_places() {
     let locks = json.as_array().unwrap();
     let listed = locks.iter().find(|lock| lock["lock"] == "listed").unwrap();
     assert_eq!(listed["holders"][0]["identity"], "someone");
+    assert_eq!(listed["holders"][0]["slot"], 0);
     assert_eq!((&listed["slots"], &listed["token"]), (&2.into(), &1.into()));
     drop(holder);
 }

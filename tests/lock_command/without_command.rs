@@ -32,6 +32,9 @@ fn one_line_when_it_is_held_and_free_when_standard_input_closes() {
     drop(input);
     assert_eq!(job.output().code, 0);
     assert_eq!(place.run_empty("piped", &["--no-wait"]).code, 0);
+    let (_job, line, _input) = holder(&place, &["numbered", "--slots=2"]);
+    let numbered = serde_json::json!({ "lock": "numbered", "token": 1, "slot": 0 });
+    assert_eq!(line, numbered);
 }
 
 /// Returns a holder that was asked to stop, and has reported this.

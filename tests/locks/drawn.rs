@@ -1,6 +1,6 @@
 //! Random locks and operations, from few ids so that many match.
 
-use leasehold::election::{Token, WallMillis};
+use leasehold::election::{Identity, Token, WallMillis};
 use leasehold::lock::{Ending, Entry, Joining, LockDocument, Mode, Operation, Seen, Writer};
 use proptest::prelude::*;
 
@@ -28,24 +28,30 @@ fn some_token() -> impl Strategy<Value = Token> {
 /// A lock in which no claim occurs twice.
 pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
     let granted = prop::option::of(1..3_u16);
+    let slot = prop::option::of(0..4_u32);
     let one = (
         mode(),
         1..3_u16,
         prop::option::of(0..40_i64),
         0..5_i64,
         granted,
+        slot,
     );
+    let owner = prop::sample::select(vec![None, Some("a"), Some("b")]);
+    let owners = proptest::collection::vec(owner, 0..4);
     let entries = proptest::collection::vec(one, 0..usize::from(CLAIMS_MAX));
     let slots = prop_oneof![3 => Just(0_u32), 2 => 1..4_u32];
-    (some_token(), slots, entries, 0..4_usize).prop_map(|(token, slots, drawn, holding)| {
+    let drawn = (some_token(), slots, owners, entries, 0..4_usize);
+    drawn.prop_map(|(token, slots, owners, drawn, holding)| {
         let mut entries: Vec<Entry> = drawn
             .into_iter()
             .zip(1..)
-            .map(|((mode, changed, with, at, granted), number)| Entry {
+            .map(|((mode, changed, with, at, granted, slot), number)| Entry {
                 mode: if slots > 0 { Mode::Slot } else { mode },
                 revision: revision(changed),
                 token: with.and_then(Token::new),
                 granted_revision: granted.map(revision),
+                slot: slot.filter(|_| slots > 0),
                 acquired_at: WallMillis(0),
                 renewed_at: WallMillis(at),
                 ..entry(number, mode)
@@ -53,11 +59,15 @@ pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
             .collect();
         let mut queue = entries.split_off(holding.min(entries.len()));
         for waiting in &mut queue {
-            (waiting.token, waiting.granted_revision) = (None, None);
+            (waiting.token, waiting.granted_revision, waiting.slot) = (None, None, None);
         }
         LockDocument {
             token,
             slots,
+            slot_owners: owners
+                .into_iter()
+                .map(|owner| Identity::new(owner?).ok())
+                .collect(),
             holders: entries,
             queue,
         }

@@ -223,6 +223,7 @@ pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
         lease_duration: Declared { millis: 24_000 },
         token: None,
         granted_revision: None,
+        slot: None,
         acquired_at: WallMillis(0),
         renewed_at: WallMillis(0),
     }
@@ -242,6 +243,7 @@ pub(crate) fn granted(number: i64, found: u16) -> Hint {
     Hint::Granted(Some(Grant {
         token: token(number),
         revision: revision(found),
+        slot: None,
     }))
 }
 
@@ -262,6 +264,7 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
                     "granted_revision": entry.granted_revision.map(|granted| {
                         Uuid::from_bytes(granted.bytes())
                     }),
+                    "slot": entry.slot,
                     "acquired_at": DateTime::from_millis(entry.acquired_at.0),
                     "renewed_at": DateTime::from_millis(entry.renewed_at.0),
                     "wake": entry.claim.to_string(),
@@ -272,7 +275,11 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
     };
     doc! {
         "_id": NAME, "schema": 1, "kind": "lock", "token": lock.token.get(),
-        "slots": i64::from(lock.slots), "holders": entries(&lock.holders),
+        "slots": i64::from(lock.slots),
+        "slot_owners": lock.slot_owners.iter().map(|owner| {
+            owner.as_ref().map(Identity::as_str)
+        }).collect::<Vec<_>>(),
+        "holders": entries(&lock.holders),
         "queue": entries(&lock.queue), "granted": "", "next": "", "history": [],
     }
 }

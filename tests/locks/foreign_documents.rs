@@ -95,6 +95,7 @@ fn odd_values() -> Vec<Option<Bson>> {
 /// Returns a lock that claim 1 holds and claim 2 waits for.
 fn lock() -> Document {
     document(&LockDocument {
+        slot_owners: Vec::new(),
         token: token(7),
         slots: 0,
         holders: vec![held(1, Mode::Exclusive, 7)],

@@ -163,9 +163,17 @@ async fn as_many_hold_as_there_are_slots() {
     assert!(matches!(three, Err(LockError::WrongSlots { has: 2 })));
     let exclusive = lock(&stage, "e").acquire_within(LONG).await;
     assert!(matches!(exclusive, Err(LockError::WrongSlots { has: 2 })));
+    assert_eq!((a.slot(), b.slot()), (Some(0), Some(1)));
     a.release().await.expect("it was held to the end");
     let c = acquire(&two("c")).await;
     assert!(b.authority().is_some() && c.authority().is_some());
+    assert_eq!(c.slot(), Some(0));
+    b.release().await.expect("it was held to the end");
+    c.release().await.expect("it was held to the end");
+    let again = acquire(&two("b")).await;
+    assert_eq!(again.slot(), Some(1), "the one it had");
+    let alone = acquire(&lock(&shared_stage().await, "f")).await;
+    assert_eq!(alone.slot(), None);
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ async fn locked(
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
     let lock = LockDocument {
+        slot_owners: Vec::new(),
         token: token(newest),
         slots: 0,
         holders: holders.into_iter().collect(),

@@ -36,6 +36,7 @@ async fn fields_of_a_newer_version_survive_every_write() {
     let stage = shared_stage().await;
     let (store, stored) = (store(&stage), stored(&stage));
     let mut lock = document(&LockDocument {
+        slot_owners: Vec::new(),
         token: token(7),
         slots: 0,
         holders: vec![held(1, Mode::Exclusive, 7)],

@@ -26,9 +26,11 @@ const RUNS_MAX: u32 = 5;
 fn grant_texts(granted: &[(Claim, Option<Grant>)], after: &LockDocument) -> String {
     let text = |(claim, grant): &(Claim, Option<Grant>)| {
         let entry = after.holders.iter().find(|entry| entry.claim == *claim);
-        let revision = entry.expect("it was granted").revision;
+        let entry = entry.expect("it was granted");
+        let slot = entry.slot.map_or(String::new(), |slot| format!("#{slot}"));
+        let revision = entry.revision;
         let token = grant.map_or(String::new(), |grant| grant.token.to_string());
-        format!("{claim}={token}@{revision}")
+        format!("{claim}={token}@{revision}{slot}")
     };
     let texts: Vec<_> = granted.iter().map(text).collect();
     texts.join(" ")

@@ -65,8 +65,8 @@ impl LockerOptions {
 /// Callbacks for the events of a contender that its status does not contain. Each does nothing by
 /// default.
 pub trait LockSurfaces: Send {
-    /// The lock was acquired with this token, until this deadline, after this wait.
-    fn acquired(&mut self, _: Token, _: BootTime, _: std::time::Duration) {}
+    /// The lock was acquired with this token and slot, until this deadline, after this wait.
+    fn acquired(&mut self, _: (Token, Option<u32>), _: BootTime, _: std::time::Duration) {}
     /// The lock is no longer held; the work under it must end.
     fn lost(&mut self, _: Loss) {}
     /// An event worth reporting to humans.

@@ -34,6 +34,8 @@ pub(super) const LOST_RELEASE_MAX: Duration = Duration::from_millis(100);
 pub(super) struct Work<'a> {
     pub(super) job: Job<'a>,
     pub(super) token: Token,
+    /// Number of the held slot, if the lock has slots.
+    pub(super) slot: Option<u32>,
 }
 
 impl Work<'_> {
@@ -131,11 +133,11 @@ impl Work<'_> {
     /// Returns the environment variables that describe the lock.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let LockArgs { name, want, .. } = self.job.args;
-        let mut environment = Vec::from(variables(name, self.token.get()));
+        let mut environment = variables(name, self.token.get(), self.slot);
         environment.push(("LEASEHOLD_IDENTITY", self.job.config.identity.to_string()));
         // Without /proc the entry could not be verified. Inner commands then wait like any other
         // contender.
-        let held = Held::by_this_process(name, self.job.store, *want, self.token);
+        let held = Held::by_this_process(name, self.job.store, *want, (self.token, self.slot));
         let held = held.map(|held| (VARIABLE, Inherited::of_process().with(held)));
         environment.extend(held);
         let environment = environment.into_iter();
@@ -171,13 +173,25 @@ impl Work<'_> {
     }
 }
 
-/// Returns the variables of the innermost lock.
-fn variables(lock: &LeaseName, token: i64) -> [(&'static str, String); 3] {
-    [
+/// Returns the variables of the innermost lock. Without slots, that of an outer lock with slots
+/// stays.
+fn variables(lock: &LeaseName, token: i64, slot: Option<u32>) -> Vec<(&'static str, String)> {
+    let mut variables = vec![
         ("LEASEHOLD_LOCK", lock.to_string()),
         ("LEASEHOLD_TOKEN", token.to_string()),
         ("LEASEHOLD_LOCK_TOKEN", token.to_string()),
-    ]
+    ];
+    variables.extend(slot.map(|slot| ("LEASEHOLD_SLOT", slot.to_string())));
+    variables
+}
+
+/// Returns the line by which a program without a command learns that the lock is held.
+pub(super) fn held_line(lock: &LeaseName, token: i64, slot: Option<u32>) -> String {
+    let mut line = serde_json::json!({ "lock": lock.as_str(), "token": token });
+    if let Some(slot) = slot {
+        line["slot"] = slot.into();
+    }
+    format!("{line}\n")
 }
 
 /// Waits for the next status. Returns `None` if the lock is no longer held, or if the contender
@@ -214,8 +228,8 @@ pub(super) fn run_within(
     voice: &Voice,
 ) -> ExitCode {
     let Some((program, arguments)) = command.split_first() else {
-        let line = serde_json::json!({ "lock": lock.as_str(), "token": held.token });
-        if answer(format!("{line}\n").as_bytes()).is_err() {
+        let line = held_line(lock, held.token, held.slot);
+        if answer(line.as_bytes()).is_err() {
             return ExitCode::from(exit::CANNOT_TELL);
         }
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
@@ -227,7 +241,7 @@ pub(super) fn run_within(
     without_ours(&mut process);
     let error = process
         .args(arguments)
-        .envs(variables(lock, held.token))
+        .envs(variables(lock, held.token, held.slot))
         .exec();
     voice.cannot_execute(command, &error);
     ExitCode::from(match error.kind() {
@@ -262,6 +276,7 @@ mod tests {
             claim: Claim::from_bytes([0; 16]),
             session: Session::from_bytes([0; 16]),
             provisional: false,
+            slot: None,
             token_highest: Token::ZERO,
             store_reached: true,
         };

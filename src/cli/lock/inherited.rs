@@ -31,6 +31,9 @@ pub(super) struct Held {
     pub(super) mode: String,
     pub(super) slots: u32,
     pub(super) token: i64,
+    /// Number of the held slot, if the lock has slots.
+    #[serde(default)]
+    pub(super) slot: Option<u32>,
     /// Process that holds the lock.
     pid: i32,
     /// Start of that process in ticks since boot, because process ids are reused.
@@ -46,7 +49,7 @@ impl Held {
         lock: &LeaseName,
         store: &str,
         want: Want,
-        token: Token,
+        (token, slot): (Token, Option<u32>),
     ) -> Option<Self> {
         let pid = own_id();
         Some(Self {
@@ -55,6 +58,7 @@ impl Held {
             mode: want.mode().as_str().to_owned(),
             slots: want.slots(),
             token: token.get(),
+            slot,
             pid,
             started: stat(pid)?.started,
         })
@@ -156,7 +160,7 @@ mod tests {
         let name = LeaseName::new("jobs").expect("legal");
         let parent = stat(own_id()).expect("it is in /proc").parent;
         let started = stat(parent).expect("it is in /proc").started;
-        let held = Held::by_this_process(&name, "h/d.c", Want::Exclusive, Token::ZERO);
+        let held = Held::by_this_process(&name, "h/d.c", Want::Exclusive, (Token::ZERO, None));
         Held {
             pid: parent,
             started,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, release, renewed};
+use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, held_line, release, renewed};
 use crate::cli::answer;
 use crate::exit;
 use crate::locker::Locker;
@@ -32,11 +32,8 @@ enum Over {
 impl Work<'_> {
     /// Holds the lock until standard input closes, and returns the exit code.
     pub(super) async fn hold(self, mut locker: Locker, mut stops: Stops) -> u8 {
-        let line = serde_json::json!({
-            "lock": self.job.args.name.as_str(),
-            "token": self.token.get(),
-        });
-        if answer(format!("{line}\n").as_bytes()).is_err() {
+        let line = held_line(&self.job.args.name, self.token.get(), self.slot);
+        if answer(line.as_bytes()).is_err() {
             // The program was not informed that the lock is held.
             self.job
                 .voice

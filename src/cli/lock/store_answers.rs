@@ -151,6 +151,7 @@ mod tests {
             claim: Claim::from_bytes([0; 16]),
             session: Session::from_bytes([0; 16]),
             provisional: false,
+            slot: None,
             token_highest: Token::ZERO,
             store_reached: false,
         }

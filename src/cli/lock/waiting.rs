@@ -344,14 +344,14 @@ pub(super) struct ContenderLog {
 }
 
 impl LockSurfaces for ContenderLog {
-    fn acquired(&mut self, token: Token, _: BootTime, waited: Duration) {
+    fn acquired(&mut self, (token, slot): (Token, Option<u32>), _: BootTime, waited: Duration) {
         let (lock, identity, token) = (&self.lock, &self.identity, token.get());
         let waited_ms = millis(waited);
         if self.announced.load(Ordering::Relaxed) {
-            info!(%lock, %identity, token, waited_ms, "lock acquired after {}", seconds(waited));
+            info!(%lock, %identity, token, slot, waited_ms, "lock acquired after {}", seconds(waited));
         } else {
             // At level info, this would be noise in the mail of a successful cron job.
-            debug!(%lock, %identity, token, waited_ms, "lock acquired");
+            debug!(%lock, %identity, token, slot, waited_ms, "lock acquired");
         }
     }
 

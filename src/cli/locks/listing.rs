@@ -63,7 +63,10 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
 fn mode(entry: &Entry, slots: u32) -> String {
     match slots {
         0 => entry.mode.as_str().to_owned(),
-        slots => format!("{} of {slots}", entry.mode.as_str()),
+        slots => match entry.slot {
+            Some(slot) => format!("slot {slot} of {slots}"),
+            None => format!("one of {slots} slots"),
+        },
     }
 }
 
@@ -89,6 +92,7 @@ fn entry(entry: &Entry) -> serde_json::Value {
         "identity": entry.identity.as_str(),
         "mode": entry.mode.as_str(),
         "token": entry.token.map(|token| token.get()),
+        "slot": entry.slot,
         "since": date(entry.acquired_at),
         "renewed_at": date(entry.renewed_at),
         "lease_duration_ms": entry.lease_duration.millis,

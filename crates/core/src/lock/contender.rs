@@ -207,6 +207,14 @@ impl LockContender {
             claim: self.stake.claim,
             session: self.session,
             provisional: matches!(&self.state, State::Holding(holding) if holding.provisional),
+            slot: match &self.state {
+                State::Holding(holding) => holding.slot,
+                State::Joining(_)
+                | State::Waiting(_)
+                | State::Lost(_)
+                | State::Leaving(_)
+                | State::Ended(_) => None,
+            },
             token_highest: self.view.token_highest,
             store_reached: self.reached,
         }

@@ -46,6 +46,9 @@ pub struct Entry {
     /// Revision that the grant found, if another contender granted the entry. While it is the
     /// revision, the grant is unconfirmed.
     pub granted_revision: Option<Revision>,
+    /// Number of the slot that the entry holds, from 0, if the lock has slots. Older versions grant
+    /// without one; the owner's confirmation then takes one.
+    pub slot: Option<u32>,
     /// Time of the join by the owner's wall clock; informational.
     pub acquired_at: WallMillis,
     /// Time of the last renewal by the owner's wall clock; informational.
@@ -59,6 +62,9 @@ pub struct LockDocument {
     pub token: Token,
     /// Number of slots; 0 for a lock with exclusive and shared modes.
     pub slots: u32,
+    /// Name of the newest owner of each slot, by its number. An owner that comes back gets its slot
+    /// again if it is free.
+    pub slot_owners: Vec<Option<Identity>>,
     /// Entries that hold the lock or were granted it.
     pub holders: Vec<Entry>,
     /// Waiting entries, in order.

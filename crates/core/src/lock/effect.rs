@@ -28,6 +28,8 @@ pub enum Effect {
     Acquired {
         /// Fencing token of the acquisition.
         token: Token,
+        /// Number of the held slot, from 0, if the lock has slots.
+        slot: Option<u32>,
         /// End of authority, unless it is renewed.
         valid_until: BootTime,
         /// Time that the acquisition took.

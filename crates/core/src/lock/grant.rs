@@ -26,6 +26,8 @@ pub struct Grant {
     pub token: Token,
     /// Revision that the grant found in the entry.
     pub revision: Revision,
+    /// Number of the granted slot, if the lock has slots.
+    pub slot: Option<u32>,
 }
 
 impl Entry {
@@ -34,7 +36,11 @@ impl Entry {
     pub fn unconfirmed_grant(&self) -> Option<Grant> {
         let token = self.token?;
         let revision = self.granted_revision.filter(|it| *it == self.revision)?;
-        Some(Grant { token, revision })
+        Some(Grant {
+            token,
+            revision,
+            slot: self.slot,
+        })
     }
 
     /// Returns true for an entry among the holders that its owner has confirmed. Each write of the

@@ -72,6 +72,9 @@ crate::election::mutation::mutations! {
     /// A join sets the number of slots.
     SlotsChanged:
         "the number of slots changes only while the lock is empty",
+    /// A grant takes a slot that another holder has.
+    SlotTwice:
+        "each holder has a slot of its own",
     /// A confirmation takes the document's token without raising it.
     TokenNotRaised:
         "each confirmation raises the token",

@@ -187,6 +187,7 @@ impl Written {
             lease_duration: joining.lease_duration,
             token: None,
             granted_revision: None,
+            slot: None,
             acquired_at: by.at,
             renewed_at: by.at,
         });
@@ -223,8 +224,11 @@ impl Written {
     fn grant(&mut self, lock: &mut LockDocument, by: By<'_>, me: Option<Writer>, seen: Token) {
         let count = grantable(lock);
         let mut moving: Vec<Entry> = lock.queue.drain(..count).collect();
-        for entry in &mut moving {
+        for place in 0..moving.len() {
+            let (numbered, rest) = moving.split_at_mut(place);
+            let entry = &mut rest[0];
             raise(&mut lock.token, entry, seen);
+            take_slot(lock, numbered, entry);
             match me.filter(|me| me.claim == entry.claim) {
                 // The sender's own write is its confirmation.
                 Some(me) => {
@@ -238,6 +242,31 @@ impl Written {
             }
         }
         lock.holders.append(&mut moving);
+    }
+}
+
+/// Returns the numbers of the slots that neither the holders nor `granted` have, in order.
+fn free_slots<'a>(lock: &'a LockDocument, granted: &'a [Entry]) -> impl Iterator<Item = u32> {
+    let taken = move |slot: &u32| {
+        let mut entries = lock.holders.iter().chain(granted);
+        entries.any(|entry| entry.slot == Some(*slot))
+    };
+    (0..lock.slots).filter(move |slot| planted!(SlotTwice) || !taken(slot))
+}
+
+/// Assigns a slot of the lock to an entry that is granted after `granted`: the lowest free one that
+/// its owner had last, otherwise the lowest free one.
+fn take_slot(lock: &mut LockDocument, granted: &[Entry], entry: &mut Entry) {
+    if lock.slots == 0 {
+        return;
+    }
+    lock.slot_owners.resize(lock.slots as usize, None);
+    let owner = |slot: u32| lock.slot_owners.get(slot as usize).cloned().flatten();
+    let own = |slot: &u32| owner(*slot).as_ref() == Some(&entry.identity);
+    let slot = free_slots(lock, granted).find(own);
+    entry.slot = slot.or_else(|| free_slots(lock, granted).next());
+    if let Some(slot) = entry.slot {
+        lock.slot_owners[slot as usize] = Some(entry.identity.clone());
     }
 }
 
@@ -255,6 +284,7 @@ fn renew(
     seen: Token,
 ) -> bool {
     let is_mine = |entry: &Entry| entry.claim == claim && mine.contains(&entry.revision);
+    let free_slot = free_slots(lock, &[]).next();
     let place = lock.holders.iter().position(is_mine);
     let entry = match place {
         Some(place) => Some(&mut lock.holders[place]),
@@ -264,6 +294,9 @@ fn renew(
     let above = entry.token.is_some_and(|token| token > seen);
     if place.is_some() && !entry.is_confirmed() && !above {
         raise(&mut lock.token, entry, seen);
+    }
+    if place.is_some() {
+        entry.slot = entry.slot.or(free_slot);
     }
     entry.revision = revision;
     entry.renewed_at = by.at;

@@ -105,6 +105,8 @@ pub struct Status {
     /// True while the authority rests on the grant alone. The work must then be gone by its end,
     /// without a grace period.
     pub provisional: bool,
+    /// Number of the held slot, from 0, if the lock has slots.
+    pub slot: Option<u32>,
     /// Highest token of this lock seen so far.
     pub token_highest: Token,
     /// True if the store has answered since the start.

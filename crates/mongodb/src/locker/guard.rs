@@ -237,6 +237,16 @@ impl LockGuard {
         self.locker.authority()
     }
 
+    /// Returns the number of the held slot, from 0; `None` if the lock has no slots, or was lost. No
+    /// two holders have the same one at any instant.
+    pub fn slot(&self) -> Option<u32> {
+        let status = self.status.borrow().at(leasehold_clock::boot_now());
+        match status.standing {
+            Standing::Held(_) => status.slot,
+            _ => None,
+        }
+    }
+
     /// Returns a receiver of the status, which contains the deadline.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.locker.status()

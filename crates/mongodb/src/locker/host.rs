@@ -63,9 +63,10 @@ impl<F: LockSurfaces> Host for LockHost<F> {
             Effect::Watch(claim) => self.watch(claim),
             Effect::Acquired {
                 token,
+                slot,
                 valid_until,
                 waited,
-            } => self.surfaces.acquired(token, valid_until, waited),
+            } => self.surfaces.acquired((token, slot), valid_until, waited),
             Effect::Lost(loss) => self.surfaces.lost(loss),
             Effect::Notice(notice) => self.surfaces.notice(&notice),
             Effect::Exit(end) => return Some(end),

@@ -21,6 +21,7 @@ pub(super) const IN_FLIGHT_MAX: usize = 2;
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Holding {
     pub(super) token: Token,
+    pub(super) slot: Option<u32>,
     valid_until: BootTime,
     /// True until a write is acknowledged that confirms the grant.
     pub(super) provisional: bool,
@@ -46,12 +47,18 @@ impl Holding {
 
 impl LockContender {
     /// Starts holding. The write `by`, given as its call and its send time, was acknowledged with
-    /// `token`.
-    pub(super) fn acquired(&mut self, token: Token, by: (CallId, BootTime), now: BootTime) {
+    /// the token and the slot of `given`.
+    pub(super) fn acquired(
+        &mut self,
+        given: (Token, Option<u32>),
+        by: (CallId, BootTime),
+        now: BootTime,
+    ) {
         let timings = self.options.timings;
-        let (newest, sent) = by;
+        let ((token, slot), (newest, sent)) = (given, by);
         let holding = Holding {
             token,
+            slot,
             valid_until: sent + timings.renew_deadline(),
             provisional: false,
             newest,
@@ -78,7 +85,8 @@ impl LockContender {
             true => Some(now),
             false => self.stake.sent_at(grant.revision),
         };
-        let Some(sent) = sent.filter(|_| contends && grant.token > self.view.token_floor) else {
+        let usable = grant.token > self.view.token_floor && self.has_slot(grant.slot);
+        let Some(sent) = sent.filter(|_| contends && usable) else {
             return false;
         };
         let valid_until = match planted!(NeverConfirmed) {
@@ -92,6 +100,7 @@ impl LockContender {
         self.view.token_highest = self.view.token_highest.max(grant.token);
         let holding = Holding {
             token: grant.token,
+            slot: grant.slot,
             valid_until,
             provisional: true,
             newest: CallId(0),
@@ -103,9 +112,15 @@ impl LockContender {
         true
     }
 
+    /// Returns true unless the lock has slots and an older version granted without one.
+    pub(super) fn has_slot(&self, slot: Option<u32>) -> bool {
+        self.options.want.slots() == 0 || slot.is_some()
+    }
+
     fn holds(&mut self, holding: Holding, now: BootTime) {
         self.effects.push_back(Effect::Acquired {
             token: holding.token,
+            slot: holding.slot,
             valid_until: holding.valid_until,
             waited: now.since(self.began),
         });
@@ -201,7 +216,7 @@ impl LockContender {
         if lock.token < holding.token {
             return self.lose(Loss::StoreRolledBack, turn.now);
         }
-        if entry.token != Some(holding.token) {
+        if entry.token != Some(holding.token) || entry.slot != holding.slot {
             return self.lose(Loss::Rejected, turn.now);
         }
         if entry.revision == attempt.revision {

@@ -228,7 +228,7 @@ impl LockContender {
                 if planted!(UnknownGrants) {
                     let token = self.view.token_highest;
                     self.stake.seen_present(self.calls);
-                    return self.acquired(token, (call, attempt.sent), turn.now);
+                    return self.acquired((token, Some(0)), (call, attempt.sent), turn.now);
                 }
                 self.stake.open(call);
                 self.retry_later(turn);
@@ -254,6 +254,8 @@ impl LockContender {
         // The own entry, only if it has the revision that this very write carried.
         let own = place.entry().filter(|e| e.revision == attempt.revision);
         let sent = attempt.sent;
+        let slot = own.and_then(|entry| entry.slot);
+        let has_slot = self.has_slot(slot);
         match (place, own.map(|entry| entry.token)) {
             // The document's token was lowered since, so this token would be issued again.
             (Place::Holder(_), Some(Some(token))) if token > lock.token => {
@@ -261,14 +263,16 @@ impl LockContender {
                 self.view.token = self.view.token.max(token);
                 self.went_back(Some(lock.token), turn);
             }
-            (Place::Holder(_), Some(Some(token))) if sent + timings.renew_deadline() > turn.now => {
+            (Place::Holder(_), Some(Some(token)))
+                if has_slot && sent + timings.renew_deadline() > turn.now =>
+            {
                 self.stake.seen_present(self.calls);
                 self.stake.open(call);
                 let is_news = self.view.is_news(call);
                 if is_news {
                     self.take(call, lock, turn);
                 }
-                self.acquired(token, (call, sent), turn.now);
+                self.acquired((token, slot), (call, sent), turn.now);
                 // A late reply may show later revisions than the ones observed.
                 if is_news {
                     self.sweep_as_holder(turn);

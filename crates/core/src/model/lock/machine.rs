@@ -4,7 +4,7 @@
 use std::hash::Hasher;
 
 use crate::election::{BootTime, Claim, Identity, Revision, Token};
-use crate::lock::{Hint, LockContender, Observations, Operation, Options, Outcome, Want};
+use crate::lock::{Hint, LockContender, Observations, Operation, Options, Outcome};
 use crate::model::calls::{self, Payload};
 use crate::model::canonical::{Canonical, EPOCH};
 use crate::model::draw::Draw;
@@ -12,6 +12,7 @@ use crate::model::lock::bounds::Seat;
 use crate::model::lock::canonical::{Live, LockForm, put_operation, revision_of};
 use crate::model::lock::monitor::Monitor;
 use crate::model::lock::store::Store;
+use crate::sim::lock::invariants::exclusion::Held;
 
 /// Calls of a contender.
 pub(crate) type Calls = calls::Calls<Operation>;
@@ -191,11 +192,14 @@ impl Machine {
             || (!self.frozen && !self.stream.events.is_empty())
     }
 
-    /// Returns the request of the process if it has authority by its own clock.
-    pub(crate) fn held(&self, ticks: u64) -> Option<Want> {
+    /// Returns what the process holds if it has authority by its own clock.
+    pub(crate) fn held(&self, ticks: u64) -> Option<Held> {
         let contender = self.contender.as_ref()?;
         let authority = contender.authority_at(self.clock(ticks));
-        authority.map(|_| self.seat.want)
+        authority.map(|_| Held {
+            want: self.seat.want,
+            slot: contender.status().slot,
+        })
     }
 
     /// Returns true if the call can be forgotten: its answer would be too late, or it can no longer

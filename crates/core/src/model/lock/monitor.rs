@@ -198,7 +198,10 @@ impl Monitor {
     /// Backs provisional authority by a grant that a majority has, counted from the send of the
     /// revision that it found.
     pub(crate) fn granted(&mut self, claim: Claim, grant: Option<Grant>, renew_deadline: Duration) {
-        if let Some(Grant { token, revision }) = grant {
+        if let Some(Grant {
+            token, revision, ..
+        }) = grant
+        {
             self.back_from((claim, revision), token, renew_deadline / 8);
         }
     }

@@ -36,6 +36,7 @@ pub(crate) fn planted() -> Vec<Planted> {
     let readers = Bounds::of(&three([Shared, Exclusive, Shared]), 0, 0);
     let crowd = Bounds::of(&THREE, 0, 0);
     let slots = Bounds::of(&apart([slot(1), slot(2)]), 0, 0);
+    let pair = Bounds::of(&apart([slot(2), slot(2)]), 0, 0);
     let short = Bounds::of(&FINE, 1, 0).idle(7).with(&[Kind::Delays]);
     let [a, b] = TWO;
     let brief = Seat {
@@ -73,6 +74,7 @@ pub(crate) fn planted() -> Vec<Planted> {
         bug(NoGrantInSweep, "one kill", &kill),
         bug(SharedOvertakes, "no fault, readers and a writer", &readers),
         bug(SlotsChanged, "no fault, other numbers of slots", &slots),
+        bug(SlotTwice, "no fault, two slots", &pair),
         bug(TokenNotRaised, "no fault", &none),
         bug(JoinedTwice, "one duplicate", &duplicate),
         bug(WriteConcernOne, "one rollback", &rollback),

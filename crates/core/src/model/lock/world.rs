@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::election::{Identity, Token};
 use crate::lock::mutation::planted;
-use crate::lock::{Hint, Input, Outcome, Standing, Want};
+use crate::lock::{Hint, Input, Outcome, Standing};
 use crate::model::canonical::Canonical;
 use crate::model::lock::action::Action;
 use crate::model::lock::bounds::{Bounds, Kind};
@@ -16,7 +16,7 @@ use crate::model::lock::machine::{Call, Machine, Place};
 use crate::model::lock::properties::Milestone;
 use crate::model::lock::store::{Store, lock_of};
 use crate::sim::lock::entries::all;
-use crate::sim::lock::invariants::exclusion;
+use crate::sim::lock::invariants::exclusion::{self, Held};
 
 /// The complete state at one instant of true time.
 #[derive(Debug, Clone)]
@@ -122,8 +122,8 @@ impl World {
         !self.machines.iter().any(|m| m.is_prompt(self.ticks))
     }
 
-    /// Returns the requests of all processes with authority at this instant.
-    pub(crate) fn held(&self) -> Vec<Want> {
+    /// Returns all processes with authority at this instant.
+    pub(crate) fn held(&self) -> Vec<Held> {
         let machines = self.machines.iter();
         machines.filter_map(|m| m.held(self.ticks)).collect()
     }
@@ -357,7 +357,10 @@ impl World {
             return false;
         };
         let mut held = self.held();
-        held.push(first.seat.want);
+        held.push(Held {
+            want: first.seat.want,
+            slot: None,
+        });
         exclusion::check(&held).is_none()
     }
 

@@ -26,6 +26,7 @@ pub(super) fn entry(number: u8, mode: Mode) -> Entry {
         lease_duration: Declared { millis: 24_000 },
         token: None,
         granted_revision: None,
+        slot: None,
         acquired_at: WallMillis(0),
         renewed_at: WallMillis(0),
     }

@@ -14,6 +14,7 @@ fn lock(slots: u32, holders: Vec<Entry>, queue: Vec<Entry>) -> Found {
         slots,
         holders,
         queue,
+        ..LockDocument::default()
     })
 }
 
@@ -99,8 +100,12 @@ fn a_leave_grants_in_order_each_with_a_token() {
     let mut stored = lock(0, vec![held(1, X, 7)], readers);
     let performed = perform(&mut stored, &leave(1));
     let grant = |number: u8, with| {
-        let (token, revision) = (token(with), revision(number));
-        (claim(number), Some(Grant { token, revision }))
+        let grant = Grant {
+            token: token(with),
+            revision: revision(number),
+            slot: None,
+        };
+        (claim(number), Some(grant))
     };
     assert_eq!(performed.granted, [grant(2, 8), grant(3, 9)]);
     assert_eq!(
@@ -264,6 +269,72 @@ fn a_grant_of_an_older_version_gets_its_token_from_its_owner() {
     perform(&mut stored, &renew);
     assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
     assert_eq!(document(&stored).token, token(21));
+}
+
+/// Returns the slots of the holders, by their numbers.
+fn slots(stored: &Found) -> Vec<(u8, Option<u32>)> {
+    let holders = document(stored).holders.iter();
+    holders.map(|e| (e.claim.bytes()[0], e.slot)).collect()
+}
+
+#[test]
+fn each_holder_gets_the_lowest_free_slot() {
+    let mut stored = lock(3, vec![], vec![]);
+    for number in 1..=4 {
+        perform(&mut stored, &join(number, Mode::Slot, 3));
+    }
+    assert_eq!(slots(&stored), [(1, Some(0)), (2, Some(1)), (3, Some(2))]);
+    // All have the same name, so the owner of the free slot comes back.
+    let performed = perform(&mut stored, &leave(2));
+    assert_eq!(slots(&stored), [(1, Some(0)), (3, Some(2)), (4, Some(1))]);
+    let [(_, Some(grant))] = performed.granted[..] else {
+        panic!("{:?}", performed.granted);
+    };
+    assert_eq!(grant.slot, Some(1));
+}
+
+#[test]
+fn an_owner_that_comes_back_gets_its_slot_if_it_is_free() {
+    let by = |name, stored: &mut Found, operation: &Operation| {
+        let identity = Identity::new(name).expect("legal");
+        let by = By {
+            identity: &identity,
+            at: WallMillis(1),
+        };
+        apply(stored, by, operation);
+    };
+    let mut stored = lock(3, vec![], vec![]);
+    for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
+        by(name, &mut stored, &join(number, Mode::Slot, 3));
+    }
+    for number in [1, 2, 3] {
+        perform(&mut stored, &leave(number));
+    }
+    by("c", &mut stored, &join(4, Mode::Slot, 3));
+    by("d", &mut stored, &join(5, Mode::Slot, 3));
+    by("b", &mut stored, &join(6, Mode::Slot, 3));
+    assert_eq!(slots(&stored), [(4, Some(2)), (5, Some(0)), (6, Some(1))]);
+    // Its slot is taken by another one meanwhile.
+    perform(&mut stored, &leave(4));
+    by("a", &mut stored, &join(7, Mode::Slot, 3));
+    assert_eq!(slots(&stored), [(5, Some(0)), (6, Some(1)), (7, Some(2))]);
+}
+
+#[test]
+fn a_grant_of_an_older_version_gets_its_slot_from_its_owner() {
+    let taken = Entry {
+        slot: Some(0),
+        ..held(2, Mode::Slot, 7)
+    };
+    let mut stored = lock(2, vec![entry(1, Mode::Slot), taken], vec![]);
+    let renew = Operation::Renew {
+        claim: claim(1),
+        revision: revision(9),
+        mine: vec![revision(1)],
+        seen: Token::ZERO,
+    };
+    perform(&mut stored, &renew);
+    assert_eq!(slots(&stored), [(1, Some(1)), (2, Some(0))]);
 }
 
 #[test]

@@ -279,7 +279,7 @@ impl World {
     }
 
     /// Returns true if a process is of an older version.
-    fn is_older(&self, process: usize) -> bool {
+    pub(super) fn is_older(&self, process: usize) -> bool {
         self.machines[self.processes[process].seat].older
     }
 

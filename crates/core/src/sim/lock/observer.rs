@@ -66,7 +66,10 @@ impl World {
         let authority = |id: &usize| {
             let p = &self.processes[*id];
             let held = p.contender.authority_at(self.clock(*id));
-            held.map(|_| p.options.want)
+            held.map(|_| exclusion::Held {
+                want: p.options.want,
+                slot: p.contender.status().slot.filter(|_| !self.is_older(*id)),
+            })
         };
         let held: Vec<_> = self.live.iter().filter_map(authority).collect();
         self.found(exclusion::check(&held));

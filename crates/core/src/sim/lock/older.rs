@@ -1,7 +1,7 @@
 //! Contenders of a version before grants carried tokens, mixed with new ones on one lock.
 //!
-//! The state machine is the shipped one. It gets documents without the new field, and its writes
-//! grant as they did then, so it confirms each grant first.
+//! The state machine is the shipped one. It gets documents without the new fields, and its writes
+//! grant as they did then, so it confirms each grant first, and knows no numbers of slots.
 
 use super::entries::all;
 use crate::lock::reference::{self, By, Performed};
@@ -16,6 +16,7 @@ pub(super) fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Pe
     let mut performed = reference::apply(stored, by, &keeping_tokens(&before, operation));
     if let (Outcome::Applied(_), Found::Lock(lock)) = (&performed.outcome, &mut *stored) {
         grant_without_tokens(&before, lock, operation);
+        keep_slots(&before, lock);
         performed.outcome = Outcome::Applied(stored.clone());
     }
     for (_, grant) in &mut performed.granted {
@@ -57,6 +58,15 @@ fn grant_without_tokens(before: &LockDocument, after: &mut LockDocument, operati
     after.token = token;
 }
 
+/// Takes the slots back that the write assigned.
+fn keep_slots(before: &LockDocument, after: &mut LockDocument) {
+    for entry in &mut after.holders {
+        let known = before.holders.iter().find(|e| e.claim == entry.claim);
+        entry.slot = known.and_then(|entry| entry.slot);
+    }
+    after.slot_owners.clone_from(&before.slot_owners);
+}
+
 /// Returns an outcome as an older version reads it.
 pub(super) fn read(outcome: Outcome) -> Outcome {
     match outcome {
@@ -64,6 +74,8 @@ pub(super) fn read(outcome: Outcome) -> Outcome {
             let LockDocument { holders, queue, .. } = &mut lock;
             for entry in holders.iter_mut().chain(queue) {
                 entry.granted_revision = None;
+                // The state machine demands a number, which an older version does not know.
+                entry.slot = Some(0);
             }
             Outcome::Applied(Found::Lock(lock))
         }
@@ -96,6 +108,7 @@ fn an_older_release_grants_without_a_token_and_a_new_one_with() {
         slots: 0,
         holders: vec![held(1, Mode::Exclusive, 7)],
         queue: vec![entry(2, Mode::Exclusive)],
+        ..LockDocument::default()
     });
     let leave = Operation::Leave {
         claim: super::fixture::claim(1),

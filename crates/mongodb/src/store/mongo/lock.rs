@@ -359,6 +359,7 @@ mod tests {
             lease_duration: Declared { millis: 24_000 },
             token: Token::new(7),
             granted_revision: granted.map(|granted| Revision::from_bytes([granted; 16])),
+            slot: None,
             acquired_at: WallMillis(0),
             renewed_at: WallMillis(0),
         };

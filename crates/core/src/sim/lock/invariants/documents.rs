@@ -1,5 +1,5 @@
 //! Properties of the document after every write: all possible grants are done, the order is kept,
-//! tokens grow, and the number of slots stays while the lock is in use.
+//! tokens grow, and the number of slots stays while the lock is in use, each with one holder.
 
 use super::{Violation, explain, violation, with};
 use crate::election::{Claim, Token};
@@ -14,6 +14,7 @@ pub(crate) fn check(before: &LockDocument, after: &LockDocument) -> Option<Viola
         .or_else(|| order(before, after))
         .or_else(|| tokens(before, after))
         .or_else(|| slots(before, after))
+        .or_else(|| own_slots(before, after))
         .or_else(|| bounds(after))
 }
 
@@ -93,6 +94,21 @@ fn slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
     )
 }
 
+/// Checks that no two holders have the same slot, and that each keeps its own.
+fn own_slots(before: &LockDocument, after: &LockDocument) -> Option<Violation> {
+    let mut slots: Vec<_> = after.holders.iter().filter_map(|e| e.slot).collect();
+    slots.sort_unstable();
+    let apart = slots.windows(2).all(|pair| pair[0] < pair[1]);
+    let legal = slots.last().is_none_or(|slot| *slot < after.slots);
+    let kept = before.holders.iter().all(|old| {
+        let mut now = after.holders.iter().filter(|e| e.claim == old.claim);
+        now.all(|now| old.slot.is_none() || now.slot == old.slot)
+    });
+    explain(apart && legal && kept, "own slots", || {
+        format!("{before:?} then {after:?}")
+    })
+}
+
 /// Checks that a claim is in the document at most once.
 fn unique(after: &LockDocument) -> Option<Violation> {
     let mut claims: Vec<_> = all(after).map(|e| e.claim).collect();
@@ -113,6 +129,7 @@ fn lock(token: i64, holders: &[Entry], queue: &[Entry]) -> LockDocument {
         slots: 0,
         holders: holders.to_vec(),
         queue: queue.to_vec(),
+        ..LockDocument::default()
     }
 }
 
@@ -178,6 +195,23 @@ fn slots_that_change_under_a_holder_are_found() {
     let empty = lock(7, &[], &[]);
     let taken = with(lock(8, &[held(1, Mode::Slot, 8)], &[]), |it| it.slots = 2);
     assert_eq!(broken(&empty, &taken), None);
+}
+
+#[test]
+fn slots_that_two_have_or_that_change_are_found() {
+    let of = |slots: &[u32]| {
+        let holders = slots.iter().zip(1..).map(|(slot, number)| Entry {
+            slot: Some(*slot),
+            ..held(number, Mode::Slot, i64::from(number))
+        });
+        let holders: Vec<_> = holders.collect();
+        with(lock(7, &holders, &[]), |it| it.slots = 3)
+    };
+    let check = |before, after| own_slots(&of(before), &of(after)).map(|v| v.invariant);
+    assert_eq!(check(&[0, 2], &[0, 2, 1]), None);
+    assert_eq!(check(&[0], &[0, 0]), Some("own slots"));
+    assert_eq!(check(&[0], &[0, 3]), Some("own slots"));
+    assert_eq!(check(&[0, 2], &[2, 0]), Some("own slots"));
 }
 
 #[test]

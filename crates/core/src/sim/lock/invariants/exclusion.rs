@@ -1,12 +1,23 @@
 //! At any instant, one exclusive claim has authority, or any number of shared ones, or at most N of
-//! N slots.
+//! N slots, each with a slot of its own.
+
+use std::collections::BTreeSet;
 
 use super::{Violation, explain};
 use crate::lock::{Slots, Want};
 
-/// Checks the requests of all processes that have authority at one instant.
-pub(crate) fn check(held: &[Want]) -> Option<Violation> {
-    let fits = match held {
+/// A process with authority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) want: Want,
+    /// Number of its slot; `None` without slots, and for an older version.
+    pub(crate) slot: Option<u32>,
+}
+
+/// Checks all processes that have authority at one instant.
+pub(crate) fn check(held: &[Held]) -> Option<Violation> {
+    let wants: Vec<Want> = held.iter().map(|held| held.want).collect();
+    let fits = match &wants[..] {
         [] | [_] => true,
         [Want::Exclusive, ..] => false,
         [first @ Want::Shared, rest @ ..] => rest.iter().all(|other| other == first),
@@ -15,26 +26,48 @@ pub(crate) fn check(held: &[Want]) -> Option<Violation> {
                 && u32::try_from(held.len()).is_ok_and(|held| held <= slots.get())
         }
     };
-    explain(fits, "exclusion", || format!("all at once: {held:?}"))
+    let mut slots = BTreeSet::new();
+    let own_slots = held.iter().all(|held| {
+        let slot = held.slot.is_none_or(|slot| slots.insert(slot));
+        slot && held.slot.is_none_or(|slot| slot < held.want.slots())
+    });
+    explain(fits && own_slots, "exclusion", || {
+        format!("all at once: {held:?}")
+    })
 }
 
-fn slot(number: u32) -> Want {
-    Want::Slot(Slots::new(number).expect("legal"))
+fn of(slots: u32) -> Want {
+    Want::Slot(Slots::new(slots).expect("legal"))
+}
+
+fn each<const N: usize>(wants: [Want; N]) -> [Held; N] {
+    wants.map(|want| Held { want, slot: None })
+}
+
+fn slots<const N: usize>(numbers: [u32; N]) -> [Held; N] {
+    let held = |slot| Held {
+        want: of(3),
+        slot: Some(slot),
+    };
+    numbers.map(held)
 }
 
 #[test]
 fn compatible_holders_hold_together() {
     assert_eq!(check(&[]), None);
-    assert_eq!(check(&[Want::Exclusive]), None);
-    assert_eq!(check(&[Want::Shared; 5]), None);
-    assert_eq!(check(&[slot(3); 3]), None);
+    assert_eq!(check(&each([Want::Exclusive])), None);
+    assert_eq!(check(&each([Want::Shared; 5])), None);
+    assert_eq!(check(&each([of(3); 3])), None);
+    assert_eq!(check(&slots([2, 0, 1])), None);
 }
 
 #[test]
 fn others_are_found() {
-    assert!(check(&[Want::Exclusive; 2]).is_some());
-    assert!(check(&[Want::Shared, Want::Exclusive]).is_some());
-    assert!(check(&[slot(3); 4]).is_some());
-    assert!(check(&[slot(2), slot(3)]).is_some());
-    assert!(check(&[slot(2), Want::Shared]).is_some());
+    assert!(check(&each([Want::Exclusive; 2])).is_some());
+    assert!(check(&each([Want::Shared, Want::Exclusive])).is_some());
+    assert!(check(&each([of(3); 4])).is_some());
+    assert!(check(&each([of(2), of(3)])).is_some());
+    assert!(check(&each([of(2), Want::Shared])).is_some());
+    assert!(check(&slots([1, 1])).is_some());
+    assert!(check(&slots([0, 3])).is_some());
 }

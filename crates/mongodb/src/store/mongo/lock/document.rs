@@ -16,7 +16,7 @@ use leasehold_core::lock::{Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX}
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
-        "history": { "$slice": 0 }, "slots_before": 1,
+        "history": { "$slice": 0 }, "slots_before": 1, "slot_owners": 1,
     }
 }
 
@@ -35,6 +35,7 @@ fn lock(document: &Document) -> Result<LockDocument, String> {
     Ok(LockDocument {
         token: token(document)?,
         slots: slots(document)?,
+        slot_owners: slot_owners(document),
         holders: entries(document, "holders")?,
         queue: entries(document, "queue")?,
     })
@@ -47,6 +48,13 @@ fn slots(document: &Document) -> Result<u32, String> {
     };
     let legal = number.filter(|slots| *slots <= SLOTS_MAX);
     legal.ok_or_else(|| format!("its slots are not an integer from 0 to {SLOTS_MAX}"))
+}
+
+/// Returns the newest owner of each slot. Only a preference, so anything else counts as none.
+fn slot_owners(document: &Document) -> Vec<Option<Identity>> {
+    let owners = document.get_array("slot_owners");
+    let owner = |value: &Bson| value.as_str().map(named);
+    owners.map_or_else(|_| Vec::new(), |owners| owners.iter().map(owner).collect())
 }
 
 /// Returns the number of slots before the newest join changed it; `None` if it did not.
@@ -89,6 +97,7 @@ fn entry(fields: &Document) -> Result<Entry, String> {
         lease_duration: declared(fields),
         token,
         granted_revision: granted_revision(fields),
+        slot: slot(fields),
         acquired_at: date(fields.get("acquired_at")),
         renewed_at: date(fields.get("renewed_at")),
     })
@@ -99,6 +108,12 @@ fn entry(fields: &Document) -> Result<Entry, String> {
 fn granted_revision(fields: &Document) -> Option<Revision> {
     let granted = id(fields, "granted_revision").ok()?;
     Some(Revision::from_bytes(granted))
+}
+
+/// Returns the number of the entry's slot. Any other value counts as none: its owner then takes one.
+fn slot(fields: &Document) -> Option<u32> {
+    let number = fields.get("slot").and_then(integer)?;
+    u32::try_from(number).ok().filter(|slot| *slot < SLOTS_MAX)
 }
 
 fn mode(word: &str) -> Option<Mode> {

@@ -92,6 +92,10 @@ pub(super) fn renew(
     let mut confirmed = renewed.clone();
     let token = doc! { "$cond": [without_token, next_token(highest(seen)), "$$entry.token"] };
     confirmed.insert("token", token);
+    // A grant of an older version has no slot.
+    let own_slot = doc! { "$or": [{ "$isNumber": "$$entry.slot" }, { "$not": has_slots() }] };
+    let free = doc! { "$min": free_slots("$holders.slot".into()) };
+    confirmed.insert("slot", doc! { "$cond": [own_slot, "$$entry.slot", free] });
     let change = |list: Bson, fields: Document| {
         let changed = doc! { "$mergeObjects": ["$$entry", fields] };
         let entry = doc! { "$cond": [is_mine.clone(), changed, "$$entry"] };
@@ -142,6 +146,7 @@ pub(super) fn prune(name: &str) -> Write {
     let fields = [
         "slots",
         "slots_before",
+        "slot_owners",
         "holders",
         "queue",
         "granted",
@@ -167,6 +172,7 @@ fn take_out(
     let end = doc! {
         "token": "$$entry.token",
         "identity": "$$entry.identity",
+        "slot": "$$entry.slot",
         "acquired_at": "$$entry.acquired_at",
         "ended_at": now,
         "reason": ending.as_str(),
@@ -186,7 +192,7 @@ fn take_out(
 }
 
 /// Moves the entries that may hold from the head of the queue to the holders, in order, each with
-/// the next token. `me` gets its revision, because its own write confirms the grant. The grants of
+/// the next token, and with a slot of its own if the lock has slots. `me` gets its revision, because its own write confirms the grant. The grants of
 /// the others become the text `granted`, by which their change streams wake them. The previous stage
 /// has set `token` to the highest known.
 fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
@@ -230,12 +236,17 @@ fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
     } };
     let give_tokens = doc! { "$set": {
         "token": { "$add": ["$token", { "$min": [count, left] }] },
-        "queue": [granted, staying.clone()],
+        "queue": [numbered(granted), staying.clone()],
     } };
+    let granted = |field| {
+        doc! { "$let": {
+            "vars": { "numbered": part(0) }, "in": format!("$$numbered.{field}"),
+        } }
+    };
     let others = match me {
-        None => part(0),
+        None => granted("entries"),
         Some(me) => doc! { "$filter": {
-            "input": part(0), "as": "entry", "cond": not(is_claim(me.claim)),
+            "input": granted("entries"), "as": "entry", "cond": not(is_claim(me.claim)),
         } },
     };
     let texts = doc! { "$cond": [
@@ -250,7 +261,8 @@ fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
     let head = doc! { "$arrayElemAt": [staying.clone(), 0] };
     let next = doc! { "$let": { "vars": { "head": head }, "in": text("$$head.wake") } };
     let move_on = doc! { "$set": {
-        "holders": { "$concatArrays": [holders(), part(0)] },
+        "holders": { "$concatArrays": [holders(), granted("entries")] },
+        "slot_owners": granted("owners"),
         "queue": staying,
         "granted": texts,
         "next": next,
@@ -261,6 +273,57 @@ fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
 /// One of the two parts into which the queue is split: the entries that go, and those that stay.
 fn part(number: i32) -> Document {
     doc! { "$arrayElemAt": ["$queue", number] }
+}
+
+/// The `granted` entries, each with the lowest free slot that its owner had last, otherwise with the
+/// lowest free one, and the new owners of the slots. Unchanged for a lock without slots.
+fn numbered(granted: Document) -> Document {
+    let known = doc! { "$cond": [{ "$isArray": "$$value.owners" }, "$$value.owners", []] };
+    let owned = doc! { "$filter": {
+        "input": "$$free", "as": "slot",
+        "cond": { "$eq": [{ "$arrayElemAt": [known.clone(), "$$slot"] }, "$$this.identity"] },
+    } };
+    let slot = doc! { "$let": {
+        "vars": { "free": free_slots("$$value.taken".into()) },
+        "in": { "$let": {
+            "vars": { "owned": owned },
+            "in": { "$min": { "$cond": [is_empty("$$owned".into()), "$$free", "$$owned"] } },
+        } },
+    } };
+    let owner = doc! { "$cond": [
+        { "$eq": ["$$number", "$$slot"] },
+        "$$this.identity",
+        { "$arrayElemAt": [known, "$$number"] },
+    ] };
+    let next = doc! { "$let": { "vars": { "slot": slot }, "in": {
+        "entries": { "$concatArrays": [
+            "$$value.entries", [{ "$mergeObjects": ["$$this", { "slot": "$$slot" }] }],
+        ] },
+        "owners": { "$map": {
+            "input": { "$range": [0, "$slots"] }, "as": "number", "in": owner,
+        } },
+        "taken": { "$concatArrays": ["$$value.taken", ["$$slot"]] },
+    } } };
+    let taken = doc! { "$map": { "input": holders(), "as": "entry", "in": "$$entry.slot" } };
+    let initial = doc! { "entries": [], "owners": "$slot_owners", "taken": taken };
+    let numbered = doc! { "$reduce": {
+        "input": "$$granted", "initialValue": initial, "in": next,
+    } };
+    let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
+    doc! { "$let": {
+        "vars": { "granted": granted },
+        "in": { "$cond": [has_slots(), numbered, plain] },
+    } }
+}
+
+/// True for a lock with slots.
+fn has_slots() -> Document {
+    doc! { "$gt": ["$slots", 0] }
+}
+
+/// The numbers of the slots that are not in the list `taken`.
+fn free_slots(taken: Bson) -> Document {
+    doc! { "$setDifference": [{ "$range": [0, { "$ifNull": ["$slots", 0] }] }, taken] }
 }
 
 /// Number of entries at the head of the queue that may hold.
@@ -321,13 +384,15 @@ fn next_token(token: Bson) -> Bson {
     doc! { "$cond": [{ "$lt": [token, Token::MAX.get()] }, next, null] }.into()
 }
 
-/// The text of a grant, bound to `$$this`: `CLAIM=TOKEN@REVISION`. Entries carry the texts of their
+/// The text of a grant, bound to `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots. Entries carry the texts of their
 /// claim and revision because a pipeline cannot derive them from the bytes. An entry of another
 /// version may lack them; its owner polls, or confirms the grant first.
 fn grant_text() -> Bson {
     let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
     let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];
-    let parts = [parts, vec![text("$$this.revision_text")]].concat();
+    let slot = doc! { "$concat": ["#", { "$toString": "$$this.slot" }] };
+    let slot = doc! { "$cond": [{ "$isNumber": "$$this.slot" }, slot, ""] };
+    let parts = [parts, vec![text("$$this.revision_text"), slot.into()]].concat();
     doc! { "$concat": parts }.into()
 }
 

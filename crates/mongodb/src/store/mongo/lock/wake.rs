@@ -54,14 +54,20 @@ pub(super) fn hint(event: &ChangeStreamEvent<Document>, claim: Claim) -> Hint {
     }
 }
 
-/// Reads `TOKEN@REVISION`; `None` if a part is missing, as in a grant of an older version.
+/// Reads `TOKEN@REVISION` or `TOKEN@REVISION#SLOT`; `None` if a part is missing, as in a grant of an
+/// older version.
 fn grant(text: &str) -> Option<Grant> {
-    let (token, revision) = text.split_once('@')?;
+    let (token, rest) = text.split_once('@')?;
+    let (revision, slot) = match rest.split_once('#') {
+        Some((revision, slot)) => (revision, Some(slot.parse().ok()?)),
+        None => (rest, None),
+    };
     let token = Token::new(token.parse().ok()?)?;
     let revision = Uuid::parse_str(revision).ok()?;
     Some(Grant {
         token,
         revision: Revision::from_bytes(revision.bytes()),
+        slot,
     })
 }
 
@@ -84,6 +90,11 @@ mod tests {
         let grant = Grant {
             token: Token::new(8).expect("legal"),
             revision: Revision::from_bytes([3; 16]),
+            slot: None,
+        };
+        let third = Grant {
+            slot: Some(3),
+            ..grant
         };
         let text = |claim: Claim| format!("{claim}={}@{}", grant.token, grant.revision);
         let confirmed_first = Hint::Granted(None);
@@ -92,6 +103,14 @@ mod tests {
             (
                 doc! { "granted": format!("{} {}", text(other), text(me)), "next": "" },
                 Hint::Granted(Some(grant)),
+            ),
+            (
+                doc! { "granted": format!("{}#3", text(me)) },
+                Hint::Granted(Some(third)),
+            ),
+            (
+                doc! { "granted": format!("{}#x", text(me)) },
+                confirmed_first,
             ),
             // As older versions write it.
             (doc! { "granted": me.to_string() }, confirmed_first),
