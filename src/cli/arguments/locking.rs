@@ -61,7 +61,8 @@ Examples:
                              hold it from a script until its standard input closes
 
 The command gets LEASEHOLD_LOCK, LEASEHOLD_TOKEN (also as LEASEHOLD_LOCK_TOKEN) and \
-LEASEHOLD_IDENTITY; with --slots also LEASEHOLD_SLOT, from 0, which no other holder has. If the lock is lost while it runs, it is ended before another process can hold it.
+LEASEHOLD_IDENTITY; with --slots N also LEASEHOLD_SLOT, its number from 0 to N-1. If the lock is lost while it \
+runs, it is ended before another process can hold it.
 
 Signals: TERM, INT, QUIT and HUP send the command workload.stop_signal; it has workload.stop_grace to end, and \
 the lock is renewed meanwhile. A second such signal 1s or more after the first kills it. Without a command the \

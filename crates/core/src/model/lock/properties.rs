@@ -147,6 +147,7 @@ impl Model for Exploration {
             "grants are complete",
             "overtaking",
             "slots stay",
+            "own slots",
             "claims are unique",
             "bounds",
             "evictions are due",
