@@ -19,6 +19,10 @@ pub(super) const GRANT_SHARE: u32 = 8;
 /// Delay of the confirmation. Work that is shorter needs none: its release follows the grant.
 pub(super) const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
+/// Least time that a grant must leave for its confirmation, however short the lease. A store or a
+/// machine under load answers a write within it.
+const REMAINING_MIN: Duration = Duration::from_millis(180);
+
 /// A grant that a majority has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
@@ -62,7 +66,7 @@ pub(super) fn provisional_until(sent: BootTime, timings: &Timings) -> BootTime {
 /// Returns the time that a grant must leave for its confirmation. With less, the confirmation comes
 /// first, because a lock that is lost costs more than one that is acquired a round trip later.
 pub(super) fn remaining_min(timings: &Timings) -> Duration {
-    timings.renew_deadline() / GRANT_SHARE / 2
+    (timings.renew_deadline() / GRANT_SHARE / 2).max(REMAINING_MIN)
 }
 
 /// Returns when to confirm a grant whose authority ends at `valid_until`.
