@@ -31,7 +31,7 @@ async fn receives_at_once(leader: &Daemon, follower: &Daemon) {
 
 /// Starts `leader`, and `follower` behind a proxy, with an open stream.
 async fn pair_with_proxy(leader: &str, follower: &str) -> (Stage, Daemon, Daemon, Proxy) {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(DaemonTimings::DEMO);
     let first = stage.candidate(leader).leading(LONG).await;
     let (proxy, behind) = stage.proxied();
     let second = behind.candidate(follower).following(leader, LONG).await;
@@ -101,7 +101,7 @@ async fn i8_an_unresponsive_stream_never_causes_a_takeover_from_a_live_leader() 
     let monitor = LeaderMonitor::of([&a, &b]);
     proxy.hold_replies_containing(EVENTS);
     // `b` sees no renewal and considers the holder expired, so its compare-and-set has to fail.
-    let end = Instant::now() + DaemonTimings::SHORT.lease_duration * 3;
+    let end = Instant::now() + DaemonTimings::DEMO.lease_duration * 2;
     while Instant::now() < end {
         a.wait_renewal(LONG).await;
     }
@@ -123,7 +123,7 @@ async fn i2_an_event_that_shows_its_own_claim_gives_a_candidate_no_authority() {
         stored.holder().await.as_deref() == Some("a")
     })
     .await;
-    let time = DaemonTimings::SHORT.renew_deadline;
+    let time = DaemonTimings::DEMO.renew_deadline;
     throughout(time, "it does not lead", async || !a.leads()).await;
     proxy.resume();
     let leader = leader_of(&[&a, &first]).await;

@@ -14,6 +14,8 @@ use leasehold_testbed::{Daemon, DaemonTimings, LeaderMonitor, Scratch, Stage};
 
 use crate::fixture::{LONG, eventually, shared_stage, throughout, without_change_stream};
 
+/// Durations that a leader survives on a busy machine, until its twin renews.
+const TIMINGS: DaemonTimings = DaemonTimings::DEMO;
 const DUPLICATE: &str = "another process renewed with this claim";
 
 /// Acts as a forked machine, which renews `a`'s claim for some time and then stops. `a` must step
@@ -28,7 +30,7 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     a.wait_not_leader(LONG).await;
     let lasted = Duration::from_nanos(boottime_ns() - forked);
     // A renew_interval and a round trip, on a busy machine.
-    let most = DaemonTimings::SHORT.renew_interval + Duration::from_millis(1_500);
+    let most = TIMINGS.renew_interval + Duration::from_millis(1_500);
     assert!(lasted < most, "said leader for {lasted:?}");
 
     let twin_lives = Duration::from_millis(2_000);
@@ -44,7 +46,7 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
     assert_ne!(a.status()["session"], session);
     // The twin counts as any other holder, so `a` waits after its last renewal.
     a.wait_leads(LONG).await;
-    DaemonTimings::SHORT.assert_waited_since(last, &a.status());
+    TIMINGS.assert_waited_since(last, &a.status());
     assert_eq!(a.token(), Some(2));
     let reasons = stored.reasons().await;
     assert_eq!(reasons, ["took_over"], "not released");
@@ -53,14 +55,14 @@ async fn a_twin_renews(stage: &Stage, a: &Daemon) {
 
 #[tokio::test]
 async fn a_twin_that_renews_is_given_way_to_by_the_change_stream() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(TIMINGS);
     let a = stage.candidate("a").leading(LONG).await;
     a_twin_renews(&stage, &a).await;
 }
 
 #[tokio::test]
 async fn a_twin_that_renews_is_given_way_to_at_the_next_renewal() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(TIMINGS);
     let (_proxy, polling) = without_change_stream(&stage);
     let a = polling.candidate("a").leading(LONG).await;
     a_twin_renews(&stage, &a).await;
@@ -84,7 +86,7 @@ async fn with_a_change_stream_a_twin_is_noticed_before_the_next_renewal_is_due()
 
 #[tokio::test]
 async fn i8_a_copy_of_the_leaders_status_directory_does_not_make_a_second_leader() {
-    let stage = shared_stage().await;
+    let stage = shared_stage().await.timings(TIMINGS);
     let a = stage.candidate("a").leading(LONG).await;
     let scratch = Scratch::new();
     let copy = scratch.path().join("copy");
@@ -99,14 +101,14 @@ async fn i8_a_copy_of_the_leaders_status_directory_does_not_make_a_second_leader
     b.wait_role("follower", LONG).await;
     // Starts only now, because until `b` runs the copied file still has the status of `a`.
     let monitor = LeaderMonitor::of([&a, &b]);
-    let time = DaemonTimings::SHORT.lease_duration;
+    let time = TIMINGS.lease_duration;
     throughout(time, "the copy follows", async || !b.leads()).await;
     assert!(a.leads());
     // The highest token in the copy counts, the copied claim does not.
     a.kill();
-    let last = DaemonTimings::SHORT.sent_ns(&a.status());
+    let last = TIMINGS.sent_ns(&a.status());
     b.wait_leads(LONG).await;
-    DaemonTimings::SHORT.assert_waited_since(last, &b.status());
+    TIMINGS.assert_waited_since(last, &b.status());
     assert_eq!(b.token(), Some(2));
     assert_eq!(monitor.reigns().len(), 2);
 }
