@@ -22,6 +22,8 @@ pub const SYSTEM: u8 = 71;
 pub const NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.
 pub const LOCK_LOST: u8 = 76;
+/// The command was not run because it succeeded recently (the convention of automake).
+pub const SKIPPED: u8 = 77;
 /// The command cannot be executed (shell convention).
 pub const CANNOT_EXECUTE: u8 = 126;
 /// The command was not found (shell convention).

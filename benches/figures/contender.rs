@@ -3,7 +3,7 @@
 
 use leasehold::clock;
 use leasehold::election::{Identity, LeaseName, Timings, Token};
-use leasehold::lock::{Effect, End, Input, LockContender, Observations, Options, Want};
+use leasehold::lock::{AtLeast, Effect, End, Input, LockContender, Observations, Options, Want};
 use leasehold::runner::KernelRandomness;
 use leasehold::store::mongo::StoreOptions;
 use leasehold::store::mongo::lock::{ClaimHint, MongoLockStore};
@@ -33,6 +33,8 @@ impl Warm {
             identity,
             want: Want::Exclusive,
             timings,
+            at_least: AtLeast::NONE,
+            once_per: None,
             non_blocking: false,
             watch_first: false,
             token_remembered: Token::ZERO,

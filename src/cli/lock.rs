@@ -32,7 +32,7 @@ use super::store_options::{self, stopping};
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::{LeaseName, TimingError, Timings};
 use crate::exit;
-use crate::lock::{Mode, Want, scaled};
+use crate::lock::{AtLeast, Mode, OncePer, Want, scaled};
 use crate::locker::{Locker, LockerOptions};
 use crate::log;
 use crate::signals::{Relays, Stops};
@@ -48,6 +48,12 @@ pub struct LockArgs {
     pub name: LeaseName,
     /// Mode in which the lock is acquired.
     pub want: Want,
+    /// Time for which the place stays taken at least.
+    pub at_least: AtLeast,
+    /// Skip the command if it succeeded recently.
+    pub once_per: Option<OncePer>,
+    /// Exit code if the command was skipped.
+    pub skipped_exit_code: u8,
     /// Maximum wait for the lock; `None` if unlimited.
     pub wait: Option<Duration>,
     /// Number of additional attempts after that.
@@ -167,6 +173,16 @@ fn again(args: &LockArgs, held: &Held, voice: &Voice) -> ExitCode {
         ));
         return ExitCode::from(args.conflict_exit_code);
     }
+    let outer = [
+        ("--at-least", args.at_least != AtLeast::NONE),
+        ("--once-per", args.once_per.is_some()),
+    ];
+    if let Some((flag, _)) = outer.iter().find(|(_, given)| *given) {
+        voice.say(&format!(
+            "already held by an outer command: give {flag} to the outer command"
+        ));
+        return ExitCode::from(exit::CONFIGURATION);
+    }
     if held.is_valid() != Some(true) {
         voice.say("the outer command has lost the lock");
         return ExitCode::from(exit::LOCK_LOST);
@@ -282,6 +298,7 @@ impl Job<'_> {
                     }
                 }
                 Waited::NotAcquired => return Ok(args.conflict_exit_code),
+                Waited::Skipped => return Ok(args.skipped_exit_code),
                 Waited::Unreachable => return Ok(exit::STORE_UNREACHABLE),
                 Waited::Wrong => return Ok(exit::CONFIGURATION),
                 Waited::Stopped(stop) => return Ok(stop.exit_code()),
@@ -294,7 +311,8 @@ impl Job<'_> {
         let Self { args, config, .. } = *self;
         let store = store_options::of_locks(config, self.timings);
         let mut options = LockerOptions::new(store, args.name.clone());
-        options.want = args.want;
+        (options.want, options.at_least) = (args.want, args.at_least);
+        options.once_per.clone_from(&args.once_per);
         options.non_blocking = args.wait.is_some_and(|wait| wait.is_zero());
         (options.token_remembered, options.observations) = cache.seen();
         options

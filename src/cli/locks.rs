@@ -13,11 +13,11 @@ use crate::clock;
 use crate::config::{ConfigError, LockConfig, Sources};
 use crate::election::LeaseName;
 use crate::exit;
-use crate::lock::Found;
+use crate::lock::{Ending, Entry, Found, Operation, Seen};
 use crate::log;
-use crate::store::Failure;
 use crate::store::mongo::StoreOptions;
 use crate::store::mongo::lock::{MongoLockStore, MongoLocks};
+use crate::store::{Failure, Store as _};
 
 use super::store_options::of_locks;
 use super::{CommandError, run_to_end};
@@ -140,13 +140,28 @@ async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandE
         let Found::Lock(document) = &lock.found else {
             continue;
         };
+        let ended = |entry: &Entry| entry.is_over && entry.at_least.is_zero();
         let (true, Ok(name)) = (
-            document.holders.is_empty() && document.queue.is_empty(),
+            document.holders.iter().all(ended) && document.queue.is_empty(),
             LeaseName::new(lock.name),
         ) else {
             continue;
         };
         let one = one(&name, config);
+        if !document.holders.is_empty() {
+            // The places of work that ended before its least time stay until they are removed.
+            let seen = |entry: &Entry| Seen {
+                claim: entry.claim,
+                revision: entry.revision,
+            };
+            one.perform(Operation::Evict {
+                entries: document.holders.iter().map(seen).collect(),
+                me: None,
+                ending: Ending::Expired,
+                seen: document.token,
+            })
+            .await;
+        }
         let history = one.history().await.map_err(store("read the history"))?;
         // A document without a history was pruned before, or never held.
         let last = history.iter().map(|end| end.ended_at.0).max();

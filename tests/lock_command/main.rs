@@ -8,6 +8,7 @@
 )]
 
 mod acquisition;
+mod at_least;
 mod bad_input;
 mod brisk_traffic;
 mod exclusion;
@@ -15,6 +16,7 @@ mod hidden;
 mod inside;
 mod job;
 mod losing;
+mod once_per;
 mod operators;
 mod process_one;
 mod without_command;

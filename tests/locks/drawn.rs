@@ -1,7 +1,11 @@
 //! Random locks and operations, from few ids so that many match.
 
+use std::time::Duration;
+
 use leasehold::election::{Identity, Token, WallMillis};
-use leasehold::lock::{Ending, Entry, Joining, LockDocument, Mode, Operation, Seen, Writer};
+use leasehold::lock::{
+    Ending, Entry, Joining, LockDocument, Mode, Operation, Seen, Success, WorkKey, Writer,
+};
 use proptest::prelude::*;
 
 use crate::fixture::{claim, entry, joining, revision, token};
@@ -25,10 +29,20 @@ fn some_token() -> impl Strategy<Value = Token> {
     ]
 }
 
+fn key() -> impl Strategy<Value = WorkKey> {
+    let names = prop::sample::select(vec!["x", "$y", "$$NOW"]);
+    names.prop_map(|name| WorkKey::new(name).expect("legal"))
+}
+
+fn success() -> impl Strategy<Value = Option<WorkKey>> {
+    prop::option::of(key())
+}
+
 /// A lock in which no claim occurs twice.
 pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
     let granted = prop::option::of(1..3_u16);
     let slot = prop::option::of(0..4_u32);
+    let least = (prop::sample::select(vec![0, 55_000_u64]), prop::bool::ANY);
     let one = (
         mode(),
         1..3_u16,
@@ -36,30 +50,37 @@ pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
         0..5_i64,
         granted,
         slot,
+        least,
     );
     let owner = prop::sample::select(vec![None, Some("a"), Some("b")]);
     let owners = proptest::collection::vec(owner, 0..4);
     let entries = proptest::collection::vec(one, 0..usize::from(CLAIMS_MAX));
     let slots = prop_oneof![3 => Just(0_u32), 2 => 1..4_u32];
-    let drawn = (some_token(), slots, owners, entries, 0..4_usize);
-    drawn.prop_map(|(token, slots, owners, drawn, holding)| {
+    let successes = proptest::collection::btree_map(key(), 0..5_i64, 0..3);
+    let drawn = (some_token(), slots, owners, entries, 0..4_usize, successes);
+    drawn.prop_map(|(token, slots, owners, drawn, holding, successes)| {
         let mut entries: Vec<Entry> = drawn
             .into_iter()
             .zip(1..)
-            .map(|((mode, changed, with, at, granted, slot), number)| Entry {
-                mode: if slots > 0 { Mode::Slot } else { mode },
-                revision: revision(changed),
-                token: with.and_then(Token::new),
-                granted_revision: granted.map(revision),
-                slot: slot.filter(|_| slots > 0),
-                acquired_at: WallMillis(0),
-                renewed_at: WallMillis(at),
-                ..entry(number, mode)
-            })
+            .map(
+                |((mode, changed, with, at, granted, slot, least), number)| Entry {
+                    mode: if slots > 0 { Mode::Slot } else { mode },
+                    revision: revision(changed),
+                    token: with.and_then(Token::new),
+                    granted_revision: granted.map(revision),
+                    slot: slot.filter(|_| slots > 0),
+                    at_least: Duration::from_millis(least.0),
+                    is_over: least.1,
+                    acquired_at: WallMillis(0),
+                    renewed_at: WallMillis(at),
+                    ..entry(number, mode)
+                },
+            )
             .collect();
         let mut queue = entries.split_off(holding.min(entries.len()));
         for waiting in &mut queue {
             (waiting.token, waiting.granted_revision, waiting.slot) = (None, None, None);
+            waiting.is_over = false;
         }
         LockDocument {
             token,
@@ -70,6 +91,14 @@ pub(crate) fn lock() -> impl Strategy<Value = LockDocument> {
                 .collect(),
             holders: entries,
             queue,
+            successes: successes
+                .into_iter()
+                .map(|(key, at)| Success {
+                    key,
+                    at: WallMillis(at),
+                })
+                .collect(),
+            store_now: WallMillis(0),
         }
     })
 }
@@ -108,18 +137,32 @@ pub(crate) fn operation(slots: u32) -> impl Strategy<Value = Operation> {
     let pairs = proptest::collection::vec((number(), 1..3_u16), 0..8);
     let me = prop::option::of((number(), 50..60_u16));
     let ending = prop::sample::select(vec![Ending::Expired, Ending::Broken]);
-    let mine = proptest::collection::vec(1..3_u16, 1..4);
+    let mine = || proptest::collection::vec(1..3_u16, 1..4);
+    let at_least = || (0..70_000_u64).prop_map(Duration::from_millis);
     prop_oneof![
         1 => create(),
         6 => join(slots),
-        4 => (number(), mine, some_token()).prop_map(|(number, mine, seen)| Operation::Renew {
-            claim: claim(number),
-            revision: revision(40),
-            mine: mine.into_iter().map(revision).collect(),
-            seen,
+        4 => (number(), mine(), some_token(), prop::option::of(at_least())).prop_map(
+            |(number, mine, seen, at_least)| Operation::Renew {
+                claim: claim(number),
+                revision: revision(40),
+                mine: mine.into_iter().map(revision).collect(),
+                seen,
+                at_least,
+            },
+        ),
+        3 => (number(), mine(), at_least(), success()).prop_map(
+            |(number, mine, at_least, success)| Operation::Keep {
+                claim: claim(number),
+                revision: revision(40),
+                mine: mine.into_iter().map(revision).collect(),
+                at_least,
+                success,
+            },
+        ),
+        4 => (number(), some_token(), success()).prop_map(|(number, seen, success)| {
+            Operation::Leave { claim: claim(number), seen, success }
         }),
-        4 => (number(), some_token())
-            .prop_map(|(number, seen)| Operation::Leave { claim: claim(number), seen }),
         6 => (pairs, me, ending, some_token()).prop_map(|(pairs, me, ending, seen)| {
             let pair = |(number, changed)| Seen {
                 claim: claim(number),

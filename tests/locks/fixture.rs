@@ -189,6 +189,7 @@ pub(crate) fn renew(number: u16, new: u16) -> Operation {
         revision: revision(new),
         mine: vec![revision(number), revision(new)],
         seen: Token::ZERO,
+        at_least: None,
     }
 }
 
@@ -196,6 +197,7 @@ pub(crate) fn leave(number: u16) -> Operation {
     Operation::Leave {
         claim: claim(number),
         seen: Token::ZERO,
+        success: None,
     }
 }
 
@@ -224,6 +226,8 @@ pub(crate) fn entry(number: u16, mode: Mode) -> Entry {
         token: None,
         granted_revision: None,
         slot: None,
+        at_least: Duration::ZERO,
+        is_over: false,
         acquired_at: WallMillis(0),
         renewed_at: WallMillis(0),
     }
@@ -265,6 +269,8 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
                         Uuid::from_bytes(granted.bytes())
                     }),
                     "slot": entry.slot,
+                    "at_least_ms": i64::try_from(entry.at_least.as_millis()).expect("short"),
+                    "over": entry.is_over,
                     "acquired_at": DateTime::from_millis(entry.acquired_at.0),
                     "renewed_at": DateTime::from_millis(entry.renewed_at.0),
                     "wake": entry.claim.to_string(),
@@ -280,6 +286,9 @@ pub(crate) fn document(lock: &LockDocument) -> Document {
             owner.as_ref().map(Identity::as_str)
         }).collect::<Vec<_>>(),
         "holders": entries(&lock.holders),
+        "successes": lock.successes.iter().map(|success| {
+            doc! { "key": success.key.as_str(), "at": DateTime::from_millis(success.at.0) }
+        }).collect::<Vec<_>>(),
         "queue": entries(&lock.queue), "granted": "", "next": "", "history": [],
     }
 }
@@ -293,6 +302,12 @@ pub(crate) fn undated(mut lock: LockDocument) -> LockDocument {
             }
         }
     }
+    for success in &mut lock.successes {
+        if success.at.0 > LONG_AGO {
+            success.at = NOW;
+        }
+    }
+    lock.store_now = NOW;
     lock
 }
 

@@ -100,6 +100,7 @@ fn lock() -> Document {
         slots: 0,
         holders: vec![held(1, Mode::Exclusive, 7)],
         queue: vec![entry(2, Mode::Exclusive)],
+        ..LockDocument::default()
     })
 }
 

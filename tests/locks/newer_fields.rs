@@ -1,7 +1,9 @@
 //! Goal: fields of a newer version survive every write, in the document and in the entries, even
 //! when the entries move.
 
-use leasehold::lock::{LockDocument, Mode, Operation};
+use std::time::Duration;
+
+use leasehold::lock::{LockDocument, Mode, Operation, WorkKey};
 use mongodb::bson::{Bson, Document, doc};
 
 use crate::fixture::{
@@ -41,6 +43,7 @@ async fn fields_of_a_newer_version_survive_every_write() {
         slots: 0,
         holders: vec![held(1, Mode::Exclusive, 7)],
         queue: [2, 3, 4].map(|n| entry(n, Mode::Exclusive)).into(),
+        ..LockDocument::default()
     });
     lock.insert("newer", newer());
     lock.insert("holders.claim", "a name with a dot");
@@ -64,13 +67,22 @@ async fn fields_of_a_newer_version_survive_every_write() {
         revision: revision(22),
         mine: vec![revision(2)],
         seen: token(30),
+        at_least: None,
     };
-    let steps: [(Operation, &[u16]); 7] = [
+    let keep = Operation::Keep {
+        claim: claim(2),
+        revision: revision(23),
+        mine: vec![revision(22)],
+        at_least: Duration::from_secs(55),
+        success: Some(WorkKey::default()),
+    };
+    let steps: [(Operation, &[u16]); 8] = [
         (renew(1, 20), &[1, 2, 3, 4]),
         (renew(3, 21), &[1, 2, 3, 4]),
         (join(5, Mode::Exclusive), &[1, 2, 3, 4, 5]),
         (leave(1), &[2, 3, 4, 5]),
         (confirm, &[2, 3, 4, 5]),
+        (keep, &[2, 3, 4, 5]),
         (broken, &[2, 4, 5]),
         (sweep(&[4], None), &[2, 5]),
     ];

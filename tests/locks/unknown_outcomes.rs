@@ -106,6 +106,7 @@ async fn a_killed_primary_costs_calls_and_no_acknowledged_write() {
             revision: crate::fixture::revision(revision),
             mine: mine.collect(),
             seen: token(0),
+            at_least: None,
         };
         outcomes.push(store.perform(renewal).await.outcome);
         matches!(outcomes.last(), Some(Outcome::Applied(_)))

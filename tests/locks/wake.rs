@@ -50,6 +50,7 @@ fn renew_again(number: u16, last: u16) -> Operation {
         revision: revision(last + 1),
         mine: vec![revision(last)],
         seen: token(0),
+        at_least: None,
     }
 }
 

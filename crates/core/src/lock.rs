@@ -25,6 +25,7 @@ pub mod reference;
 mod scaled;
 mod stake;
 mod status;
+mod success;
 mod view;
 
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub use observer::Observer;
 pub use operation::*;
 pub use scaled::scaled;
 pub use status::*;
+pub use success::*;
 
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ use crate::store::mongo::lock::MongoLockStore;
 use crate::store::{Failure, StoreInfo};
 use leasehold_core::election::{Authority, BootTime, LeaseName, Token};
 use leasehold_core::lock::{
-    End, Input, LockContender, Loss, Notice, Observations, Options, Status, Want,
+    AtLeast, End, Input, LockContender, Loss, Notice, Observations, OncePer, Options, Status, Want,
 };
 
 /// Capacity of the queue of signals and ends of the work: one operator and one job send fewer in
@@ -40,6 +40,11 @@ pub struct LockerOptions {
     pub name: LeaseName,
     /// The wanted mode; exclusive by default.
     pub want: Want,
+    /// Time for which the place stays taken at least, even if the work ends or the process dies.
+    pub at_least: AtLeast,
+    /// End as [`End::Skipped`] if the work succeeded recently, and record its success. For
+    /// exclusive locks only.
+    pub once_per: Option<OncePer>,
     /// True to end as [`End::Busy`] instead of waiting.
     pub non_blocking: bool,
     /// The highest token of the lock that this machine remembers.
@@ -55,6 +60,8 @@ impl LockerOptions {
             store,
             name,
             want: Want::Exclusive,
+            at_least: AtLeast::NONE,
+            once_per: None,
             non_blocking: false,
             token_remembered: Token::ZERO,
             observations: Observations::default(),
@@ -134,6 +141,8 @@ impl Locker {
             store,
             name,
             want,
+            at_least,
+            once_per,
             non_blocking,
             token_remembered,
             observations,
@@ -142,6 +151,9 @@ impl Locker {
         let contender = Options {
             identity: store.identity.clone(),
             want,
+            at_least,
+            // Several holders could begin before one of them succeeds.
+            once_per: once_per.filter(|_| want == Want::Exclusive),
             timings,
             non_blocking,
             watch_first: false,
@@ -213,6 +225,11 @@ impl Locker {
     /// After a loss it confirms that nothing runs under the lost claim.
     pub async fn release(&self) {
         let _ = self.inputs.send(Input::Release).await;
+    }
+
+    /// The same after work that succeeded, which is recorded if the options say so.
+    pub async fn succeed(&self) {
+        let _ = self.inputs.send(Input::Succeeded).await;
     }
 
     /// Ends without releasing the lock, for work that may continue although the lock is lost, or

@@ -14,10 +14,12 @@ use crate::cli::locks::{LocksArgs, LocksCommand};
 use crate::config::{Key, duration};
 use crate::election::{LEASE_DURATION_MAX, LEASE_DURATION_MIN, LeaseName};
 use crate::exit;
-use crate::lock::{SLOTS_MAX, Slots, Want};
+use crate::lock::{AT_LEAST_MAX, AtLeast, OncePer, SLOTS_MAX, Slots, Want, WorkKey};
 
 /// Maximum of `--wait`. A wait of more than a month needs no limit.
 const WAIT_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
+/// Maximum of `--once-per`: a year.
+const PERIOD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Maximum of `--unused-for`: ten years.
 const UNUSED_MAX: Duration = Duration::from_secs(3650 * 24 * 3600);
 
@@ -55,6 +57,10 @@ Examples:
                              skip it if another host does it
   leasehold lock imports --slots 3 --wait 10m -- ./import orders
                              three imports at a time
+  leasehold lock minutely -n --at-least 55s -- ./sync
+                             from cron on every host: once a minute, whatever their clocks say
+  leasehold lock reports --once-per 20h -- ./report || [ $? -eq 77 ]
+                             tried each hour until it has succeeded once that day
   leasehold lock schema --shared -- ./app      and      leasehold lock schema -- ./migrate
                              many applications, or one migration; -s, -x, -w SECONDS and -n as in flock(1)
   coproc leasehold lock nightly-report; read -r line <&\"${COPROC[0]}\"
@@ -69,7 +75,7 @@ the lock is renewed meanwhile. A second such signal 1s or more after the first k
 lock is held until standard input closes, after a signal for workload.stop_grace at most.
 
 Exit codes: the command's own; 64 usage, 69 MongoDB unreachable, 71 the operating system refused what leasehold \
-itself needs, 75 not acquired, 76 lost while the command ran, 78 configuration, 126/127 the command cannot be \
+itself needs, 75 not acquired, 76 lost while the command ran, 77 skipped by --once-per, 78 configuration, 126/127 the command cannot be \
 executed / found, 128+N ended by signal N.";
 
 const LOCKS_HELP: &str = "\
@@ -117,6 +123,36 @@ pub(super) fn lock_command() -> Command {
             .value_name("N")
             .allow_negative_numbers(true)
             .help("Acquire one of N slots (a semaphore); all users must pass the same N"),
+    )
+    .arg(
+        Arg::new("at-least")
+            .long("at-least")
+            .value_name("DURATION")
+            .allow_hyphen_values(true)
+            .help("Minimum time that the place stays taken after the acquisition, such as 55s, even if the command ends sooner or dies (at most 24h)"),
+    )
+    .arg(
+        Arg::new("once-per")
+            .long("once-per")
+            .value_name("DURATION")
+            .allow_hyphen_values(true)
+            .help("Skip the command if it succeeded less than this ago, such as 1h, by the clock of MongoDB")
+            .conflicts_with_all(["shared", "slots"]),
+    )
+    .arg(
+        Arg::new("key")
+            .long("key")
+            .value_name("KEY")
+            .help("What --once-per counts, among several kinds of work under one lock [default: default]")
+            .requires("once-per"),
+    )
+    .arg(
+        Arg::new("skipped-exit-code")
+            .long("skipped-exit-code")
+            .value_name("CODE")
+            .allow_negative_numbers(true)
+            .help("Exit code if --once-per skips the command [default: 77]")
+            .requires("once-per"),
     )
     .arg(
         Arg::new("wait")
@@ -247,13 +283,24 @@ pub(super) fn lock(matches: &mut ArgMatches) -> Result<LockArgs, Error> {
             "--retries needs --wait DURATION or --no-wait: without them the first attempt waits indefinitely",
         ));
     }
-    let code = number(matches, "conflict-exit-code", 0, 255)?;
-    let code = code.and_then(|code| u8::try_from(code).ok());
+    let code = exit_code(matches, "conflict-exit-code")?;
+    let skipped = exit_code(matches, "skipped-exit-code")?;
+    let at_least = time(LOCK, matches, "at-least", Duration::ZERO, AT_LEAST_MAX)?;
     let (sources, command) = (sources(matches), words(matches));
     need_a_command(LOCK, &OF_A_COMMAND, &sources, &command)?;
+    let once_per = once_per(matches)?;
+    if once_per.is_some() && command.is_empty() {
+        return Err(wrong(
+            LOCK,
+            "--once-per needs a command, whose exit code 0 is the success: put it after --",
+        ));
+    }
     Ok(LockArgs {
         name,
         want,
+        at_least: at_least.and_then(AtLeast::new).unwrap_or_default(),
+        once_per,
+        skipped_exit_code: skipped.unwrap_or(exit::SKIPPED),
         wait,
         retries: retries.unwrap_or(0),
         conflict_exit_code: code.unwrap_or(exit::NOT_ACQUIRED),
@@ -319,6 +366,27 @@ pub(super) fn locks(mut matches: ArgMatches) -> Result<LocksArgs, Error> {
     sources.files.extend(inner.files);
     sources.flags.extend(inner.flags);
     Ok(LocksArgs { command, sources })
+}
+
+/// Parses `--once-per` and `--key`.
+fn once_per(matches: &mut ArgMatches) -> Result<Option<OncePer>, Error> {
+    let shortest = Duration::from_secs(1);
+    let Some(period) = time(LOCK, matches, "once-per", shortest, PERIOD_MAX)? else {
+        return Ok(None);
+    };
+    let key = match matches.remove_one::<String>("key") {
+        None => WorkKey::default(),
+        Some(key) => WorkKey::new(key.as_str()).ok_or_else(|| {
+            let expected = "expected 1 to 128 bytes without control characters";
+            wrong(LOCK, &format!("--key {key:?} is not accepted: {expected}"))
+        })?,
+    };
+    Ok(Some(OncePer { period, key }))
+}
+
+fn exit_code(matches: &mut ArgMatches, flag: &str) -> Result<Option<u8>, Error> {
+    let code = number(matches, flag, 0, 255)?;
+    Ok(code.and_then(|code| u8::try_from(code).ok()))
 }
 
 /// Parses `--wait`. A bare number is in seconds, as in flock(1).

@@ -55,7 +55,7 @@ impl Work<'_> {
         let (mut command, deadline, mut orphans) = match self.start(command, terms) {
             Ok(started) => started,
             Err(not_started) => {
-                release(&mut locker, RELEASE_MAX).await;
+                give_back(&mut locker).await;
                 return not_started;
             }
         };
@@ -99,12 +99,15 @@ impl Work<'_> {
             true => LOST_RELEASE_MAX,
             false => RELEASE_MAX,
         };
+        let code = self.exit_code(&finished, stopped);
+        // A command that was told to stop may have left its work undone.
+        let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
         // Nothing of the command is left, so others may hold the lock from here on (I6).
-        release(&mut locker, patience).await;
-        match fault {
-            Some(error) => Err(error),
-            None => Ok(self.exit_code(&finished, stopped)),
+        match finished.ended.end.not_executed() {
+            None => conclude(&mut locker, succeeded, patience).await,
+            Some(_) => give_back(&mut locker).await,
         }
+        fault.map_or(Ok(code), Err)
     }
 
     /// Starts the command; an error is the exit code, or the system call that failed.
@@ -252,11 +255,28 @@ pub(super) fn run_within(
 
 /// Releases the lock, if MongoDB responds within `patience`.
 pub(super) async fn release(locker: &mut Locker, patience: Duration) {
+    conclude(locker, false, patience).await;
+}
+
+/// The same after work that may have succeeded.
+async fn conclude(locker: &mut Locker, succeeded: bool, patience: Duration) {
     let released = async {
-        locker.release().await;
+        match succeeded {
+            true => locker.succeed().await,
+            false => locker.release().await,
+        }
         locker.wait().await
     };
     let _ = tokio::time::timeout(patience, released).await;
+}
+
+/// Releases a lock under which no work has begun, so its place is not kept.
+pub(super) async fn give_back(locker: &mut Locker) {
+    let given_back = async {
+        locker.give_up().await;
+        locker.wait().await
+    };
+    let _ = tokio::time::timeout(RELEASE_MAX, given_back).await;
 }
 
 #[cfg(test)]

@@ -59,6 +59,8 @@ struct Line {
     token: Option<i64>,
     lease_duration_ms: i64,
     since_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept_until_ns: Option<u64>,
 }
 
 impl ObservationCache {
@@ -152,14 +154,13 @@ impl Line {
             token: observation.token.map(Token::get),
             lease_duration_ms: observation.lease_duration.millis,
             since_ns: observation.since.as_nanos(),
+            kept_until_ns: observation.kept_until.map(BootTime::as_nanos),
         }
     }
 
     fn observation(self) -> Option<(Claim, Observation)> {
-        let states = [EntryState::Waiting, EntryState::Granted, EntryState::Held];
-        let state = states
-            .into_iter()
-            .find(|state| state.as_str() == self.state)?;
+        let mut states = EntryState::ALL.iter().copied();
+        let state = states.find(|state| state.as_str() == self.state)?;
         let observation = Observation {
             identity: Identity::new(self.identity).ok()?,
             revision: Revision::from_bytes(self.revision.to_be_bytes()),
@@ -169,6 +170,7 @@ impl Line {
                 millis: self.lease_duration_ms,
             },
             since: BootTime::from_nanos(self.since_ns),
+            kept_until: self.kept_until_ns.map(BootTime::from_nanos),
         };
         Some((Claim::from_bytes(self.claim.to_be_bytes()), observation))
     }
@@ -223,6 +225,7 @@ mod tests {
             token: Token::new(4),
             lease_duration: Declared { millis: 24_000 },
             since,
+            kept_until: Some(since + Duration::from_secs(55)),
         };
         Finished {
             end: End::GaveUp,

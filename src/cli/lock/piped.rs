@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, held_line, release, renewed};
+use super::held::{LOST_RELEASE_MAX, RELEASE_MAX, Work, give_back, held_line, release, renewed};
 use crate::cli::answer;
 use crate::exit;
 use crate::locker::Locker;
@@ -38,7 +38,7 @@ impl Work<'_> {
             self.job
                 .voice
                 .say("given back: standard output cannot be written");
-            release(&mut locker, RELEASE_MAX).await;
+            give_back(&mut locker).await;
             return exit::CANNOT_TELL;
         }
         let mut closed = standard_input_closes();

@@ -72,6 +72,8 @@ impl Patience {
 pub(super) enum Waited {
     Held(Authority),
     NotAcquired,
+    /// The work succeeded recently.
+    Skipped,
     Unreachable,
     /// Another attempt cannot succeed.
     Wrong,
@@ -253,6 +255,11 @@ impl Watcher {
                 ));
                 Waited::Wrong
             }
+            End::Skipped { ago } => {
+                let ago = humantime::format_duration(Duration::from_secs(ago.as_secs()));
+                self.voice.say(&format!("skipped: it succeeded {ago} ago"));
+                Waited::Skipped
+            }
             End::TokensExhausted => {
                 self.voice.say("token exhausted; use another name");
                 Waited::Wrong
@@ -316,11 +323,16 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
     let names: Vec<_> = holders
         .take(HOLDERS_NAMED_MAX)
         .map(|holder| {
+            let over = match holder.is_over {
+                true => "; its work has ended, its place is kept",
+                false => "",
+            };
             let since = match holder.since {
                 WallMillis(0) => String::new(),
                 at => format!(" since {}", date(at)),
             };
-            format!("{} ({}){since}", holder.identity, holder.mode.as_str())
+            let mode = holder.mode.as_str();
+            format!("{} ({mode}){since}{over}", holder.identity)
         })
         .collect();
     if names.is_empty() {
@@ -369,13 +381,22 @@ impl LockSurfaces for ContenderLog {
             Notice::Swept {
                 identity,
                 token,
+                state: EntryState::Kept,
+                ..
+            } => info!(
+                %lock, %identity, token = token.map(Token::get),
+                "removed an ended holder whose least time has passed"
+            ),
+            Notice::Swept {
+                identity,
+                token,
                 state,
                 silent,
             } => warn!(
                 %lock, %identity, token = token.map(Token::get), silent_ms = millis(*silent),
                 state = state.as_str(),
                 "removed an expired {}", match state {
-                    EntryState::Held => "holder",
+                    EntryState::Held | EntryState::Kept => "holder",
                     EntryState::Granted | EntryState::Waiting => "waiter",
                 }
             ),

@@ -57,8 +57,16 @@ async fn silent(
          (--force removes them too, and voids the exclusion)"
     ));
     // Entries of the first read that have neither renewed nor left. Each of them renews, leaves, or
-    // expires after its declared lease duration.
+    // expires after its declared lease duration. The rest of a least time can be much longer.
     let mut silent = observations(&first);
+    let rests = |entry: &&Entry| entry.is_over && !entry.at_least.is_zero();
+    let kept: Vec<_> = first
+        .holders
+        .iter()
+        .filter(rests)
+        .map(|e| e.claim)
+        .collect();
+    silent.retain(|(claim, _)| !kept.contains(claim));
     let mut lock = first;
     loop {
         let now = clock::boot_now();
@@ -77,6 +85,14 @@ async fn silent(
             say(&format!("lock {name}: no holder left"));
             return Ok(exit::NEGATIVE);
         }
+        if let (true, Some(rest)) = (silent.is_empty(), longest_rest(&lock)) {
+            say(&format!(
+                "lock {name}: its work has ended and its place is kept for another {} \
+                 (--force removes it)",
+                humantime::format_duration(Duration::from_secs(rest.as_secs()))
+            ));
+            return Ok(exit::NEGATIVE);
+        }
         if silent.is_empty() {
             say(&format!(
                 "lock {name}: every holder and waiter renews its entry, so none is removed"
@@ -88,6 +104,12 @@ async fn silent(
         tokio::time::sleep(next.min(LOOK)).await;
         lock = read(store, name).await?.unwrap_or_default();
     }
+}
+
+/// Returns the longest rest of the places whose work has ended, if there are any.
+fn longest_rest(lock: &LockDocument) -> Option<Duration> {
+    let over = lock.holders.iter().filter(|entry| entry.is_over);
+    over.map(|entry| entry.at_least).max()
 }
 
 /// Returns all entries with their revisions.

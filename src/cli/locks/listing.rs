@@ -1,7 +1,7 @@
 //! Output of `leasehold locks`.
 
 use crate::cli::table::{Row, text};
-use crate::lock::{Entry, Found};
+use crate::lock::{Entry, Found, Success};
 use crate::publish::render::date;
 use crate::store::mongo::lock::Listed;
 
@@ -33,10 +33,11 @@ pub(super) fn listing(locks: &[Listed], json: bool) -> String {
                     ]
                 };
                 for entry in &document.holders {
-                    let state = if entry.is_confirmed() {
-                        "held"
-                    } else {
-                        "granted"
+                    let state = match entry.is_confirmed() {
+                        true if entry.is_over && entry.at_least.is_zero() => "ended",
+                        true if entry.is_over => "kept",
+                        true => "held",
+                        false => "granted",
                     };
                     rows.push(row(state, Some(entry)));
                 }
@@ -80,6 +81,7 @@ fn object(lock: &Listed) -> serde_json::Value {
                 "slots": document.slots,
                 "holders": entries(&document.holders),
                 "queue": entries(&document.queue),
+                "successes": document.successes.iter().map(success).collect::<Vec<_>>(),
             })
         }
         Found::Foreign(why) => serde_json::json!({ "lock": lock.name, "foreign": why }),
@@ -87,12 +89,19 @@ fn object(lock: &Listed) -> serde_json::Value {
     }
 }
 
+fn success(success: &Success) -> serde_json::Value {
+    serde_json::json!({ "key": success.key.as_str(), "at": date(success.at) })
+}
+
 fn entry(entry: &Entry) -> serde_json::Value {
+    let at_least_ms = u64::try_from(entry.at_least.as_millis()).unwrap_or(u64::MAX);
     serde_json::json!({
         "identity": entry.identity.as_str(),
         "mode": entry.mode.as_str(),
         "token": entry.token.map(|token| token.get()),
         "slot": entry.slot,
+        "at_least_ms": at_least_ms,
+        "over": entry.is_over,
         "since": date(entry.acquired_at),
         "renewed_at": date(entry.renewed_at),
         "lease_duration_ms": entry.lease_duration.millis,

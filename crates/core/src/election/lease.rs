@@ -208,8 +208,9 @@ impl fmt::Display for Token {
 }
 
 /// A wall-clock date in milliseconds since 1970. Informational: it is copied from the document to
-/// logs and history, and no decision depends on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// logs and history, and no decision depends on it, except that a lock's contender may skip work
+/// that succeeded recently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct WallMillis(pub i64);
 
 /// The holder of the lease, as stored in the document.

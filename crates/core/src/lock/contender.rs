@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::effect::{Effect, Notice};
-use super::input::{Input, Options};
+use super::input::{AtLeast, Input, Options};
 use super::observations::Observations;
 use super::operation::{Hint, Operation, Outcome};
 use super::stake::{Kind, Stake};
@@ -41,6 +41,10 @@ pub struct LockContender {
     session: Session,
     state: State,
     since: BootTime,
+    /// End of the least time of the place, once the lock was acquired with one.
+    keeps_until: Option<BootTime>,
+    /// True once the work has succeeded.
+    succeeded: bool,
     /// Start of contention, from which the reported waiting time counts.
     began: BootTime,
     view: View,
@@ -126,6 +130,8 @@ impl LockContender {
             session: Session::random(random),
             state: State::Joining(Joining::at(now)),
             since: now,
+            keeps_until: None,
+            succeeded: false,
             began: now,
             view,
             stake: Stake::new(random),
@@ -247,11 +253,16 @@ impl LockContender {
             Input::Reply { call, outcome } => self.reply(call, outcome, turn),
             Input::Hint(hint) => self.hint(hint, turn),
             Input::PrimaryChanged => self.primary_changed(turn.now),
-            Input::GiveUp => self.give_up(turn.now),
-            Input::Release => match self.state {
-                State::Holding(_) | State::Lost(_) => self.give_up(turn.now),
-                State::Joining(_) | State::Waiting(_) | State::Leaving(_) | State::Ended(_) => {}
-            },
+            Input::GiveUp => {
+                self.keeps_until = None;
+                self.give_up(turn.now);
+            }
+            Input::Abandoned => self.give_up(turn.now),
+            Input::Release => self.release(turn.now),
+            Input::Succeeded => {
+                self.succeeded = matches!(self.state, State::Holding(_));
+                self.release(turn.now);
+            }
         }
     }
 
@@ -369,7 +380,26 @@ impl LockContender {
             revision,
             mine,
             seen: self.view.token_floor,
+            at_least: self.declares(turn.now),
         });
+    }
+
+    /// Returns the rest of the least time to declare with a renewal, or all of it if the renewal may
+    /// be what the lock is acquired by.
+    fn declares(&self, now: BootTime) -> Option<Duration> {
+        let at_least = self.options.at_least;
+        match &self.state {
+            _ if at_least == AtLeast::NONE => None,
+            State::Waiting(waiting) if waiting.granted || self.hinted.is_some() => {
+                Some(at_least.get())
+            }
+            State::Holding(_) => self.keeps_until.map(|until| until.since(now)),
+            State::Joining(_)
+            | State::Waiting(_)
+            | State::Lost(_)
+            | State::Leaving(_)
+            | State::Ended(_) => None,
+        }
     }
 
     fn notice(&mut self, notice: Notice) {

@@ -2,6 +2,9 @@
 //!
 //! There is no BSON here, and the dates decide nothing.
 
+use std::time::Duration;
+
+use super::success::Success;
 use crate::election::named::named;
 use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
 
@@ -12,6 +15,8 @@ pub const HOLDERS_MAX: usize = 256;
 pub const QUEUE_MAX: usize = 512;
 /// Maximum number of slots of a semaphore.
 pub const SLOTS_MAX: u32 = 256;
+/// Longest time for which a place can be kept after its acquisition.
+pub const AT_LEAST_MAX: Duration = Duration::from_secs(24 * 3600);
 
 named! {
     /// Mode in which an entry wants to hold the lock.
@@ -49,6 +54,13 @@ pub struct Entry {
     /// Number of the slot that the entry holds, from 0, if the lock has slots. Older versions grant
     /// without one; the owner's confirmation then takes one.
     pub slot: Option<u32>,
+    /// Time for which the place stays taken at least, from the owner's last write on; zero without
+    /// a least time, and until the owner knows that it may hold. Others count it from the reply that
+    /// first showed that write.
+    pub at_least: Duration,
+    /// True if the work has ended. The owner has no authority, and the place stays taken for
+    /// `at_least`.
+    pub is_over: bool,
     /// Time of the join by the owner's wall clock; informational.
     pub acquired_at: WallMillis,
     /// Time of the last renewal by the owner's wall clock; informational.
@@ -69,6 +81,10 @@ pub struct LockDocument {
     pub holders: Vec<Entry>,
     /// Waiting entries, in order.
     pub queue: Vec<Entry>,
+    /// Last success of each key, oldest first.
+    pub successes: Vec<Success>,
+    /// Time of this reply by the clock of the store, with which successes are compared. Not stored.
+    pub store_now: WallMillis,
 }
 
 /// Document stored under a lock's name.

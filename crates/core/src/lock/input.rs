@@ -1,8 +1,11 @@
 //! Options and inputs of a contender.
 
-use super::document::{Mode, SLOTS_MAX};
+use std::time::Duration;
+
+use super::document::{AT_LEAST_MAX, Mode, SLOTS_MAX};
 use super::observations::Observations;
 use super::operation::{Hint, Outcome};
+use super::success::OncePer;
 use crate::election::{CallId, Identity, Timings, Token};
 
 /// Number of slots of a semaphore, 1 to [`SLOTS_MAX`].
@@ -21,6 +24,26 @@ impl Slots {
 
     /// Returns the number.
     pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Time for which a place stays taken at least, from its acquisition on: up to [`AT_LEAST_MAX`], or
+/// zero for as long as the work takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct AtLeast(Duration);
+
+impl AtLeast {
+    /// No longer than the work takes.
+    pub const NONE: Self = Self(Duration::ZERO);
+
+    /// Checks a duration. Returns `None` if it is above [`AT_LEAST_MAX`].
+    pub fn new(duration: Duration) -> Option<Self> {
+        (duration <= AT_LEAST_MAX).then_some(Self(duration))
+    }
+
+    /// Returns the duration.
+    pub const fn get(self) -> Duration {
         self.0
     }
 }
@@ -62,8 +85,13 @@ pub struct Options {
     pub identity: Identity,
     /// Requested mode.
     pub want: Want,
+    /// Time for which the place stays taken at least, even if the work ends or the process dies. It
+    /// is declared before the acquisition, which takes one more write.
+    pub at_least: AtLeast,
     /// Durations used by the contender.
     pub timings: Timings,
+    /// Skip the work if it succeeded recently, and record its success. For exclusive locks only.
+    pub once_per: Option<OncePer>,
     /// Acquire without waiting for others, or end as [`End::Busy`](super::End::Busy).
     pub non_blocking: bool,
     /// Open the change stream before joining. This saves the read that must follow an opening if
@@ -95,10 +123,14 @@ pub enum Input {
     /// The driver discovered a new primary. A second renewal is sent if one hangs on the old
     /// primary.
     PrimaryChanged,
-    /// Stop waiting and leave the queue. A lock that is or was held is released as by
-    /// [`Input::Release`], so nothing may run under it from then on.
+    /// Stop waiting and leave the queue. A lock that is held is released too, as if no work had
+    /// begun: nothing may run under it from then on, and its place is not kept.
     GiveUp,
+    /// The owner is gone. Stop waiting, or release the lock as by [`Input::Release`].
+    Abandoned,
     /// Release the lock. The work under it must have ended and be confirmed gone (I6); after a
     /// loss, nothing may run under the lost claim.
     Release,
+    /// The same after work that succeeded. The success is recorded if the options say so.
+    Succeeded,
 }

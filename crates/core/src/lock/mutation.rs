@@ -57,6 +57,21 @@ crate::election::mutation::mutations! {
     /// A contender starts without the observations of earlier ones.
     NothingRemembered:
         "observations of other entries are kept from one contender to the next",
+    /// An owner whose work ends early leaves before the least time of its place.
+    LeaveBeforeLeastTime:
+        "a place stays taken for its least time although the work has ended",
+    /// The entry of a dead process expires before the least time of its place.
+    DeathEndsLeastTime:
+        "a place stays taken for its least time although its owner is dead",
+    /// Work begins before its least time is declared.
+    LeastTimeUndeclared:
+        "the least time of a place is declared before the work begins",
+    /// Work begins by a grant that does not show the successes.
+    GrantWithoutSuccesses:
+        "work that is done once per period begins only by a reply that shows the successes",
+    /// A claim that ends otherwise counts as a success of its work.
+    AnyEndIsASuccess:
+        "only work that succeeded is recorded",
     /// An eviction does not compare revisions.
     SweepWithoutRevision:
         "an eviction removes only entries that still have the revision that was seen",

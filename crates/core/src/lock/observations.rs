@@ -22,6 +22,8 @@ named! {
         Granted = "granted",
         /// Holding the lock.
         Held = "held",
+        /// Work has ended, and the place stays taken for the rest of its least time.
+        Kept = "kept",
     }
 }
 
@@ -40,6 +42,9 @@ pub struct Observation {
     pub lease_duration: Declared,
     /// When a reply first showed this revision and state.
     pub since: BootTime,
+    /// End of the least time of a confirmed entry among the holders, counted from the reply that
+    /// first showed this revision; `None` if it has none.
+    pub kept_until: Option<BootTime>,
 }
 
 /// Observations of all entries of others.
@@ -75,6 +80,7 @@ impl Observations {
         let holders = lock.holders.iter().map(|entry| {
             let flagged = planted!(GrantAsFlag) && entry.granted_revision.is_some();
             match entry.is_confirmed() && !flagged {
+                true if entry.is_over => (entry, EntryState::Kept),
                 true => (entry, EntryState::Held),
                 false => (entry, EntryState::Granted),
             }
@@ -88,6 +94,9 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
+                    // A later reply may show less of a rest, by the clock of the store.
+                    let earliest = |until: BootTime| until.min(known.kept_until.unwrap_or(until));
+                    observation.kept_until = observation.kept_until.map(earliest);
                 }
                 None if entry.lease_duration.valid().is_none() => {
                     absurd.push((entry.identity.clone(), entry.lease_duration.millis));
@@ -131,6 +140,15 @@ pub(super) struct Patience {
     pub(super) stagger: Duration,
 }
 
+impl Entry {
+    /// Returns true if an entry in this state keeps its place for a least time. It counts once the
+    /// owner has confirmed the entry, since the owner begins nothing before that.
+    fn keeps(&self, state: EntryState) -> bool {
+        let confirmed = matches!(state, EntryState::Held | EntryState::Kept);
+        confirmed && self.at_least > Duration::ZERO
+    }
+}
+
 impl Observation {
     fn of(entry: &Entry, state: EntryState, now: BootTime) -> Self {
         Self {
@@ -140,6 +158,7 @@ impl Observation {
             token: entry.token,
             lease_duration: entry.lease_duration,
             since: now,
+            kept_until: entry.keeps(state).then(|| now + entry.at_least),
         }
     }
 
@@ -165,7 +184,9 @@ impl Observation {
                 .claim_time
                 .max(self.lease_duration.duration() / GRANT_SHARE),
             EntryState::Waiting | EntryState::Held => self.lease_duration.duration(),
+            EntryState::Kept => Duration::ZERO,
         };
-        self.since + wait + patience.stagger
+        let kept_until = self.kept_until.filter(|_| !planted!(DeathEndsLeastTime));
+        (self.since + wait).max(kept_until.unwrap_or_default()) + patience.stagger
     }
 }

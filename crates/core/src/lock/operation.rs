@@ -1,7 +1,10 @@
 //! Operations on a lock's document, and their outcomes.
 
+use std::time::Duration;
+
 use super::document::{Found, Mode};
 use super::grant::Grant;
+use super::success::WorkKey;
 use crate::election::named::named;
 use crate::election::{Claim, Declared, Revision, Session, Token};
 
@@ -81,6 +84,23 @@ pub enum Operation {
         /// Highest token seen in a document in which this claim does not hold. An unconfirmed grant
         /// with a token that is not above it gets another token.
         seen: Token,
+        /// Rest of the least time of the place, or all of it before the work begins; `None` to
+        /// leave the entry's as it is.
+        at_least: Option<Duration>,
+    },
+    /// End the work before the least time of the place. The entry stays among the holders for the
+    /// rest of that time, without authority.
+    Keep {
+        /// Claim of this contender.
+        claim: Claim,
+        /// New revision.
+        revision: Revision,
+        /// Every revision that this claim has sent and that may be stored; at most 128.
+        mine: Vec<Revision>,
+        /// Rest of the least time.
+        at_least: Duration,
+        /// Key of the work, if it succeeded and that is to be recorded.
+        success: Option<WorkKey>,
     },
     /// Remove this contender's entry, and grant.
     Leave {
@@ -88,6 +108,8 @@ pub enum Operation {
         claim: Claim,
         /// Highest token seen.
         seen: Token,
+        /// Key of the work, if it succeeded and that is to be recorded.
+        success: Option<WorkKey>,
     },
     /// Remove every entry that still matches, and grant.
     Evict {
@@ -128,6 +150,7 @@ impl Operation {
                 non_blocking: true, ..
             } => "try",
             Self::Renew { .. } => "renew",
+            Self::Keep { .. } => "keep",
             Self::Leave { .. } => "leave",
             Self::Evict { .. } => "sweep",
             Self::Break { .. } => "break",

@@ -4,6 +4,9 @@
 //! The simulator applies operations with it, so it must match what MongoDB does with the shipped
 //! filters and pipelines. The tests of the store compare the two.
 
+use std::time::Duration;
+
+use super::success::{WorkKey, record};
 use super::{
     Ending, Entry, Found, Grant, HOLDERS_MAX, Joining, LockDocument, Mode, Operation, Outcome,
     QUEUE_MAX, Seen, Writer,
@@ -17,6 +20,8 @@ pub struct By<'a> {
     pub identity: &'a Identity,
     /// Wall clock of the sender when it sent the operation.
     pub at: WallMillis,
+    /// Clock of the store when it performs the operation.
+    pub store_now: WallMillis,
 }
 
 /// Effect of an operation.
@@ -57,6 +62,9 @@ pub fn apply(stored: &mut Found, by: By<'_>, operation: &Operation) -> Performed
         (write, Found::Lock(lock)) => written.write(lock, by, write),
     };
     let Written { granted, ended } = written;
+    if let (Found::Lock(lock), true) = (&mut *stored, matched) {
+        lock.store_now = by.store_now;
+    }
     Performed {
         outcome: if matched {
             Outcome::Applied(stored.clone())
@@ -126,10 +134,28 @@ impl Written {
                 revision,
                 mine,
                 seen,
-            } => renew(lock, by, (*claim, *revision), mine, *seen),
-            Operation::Leave { claim, seen } => {
+                at_least,
+            } => renew(lock, by, (*claim, *revision), mine, (*seen, *at_least)),
+            Operation::Keep {
+                claim,
+                revision,
+                mine,
+                at_least,
+                success,
+            } => {
+                let kept = keep(lock, by, (*claim, *revision), mine, *at_least);
+                recorded(lock, by, success.as_ref().filter(|_| kept));
+                kept
+            }
+            Operation::Leave {
+                claim,
+                seen,
+                success,
+            } => {
                 let mine = |entry: &Entry| entry.claim == *claim;
-                self.take_out(lock, by, mine, (Ending::Released, None, *seen))
+                let left = self.take_out(lock, by, mine, (Ending::Released, None, *seen));
+                recorded(lock, by, success.as_ref().filter(|_| left));
+                left
             }
             Operation::Evict {
                 entries,
@@ -188,6 +214,8 @@ impl Written {
             token: None,
             granted_revision: None,
             slot: None,
+            at_least: Duration::ZERO,
+            is_over: false,
             acquired_at: by.at,
             renewed_at: by.at,
         });
@@ -214,7 +242,16 @@ impl Written {
             return false;
         }
         let held = gone.into_iter().filter(|entry| entry.token.is_some());
-        self.ended.extend(held.map(|entry| Ended { entry, ending }));
+        self.ended.extend(held.map(|entry| {
+            // The work ended in order, and the least time after it has passed.
+            let ended_before = ending == Ending::Expired && entry.is_over;
+            let ending = if ended_before {
+                Ending::Released
+            } else {
+                ending
+            };
+            Ended { entry, ending }
+        }));
         lock.token = lock.token.max(seen);
         self.grant(lock, by, me, seen);
         true
@@ -281,7 +318,7 @@ fn renew(
     by: By<'_>,
     (claim, revision): (Claim, Revision),
     mine: &[Revision],
-    seen: Token,
+    (seen, at_least): (Token, Option<Duration>),
 ) -> bool {
     let is_mine = |entry: &Entry| entry.claim == claim && mine.contains(&entry.revision);
     let free_slot = free_slots(lock, &[]).next();
@@ -298,6 +335,30 @@ fn renew(
     if place.is_some() {
         entry.slot = entry.slot.or(free_slot);
     }
+    entry.at_least = at_least.unwrap_or(entry.at_least);
+    entry.revision = revision;
+    entry.renewed_at = by.at;
+    true
+}
+
+fn recorded(lock: &mut LockDocument, by: By<'_>, success: Option<&WorkKey>) {
+    if let Some(key) = success {
+        record(lock, key, by.store_now);
+    }
+}
+
+fn keep(
+    lock: &mut LockDocument,
+    by: By<'_>,
+    (claim, revision): (Claim, Revision),
+    mine: &[Revision],
+    at_least: Duration,
+) -> bool {
+    let is_mine = |entry: &&mut Entry| entry.claim == claim && mine.contains(&entry.revision);
+    let Some(entry) = lock.holders.iter_mut().find(is_mine) else {
+        return false;
+    };
+    (entry.at_least, entry.is_over) = (at_least, true);
     entry.revision = revision;
     entry.renewed_at = by.at;
     true

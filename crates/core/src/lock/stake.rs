@@ -54,6 +54,7 @@ pub(super) enum Kind {
     Join,
     Renew,
     Evict,
+    Keep,
 }
 
 impl Stake {

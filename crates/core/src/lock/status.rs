@@ -1,5 +1,7 @@
 //! Published status of a contender, with a deadline.
 
+use std::time::Duration;
+
 use super::document::Mode;
 use crate::election::named::named;
 use crate::election::{Authority, BootTime, Claim, Identity, Session, Token, WallMillis};
@@ -27,6 +29,11 @@ pub enum End {
     Released,
     /// The lock was held and lost.
     Lost(Loss),
+    /// The work was skipped because it succeeded this long ago, by the clock of the store.
+    Skipped {
+        /// Time since the success.
+        ago: Duration,
+    },
     /// The contender was asked to give up before it held the lock.
     GaveUp,
     /// The contender would have had to wait for these entries.
@@ -63,6 +70,8 @@ pub struct Ahead {
     pub token: Option<Token>,
     /// True if it is among the holders, holding or granted.
     pub holds: bool,
+    /// True if its work has ended and its place is kept for its least time.
+    pub is_over: bool,
     /// Time of its join by its owner's wall clock; informational.
     pub since: WallMillis,
 }

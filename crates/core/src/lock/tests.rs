@@ -7,6 +7,8 @@ mod ending;
 mod evicting;
 mod granting;
 mod harness;
+mod keeping;
+mod once_per;
 mod queueing;
 mod refusals;
 mod unknown_outcomes;

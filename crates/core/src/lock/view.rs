@@ -140,6 +140,7 @@ impl View {
                 mode: entry.mode,
                 token: entry.token,
                 holds,
+                is_over: entry.is_over,
                 since: entry.acquired_at,
             }
         };

@@ -14,7 +14,9 @@ use super::{Finished, LockSurfaces, Locker, LockerOptions};
 use crate::fenced::{self, FencedError};
 use crate::store::mongo::StoreOptions;
 use leasehold_core::election::{Authority, LeaseName, Token};
-use leasehold_core::lock::{Ahead, End, Loss, Observations, Slots, Standing, Status, Want};
+use leasehold_core::lock::{
+    Ahead, AtLeast, End, Loss, Observations, OncePer, Slots, Standing, Status, Want, WorkKey,
+};
 
 /// A lock, exclusive by default, that this program can acquire.
 ///
@@ -98,6 +100,11 @@ pub enum LockError {
         /// The reason, for humans.
         why: String,
     },
+    /// The work succeeded recently: see [`Lock::once_per`].
+    Skipped {
+        /// Time since the success, by the clock of the store.
+        ago: Duration,
+    },
     /// The document's token has reached its maximum.
     TokensExhausted,
     /// The lock was held and lost.
@@ -117,6 +124,11 @@ impl fmt::Display for LockError {
             Self::WrongSlots { has: 0 } => f.write_str("lock not acquired: in use without slots"),
             Self::WrongSlots { has } => write!(f, "lock not acquired: in use with {has} slots"),
             Self::Foreign { why } => write!(f, "lock not acquired: {why}"),
+            Self::Skipped { ago } => write!(
+                f,
+                "lock not acquired: the work succeeded {} s ago",
+                ago.as_secs()
+            ),
             Self::TokensExhausted => {
                 f.write_str("lock not acquired: its token has reached the maximum")
             }
@@ -135,6 +147,7 @@ impl std::error::Error for LockError {
             | Self::Busy { .. }
             | Self::WrongSlots { .. }
             | Self::Foreign { .. }
+            | Self::Skipped { .. }
             | Self::TokensExhausted
             | Self::Lost(_) => None,
         }
@@ -161,6 +174,23 @@ impl Lock {
     #[must_use]
     pub fn slots(mut self, slots: Slots) -> Self {
         self.options.want = Want::Slot(slots);
+        self
+    }
+
+    /// Keeps the place taken for at least this long from each acquisition on, even if the work ends
+    /// or the process dies: for work that must not run again too soon.
+    #[must_use]
+    pub fn at_least(mut self, at_least: AtLeast) -> Self {
+        self.options.at_least = at_least;
+        self
+    }
+
+    /// Skips the work of this key if it succeeded less than `period` ago: acquiring then fails with
+    /// [`LockError::Skipped`]. [`LockGuard::succeed`] records a success. Without effect on locks
+    /// that are not exclusive.
+    #[must_use]
+    pub fn once_per(mut self, period: Duration, key: WorkKey) -> Self {
+        self.options.once_per = Some(OncePer { period, key });
         self
     }
 
@@ -289,8 +319,22 @@ impl LockGuard {
     ///
     /// # Errors
     /// If the lock was lost before, or the contender failed.
-    pub async fn release(mut self) -> Result<(), LockError> {
+    pub async fn release(self) -> Result<(), LockError> {
         self.locker.release().await;
+        self.released().await
+    }
+
+    /// Releases the lock like [`LockGuard::release`], and records that the work succeeded, for
+    /// [`Lock::once_per`].
+    ///
+    /// # Errors
+    /// If the lock was lost before, or the contender failed.
+    pub async fn succeed(self) -> Result<(), LockError> {
+        self.locker.succeed().await;
+        self.released().await
+    }
+
+    async fn released(mut self) -> Result<(), LockError> {
         match self.finished().await?.end {
             End::Lost(loss) => Err(LockError::Lost(loss)),
             _ => Ok(()),
@@ -319,6 +363,7 @@ impl LockGuard {
             End::Busy { ahead, .. } => LockError::Busy { ahead },
             End::WrongSlots { has } => LockError::WrongSlots { has },
             End::Foreign { why } => LockError::Foreign { why },
+            End::Skipped { ago } => LockError::Skipped { ago },
             End::TokensExhausted => LockError::TokensExhausted,
             End::Lost(loss) => LockError::Lost(loss),
             End::Released | End::GaveUp => LockError::TimedOut,

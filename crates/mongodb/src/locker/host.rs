@@ -12,7 +12,7 @@ use crate::store::{Store, StoreEvent};
 use leasehold_core::election::{BootTime, CallId, Claim, Randomness};
 use leasehold_core::lock::{Effect, End, Hint, Input, LockContender, Outcome, Status};
 
-state_machine!(LockContender, abandoned: GiveUp, status: Cow::Owned);
+state_machine!(LockContender, abandoned: Abandoned, status: Cow::Owned);
 
 /// The store and the surfaces of a contender.
 pub(super) struct LockHost<F> {

@@ -161,7 +161,7 @@ function renderFacts() {
       [place], [entry.identity], [entry.mode], [entry.token == null ? "–" : String(entry.token), "number"],
       [duration(since(entry.since)), "number"], [renewed(entry, details.at, now), "number"],
     ];
-    fill("claims", [...doc.holders.map(claim("holds")), ...doc.queue.map((entry, index) => claim(`waits, ${index + 1}.`)(entry))]);
+    fill("claims", [...doc.holders.map((entry) => claim(entry.over ? "kept" : "holds")(entry)), ...doc.queue.map((entry, index) => claim(`waits, ${index + 1}.`)(entry))]);
   }
   const list = byId("facts");
   if (list.children.length !== facts.length * 2) {

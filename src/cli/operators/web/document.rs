@@ -113,6 +113,7 @@ fn claim(seen: &Seen, entry: &lock::Entry, now: BootTime) -> Value {
         "identity": entry.identity.as_str(),
         "mode": entry.mode.as_str(),
         "token": entry.token.map(|token| token.get()),
+        "over": entry.is_over,
         "since": date(entry.acquired_at),
         "lease_duration_ms": entry.lease_duration.millis,
         "silent_ms": silence.map(|silence| millis(silence.lasts(now))),

@@ -32,6 +32,8 @@ impl LockContender {
             session,
             state,
             since: _,
+            keeps_until,
+            succeeded,
             began: _,
             view,
             stake,
@@ -56,6 +58,7 @@ impl LockContender {
         } = self;
         form.put(session);
         form.put(state);
+        form.put(&(keeps_until, succeeded));
         view.compare(form);
         stake.compare(form);
         form.put(sweeping);

@@ -5,10 +5,13 @@
 //! Holders also evict expired entries, because under brisk traffic no contender waits long enough
 //! to do it.
 
+use std::time::Duration;
+
 use super::{Effect, LockContender, State, Turn, earliest};
 use crate::election::{Authority, BootTime, CallId, Token};
 use crate::lock::document::{Found, LockDocument};
 use crate::lock::grant::{CONFIRM_AFTER, Grant, confirm_at, provisional_until, remaining_min};
+use crate::lock::input::AtLeast;
 use crate::lock::operation::Outcome;
 use crate::lock::stake::{Attempt, Kind};
 use crate::lock::status::Loss;
@@ -85,7 +88,11 @@ impl LockContender {
             true => Some(now),
             false => self.stake.sent_at(grant.revision),
         };
+        // An event does not show the successes, and the grant declares no least time.
+        let shown = self.options.once_per.is_none() || planted!(GrantWithoutSuccesses);
+        let declared = self.options.at_least == AtLeast::NONE;
         let usable = grant.token > self.view.token_floor && self.has_slot(grant.slot);
+        let usable = usable && shown && declared;
         let Some(sent) = sent.filter(|_| contends && usable) else {
             return false;
         };
@@ -124,6 +131,8 @@ impl LockContender {
             valid_until: holding.valid_until,
             waited: now.since(self.began),
         });
+        let at_least = self.options.at_least.get();
+        self.keeps_until = (at_least > Duration::ZERO).then(|| now + at_least);
         self.enter(State::Holding(holding), now);
         self.read_nothing();
         self.unwatch();

@@ -176,7 +176,10 @@ impl LockContender {
         let fits = lock.slots == want.slots() || is_empty(lock);
         let (has, full) = (lock.slots, lock.queue.len() >= QUEUE_MAX);
         let free = place_free(lock, want.mode(), want.slots());
-        if !fits {
+        if !fits && self.any_expired(turn.now) {
+            // The lock may be unused but for what is evicted.
+            self.next(Next::Look, turn.now);
+        } else if !fits {
             self.doubt_or(proof == Proof::Newest, turn, |contender, turn| {
                 contender.finish(End::WrongSlots { has }, turn.now);
             });

@@ -1,11 +1,17 @@
 //! Giving up a place or a lock: the leave, repeated until it is resolved.
 //!
 //! The claim ends here. Nothing renews it, and an entry of it that is found later is not adopted.
+//! If the place must stay taken for longer, its entry is marked instead, and others remove it.
+
+use std::time::Duration;
 
 use super::{Effect, LockContender, State, Turn, earliest};
 use crate::election::{BootTime, CallId};
+use crate::lock::document::Found;
 use crate::lock::operation::{Operation, Outcome};
+use crate::lock::stake::Kind;
 use crate::lock::status::{End, Loss};
+use crate::lock::success::WorkKey;
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Leaving {
@@ -35,6 +41,21 @@ impl LockContender {
             }
             State::Leaving(_) | State::Ended(_) => {}
         }
+    }
+
+    /// Leaves a lock that is or was held.
+    pub(super) fn release(&mut self, now: BootTime) {
+        match self.state {
+            State::Holding(_) | State::Lost(_) => self.give_up(now),
+            State::Joining(_) | State::Waiting(_) | State::Leaving(_) | State::Ended(_) => {}
+        }
+    }
+
+    /// Returns the key to record with the end of the claim, if any.
+    fn success(&self) -> Option<WorkKey> {
+        let succeeded = self.succeeded || planted!(AnyEndIsASuccess);
+        let once_per = self.options.once_per.as_ref().filter(|_| succeeded);
+        once_per.map(|once_per| once_per.key.clone())
     }
 
     /// Ends the claim, with a leave if its entry may be stored.
@@ -80,14 +101,35 @@ impl LockContender {
             return earliest([Some(leaving.due), Some(leaving.until)]);
         }
         let until = leaving.until;
-        let call = self.call(Operation::Leave {
-            claim: self.stake.claim,
-            seen: self.view.token_highest,
-        });
+        let rest = self.keeps_until.filter(|_| !planted!(LeaveBeforeLeastTime));
+        let call = match rest.filter(|until| *until > turn.now) {
+            Some(until) => self.keep(until.since(turn.now), turn),
+            None => self.call(Operation::Leave {
+                claim: self.stake.claim,
+                seen: self.view.token_highest,
+                success: self.success(),
+            }),
+        };
         if let State::Leaving(leaving) = &mut self.state {
             leaving.awaited = Some(call);
         }
         Some(until)
+    }
+
+    /// Marks the entry as one whose work has ended, while its place stays taken for `rest`.
+    fn keep(&mut self, rest: Duration, turn: &mut Turn<'_>) -> CallId {
+        let mine = self.stake.mine();
+        let revision = self.attempt(Kind::Keep, turn);
+        let call = self.call(Operation::Keep {
+            claim: self.stake.claim,
+            revision,
+            mine,
+            at_least: rest,
+            success: self.success(),
+        });
+        // Nothing waits for it as for a renewal.
+        self.stake.open(call);
+        call
     }
 
     /// Sends another leave to the new primary, concurrently with one that hangs on the old primary.
@@ -107,7 +149,15 @@ impl LockContender {
         match outcome {
             // Replies to calls sent before the first leave prove nothing about the entry.
             _ if call.0 <= leaving.after => {}
-            Outcome::Applied(_) | Outcome::Rejected => {
+            Outcome::Applied(found) => {
+                let end = leaving.end.clone();
+                if let (Found::Lock(lock), true) = (found, self.view.is_news(call)) {
+                    // The next contender of this machine knows an own place that is kept.
+                    self.view.observations.note(&lock, None, turn.now);
+                }
+                self.end(end, turn.now);
+            }
+            Outcome::Rejected => {
                 let end = leaving.end.clone();
                 self.end(end, turn.now);
             }

@@ -4,9 +4,12 @@
 //! or was changed by another process, or that the document is older than before. A write or a
 //! linearizable read must confirm it, because a deposed primary still answers majority reads.
 
+use std::time::Duration;
+
 use super::{Effect, LockContender, Notice, State, Turn};
 use crate::election::{BootTime, CallId, Session, Token};
 use crate::lock::document::{Found, LockDocument};
+use crate::lock::input::AtLeast;
 use crate::lock::operation::{Operation, Outcome};
 use crate::lock::stake::{Attempt, Kind, Stake};
 use crate::lock::status::End;
@@ -176,11 +179,16 @@ impl LockContender {
             State::Joining(_) | State::Waiting(_) => self.contending_reply(attempt, outcome, turn),
             State::Holding(_) => self.holding_reply(attempt, outcome, turn),
             // The claim is over, so the outcomes of its writes are only recorded.
-            State::Lost(_) | State::Leaving(_) | State::Ended(_) => match outcome {
-                Outcome::Applied(_) | Outcome::Unknown => self.stake.open(attempt.call),
-                Outcome::Rejected => self.stake.rejected(attempt.call),
-                Outcome::Failed => self.stake.failed(attempt.call),
-            },
+            State::Lost(_) | State::Leaving(_) | State::Ended(_) => {
+                match &outcome {
+                    Outcome::Applied(_) | Outcome::Unknown => self.stake.open(attempt.call),
+                    Outcome::Rejected => self.stake.rejected(attempt.call),
+                    Outcome::Failed => self.stake.failed(attempt.call),
+                }
+                if let Kind::Keep = attempt.kind {
+                    self.leave_reply(attempt.call, outcome, turn);
+                }
+            }
         }
     }
 
@@ -203,7 +211,7 @@ impl LockContender {
                 self.stake.rejected(call);
                 match attempt.kind {
                     Kind::Join => self.join_refused(turn.now),
-                    Kind::Evict => self.fall_behind(turn.now),
+                    Kind::Evict | Kind::Keep => self.fall_behind(turn.now),
                     // A later renewal may have overtaken this one, and its reply will decide.
                     Kind::Renew if planted!(RejectionRepeated) => self.retry_later(turn),
                     Kind::Renew if !newest => {}
@@ -256,6 +264,10 @@ impl LockContender {
         let sent = attempt.sent;
         let slot = own.and_then(|entry| entry.slot);
         let has_slot = self.has_slot(slot);
+        let done_ago = self.done_ago(&lock);
+        let declared = self.options.at_least == AtLeast::NONE
+            || own.is_some_and(|entry| entry.at_least > Duration::ZERO)
+            || planted!(LeastTimeUndeclared);
         match (place, own.map(|entry| entry.token)) {
             // The document's token was lowered since, so this token would be issued again.
             (Place::Holder(_), Some(Some(token))) if token > lock.token => {
@@ -264,13 +276,16 @@ impl LockContender {
                 self.went_back(Some(lock.token), turn);
             }
             (Place::Holder(_), Some(Some(token)))
-                if has_slot && sent + timings.renew_deadline() > turn.now =>
+                if has_slot && declared && sent + timings.renew_deadline() > turn.now =>
             {
                 self.stake.seen_present(self.calls);
                 self.stake.open(call);
                 let is_news = self.view.is_news(call);
                 if is_news {
                     self.take(call, lock, turn);
+                }
+                if let Some(ago) = done_ago {
+                    return self.finish(End::Skipped { ago }, turn.now);
                 }
                 self.acquired((token, slot), (call, sent), turn.now);
                 // A late reply may show later revisions than the ones observed.
@@ -338,7 +353,12 @@ impl LockContender {
             Place::Queue(position, _) => (Some((position, false)), None),
             Place::Holder(entry) => (Some((0, true)), entry.unconfirmed_grant()),
         };
+        let done_ago = self.done_ago(&lock);
         self.take(call, lock, turn);
+        // A success that was recorded stays true, however old the reply.
+        if let Some(ago) = done_ago {
+            return self.finish(End::Skipped { ago }, turn.now);
+        }
         if grant.is_some_and(|grant| self.holds_by(grant, turn.now)) {
             return;
         }
@@ -346,6 +366,11 @@ impl LockContender {
             Some((position, granted)) => self.placed(call, position, granted, turn),
             None => self.decide_join(proof, turn),
         }
+    }
+
+    /// Returns how long ago the work succeeded, if that is too short to do it again.
+    fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
+        self.options.once_per.as_ref()?.done_ago(lock)
     }
 
     pub(super) fn take(&mut self, call: CallId, lock: LockDocument, turn: &Turn<'_>) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::election::{BootTime, CallId, Identity, Randomness, Timings, Token, WallMillis};
 use crate::lock::reference::{self, By};
 use crate::lock::{
-    Effect, End, Found, Hint, Input, LockContender, LockDocument, Notice, Observations, Operation,
-    Options, Outcome, Slots, Standing, Want,
+    AtLeast, Effect, End, Found, Hint, Input, LockContender, LockDocument, Notice, Observations,
+    Operation, Options, Outcome, Slots, Standing, Want,
 };
 
 /// A counter instead of random numbers.
@@ -60,6 +60,8 @@ pub(super) fn options(name: &str, want: Want) -> Options {
         want,
         timings: Timings::default(),
         non_blocking: false,
+        at_least: AtLeast::NONE,
+        once_per: None,
         watch_first: false,
         token_remembered: Token::ZERO,
         observations: Observations::default(),
@@ -183,12 +185,19 @@ impl Fixture {
         self.ones[one].pending.pop_front().expect("a call")
     }
 
+    /// Returns the clock of the store.
+    pub(super) fn store_now(&self) -> WallMillis {
+        let millis = self.now.as_nanos() / 1_000_000;
+        WallMillis(i64::try_from(millis).expect("small"))
+    }
+
     /// Performs a call without answering it.
     pub(super) fn land(&mut self, one: usize, operation: &Operation) -> Outcome {
         let identity = self.ones[one].identity.clone();
         let by = By {
             identity: &identity,
             at: WallMillis(0),
+            store_now: self.store_now(),
         };
         let next = |found: &Found| match found {
             Found::Lock(lock) => reference::next(lock),

@@ -1,6 +1,8 @@
 //! Bounds of an exploration.
 
-use crate::lock::{Slots, Want};
+use std::time::Duration;
+
+use crate::lock::{AtLeast, Slots, Want};
 use crate::model::pace::Pace;
 
 /// Bounds of one exploration. Time is not one of them, because states are compared with their
@@ -35,6 +37,10 @@ pub(crate) struct Seat {
     pub(crate) want: Want,
     /// True if the processes do not wait.
     pub(crate) non_blocking: bool,
+    /// Least time for which a place stays taken.
+    pub(crate) at_least: AtLeast,
+    /// True if work is skipped once it has succeeded.
+    pub(crate) once: bool,
 }
 
 /// Kinds of faults.
@@ -81,6 +87,21 @@ impl Seat {
             pace: Pace::of(milliseconds_per_tick),
             want,
             non_blocking: false,
+            at_least: AtLeast::NONE,
+            once: false,
+        }
+    }
+
+    /// The same, with work that is skipped once it has succeeded.
+    pub(crate) const fn once(self) -> Self {
+        Self { once: true, ..self }
+    }
+
+    /// The same, with a least time for its places.
+    pub(crate) fn keeping(self, at_least: Duration) -> Self {
+        Self {
+            at_least: AtLeast::new(at_least).expect("short"),
+            ..self
         }
     }
 }

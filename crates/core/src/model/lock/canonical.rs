@@ -70,6 +70,9 @@ pub(crate) fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
         Operation::Join { entry, .. } => Some((entry.claim, entry.revision)),
         Operation::Renew {
             claim, revision, ..
+        }
+        | Operation::Keep {
+            claim, revision, ..
         } => Some((*claim, *revision)),
         Operation::Evict { me, .. } => me.map(|me| (me.claim, me.revision)),
         Operation::Create { .. }
@@ -107,7 +110,9 @@ pub(crate) fn put_operation<H: Hasher>(
 ) {
     let mut operation = operation.clone();
     match &mut operation {
-        Operation::Renew { mine, .. } => mine.retain(|revision| live.contains(*revision)),
+        Operation::Renew { mine, .. } | Operation::Keep { mine, .. } => {
+            mine.retain(|revision| live.contains(*revision));
+        }
         Operation::Evict { entries, .. } => {
             entries.retain(|seen| live.contains(seen.revision));
             entries.sort_by_cached_key(|seen| to.place(seen.claim.bytes()));

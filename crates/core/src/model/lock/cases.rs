@@ -1,5 +1,7 @@
 //! Explorations of `make test`, and the larger ones of `make model`.
 
+use std::time::Duration;
+
 use crate::lock::Want::{self, Exclusive, Shared};
 use crate::model::exploration::{self, Figures, explore};
 use crate::model::lock::bounds::{Bounds, Kind, Seat, slot};
@@ -42,6 +44,13 @@ pub(crate) const TWO: [Seat; 2] = apart([Exclusive; 2]);
 pub(crate) const THREE: [Seat; 3] = three([Exclusive; 3]);
 /// Two contenders in ticks of half the length.
 pub(crate) const FINE: [Seat; 2] = [Seat::of(750, Exclusive), Seat::of(1000, Exclusive)];
+
+/// Two contenders, of which one keeps its place for twice the lease duration.
+pub(crate) fn keeping() -> [Seat; 2] {
+    [TWO[0].keeping(LEAST_TIME), TWO[1]]
+}
+/// A least time that is longer than a lease.
+pub(crate) const LEAST_TIME: Duration = Duration::from_secs(8);
 
 /// Two contenders in ticks of a fifth of the provisional authority.
 pub(crate) const GRANTS: [Seat; 2] = [
@@ -122,6 +131,20 @@ pub(crate) fn short() -> Vec<Case> {
             bounds: Bounds::of(&apart([Shared; 2]), 1, 0),
             milestones: &[Joined, Together, LateAcquisition, HolderSwept, RollBack],
             states_min: 94_600,
+        },
+        Case {
+            name: "locks: least times, two contenders, one kill",
+            bounds: Bounds::of(&keeping(), 1, 0).with(&[Kind::Kills]).idle(9),
+            milestones: &[Joined, Confirmed, TakenOver, KeptPlaceSwept],
+            states_min: 8_100,
+        },
+        Case {
+            name: "locks: work once, two contenders on change streams, one delay",
+            bounds: Bounds::of(&TWO.map(Seat::once), 1, 0)
+                .with(&[Kind::Delays])
+                .on_streams(),
+            milestones: &[Joined, Confirmed, Skipped],
+            states_min: 54_800,
         },
         Case {
             name: "locks: grants, two contenders on change streams, no fault",

@@ -32,15 +32,17 @@ tests! {
     2 three_contenders
     3 a_reader_and_a_writer
     4 two_readers
-    5 grants
-    6 grants_and_a_delay
-    7 grants_and_a_duplicate
-    8 a_missing_document_and_a_contender_that_gives_up
+    5 a_least_time_and_a_kill
+    6 work_once_and_a_delay
+    7 grants
+    8 grants_and_a_delay
+    9 grants_and_a_duplicate
+    10 a_missing_document_and_a_contender_that_gives_up
 }
 
 #[test]
 fn every_case_of_the_test_run_has_a_test() {
-    assert_eq!(short().len(), 9);
+    assert_eq!(short().len(), 11);
 }
 
 #[test]

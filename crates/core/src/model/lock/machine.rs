@@ -2,9 +2,12 @@
 //! and the calls and events in flight between it and the store.
 
 use std::hash::Hasher;
+use std::time::Duration;
 
 use crate::election::{BootTime, Claim, Identity, Revision, Token};
-use crate::lock::{Hint, LockContender, Observations, Operation, Options, Outcome};
+use crate::lock::{
+    Hint, LockContender, Observations, OncePer, Operation, Options, Outcome, WorkKey,
+};
 use crate::model::calls::{self, Payload};
 use crate::model::canonical::{Canonical, EPOCH};
 use crate::model::draw::Draw;
@@ -143,6 +146,11 @@ impl Machine {
             want: self.seat.want,
             timings: self.seat.pace.timings(),
             non_blocking: self.seat.non_blocking,
+            at_least: self.seat.at_least,
+            once_per: self.seat.once.then(|| OncePer {
+                period: Duration::MAX,
+                key: WorkKey::default(),
+            }),
             watch_first: false,
             token_remembered: token,
             observations,
@@ -218,7 +226,9 @@ impl Machine {
             {
                 false
             }
-            Operation::Renew { mine, .. } => !mine.iter().any(|mine| storable.contains(*mine)),
+            Operation::Renew { mine, .. } | Operation::Keep { mine, .. } => {
+                !mine.iter().any(|mine| storable.contains(*mine))
+            }
             Operation::Evict { entries, .. } => {
                 !entries.iter().any(|e| storable.contains(e.revision))
             }

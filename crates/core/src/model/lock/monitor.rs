@@ -54,7 +54,9 @@ struct Sighting {
     holds: bool,
     confirmed: bool,
     lease_duration: Declared,
+    is_over: bool,
     since: BootTime,
+    kept_until: Option<BootTime>,
 }
 
 /// A reply that the process receives.
@@ -93,7 +95,9 @@ impl Sighting {
             holds: entry.holds,
             confirmed: entry.confirmed,
             lease_duration: entry.lease_duration,
+            is_over: entry.is_over,
             since: entry.since,
+            kept_until: entry.kept_until,
         }
     }
 
@@ -103,7 +107,10 @@ impl Sighting {
             holds: self.holds,
             confirmed: self.confirmed,
             lease_duration: self.lease_duration,
+            at_least: Duration::ZERO,
+            is_over: self.is_over,
             since: self.since,
+            kept_until: self.kept_until,
         }
     }
 }
@@ -117,9 +124,11 @@ impl Monitor {
                 revision: observation.revision,
             },
             holds: observation.state != EntryState::Waiting,
-            confirmed: observation.state == EntryState::Held,
+            confirmed: matches!(observation.state, EntryState::Held | EntryState::Kept),
             lease_duration: observation.lease_duration,
+            is_over: observation.state == EntryState::Kept,
             since: observation.since,
+            kept_until: observation.kept_until,
         });
         Self {
             shown: shown.collect(),
@@ -169,6 +178,7 @@ impl Monitor {
                     Operation::Join { entry, .. } => self.present != Some(entry.claim),
                     Operation::Renew { .. } | Operation::Evict { .. } => true,
                     Operation::Create { .. }
+                    | Operation::Keep { .. }
                     | Operation::Leave { .. }
                     | Operation::Break { .. }
                     | Operation::Read { .. } => false,
@@ -236,8 +246,13 @@ impl Monitor {
             }
             let sighting = Sighting::of(claim, &entry);
             let known = |old: &Sighting| {
-                let since = sighting.since;
-                Sighting { since, ..*old } == sighting
+                let (since, kept_until) = (sighting.since, sighting.kept_until);
+                let old = Sighting {
+                    since,
+                    kept_until,
+                    ..*old
+                };
+                old == sighting
             };
             if !self.shown.iter().any(known) {
                 self.shown.push(sighting);
@@ -258,7 +273,9 @@ impl Monitor {
             self.sends.push((revision, now));
         }
         match operation {
-            Operation::Leave { claim, .. } => self.ended = Some(*claim),
+            Operation::Leave { claim, .. } | Operation::Keep { claim, .. } => {
+                self.ended = Some(*claim);
+            }
             Operation::Join { entry, .. } => self.open_joins.push((call, entry.claim)),
             Operation::Create { .. }
             | Operation::Renew { .. }
@@ -282,7 +299,9 @@ impl Monitor {
         }
         let claim = match operation {
             Operation::Join { entry, .. } => Some(entry.claim),
-            Operation::Renew { claim, .. } | Operation::Leave { claim, .. } => Some(*claim),
+            Operation::Renew { claim, .. }
+            | Operation::Keep { claim, .. }
+            | Operation::Leave { claim, .. } => Some(*claim),
             Operation::Create { .. }
             | Operation::Evict { .. }
             | Operation::Break { .. }

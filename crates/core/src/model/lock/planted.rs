@@ -1,5 +1,7 @@
 //! Planted bugs, each with an exploration that notices it.
 
+use std::time::Duration;
+
 use crate::lock::Want::{Exclusive, Shared};
 use crate::lock::mutation::Mutation;
 use crate::model::exploration::{Figures, explore};
@@ -43,6 +45,10 @@ pub(crate) fn planted() -> Vec<Planted> {
         non_blocking: true,
         ..b
     };
+    let once = Bounds::of(&TWO.map(Seat::once), 0, 0).on_streams();
+    let stopped = once.clone().with_give_ups(1);
+    let keeping = |seat: Seat| seat.keeping(Duration::from_secs(8));
+    let kept = |faults, starts| Bounds::of(&TWO.map(keeping), faults, starts).idle(9);
     let jobs = Bounds::of(&[a, brief], 1, 1).with(&[Kind::Kills]);
     let bug = |mutation, among, bounds: &Bounds| Planted {
         mutation,
@@ -69,6 +75,23 @@ pub(crate) fn planted() -> Vec<Planted> {
         bug(LeaveBeforeWork, "one freeze", &freeze),
         bug(SightingAnew, "one kill", &kill),
         bug(NothingRemembered, "one kill, jobs that do not wait", &jobs),
+        bug(LeaveBeforeLeastTime, "no fault, least times", &kept(0, 0)),
+        bug(
+            DeathEndsLeastTime,
+            "one kill, least times",
+            &kept(1, 0).with(&[Kind::Kills]),
+        ),
+        bug(
+            LeastTimeUndeclared,
+            "one kill, least times",
+            &kept(1, 0).with(&[Kind::Kills]),
+        ),
+        bug(GrantWithoutSuccesses, "no fault, work once", &once),
+        bug(
+            AnyEndIsASuccess,
+            "no fault, work once, one gives up",
+            &stopped,
+        ),
         bug(SweepWithoutRevision, "one freeze", &freeze),
         bug(NoGrantInLeave, "no fault", &none),
         bug(NoGrantInSweep, "one kill", &kill),

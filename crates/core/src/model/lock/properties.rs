@@ -29,8 +29,12 @@ pub(crate) enum Milestone {
     /// Several contenders had authority together.
     Together,
     HolderSwept,
+    /// A place was removed after its least time.
+    KeptPlaceSwept,
     GranteeSwept,
     WaiterSwept,
+    /// Work was skipped because it had succeeded.
+    Skipped,
     PlaceLost,
     DeadlinePassed,
     /// A renewal of a holder was rejected.
@@ -148,6 +152,9 @@ impl Model for Exploration {
             "overtaking",
             "slots stay",
             "own slots",
+            "places are kept",
+            "once per period",
+            "only successes are recorded",
             "claims are unique",
             "bounds",
             "evictions are due",

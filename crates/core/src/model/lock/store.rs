@@ -69,7 +69,15 @@ impl Store {
         }
         let at = WallMillis(0);
         let before = self.primary.clone();
-        let performed = broken::apply(&mut self.primary, By { identity, at }, operation);
+        let performed = broken::apply(
+            &mut self.primary,
+            By {
+                identity,
+                at,
+                store_now: at,
+            },
+            operation,
+        );
         let mut violation = None;
         if let (Found::Lock(before), Found::Lock(after)) = (&before, &self.primary)
             && performed.outcome != Outcome::Rejected

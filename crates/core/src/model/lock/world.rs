@@ -1,6 +1,7 @@
 //! All machines, the store, and the effect of one step on them.
 
 mod delivery;
+mod kept;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::model::lock::properties::Milestone;
 use crate::model::lock::store::{Store, lock_of};
 use crate::sim::lock::entries::all;
 use crate::sim::lock::invariants::exclusion::{self, Held};
+use kept::KeptPlace;
 
 /// The complete state at one instant of true time.
 #[derive(Debug, Clone)]
@@ -41,6 +43,10 @@ pub(crate) struct World {
     pub(crate) idle_ticks: u8,
     /// Highest token that had authority.
     pub(crate) token_held: Token,
+    /// True if work that is recorded has succeeded.
+    succeeded: bool,
+    /// Places with a least time.
+    places: Vec<KeptPlace>,
     /// Name of the first invariant that was broken, if any.
     pub(crate) broken: Option<&'static str>,
     /// Milestones of the last step. Not part of the canonical form.
@@ -65,6 +71,8 @@ impl Hash for World {
             give_ups_left,
             idle_ticks,
             token_held,
+            succeeded,
+            places: _,
             broken,
             milestones: _,
         } = self;
@@ -75,7 +83,8 @@ impl Hash for World {
             machine.canonicalise(*ticks, &live, &mut canonical);
         }
         canonical.put(&(*faults_left, *starts_left, *give_ups_left, *idle_ticks));
-        canonical.put(&(*token_held, *broken));
+        canonical.put(&(*token_held, *succeeded, *broken));
+        self.put_places(&mut canonical);
     }
 }
 
@@ -101,6 +110,8 @@ impl World {
             give_ups_left: bounds.give_ups,
             idle_ticks: 0,
             token_held: Token::ZERO,
+            succeeded: false,
+            places: Vec::new(),
             broken: None,
             milestones: Vec::new(),
         };
@@ -278,12 +289,16 @@ impl World {
             Action::Finish(i) => {
                 self.disturb();
                 self.machine(i).works = false;
-                self.input(i, Input::Release, bounds);
+                self.succeeded |= self.machines[i].seat.once;
+                self.input(i, Input::Succeeded, bounds);
             }
             Action::GiveUp(i) => {
                 self.disturb();
                 self.give_ups_left -= 1;
                 self.machine(i).works = false;
+                if let Some(contender) = &self.machines[i].contender {
+                    self.place_given_up(contender.claim());
+                }
                 self.input(i, Input::GiveUp, bounds);
             }
             other => unreachable!("{other:?} concerns a call or the store"),
@@ -399,6 +414,11 @@ impl World {
         }
         let remember = bounds.kinds.contains(&Kind::StaleReads) && self.faults_left > 0;
         let events = self.store.commit(remember);
+        self.note_places();
+        let recorded = lock_of(&self.store.committed).is_some_and(|it| !it.successes.is_empty());
+        if recorded && !self.succeeded {
+            self.broken = self.broken.or(Some("only successes are recorded"));
+        }
         for index in 0..self.machines.len() {
             let machine = &self.machines[index];
             let stream = &machine.stream;

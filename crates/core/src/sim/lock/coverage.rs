@@ -3,12 +3,14 @@
 use std::fmt;
 
 use super::faults::Fault;
-use crate::lock::{Effect, Notice, Outcome};
+use crate::lock::{Effect, End, EntryState, Notice, Outcome};
 use crate::sim::coverage::{Answer, Case, closed, pairs};
 use crate::sim::faults::Kind as _;
 
 /// The operations of contenders by name. Only operators break a lock.
-const OPERATIONS: &[&str] = &["create", "join", "try", "renew", "leave", "sweep", "read"];
+const OPERATIONS: &[&str] = &[
+    "create", "join", "try", "renew", "keep", "leave", "sweep", "read",
+];
 
 closed! {
     /// Paths through the protocol.
@@ -20,6 +22,8 @@ closed! {
         Ended => "a contender ends",
         PlaceLost => "a place in the queue is lost",
         Evicted => "an expired entry is evicted",
+        Skipped => "work is skipped because it succeeded recently",
+        Kept => "a place is kept for its least time and then removed",
     }
 }
 
@@ -54,8 +58,13 @@ impl Path {
         match effect {
             Effect::Acquired { .. } => Some(Self::Acquired),
             Effect::Lost(_) => Some(Self::Lost),
+            Effect::Exit(End::Skipped { .. }) => Some(Self::Skipped),
             Effect::Exit(_) => Some(Self::Ended),
             Effect::Notice(Notice::PlaceLost) => Some(Self::PlaceLost),
+            Effect::Notice(Notice::Swept {
+                state: EntryState::Kept,
+                ..
+            }) => Some(Self::Kept),
             Effect::Notice(Notice::Swept { .. }) => Some(Self::Evicted),
             Effect::Notice(_) | Effect::Call { .. } | Effect::Watch(_) => None,
         }

@@ -1,8 +1,9 @@
 //! The entries of a lock, and since when each is unchanged.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::election::{Claim, Declared, Revision};
+use crate::election::{BootTime, Claim, Declared, Revision};
 use crate::lock::{Entry, LockDocument};
 
 /// An entry as it was shown. `T` is the clock of its observer.
@@ -12,8 +13,38 @@ pub(crate) struct ObservedEntry<T> {
     pub(crate) holds: bool,
     pub(crate) confirmed: bool,
     pub(crate) lease_duration: Declared,
+    /// Least time as last declared.
+    pub(crate) at_least: Duration,
+    pub(crate) is_over: bool,
     /// Time since which it is unchanged.
     pub(crate) since: T,
+    /// End of its least time from then on, if it has one.
+    pub(crate) kept_until: Option<T>,
+}
+
+impl<T> ObservedEntry<T> {
+    /// Returns the time for which others wait while it stays unchanged.
+    pub(crate) fn declared(&self) -> Duration {
+        self.at_least.max(self.lease_duration.duration())
+    }
+}
+
+/// An instant of a clock.
+pub(crate) trait Instant: Copy + Ord {
+    fn after(self, duration: Duration) -> Self;
+}
+
+impl Instant for BootTime {
+    fn after(self, duration: Duration) -> Self {
+        self + duration
+    }
+}
+
+/// True time.
+impl Instant for u64 {
+    fn after(self, duration: Duration) -> Self {
+        self + u64::try_from(duration.as_nanos()).expect("short")
+    }
 }
 
 pub(crate) type Entries<T> = BTreeMap<Claim, ObservedEntry<T>>;
@@ -24,19 +55,28 @@ pub(crate) fn all(lock: &LockDocument) -> impl Iterator<Item = &Entry> {
 }
 
 /// Returns the entries of a lock that is shown now. An entry that is unchanged keeps its time.
-pub(crate) fn shown<T: Copy>(lock: &LockDocument, now: T, before: &Entries<T>) -> Entries<T> {
+pub(crate) fn shown<T: Instant>(lock: &LockDocument, now: T, before: &Entries<T>) -> Entries<T> {
     let holding = lock.holders.len();
     let each = all(lock).enumerate().map(|(place, entry)| {
-        let now = ObservedEntry {
+        let confirmed = place < holding && entry.is_confirmed();
+        let keeps = confirmed && entry.at_least > Duration::ZERO;
+        let mut now = ObservedEntry {
             revision: entry.revision,
             holds: place < holding,
             confirmed: entry.is_confirmed(),
             lease_duration: entry.lease_duration,
+            at_least: entry.at_least,
+            is_over: entry.is_over,
             since: now,
+            kept_until: keeps.then(|| now.after(entry.at_least)),
         };
-        let state = |shown: &ObservedEntry<T>| (shown.revision, shown.holds, shown.confirmed);
-        let unchanged = before.get(&entry.claim).filter(|b| state(b) == state(&now));
-        (entry.claim, *unchanged.unwrap_or(&now))
+        if let Some(before) = before.get(&entry.claim) {
+            let state = |shown: &ObservedEntry<T>| (shown.revision, shown.holds, shown.confirmed);
+            if state(before) == state(&now) {
+                (now.since, now.kept_until) = (before.since, before.kept_until);
+            }
+        }
+        (entry.claim, now)
     });
     each.collect()
 }

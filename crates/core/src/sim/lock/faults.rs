@@ -37,6 +37,10 @@ faults! {
     Impatience,
     /// Contenders have different durations.
     MixedTimings,
+    /// Some contenders keep their place for a least time.
+    LeastTime,
+    /// Some contenders skip work that succeeded recently.
+    OncePer,
     /// A contender gives a different number of slots.
     WrongSlots,
 }

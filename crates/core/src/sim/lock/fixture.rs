@@ -1,5 +1,7 @@
 //! Entries and identifiers by number, for tests.
 
+use std::time::Duration;
+
 use crate::election::{Claim, Declared, Identity, Revision, Session, Token, WallMillis};
 use crate::lock::{Entry, Mode};
 
@@ -27,6 +29,8 @@ pub(super) fn entry(number: u8, mode: Mode) -> Entry {
         token: None,
         granted_revision: None,
         slot: None,
+        at_least: Duration::ZERO,
+        is_over: false,
         acquired_at: WallMillis(0),
         renewed_at: WallMillis(0),
     }

@@ -23,6 +23,7 @@ fn perform(stored: &mut Found, operation: &Operation) -> Performed {
     let by = By {
         identity: &identity,
         at: WallMillis(1),
+        store_now: WallMillis(0),
     };
     apply(stored, by, operation)
 }
@@ -58,6 +59,7 @@ fn leave(number: u8) -> Operation {
     Operation::Leave {
         claim: claim(number),
         seen: Token::ZERO,
+        success: None,
     }
 }
 
@@ -224,6 +226,7 @@ fn a_renewal_matches_what_its_owner_wrote_and_nothing_else() {
         revision: revision(9),
         mine: mine.iter().copied().map(revision).collect(),
         seen: token(20),
+        at_least: None,
     };
     let mut stored = lock(0, vec![held(2, X, 7)], vec![entry(1, X)]);
     assert!(!applies(&mut stored, &renew(&[8])));
@@ -251,6 +254,7 @@ fn a_confirmation_keeps_a_token_above_all_that_its_owner_knows() {
         revision: revision(9),
         mine: vec![revision(1)],
         seen: token(7),
+        at_least: None,
     };
     perform(&mut stored, &renew);
     assert_eq!(places(&stored), (vec![(1, Some(8))], vec![]));
@@ -265,6 +269,7 @@ fn a_grant_of_an_older_version_gets_its_token_from_its_owner() {
         revision: revision(9),
         mine: vec![revision(1)],
         seen: token(20),
+        at_least: None,
     };
     perform(&mut stored, &renew);
     assert_eq!(places(&stored), (vec![(1, Some(21))], vec![]));
@@ -300,6 +305,7 @@ fn an_owner_that_comes_back_gets_its_slot_if_it_is_free() {
         let by = By {
             identity: &identity,
             at: WallMillis(1),
+            store_now: WallMillis(0),
         };
         apply(stored, by, operation);
     };
@@ -332,6 +338,7 @@ fn a_grant_of_an_older_version_gets_its_slot_from_its_owner() {
         revision: revision(9),
         mine: vec![revision(1)],
         seen: Token::ZERO,
+        at_least: None,
     };
     perform(&mut stored, &renew);
     assert_eq!(slots(&stored), [(1, Some(1)), (2, Some(0))]);

@@ -8,7 +8,9 @@ pub(crate) mod exclusion;
 pub(crate) mod expired_entries_are_evicted;
 pub(crate) mod healing;
 pub(crate) mod live_entries_stay;
+pub(crate) mod once_per;
 pub(crate) mod own_writes;
+pub(crate) mod places_are_kept;
 
 pub(super) use crate::sim::invariants::{Violation, explain, require, violation};
 pub(super) use crate::sim::with;

@@ -63,6 +63,9 @@ pub(super) fn revision_of(operation: &Operation) -> Option<(Claim, Revision)> {
         Operation::Join { entry, .. } => Some((entry.claim, entry.revision)),
         Operation::Renew {
             claim, revision, ..
+        }
+        | Operation::Keep {
+            claim, revision, ..
         } => Some((*claim, *revision)),
         Operation::Evict { me, .. } => me.map(|me| (me.claim, me.revision)),
         _ => None,
@@ -76,9 +79,12 @@ impl Ledger {
         let shown = |observation: &Observation| ObservedEntry {
             revision: observation.revision,
             holds: observation.state != EntryState::Waiting,
-            confirmed: observation.state == EntryState::Held,
+            confirmed: matches!(observation.state, EntryState::Held | EntryState::Kept),
             lease_duration: observation.lease_duration,
+            at_least: Duration::ZERO,
+            is_over: observation.state == EntryState::Kept,
             since: observation.since,
+            kept_until: observation.kept_until,
         };
         let shown = observations.iter().map(|(claim, s)| (claim, shown(s)));
         Self {
@@ -157,7 +163,9 @@ impl Ledger {
             }
             Outcome::Failed | Outcome::Unknown => {}
         }
-        if let (Operation::Leave { .. }, Some((_, resolved))) = (&operation, &mut self.left) {
+        if let (Operation::Leave { .. } | Operation::Keep { .. }, Some((_, resolved))) =
+            (&operation, &mut self.left)
+        {
             *resolved |= matches!(outcome, Outcome::Applied(_) | Outcome::Rejected);
         }
     }
@@ -242,7 +250,7 @@ impl Ledger {
         self.renew_deadline = options.timings.renew_deadline();
         let violation = self.judge(operation, at, state, options);
         match operation {
-            Operation::Leave { claim, .. } => {
+            Operation::Leave { claim, .. } | Operation::Keep { claim, .. } => {
                 self.ended.insert(*claim);
                 self.left.get_or_insert((at, false));
             }
@@ -282,7 +290,9 @@ impl Ledger {
         }
         let claim = match operation {
             Operation::Join { entry, .. } => Some(entry.claim),
-            Operation::Renew { claim, .. } | Operation::Leave { claim, .. } => Some(*claim),
+            Operation::Renew { claim, .. }
+            | Operation::Keep { claim, .. }
+            | Operation::Leave { claim, .. } => Some(*claim),
             _ => None,
         };
         let open = |other: &Claim| Some(*other) != claim && !self.seen.contains(other);

@@ -82,9 +82,16 @@ impl Calls for Locks {
         let by = By {
             identity: &seat.identity,
             at: WallMillis(0),
+            store_now: world.store_now(),
         };
         let older = seat.older;
-        let read = |stored: &Found| Outcome::Applied(stored.clone());
+        let read = |stored: &Found| {
+            let mut shown = stored.clone();
+            if let Found::Lock(lock) = &mut shown {
+                lock.store_now = by.store_now;
+            }
+            Outcome::Applied(shown)
+        };
         let write = |stored: &mut Found| {
             let performed = match older {
                 true => super::older::apply(stored, by, operation),

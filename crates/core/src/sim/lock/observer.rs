@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::entries::{self, Entries};
-use super::invariants::{documents, exclusion, expired_entries_are_evicted, live_entries_stay};
+use super::invariants::{
+    documents, exclusion, expired_entries_are_evicted, live_entries_stay, once_per, places_are_kept,
+};
 use super::ledger::{Doing, revision_of};
 use super::network::Committed;
 use super::world::World;
 use crate::election::{CallId, Claim, Revision, Token};
-use crate::lock::{End, Found, LockDocument, Loss, Notice, Operation, Standing};
+use crate::lock::{End, Found, LockDocument, Loss, Notice, OncePer, Operation, Standing, WorkKey};
 use crate::sim::MS;
 use crate::sim::invariants::{Violation, violation};
 
@@ -24,6 +26,12 @@ pub(super) struct Observer {
     tokens: BTreeMap<Token, Claim>,
     /// Every revision ever sent.
     revisions: BTreeSet<Revision>,
+    /// Each acquired claim with a least time, and when a majority had the write by which it acquired.
+    places: BTreeMap<Claim, (u64, Duration)>,
+    /// Time of the last recorded success of each key, and whether work with that key succeeded.
+    successes: BTreeMap<WorkKey, u64>,
+    /// Claims whose work succeeded.
+    succeeded: BTreeSet<Claim>,
     /// Each entry that a majority has, and since when it has been unchanged.
     entries: Entries<u64>,
     looks_at: u64,
@@ -103,6 +111,8 @@ impl World {
         let entries = &mut self.own.observer.entries;
         *entries = entries::shown(&after, self.now, entries);
         self.found(documents::check(&before, &after));
+        self.check_places(committed, &before, &after);
+        self.check_success(&committed.write.operation, &after);
         if let Operation::Evict { entries, .. } = &committed.write.operation {
             for pair in entries {
                 let there = |lock| entries::all(lock).any(|entry| entry.claim == pair.claim);
@@ -110,6 +120,70 @@ impl World {
                     self.check_eviction(pair.claim);
                 }
             }
+        }
+    }
+
+    /// Notes the place that a process has acquired, if it keeps it for a least time.
+    pub(super) fn note_place(&mut self, process: usize, claim: Claim) {
+        let at_least = self.processes[process].options.at_least.get();
+        let observer = &mut self.own.observer;
+        let since = observer.entries.get(&claim).map(|entry| entry.since);
+        if at_least > Duration::ZERO {
+            let since = since.unwrap_or(self.now);
+            observer.places.insert(claim, (since, at_least));
+        }
+    }
+
+    /// Forgets the place of a process that gives up without having begun.
+    pub(super) fn forget_place(&mut self, claim: Claim) {
+        self.own.observer.places.remove(&claim);
+    }
+
+    /// Checks that acquired places are given up only after their least time. Older versions know
+    /// of none.
+    fn check_places(&mut self, committed: &Committed, before: &LockDocument, after: &LockDocument) {
+        let stays = |claim: &Claim| after.holders.iter().any(|entry| entry.claim == *claim);
+        let places = &self.own.observer.places;
+        let early = before.holders.iter().find_map(|entry| {
+            let (since, at_least) = *places.get(&entry.claim)?;
+            let taken = Duration::from_nanos(self.now - since);
+            (!stays(&entry.claim)).then(|| places_are_kept::check(taken, at_least))?
+        });
+        if !self.is_older(committed.write.by) {
+            self.found(early);
+        }
+    }
+
+    /// Checks that only work that succeeded is recorded.
+    fn check_success(&mut self, operation: &Operation, after: &LockDocument) {
+        let (Operation::Leave { claim, success, .. } | Operation::Keep { claim, success, .. }) =
+            operation
+        else {
+            return;
+        };
+        if let Some(key) = success {
+            let observer = &mut self.own.observer;
+            let recorded = after.successes.iter().find(|it| it.key == *key);
+            let at = recorded.map_or(0, |it| u64::try_from(it.at.0).expect("not negative"));
+            observer.successes.insert(key.clone(), at * MS);
+            let violation = once_per::recorded(observer.succeeded.contains(claim));
+            self.found(violation);
+        }
+    }
+
+    /// Notes that the work of a claim succeeded.
+    pub(super) fn work_succeeded(&mut self, claim: Claim) {
+        self.own.observer.succeeded.insert(claim);
+    }
+
+    /// Checks that work begins only if it did not succeed recently.
+    pub(super) fn check_once_per(&mut self, process: usize) {
+        let Some(OncePer { period, key }) = &self.processes[process].options.once_per else {
+            return;
+        };
+        if let Some(at) = self.own.observer.successes.get(key) {
+            let since = Duration::from_nanos(self.now - at);
+            self.found(once_per::begun(since, *period));
         }
     }
 
@@ -212,7 +286,7 @@ impl World {
                 expired_entries_are_evicted::check(
                     Duration::from_nanos(unchanged),
                     expired_entries_are_evicted::Patience {
-                        declared: entry.lease_duration.duration(),
+                        declared: entry.declared(),
                         longest: timings.lease_duration(),
                         operation_timeout: timings.operation_timeout(),
                         slowest: self.own.observer.slowest,
@@ -235,7 +309,7 @@ impl World {
             let answered = seat.timings.operation_timeout();
             let answered = u64::try_from(answered.as_nanos()).expect("short");
             self.own.observer.entries.values().find_map(|entry| {
-                let wait = entry.lease_duration.duration() * 1000 / self.own.observer.slowest;
+                let wait = entry.declared() * 1000 / self.own.observer.slowest;
                 let wait = u64::try_from(wait.as_nanos()).expect("short");
                 // A reply may be as old as the maximum duration of a call.
                 let known = entry.since + answered;

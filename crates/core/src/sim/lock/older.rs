@@ -3,6 +3,8 @@
 //! The state machine is the shipped one. It gets documents without the new fields, and its writes
 //! grant as they did then, so it confirms each grant first, and knows no numbers of slots.
 
+use std::time::Duration;
+
 use super::entries::all;
 use crate::lock::reference::{self, By, Performed};
 use crate::lock::{Found, Hint, LockDocument, Operation, Outcome};
@@ -43,7 +45,10 @@ fn grant_without_tokens(before: &LockDocument, after: &mut LockDocument, operati
         | Operation::Leave { seen, .. }
         | Operation::Evict { seen, .. }
         | Operation::Break { seen, .. } => *seen,
-        Operation::Create { .. } | Operation::Renew { .. } | Operation::Read { .. } => return,
+        Operation::Create { .. }
+        | Operation::Renew { .. }
+        | Operation::Keep { .. }
+        | Operation::Read { .. } => return,
     };
     let held = |claim| before.holders.iter().any(|entry| entry.claim == claim);
     let mut token = before.token.max(seen);
@@ -74,6 +79,7 @@ pub(super) fn read(outcome: Outcome) -> Outcome {
             let LockDocument { holders, queue, .. } = &mut lock;
             for entry in holders.iter_mut().chain(queue) {
                 entry.granted_revision = None;
+                (entry.at_least, entry.is_over) = (Duration::ZERO, false);
                 // The state machine demands a number, which an older version does not know.
                 entry.slot = Some(0);
             }
@@ -102,6 +108,7 @@ fn an_older_release_grants_without_a_token_and_a_new_one_with() {
     let by = By {
         identity: &identity,
         at: WallMillis(1),
+        store_now: WallMillis(0),
     };
     let before = Found::Lock(LockDocument {
         token: token(7),
@@ -113,6 +120,7 @@ fn an_older_release_grants_without_a_token_and_a_new_one_with() {
     let leave = Operation::Leave {
         claim: super::fixture::claim(1),
         seen: Token::ZERO,
+        success: None,
     };
     let tokens = |found: &Found| match found {
         Found::Lock(lock) => (lock.token, all(lock).map(|e| e.token).collect::<Vec<_>>()),

@@ -50,7 +50,9 @@ pub(super) fn input(process: usize, input: &Input) -> String {
 pub(super) fn call(process: usize, call: CallId, operation: &Operation) -> String {
     let detail = match operation {
         Operation::Join { entry, .. } => short(entry.claim),
-        Operation::Renew { claim, .. } | Operation::Leave { claim, .. } => short(*claim),
+        Operation::Renew { claim, .. }
+        | Operation::Keep { claim, .. }
+        | Operation::Leave { claim, .. } => short(*claim),
         Operation::Evict { entries, .. } => {
             let claims: Vec<_> = entries.iter().map(|pair| short(pair.claim)).collect();
             claims.join(" ")

@@ -7,7 +7,7 @@ use super::faults::Fault;
 use super::process::Process;
 use super::world::World;
 use crate::election::{Identity, Timings, Token};
-use crate::lock::{Input, Observations, Options, Slots, Want, scaled};
+use crate::lock::{AtLeast, Input, Observations, OncePer, Options, Slots, Want, WorkKey, scaled};
 use crate::sim::clock::Clock;
 use crate::sim::rng::Rng;
 use crate::sim::world::AtPeace;
@@ -27,6 +27,8 @@ pub(super) struct Seat {
     pub(super) timings: Timings,
     pub(super) want: Want,
     pub(super) impatient: bool,
+    pub(super) at_least: AtLeast,
+    pub(super) once_per: Option<OncePer>,
     pub(super) token_remembered: Token,
     /// Observations of its processes. Each process starts with those of the one before.
     pub(super) observations: Observations,
@@ -59,6 +61,15 @@ impl World {
         self.strikes(true, Fault::MixedTimings);
         let older = self.strikes(build.one_in(3), Fault::OlderVersion);
         let (reads, number) = (build.one_in(2), build.between(1, 4));
+        let keeps = self.strikes(build.one_in(3), Fault::LeastTime);
+        // Short jobs would wait for each other's places all the time.
+        let longest = if self.own.brisk { 1_000 } else { 30_000 };
+        let at_least = Duration::from_millis(build.between(100, longest));
+        let once = self.strikes(build.one_in(2), Fault::OncePer);
+        let once_per = once.then(|| OncePer {
+            period: Duration::from_millis(build.between(1_000, 60_000)),
+            key: WorkKey::new(["x", "y"][usize::from(build.one_in(3))]).expect("legal"),
+        });
         let slot = |number: u64| {
             let number = u32::try_from(number).expect("few");
             Want::Slot(Slots::new(number).expect("one at least"))
@@ -85,6 +96,11 @@ impl World {
             timings,
             want,
             impatient,
+            at_least: match keeps && !older {
+                true => AtLeast::new(at_least).expect("short"),
+                false => AtLeast::NONE,
+            },
+            once_per: once_per.filter(|_| want == Want::Exclusive && !older),
             token_remembered: Token::ZERO,
             observations: Observations::default(),
             done: Vec::new(),
@@ -105,6 +121,8 @@ impl World {
         let options = Options {
             identity: s.identity.clone(),
             want: s.want,
+            at_least: s.at_least,
+            once_per: s.once_per.clone(),
             timings: s.timings,
             non_blocking: s.impatient && roll == 0,
             watch_first: s.watch_first,

@@ -10,7 +10,7 @@ use super::observer::Observer;
 use super::process::Process;
 use super::report;
 use super::seats::{Seat, timings};
-use crate::election::{BootTime, Claim, Token};
+use crate::election::{BootTime, Claim, Token, WallMillis};
 use crate::lock::mutation::Mutation;
 use crate::lock::{Effect, Found, Hint, Input, Operation, Outcome, Status};
 use crate::sim::faults::Planned;
@@ -22,6 +22,8 @@ use crate::sim::{MS, SECOND, world};
 /// Maximum time from the end of the faults until every process is done. The value is twice the
 /// longest wait for an expired entry, because a ghost can be granted after another one is evicted.
 const PEACE: u64 = 160 * SECOND;
+/// The same for eight places with a least time of 30 s each, by the slowest clock.
+const KEPT: u64 = 8 * 30 * SECOND * 4 / 3;
 
 pub(super) type World = world::World<Locks>;
 
@@ -90,7 +92,12 @@ impl Protocol for Locks {
             return;
         }
         world.heal();
-        world.run_until(world.now + PEACE, |world| world.live.is_empty());
+        // The places of least times may be kept one after the other.
+        let kept = match world.faults.has(Fault::LeastTime) {
+            true => KEPT,
+            false => 0,
+        };
+        world.run_until(world.now + PEACE + kept, |world| world.live.is_empty());
         let standing = |id: &usize| world.processes[*id].contender.status().standing;
         let left: Vec<_> = world.live.iter().map(standing).collect();
         world.found(healing::check(&left, world.set.committed()));
@@ -131,6 +138,11 @@ impl World {
     pub(super) fn seat_clock(&self, seat: usize) -> BootTime {
         let shown = self.machines[seat].clock.at(self.now);
         BootTime::from_nanos(u64::try_from(shown).unwrap_or(0))
+    }
+
+    /// Returns the clock of the store, which is right.
+    pub(super) fn store_now(&self) -> WallMillis {
+        WallMillis(i64::try_from(self.now / MS).expect("small"))
     }
 
     pub(super) fn clock(&self, process: usize) -> BootTime {
@@ -201,7 +213,10 @@ impl World {
         match effect {
             Effect::Call { id, operation } => self.send(process, id, operation),
             Effect::Watch(claim) => self.watch(process, claim),
-            Effect::Acquired { token, .. } => self.acquired(process, token),
+            Effect::Acquired { token, .. } => {
+                self.check_once_per(process);
+                self.acquired(process, token);
+            }
             Effect::Lost(loss) => {
                 self.note(|| format!("p{process} LOST {loss:?}"));
                 self.check_loss(process, loss);
@@ -230,6 +245,7 @@ impl World {
         } = p.contender.status();
         self.coverage.hit_if(provisional, Hit::Path(Path::Granted));
         self.note(|| format!("p{process} HOLDS by {token}"));
+        self.note_place(process, claim);
         let reused = self.own.observer.acquired(token, claim);
         self.found(reused);
         let most = match self.calm || self.own.brisk {
@@ -283,7 +299,16 @@ impl World {
             let unconfirmed = p.contender.status().provisional;
             self.coverage
                 .hit_if(unconfirmed, Hit::Path(Path::Unconfirmed));
-            self.input(process, Input::Release);
+            let failed =
+                self.processes[process].options.once_per.is_some() && self.chance.one_in(4);
+            let end = match failed {
+                true => Input::Release,
+                false => {
+                    self.work_succeeded(claim);
+                    Input::Succeeded
+                }
+            };
+            self.input(process, end);
         }
     }
 
@@ -291,6 +316,8 @@ impl World {
         let p = &mut self.processes[process];
         if p.alive {
             p.works = false;
+            let claim = p.contender.claim();
+            self.forget_place(claim);
             self.input(process, Input::GiveUp);
         }
     }

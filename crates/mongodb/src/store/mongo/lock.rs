@@ -1,6 +1,8 @@
 //! One lock in a MongoDB collection, and the listing of a collection's locks for humans.
 
 mod document;
+mod expressions;
+mod granting;
 mod update;
 mod wake;
 
@@ -162,8 +164,26 @@ impl MongoLockStore {
                 revision,
                 mine,
                 seen,
-            } => update::renew(name, (*claim, *revision), mine, *seen, now),
-            Operation::Leave { claim, seen } => update::leave(name, *claim, *seen, now),
+                at_least,
+            } => {
+                let (mine, renewal) = (mine.as_slice(), (*claim, *revision));
+                update::renew(name, renewal, mine, (*seen, *at_least), now)
+            }
+            Operation::Keep {
+                claim,
+                revision,
+                mine,
+                at_least,
+                success,
+            } => {
+                let kept = (*at_least, success.as_ref());
+                update::keep(name, (*claim, *revision), mine, kept, now)
+            }
+            Operation::Leave {
+                claim,
+                seen,
+                success,
+            } => update::leave(name, *claim, success.as_ref(), *seen, now),
             Operation::Evict {
                 entries,
                 me,
@@ -360,6 +380,8 @@ mod tests {
             token: Token::new(7),
             granted_revision: granted.map(|granted| Revision::from_bytes([granted; 16])),
             slot: None,
+            at_least: std::time::Duration::ZERO,
+            is_over: false,
             acquired_at: WallMillis(0),
             renewed_at: WallMillis(0),
         };

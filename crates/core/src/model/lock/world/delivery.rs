@@ -10,6 +10,7 @@ use crate::model::lock::bounds::Bounds;
 use crate::model::lock::machine::{Machine, Place, Stream, draw};
 use crate::model::lock::monitor::{Reply, Sending};
 use crate::model::lock::properties::Milestone;
+use crate::model::lock::store::lock_of;
 
 impl World {
     /// Delivers the call to the primary.
@@ -135,6 +136,12 @@ impl World {
                             self.milestones.push(Milestone::HeldByGrant);
                         }
                         self.acquired(index, token);
+                        self.place_acquired(index, contender.claim());
+                        let done = lock_of(&self.store.committed);
+                        let done = done.is_some_and(|lock| !lock.successes.is_empty());
+                        if done && self.machines[index].seat.once {
+                            self.broken = self.broken.or(Some("once per period"));
+                        }
                     }
                     Effect::Lost(Loss::Deadline) => {
                         self.milestones.push(Milestone::DeadlinePassed);
@@ -195,6 +202,9 @@ impl World {
 
     /// Checks that a contender that does not wait evicts what it knows to be expired.
     fn ended(&mut self, index: usize, end: &End) {
+        if let End::Skipped { .. } = end {
+            self.milestones.push(Milestone::Skipped);
+        }
         if let End::Busy { .. } = end {
             let machine = &self.machines[index];
             let timeout = machine.seat.pace.timings().operation_timeout();
@@ -209,6 +219,7 @@ impl World {
         match notice {
             Notice::Swept { state, .. } => self.milestones.push(match state {
                 EntryState::Held => Milestone::HolderSwept,
+                EntryState::Kept => Milestone::KeptPlaceSwept,
                 EntryState::Granted => Milestone::GranteeSwept,
                 EntryState::Waiting => Milestone::WaiterSwept,
             }),

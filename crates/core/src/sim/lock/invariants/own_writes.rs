@@ -1,6 +1,6 @@
 //! Writes that a process may send of its own claim: none after the claim ended, none after a
 //! rejection before a read, no join while another claim's join is unresolved, and no leave while
-//! the work runs (I6).
+//! the work runs (I6), also not one that keeps the place.
 
 use super::{Violation, violation, with};
 
@@ -24,7 +24,7 @@ pub(crate) struct Write {
 pub(crate) fn check(write: Write) -> Option<Violation> {
     let joins = matches!(write.operation, "join" | "try");
     let broken = match write.operation {
-        "leave" => write.works.then_some("I6"),
+        "leave" | "keep" => write.works.then_some("I6"),
         "read" => None,
         _ if write.unread_rejection && !write.holds => Some("read after a rejection"),
         _ if write.ended => Some("ended claims stay ended"),

@@ -25,7 +25,14 @@ fn entry() -> Document {
 /// Random fields, or a lock of which one field, or one field of an entry, is random.
 fn stored() -> impl Strategy<Value = Document> {
     let field = prop::sample::select(vec![
-        "schema", "kind", "token", "slots", "holders", "queue", "history",
+        "schema",
+        "kind",
+        "token",
+        "slots",
+        "holders",
+        "queue",
+        "history",
+        "successes",
     ]);
     let inner = prop::sample::select(vec![
         "claim",
@@ -40,6 +47,9 @@ fn stored() -> impl Strategy<Value = Document> {
         "wake",
         "revision_text",
         "granted_revision",
+        "at_least_ms",
+        "over",
+        "over_at",
     ]);
     let of_entry = (prop::bool::ANY, inner, value()).prop_map(|(holds, key, value)| {
         let mut entry = entry();

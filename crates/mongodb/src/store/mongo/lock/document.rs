@@ -3,20 +3,36 @@
 //! Any BSON is read without a panic. A document that is not a lock of this schema is foreign and is
 //! never written to (I11); [`ours`] matches exactly what [`read`] accepts as a lock.
 
+use std::time::Duration;
+
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::super::display::named;
 use super::super::document::{
     LOCK_KIND, SCHEMA, belongs, date, declared, id, integer, is, is_uuid, token, uuid,
 };
-use leasehold_core::election::{Claim, Identity, Revision, Session, Token};
-use leasehold_core::lock::{Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX};
+use leasehold_core::election::{Claim, Identity, Revision, Session, Token, WallMillis};
+use leasehold_core::lock::{
+    AT_LEAST_MAX, Entry, Found, Joining, LockDocument, Mode, SLOTS_MAX, SUCCESSES_MAX, Success,
+    WorkKey,
+};
+
+/// Field of an entry: the least time of its place in milliseconds, from the owner's last write on.
+pub(super) const AT_LEAST: &str = "at_least_ms";
+/// Field of an entry: true once the work has ended before that time.
+pub(super) const OVER: &str = "over";
+
+/// Field of such an entry: when the work ended, by the clock of the server.
+pub(super) const OVER_AT: &str = "over_at";
+/// Field of a reply: the time by the clock of the server. Not stored.
+const SERVER_NOW: &str = "server_now";
 
 /// Returns the projection of all reads: the history's type, but not its entries.
 pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
         "history": { "$slice": 0 }, "slots_before": 1, "slot_owners": 1,
+        "successes.key": 1, "successes.at": 1, SERVER_NOW: "$$NOW",
     }
 }
 
@@ -32,13 +48,29 @@ fn lock(document: &Document) -> Result<LockDocument, String> {
     belongs(document, LOCK_KIND)?;
     // The entries are not read, but a history that is not a list cannot be appended to.
     list(document, "history")?;
+    let now = document.get_datetime(SERVER_NOW).ok().copied();
     Ok(LockDocument {
         token: token(document)?,
         slots: slots(document)?,
         slot_owners: slot_owners(document),
-        holders: entries(document, "holders")?,
-        queue: entries(document, "queue")?,
+        holders: entries(document, "holders", now)?,
+        queue: entries(document, "queue", now)?,
+        successes: successes(document)?,
+        store_now: WallMillis(now.map_or(0, DateTime::timestamp_millis)),
     })
+}
+
+/// Returns the recorded successes. An element of any other shape counts as none.
+fn successes(document: &Document) -> Result<Vec<Success>, String> {
+    let list = list(document, "successes")?.unwrap_or_default();
+    let read = list.iter().filter_map(|value| {
+        let fields = value.as_document()?;
+        Some(Success {
+            key: WorkKey::new(fields.get_str("key").ok()?)?,
+            at: WallMillis(fields.get_datetime("at").ok()?.timestamp_millis()),
+        })
+    });
+    Ok(read.take(SUCCESSES_MAX).collect())
 }
 
 fn slots(document: &Document) -> Result<u32, String> {
@@ -64,10 +96,10 @@ pub(super) fn slots_before(document: &Document) -> Option<u32> {
     u32::try_from(before).ok()
 }
 
-fn entries(document: &Document, key: &str) -> Result<Vec<Entry>, String> {
+fn entries(document: &Document, key: &str, now: Option<DateTime>) -> Result<Vec<Entry>, String> {
     let list = list(document, key)?.unwrap_or_default();
     let read = list.iter().map(|value| match value {
-        Bson::Document(fields) => entry(fields).map_err(|why| format!("in its {key}: {why}")),
+        Bson::Document(fields) => entry(fields, now).map_err(|why| format!("in its {key}: {why}")),
         _ => Err(format!("its {key} are not all documents")),
     });
     read.collect()
@@ -81,7 +113,7 @@ fn list<'a>(document: &'a Document, key: &str) -> Result<Option<&'a [Bson]>, Str
     }
 }
 
-fn entry(fields: &Document) -> Result<Entry, String> {
+fn entry(fields: &Document, now: Option<DateTime>) -> Result<Entry, String> {
     let identity = fields.get_str("identity");
     let mode = fields.get_str("mode").ok().and_then(mode);
     let token = match fields.get("token") {
@@ -98,6 +130,8 @@ fn entry(fields: &Document) -> Result<Entry, String> {
         token,
         granted_revision: granted_revision(fields),
         slot: slot(fields),
+        at_least: at_least(fields, now),
+        is_over: is_over(fields),
         acquired_at: date(fields.get("acquired_at")),
         renewed_at: date(fields.get("renewed_at")),
     })
@@ -116,6 +150,35 @@ fn slot(fields: &Document) -> Option<u32> {
     u32::try_from(number).ok().filter(|slot| *slot < SLOTS_MAX)
 }
 
+/// Returns the rest of the least time of the entry's place. Any other value counts as none.
+///
+/// If the work is over, the rest is that at `now`, by the clock of the server. Otherwise a job that
+/// starts in an empty container each time would never observe its end. No contender has authority by
+/// such an entry, so exclusion does not depend on that clock.
+fn at_least(fields: &Document, now: Option<DateTime>) -> Duration {
+    let millis = fields.get(AT_LEAST).and_then(integer).unwrap_or(0);
+    let over_at = fields.get_datetime(OVER_AT).ok();
+    let over_at = over_at.filter(|_| is_over(fields));
+    let passed = now.zip(over_at).map(|(now, over)| {
+        let passed = now
+            .timestamp_millis()
+            .saturating_sub(over.timestamp_millis());
+        passed.max(0)
+    });
+    let rest = millis.saturating_sub(passed.unwrap_or(0));
+    Duration::from_millis(u64::try_from(rest).unwrap_or(0)).min(AT_LEAST_MAX)
+}
+
+fn is_over(fields: &Document) -> bool {
+    matches!(fields.get_bool(OVER), Ok(true))
+}
+
+/// Returns a duration as a number of milliseconds, not shorter than it is.
+pub(super) fn milliseconds(duration: Duration) -> i64 {
+    let millis = duration.as_nanos().div_ceil(1_000_000);
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
+
 fn mode(word: &str) -> Option<Mode> {
     let modes = [Mode::Exclusive, Mode::Shared, Mode::Slot];
     modes.into_iter().find(|mode| mode.as_str() == word)
@@ -124,7 +187,7 @@ fn mode(word: &str) -> Option<Mode> {
 /// Returns a filter that matches only what [`read`] accepts as a lock of this name, and only if the
 /// expression `condition` holds, which may rely on the shape.
 pub(super) fn ours(name: &str, condition: impl Into<Bson>) -> Document {
-    let lists = all(["holders", "queue", "history"].map(|list| {
+    let lists = all(["holders", "queue", "history", "successes"].map(|list| {
         let path = format!("${list}");
         is(&path, &["missing", "null", "array"])
     }));

@@ -3,17 +3,27 @@
 //! A pipeline sets named fields only, so that fields of a newer version survive. Each write that
 //! changes the holders or waiters also grants, in the same update: see [`grant`].
 
+use std::time::Duration;
+
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::super::document::{uuid, uuids};
-use super::document::{all, everybody, holders, joining, ours, queue, some_entry};
+use super::document::{
+    AT_LEAST, OVER, OVER_AT, all, everybody, holders, joining, milliseconds, ours, queue,
+    some_entry,
+};
+use super::expressions::{
+    any, below, count, free_slots, has_slots, has_token, held_alone, highest, is_claim, is_empty,
+    next_token, not,
+};
+use super::granting::grant;
 use leasehold_core::election::{Claim, Identity, Revision, Token};
-use leasehold_core::lock::{Ending, HOLDERS_MAX, Joining, Mode, QUEUE_MAX, Seen, Writer};
+use leasehold_core::lock::{
+    Ending, HOLDERS_MAX, Joining, Mode, QUEUE_MAX, SUCCESSES_MAX, Seen, WorkKey, Writer,
+};
 
 /// Entries kept in the history.
 const HISTORY_MAX: i32 = 20;
-/// Longer than any queue.
-const REST: i32 = i32::MAX;
 
 /// A filter, and the stages of its update.
 pub(super) type Write = (Document, Vec<Document>);
@@ -71,24 +81,20 @@ pub(super) fn renew(
     name: &str,
     (claim, revision): (Claim, Revision),
     mine: &[Revision],
-    seen: Token,
+    (seen, at_least): (Token, Option<Duration>),
     now: DateTime,
 ) -> Write {
-    let is_mine = all([
-        is_claim(claim),
-        doc! { "$in": ["$$entry.revision", uuids(mine)] }.into(),
-    ]);
+    let is_mine = is_mine(claim, mine);
     let used = all([
         doc! { "$eq": ["$$entry.granted_revision", "$$entry.revision"] }.into(),
         doc! { "$lte": ["$$entry.token", seen.get()] }.into(),
     ]);
     let without_token = any([not(has_token("$$entry")), used]);
     let unconfirmed = all([is_mine.clone(), without_token.clone()]);
-    let renewed = doc! {
-        "revision": uuid(revision.bytes()),
-        "revision_text": revision.to_string(),
-        "renewed_at": now,
-    };
+    let mut renewed = stamped(revision, now);
+    if let Some(at_least) = at_least {
+        renewed.insert(AT_LEAST, milliseconds(at_least));
+    }
     let mut confirmed = renewed.clone();
     let token = doc! { "$cond": [without_token, next_token(highest(seen)), "$$entry.token"] };
     confirmed.insert("token", token);
@@ -96,11 +102,7 @@ pub(super) fn renew(
     let own_slot = doc! { "$or": [{ "$isNumber": "$$entry.slot" }, { "$not": has_slots() }] };
     let free = doc! { "$min": free_slots("$holders.slot".into()) };
     confirmed.insert("slot", doc! { "$cond": [own_slot, "$$entry.slot", free] });
-    let change = |list: Bson, fields: Document| {
-        let changed = doc! { "$mergeObjects": ["$$entry", fields] };
-        let entry = doc! { "$cond": [is_mine.clone(), changed, "$$entry"] };
-        doc! { "$map": { "input": list, "as": "entry", "in": entry } }
-    };
+    let change = |list, fields| changed(list, is_mine.clone(), fields);
     let raised = doc! { "$ifNull": [next_token(highest(seen)), highest(seen)] };
     let update = doc! { "$set": {
         "token": { "$cond": [some_entry(holders(), unconfirmed), raised, "$token"] },
@@ -110,10 +112,59 @@ pub(super) fn renew(
     (ours(name, some_entry(everybody(), is_mine)), vec![update])
 }
 
+/// Marks the entry of a holder whose work has ended, and whose place stays taken for `at_least`.
+pub(super) fn keep(
+    name: &str,
+    (claim, revision): (Claim, Revision),
+    mine: &[Revision],
+    (at_least, success): (Duration, Option<&WorkKey>),
+    now: DateTime,
+) -> Write {
+    let is_mine = is_mine(claim, mine);
+    let mut fields = stamped(revision, now);
+    fields.insert(AT_LEAST, milliseconds(at_least));
+    fields.insert(OVER, true);
+    // By the clock of the server, with which a later reader compares it.
+    fields.insert(OVER_AT, "$$NOW");
+    let update = doc! { "$set": { "holders": changed(holders(), is_mine.clone(), fields) } };
+    let filter = ours(name, some_entry(holders(), is_mine));
+    (filter, [recording(claim, success), vec![update]].concat())
+}
+
 /// Removes a claim, and grants.
-pub(super) fn leave(name: &str, claim: Claim, seen: Token, now: DateTime) -> Write {
+pub(super) fn leave(
+    name: &str,
+    claim: Claim,
+    success: Option<&WorkKey>,
+    seen: Token,
+    now: DateTime,
+) -> Write {
     let goes = is_claim(claim);
-    take_out(name, goes, (Ending::Released, None), seen, now)
+    let (filter, update) = take_out(name, goes, (Ending::Released, None), seen, now);
+    (filter, [recording(claim, success), update].concat())
+}
+
+/// The stage that records the success of a claim, if any, while its entry is still there.
+fn recording(claim: Claim, success: Option<&WorkKey>) -> Vec<Document> {
+    let Some(key) = success else {
+        return Vec::new();
+    };
+    // Literal, because a key may begin with a dollar sign.
+    let key = doc! { "$literal": key.as_str() };
+    let other = doc! { "$ne": ["$$success.key", key.clone()] };
+    let others = doc! { "$filter": {
+        "input": { "$ifNull": ["$successes", []] }, "as": "success", "cond": other,
+    } };
+    let own = doc! { "$filter": {
+        "input": holders(), "as": "entry", "cond": is_claim(claim),
+    } };
+    let recorded = doc! { "$let": {
+        "vars": { "own": { "$arrayElemAt": [own, 0] } },
+        "in": { "key": key, "at": "$$NOW", "token": "$$own.token", "identity": "$$own.identity" },
+    } };
+    let all = doc! { "$concatArrays": [others, [recorded]] };
+    let most = i32::try_from(SUCCESSES_MAX).expect("small");
+    vec![doc! { "$set": { "successes": { "$slice": [all, -most] } } }]
 }
 
 /// Evicts the entries that are unchanged since they were seen, and grants.
@@ -152,6 +203,7 @@ pub(super) fn prune(name: &str) -> Write {
         "granted",
         "next",
         "history",
+        "successes",
     ];
     let update = doc! { "$unset": fields.to_vec() };
     (ours(name, is_empty(everybody())), vec![update])
@@ -169,13 +221,25 @@ fn take_out(
     };
     let held = all([goes.clone(), has_token("$$entry")]);
     let held = doc! { "$filter": { "input": holders(), "as": "entry", "cond": held } };
+    let reason = match ending {
+        // The work ended in order, and the least time after it has passed.
+        Ending::Expired => doc! { "$cond": [
+            { "$eq": [format!("$$entry.{OVER}"), true] },
+            Ending::Released.as_str(),
+            ending.as_str(),
+        ] }
+        .into(),
+        Ending::Released | Ending::Broken => Bson::from(ending.as_str()),
+    };
+    let over_at = format!("$$entry.{OVER_AT}");
+    let has_ended = doc! { "$eq": [{ "$type": &over_at }, "date"] };
     let end = doc! {
         "token": "$$entry.token",
         "identity": "$$entry.identity",
         "slot": "$$entry.slot",
         "acquired_at": "$$entry.acquired_at",
-        "ended_at": now,
-        "reason": ending.as_str(),
+        "ended_at": { "$cond": [has_ended, over_at, now] },
+        "reason": reason,
     };
     let ended = doc! { "$map": { "input": held, "as": "entry", "in": end } };
     let history = doc! { "$concatArrays": [{ "$ifNull": ["$history", []] }, ended] };
@@ -191,232 +255,24 @@ fn take_out(
     )
 }
 
-/// Moves the entries that may hold from the head of the queue to the holders, in order, each with
-/// the next token, and with a slot of its own if the lock has slots. `me` gets its revision, because its own write confirms the grant. The grants of
-/// the others become the text `granted`, by which their change streams wake them. The previous stage
-/// has set `token` to the highest known.
-fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
-    let (to_go, to_stay) = (
-        doc! { "$slice": [queue(), "$$grantable"] },
-        doc! { "$slice": [queue(), "$$grantable", REST] },
-    );
-    // Stores both parts in one stage, so that the grantable entries are counted once. The next
-    // stages change and separate the parts.
-    let split = doc! { "$set": { "queue": { "$let": {
-        "vars": { "grantable": grantable() },
-        "in": [to_go, to_stay],
-    } } } };
-    let (going, staying) = (part(0), part(1));
-    let count = doc! { "$size": going.clone() };
-    // The tokens that are left at the end of the range.
-    let left = doc! { "$subtract": [Token::MAX.get(), "$token"] };
-    let token = doc! { "$add": ["$token", { "$add": ["$$place", 1_i64] }] };
-    let token = doc! { "$cond": [{ "$lt": ["$$place", left.clone()] }, token, null] };
-    let granted = doc! { "token": token.clone(), "granted_revision": "$$entry.revision" };
-    let granted = doc! { "$mergeObjects": ["$$entry", granted] };
-    let granted = match me {
-        None => granted,
-        Some(me) => {
-            let confirmed = doc! { "$mergeObjects": ["$$entry", {
-                "token": token,
-                "granted_revision": null,
-                "revision": uuid(me.revision.bytes()),
-                "revision_text": me.revision.to_string(),
-                "renewed_at": now,
-            }] };
-            doc! { "$cond": [is_claim(me.claim), confirmed, granted] }
-        }
-    };
-    let granted = doc! { "$let": {
-        "vars": { "entry": { "$arrayElemAt": [going, "$$place"] } },
-        "in": granted,
-    } };
-    let granted = doc! { "$map": {
-        "input": { "$range": [0, count.clone()] }, "as": "place", "in": granted,
-    } };
-    let give_tokens = doc! { "$set": {
-        "token": { "$add": ["$token", { "$min": [count, left] }] },
-        "queue": [numbered(granted), staying.clone()],
-    } };
-    let granted = |field| {
-        doc! { "$let": {
-            "vars": { "numbered": part(0) }, "in": format!("$$numbered.{field}"),
-        } }
-    };
-    let others = match me {
-        None => granted("entries"),
-        Some(me) => doc! { "$filter": {
-            "input": granted("entries"), "as": "entry", "cond": not(is_claim(me.claim)),
-        } },
-    };
-    let texts = doc! { "$cond": [
-        is_empty(others.clone().into()), "$granted", { "$reduce": {
-            "input": others,
-            "initialValue": "",
-            "in": { "$concat": [
-                "$$value", { "$cond": [{ "$eq": ["$$value", ""] }, "", " "] }, grant_text(),
-            ] },
-        } },
-    ] };
-    let head = doc! { "$arrayElemAt": [staying.clone(), 0] };
-    let next = doc! { "$let": { "vars": { "head": head }, "in": text("$$head.wake") } };
-    let move_on = doc! { "$set": {
-        "holders": { "$concatArrays": [holders(), granted("entries")] },
-        "slot_owners": granted("owners"),
-        "queue": staying,
-        "granted": texts,
-        "next": next,
-    } };
-    vec![split, give_tokens, move_on]
+/// True for the entry of a claim with one of these revisions.
+fn is_mine(claim: Claim, mine: &[Revision]) -> Bson {
+    let known = doc! { "$in": ["$$entry.revision", uuids(mine)] };
+    all([is_claim(claim), known.into()])
 }
 
-/// One of the two parts into which the queue is split: the entries that go, and those that stay.
-fn part(number: i32) -> Document {
-    doc! { "$arrayElemAt": ["$queue", number] }
+/// The fields that each write of an owner changes in its entry.
+fn stamped(revision: Revision, now: DateTime) -> Document {
+    doc! {
+        "revision": uuid(revision.bytes()),
+        "revision_text": revision.to_string(),
+        "renewed_at": now,
+    }
 }
 
-/// The `granted` entries, each with the lowest free slot that its owner had last, otherwise with the
-/// lowest free one, and the new owners of the slots. Unchanged for a lock without slots.
-fn numbered(granted: Document) -> Document {
-    let known = doc! { "$cond": [{ "$isArray": "$$value.owners" }, "$$value.owners", []] };
-    let owned = doc! { "$filter": {
-        "input": "$$free", "as": "slot",
-        "cond": { "$eq": [{ "$arrayElemAt": [known.clone(), "$$slot"] }, "$$this.identity"] },
-    } };
-    let slot = doc! { "$let": {
-        "vars": { "free": free_slots("$$value.taken".into()) },
-        "in": { "$let": {
-            "vars": { "owned": owned },
-            "in": { "$min": { "$cond": [is_empty("$$owned".into()), "$$free", "$$owned"] } },
-        } },
-    } };
-    let owner = doc! { "$cond": [
-        { "$eq": ["$$number", "$$slot"] },
-        "$$this.identity",
-        { "$arrayElemAt": [known, "$$number"] },
-    ] };
-    let next = doc! { "$let": { "vars": { "slot": slot }, "in": {
-        "entries": { "$concatArrays": [
-            "$$value.entries", [{ "$mergeObjects": ["$$this", { "slot": "$$slot" }] }],
-        ] },
-        "owners": { "$map": {
-            "input": { "$range": [0, "$slots"] }, "as": "number", "in": owner,
-        } },
-        "taken": { "$concatArrays": ["$$value.taken", ["$$slot"]] },
-    } } };
-    let taken = doc! { "$map": { "input": holders(), "as": "entry", "in": "$$entry.slot" } };
-    let initial = doc! { "entries": [], "owners": "$slot_owners", "taken": taken };
-    let numbered = doc! { "$reduce": {
-        "input": "$$granted", "initialValue": initial, "in": next,
-    } };
-    let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
-    doc! { "$let": {
-        "vars": { "granted": granted },
-        "in": { "$cond": [has_slots(), numbered, plain] },
-    } }
-}
-
-/// True for a lock with slots.
-fn has_slots() -> Document {
-    doc! { "$gt": ["$slots", 0] }
-}
-
-/// The numbers of the slots that are not in the list `taken`.
-fn free_slots(taken: Bson) -> Document {
-    doc! { "$setDifference": [{ "$range": [0, { "$ifNull": ["$slots", 0] }] }, taken] }
-}
-
-/// Number of entries at the head of the queue that may hold.
-fn grantable() -> Bson {
-    let (waiting, holding) = (doc! { "$size": queue() }, doc! { "$size": holders() });
-    let slots = doc! { "$ifNull": ["$slots", 0] };
-    let places = |most: Bson| doc! { "$max": [0, { "$subtract": [most, holding.clone()] }] };
-    let head = doc! { "$arrayElemAt": [queue(), 0] };
-    let is_reader = doc! { "$map": {
-        "input": queue(), "as": "entry", "in": { "$eq": ["$$entry.mode", Mode::Shared.as_str()] },
-    } };
-    // The number of readers before the first other entry, or all entries.
-    let readers = doc! { "$let": {
-        "vars": { "first": { "$indexOfArray": [is_reader, false] } },
-        "in": { "$cond": [{ "$eq": ["$$first", -1] }, waiting.clone(), "$$first"] },
-    } };
-    let free_places = doc! { "$min": [readers, places(count(HOLDERS_MAX).into())] };
-    let shared = doc! { "$cond": [held_alone(), 0, free_places] };
-    let alone = doc! { "$cond": [is_empty(holders()), 1, 0] };
-    let head_mode = doc! { "$let": { "vars": { "head": head }, "in": "$$head.mode" } };
-    doc! { "$switch": {
-        "branches": [
-            { "case": is_empty(queue()), "then": 0 },
-            { "case": { "$gt": [slots.clone(), 0] }, "then": {
-                "$min": [waiting, places(slots.into())],
-            } },
-            { "case": { "$eq": [head_mode, Mode::Shared.as_str()] }, "then": shared },
-        ],
-        "default": alone,
-    } }
-    .into()
-}
-
-fn is_claim(claim: Claim) -> Bson {
-    doc! { "$eq": ["$$entry.claim", uuid(claim.bytes())] }.into()
-}
-
-/// True if any holder is not shared.
-fn held_alone() -> Bson {
-    let other = doc! { "$ne": ["$$entry.mode", Mode::Shared.as_str()] };
-    some_entry(holders(), other.into())
-}
-
-fn has_token(entry: &str) -> Bson {
-    // Null and missing values sort before all numbers.
-    doc! { "$gt": [format!("{entry}.token"), null] }.into()
-}
-
-/// The highest known token, as an int64 whatever the stored type is.
-fn highest(seen: Token) -> Bson {
-    doc! { "$toLong": { "$max": ["$token", seen.get()] } }.into()
-}
-
-/// The token after this one, or null at the end of the range: such a grant has no token and
-/// therefore no authority.
-fn next_token(token: Bson) -> Bson {
-    let next = doc! { "$add": [token.clone(), 1_i64] };
-    doc! { "$cond": [{ "$lt": [token, Token::MAX.get()] }, next, null] }.into()
-}
-
-/// The text of a grant, bound to `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots. Entries carry the texts of their
-/// claim and revision because a pipeline cannot derive them from the bytes. An entry of another
-/// version may lack them; its owner polls, or confirms the grant first.
-fn grant_text() -> Bson {
-    let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
-    let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];
-    let slot = doc! { "$concat": ["#", { "$toString": "$$this.slot" }] };
-    let slot = doc! { "$cond": [{ "$isNumber": "$$this.slot" }, slot, ""] };
-    let parts = [parts, vec![text("$$this.revision_text"), slot.into()]].concat();
-    doc! { "$concat": parts }.into()
-}
-
-/// The text at this path, or an empty one.
-fn text(path: &str) -> Bson {
-    doc! { "$cond": [{ "$eq": [{ "$type": path }, "string"] }, path, ""] }.into()
-}
-
-fn is_empty(list: Bson) -> Bson {
-    doc! { "$eq": [{ "$size": list }, 0] }.into()
-}
-
-fn below(list: Bson, most: i64) -> Bson {
-    doc! { "$lt": [{ "$size": list }, most] }.into()
-}
-
-fn not(condition: Bson) -> Bson {
-    doc! { "$not": [condition] }.into()
-}
-
-fn any(conditions: impl IntoIterator<Item = Bson>) -> Bson {
-    doc! { "$or": conditions.into_iter().collect::<Vec<_>>() }.into()
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).expect("a bound of the protocol")
+/// The `list`, with these fields in the entries for which `is_mine` is true.
+fn changed(list: Bson, is_mine: Bson, fields: Document) -> Document {
+    let changed = doc! { "$mergeObjects": ["$$entry", fields] };
+    let entry = doc! { "$cond": [is_mine, changed, "$$entry"] };
+    doc! { "$map": { "input": list, "as": "entry", "in": entry } }
 }

@@ -1,0 +1,90 @@
+//! Recorded successes, for work that must not be repeated too soon.
+//!
+//! A success is recorded by the write that ends the claim, so the next holder sees it in the reply
+//! that makes it a holder. Its age is the only thing here that a wall clock decides: that of the
+//! store, which stamps both the success and the reply. No authority depends on it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::document::LockDocument;
+use crate::election::WallMillis;
+
+/// Maximum number of keys whose last success is kept. The oldest success makes room.
+pub const SUCCESSES_MAX: usize = 128;
+/// Maximum length of a key in bytes.
+const KEY_LENGTH_MAX: usize = 128;
+
+/// Name of a piece of work among those that are done under one lock.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkKey(String);
+
+impl WorkKey {
+    /// Checks a key. Returns `None` if it is empty, longer than 128 bytes, or has control
+    /// characters.
+    pub fn new(key: impl Into<String>) -> Option<Self> {
+        let key = key.into();
+        let legal = (1..=KEY_LENGTH_MAX).contains(&key.len());
+        (legal && !key.chars().any(char::is_control)).then_some(Self(key))
+    }
+
+    /// Returns the key.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The key of a lock that does one piece of work only.
+impl Default for WorkKey {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+impl fmt::Display for WorkKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The last success of a piece of work.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Success {
+    /// Key of the work.
+    pub key: WorkKey,
+    /// Time at which the store recorded it, by the clock of the store.
+    pub at: WallMillis,
+}
+
+/// Work that is skipped if it succeeded recently.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OncePer {
+    /// Time within which a success counts.
+    pub period: Duration,
+    /// Key of the work.
+    pub key: WorkKey,
+}
+
+impl OncePer {
+    /// Returns how long ago the work succeeded, by the clock of the store, if that is less than the
+    /// period.
+    pub(super) fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
+        let mut successes = lock.successes.iter();
+        let success = successes.find(|success| success.key == self.key)?;
+        let ago = lock.store_now.0.saturating_sub(success.at.0);
+        // The clock of the store may have been set back since.
+        let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));
+        (ago < self.period).then_some(ago)
+    }
+}
+
+/// Records a success at this time of the store, which replaces the last one of the same key.
+pub(super) fn record(lock: &mut LockDocument, key: &WorkKey, at: WallMillis) {
+    lock.successes.retain(|success| success.key != *key);
+    lock.successes.push(Success {
+        key: key.clone(),
+        at,
+    });
+    let excess = lock.successes.len().saturating_sub(SUCCESSES_MAX);
+    lock.successes.drain(..excess);
+}

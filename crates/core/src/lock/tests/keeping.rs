@@ -1,0 +1,183 @@
+//! Places that stay taken for a least time after the acquisition.
+
+use super::harness::{Fixture, options, seconds};
+use crate::lock::{AtLeast, Ending, EntryState, Input, Notice, Operation, Outcome, Want};
+
+const LEAST: u64 = 55;
+
+/// Adds a contender that keeps its place for 55 s.
+fn keeper(fixture: &mut Fixture, name: &str) -> usize {
+    let at_least = AtLeast::new(seconds(LEAST)).expect("short");
+    fixture.come_with(crate::lock::Options {
+        at_least,
+        ..options(name, Want::Exclusive)
+    })
+}
+
+#[test]
+fn others_wait_for_the_least_time_of_work_that_ended_early() {
+    let mut fixture = Fixture::empty();
+    let began = fixture.now;
+    let a = keeper(&mut fixture, "a");
+    fixture.pass(seconds(1));
+    fixture.release(a);
+    assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep"]);
+    assert!(fixture.end(a).is_some(), "it does not wait for the rest");
+    assert_eq!(fixture.document().holders[0].at_least, seconds(LEAST - 1));
+    let b = fixture.come("b", Want::Exclusive);
+    while fixture.token(b).is_none() {
+        fixture.pass_for(seconds(1), &[b]);
+    }
+    assert_eq!(fixture.now, began + seconds(LEAST));
+    let [Notice::Swept { state, .. }] = fixture.notices(b)[..] else {
+        panic!("{:?}", fixture.notices(b));
+    };
+    assert_eq!(*state, EntryState::Kept);
+}
+
+#[test]
+fn the_place_of_a_killed_process_is_kept_beyond_its_lease() {
+    let mut fixture = Fixture::empty();
+    let began = fixture.now;
+    let _killed = keeper(&mut fixture, "killed");
+    let b = fixture.come("b", Want::Exclusive);
+    fixture.pass_for(seconds(LEAST - 1), &[b]);
+    assert_eq!(fixture.token(b), None);
+    while fixture.token(b).is_none() {
+        fixture.pass_for(seconds(1), &[b]);
+    }
+    assert_eq!(fixture.now, began + seconds(LEAST));
+}
+
+#[test]
+fn work_that_takes_longer_leaves_as_usual() {
+    let mut fixture = Fixture::empty();
+    let a = keeper(&mut fixture, "a");
+    fixture.pass(seconds(LEAST));
+    fixture.release(a);
+    assert_eq!(fixture.ones[a].sent.last(), Some(&"leave"));
+    assert_eq!(fixture.document().holders, []);
+}
+
+#[test]
+fn a_newcomer_waits_only_for_what_the_newest_renewal_left() {
+    let mut fixture = Fixture::empty();
+    let began = fixture.now;
+    let a = keeper(&mut fixture, "a");
+    fixture.pass(seconds(50));
+    fixture.release(a);
+    let b = fixture.come("b", Want::Exclusive);
+    fixture.pass_for(seconds(LEAST - 50), &[b]);
+    assert_eq!(fixture.now, began + seconds(LEAST));
+    assert!(fixture.token(b).is_some());
+}
+
+#[test]
+fn a_waiter_that_gives_up_keeps_nothing() {
+    let (mut fixture, [_a]) = Fixture::exclusive(["a"]);
+    let b = keeper(&mut fixture, "b");
+    fixture.input(b, Input::GiveUp);
+    fixture.settle();
+    assert_eq!(fixture.ones[b].sent.last(), Some(&"leave"));
+    assert_eq!(fixture.document().queue, []);
+}
+
+#[test]
+fn a_keep_is_repeated_until_it_is_resolved_and_a_late_one_undoes_nothing() {
+    let mut fixture = Fixture::empty();
+    let a = keeper(&mut fixture, "a");
+    fixture.input(a, Input::Release);
+    let late = fixture.answer(a, Outcome::Unknown);
+    fixture.pass(seconds(2));
+    assert_eq!(fixture.ones[a].sent, ["join", "renew", "keep", "keep"]);
+    assert!(fixture.end(a).is_some());
+    let before = fixture.stored.clone();
+    assert_eq!(fixture.land(a, &late), Outcome::Rejected);
+    assert_eq!(fixture.stored, before);
+}
+
+#[test]
+fn the_next_contender_of_the_machine_knows_the_place_that_the_last_one_kept() {
+    let mut fixture = Fixture::empty();
+    let began = fixture.now;
+    let a = keeper(&mut fixture, "a");
+    fixture.release(a);
+    let observations = fixture.ones[a].contender.observations().clone();
+    fixture.now = began + seconds(LEAST);
+    let again = fixture.come_with(crate::lock::Options {
+        non_blocking: true,
+        observations,
+        ..options("a", Want::Exclusive)
+    });
+    assert!(fixture.token(again).is_some(), "it does not observe anew");
+}
+
+#[test]
+fn the_end_of_a_kept_place_is_a_release_in_the_history() {
+    use crate::lock::reference::{self, By};
+    let mut fixture = Fixture::empty();
+    let a = keeper(&mut fixture, "a");
+    fixture.release(a);
+    let kept = &fixture.document().holders[0];
+    let seen = crate::lock::Seen {
+        claim: kept.claim,
+        revision: kept.revision,
+    };
+    let identity = kept.identity.clone();
+    let by = By {
+        identity: &identity,
+        at: crate::election::WallMillis(0),
+        store_now: fixture.store_now(),
+    };
+    let ended = |ending| {
+        let sweep = Operation::Evict {
+            entries: vec![seen],
+            me: None,
+            ending,
+            seen: crate::election::Token::ZERO,
+        };
+        let mut stored = fixture.stored.clone();
+        let performed = reference::apply(&mut stored, by, &sweep);
+        performed.ended.first().map(|ended| ended.ending)
+    };
+    assert_eq!(ended(Ending::Expired), Some(Ending::Released));
+    assert_eq!(ended(Ending::Broken), Some(Ending::Broken));
+}
+
+#[test]
+fn a_lock_granted_to_a_killed_waiter_is_not_kept() {
+    let (mut fixture, [a]) = Fixture::exclusive(["a"]);
+    let _killed = keeper(&mut fixture, "killed");
+    let c = fixture.come("c", Want::Exclusive);
+    fixture.input(a, Input::Release);
+    fixture.settle_one(a);
+    fixture.pass_for(seconds(8), &[c]);
+    assert!(fixture.token(c).is_some(), "as soon as any grantee's");
+}
+
+#[test]
+fn a_holder_that_gives_up_before_its_work_keeps_nothing() {
+    let mut fixture = Fixture::empty();
+    let a = keeper(&mut fixture, "a");
+    fixture.input(a, Input::GiveUp);
+    fixture.settle();
+    assert_eq!(fixture.document().holders, []);
+    let dropped = keeper(&mut fixture, "dropped");
+    fixture.input(dropped, Input::Abandoned);
+    fixture.settle();
+    assert_eq!(fixture.document().holders.len(), 1);
+}
+
+#[test]
+fn a_place_that_was_kept_does_not_stop_another_number_of_slots() {
+    let mut fixture = Fixture::empty();
+    let a = keeper(&mut fixture, "a");
+    fixture.release(a);
+    fixture.now = fixture.now + seconds(LEAST);
+    let observations = fixture.ones[a].contender.observations().clone();
+    let slots = fixture.come_with(crate::lock::Options {
+        observations,
+        ..options("b", super::harness::slots(3))
+    });
+    assert!(fixture.token(slots).is_some());
+}

@@ -1,0 +1,114 @@
+//! Work that is skipped if it succeeded recently.
+
+use super::harness::{Fixture, options, seconds};
+use crate::lock::{End, Input, OncePer, Options, SUCCESSES_MAX, Want, WorkKey};
+
+const PERIOD: u64 = 3600;
+
+fn once(name: &str, key: &str) -> Options {
+    Options {
+        once_per: Some(OncePer {
+            period: seconds(PERIOD),
+            key: WorkKey::new(key).expect("legal"),
+        }),
+        ..options(name, Want::Exclusive)
+    }
+}
+
+/// Ends the work of a holder with success.
+fn succeed(fixture: &mut Fixture, one: usize) {
+    fixture.input(one, Input::Succeeded);
+    fixture.settle();
+}
+
+fn skipped(ago: u64) -> Option<End> {
+    Some(End::Skipped { ago: seconds(ago) })
+}
+
+#[test]
+fn a_recent_success_is_skipped_and_an_older_one_is_not() {
+    let mut fixture = Fixture::empty();
+    let a = fixture.come_with(once("a", "x"));
+    succeed(&mut fixture, a);
+    fixture.now = fixture.now + seconds(PERIOD - 1);
+    let b = fixture.come_with(once("b", "x"));
+    assert_eq!(fixture.end(b), skipped(PERIOD - 1));
+    assert_eq!(fixture.document().holders, [], "it leaves");
+    fixture.now = fixture.now + seconds(1);
+    let c = fixture.come_with(once("c", "x"));
+    assert!(fixture.token(c).is_some());
+}
+
+#[test]
+fn only_a_success_counts_and_only_of_the_same_key() {
+    let mut fixture = Fixture::empty();
+    let failed = fixture.come_with(once("failed", "x"));
+    fixture.release(failed);
+    assert_eq!(fixture.document().successes, []);
+    let a = fixture.come_with(once("a", "x"));
+    succeed(&mut fixture, a);
+    let other = fixture.come_with(once("other", "y"));
+    assert!(fixture.token(other).is_some());
+    succeed(&mut fixture, other);
+    // Without the option, nothing is skipped and nothing recorded.
+    let plain = fixture.come("plain", Want::Exclusive);
+    succeed(&mut fixture, plain);
+    let keys = fixture.document().successes.iter();
+    assert_eq!(keys.map(|s| s.key.as_str()).collect::<Vec<_>>(), ["x", "y"]);
+}
+
+#[test]
+fn a_waiter_skips_when_the_holder_has_succeeded() {
+    let mut fixture = Fixture::empty();
+    let a = fixture.come_with(once("a", "x"));
+    let b = fixture.come_with(once("b", "x"));
+    fixture.open_stream(b);
+    succeed(&mut fixture, a);
+    assert_eq!(fixture.end(b), skipped(0));
+    assert!(
+        !fixture.ones[b]
+            .asked
+            .iter()
+            .any(|effect| matches!(effect, crate::lock::Effect::Acquired { .. }))
+    );
+}
+
+#[test]
+fn a_waiter_that_sees_another_success_does_not_wait_for_the_holder() {
+    let mut fixture = Fixture::empty();
+    let a = fixture.come_with(once("a", "x"));
+    succeed(&mut fixture, a);
+    let _holder = fixture.come("holder", Want::Exclusive);
+    let b = fixture.come_with(once("b", "x"));
+    assert_eq!(fixture.end(b), skipped(0));
+    assert_eq!(fixture.document().queue, []);
+}
+
+#[test]
+fn the_success_of_a_lost_lock_is_not_recorded() {
+    let mut fixture = Fixture::empty();
+    let a = fixture.come_with(once("a", "x"));
+    fixture.tick_after(a, seconds(20));
+    succeed(&mut fixture, a);
+    assert_eq!(fixture.document().successes, []);
+}
+
+#[test]
+fn the_oldest_success_makes_room() {
+    let mut fixture = Fixture::empty();
+    for number in 0..=SUCCESSES_MAX {
+        let one = fixture.come_with(once("a", &number.to_string()));
+        succeed(&mut fixture, one);
+    }
+    let successes = &fixture.document().successes;
+    assert_eq!(successes.len(), SUCCESSES_MAX);
+    assert_eq!(successes[0].key.as_str(), "1");
+}
+
+#[test]
+fn a_key_has_a_length_and_no_control_characters() {
+    for wrong in ["", "a\nb", &"k".repeat(129)] {
+        assert_eq!(WorkKey::new(wrong), None, "{wrong:?}");
+    }
+    assert!(WorkKey::new("k".repeat(128)).is_some());
+}

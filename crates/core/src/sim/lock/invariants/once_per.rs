@@ -1,0 +1,32 @@
+//! Work does not begin within its period after a success was recorded, and only successes are.
+
+use std::time::Duration;
+
+use super::{Violation, explain, require};
+
+/// Checks work that begins `since` the last success of its key was recorded.
+pub(crate) fn begun(since: Duration, period: Duration) -> Option<Violation> {
+    // The clock of the store has milliseconds.
+    let whole = since + Duration::from_millis(1);
+    explain(whole >= period, "once per period", || {
+        format!("begun {since:?} after a success, of {period:?}")
+    })
+}
+
+/// Checks a claim whose success is recorded.
+pub(crate) fn recorded(succeeded: bool) -> Option<Violation> {
+    require(succeeded, "only successes are recorded", &succeeded)
+}
+
+#[test]
+fn work_that_begins_again_within_its_period_is_found() {
+    let period = Duration::from_secs(60);
+    assert_eq!(begun(period, period), None);
+    assert!(begun(period - Duration::from_millis(2), period).is_some());
+}
+
+#[test]
+fn a_failure_that_is_recorded_is_found() {
+    assert_eq!(recorded(true), None);
+    assert!(recorded(false).is_some());
+}

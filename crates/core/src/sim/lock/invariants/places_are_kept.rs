@@ -1,0 +1,20 @@
+//! A place stays taken for its least time from the write by which it was acquired, in true time,
+//! whatever became of the work and of the process.
+
+use std::time::Duration;
+
+use super::{Violation, explain};
+
+/// Checks a place that was acquired and is now given up. `taken` is the time since that write.
+pub(crate) fn check(taken: Duration, at_least: Duration) -> Option<Violation> {
+    explain(taken >= at_least, "places are kept", || {
+        format!("given up after {taken:?} of {at_least:?}")
+    })
+}
+
+#[test]
+fn a_place_that_is_given_up_early_is_found() {
+    let least = Duration::from_secs(55);
+    assert_eq!(check(least, least), None);
+    assert!(check(least - Duration::from_nanos(1), least).is_some());
+}

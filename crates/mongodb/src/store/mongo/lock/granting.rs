@@ -1,0 +1,186 @@
+//! The stages that grant: each write of a lock that changes its holders or waiters ends with them.
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::super::document::uuid;
+use super::document::{holders, queue};
+use super::expressions::{count, free_slots, has_slots, held_alone, is_claim, is_empty, not};
+use leasehold_core::election::Token;
+use leasehold_core::lock::{HOLDERS_MAX, Mode, Writer};
+
+/// Longer than any queue.
+const REST: i32 = i32::MAX;
+
+/// Moves the entries that may hold from the head of the queue to the holders, in order, each with
+/// the next token, and with a slot of its own if the lock has slots. `me` gets its revision, because
+/// its own write confirms the grant. The grants of the others become the text `granted`, by which
+/// their change streams wake them. The previous stage has set `token` to the highest known.
+pub(super) fn grant(me: Option<Writer>, now: DateTime) -> Vec<Document> {
+    let (to_go, to_stay) = (
+        doc! { "$slice": [queue(), "$$grantable"] },
+        doc! { "$slice": [queue(), "$$grantable", REST] },
+    );
+    // Stores both parts in one stage, so that the grantable entries are counted once. The next
+    // stages change and separate the parts.
+    let split = doc! { "$set": { "queue": { "$let": {
+        "vars": { "grantable": grantable() },
+        "in": [to_go, to_stay],
+    } } } };
+    let (going, staying) = (part(0), part(1));
+    let count = doc! { "$size": going.clone() };
+    // The tokens that are left at the end of the range.
+    let left = doc! { "$subtract": [Token::MAX.get(), "$token"] };
+    let token = doc! { "$add": ["$token", { "$add": ["$$place", 1_i64] }] };
+    let token = doc! { "$cond": [{ "$lt": ["$$place", left.clone()] }, token, null] };
+    let granted = doc! { "token": token.clone(), "granted_revision": "$$entry.revision" };
+    let granted = doc! { "$mergeObjects": ["$$entry", granted] };
+    let granted = match me {
+        None => granted,
+        Some(me) => {
+            let confirmed = doc! { "$mergeObjects": ["$$entry", {
+                "token": token,
+                "granted_revision": null,
+                "revision": uuid(me.revision.bytes()),
+                "revision_text": me.revision.to_string(),
+                "renewed_at": now,
+            }] };
+            doc! { "$cond": [is_claim(me.claim), confirmed, granted] }
+        }
+    };
+    let granted = doc! { "$let": {
+        "vars": { "entry": { "$arrayElemAt": [going, "$$place"] } },
+        "in": granted,
+    } };
+    let granted = doc! { "$map": {
+        "input": { "$range": [0, count.clone()] }, "as": "place", "in": granted,
+    } };
+    let give_tokens = doc! { "$set": {
+        "token": { "$add": ["$token", { "$min": [count, left] }] },
+        "queue": [numbered(granted), staying.clone()],
+    } };
+    let granted = |field| {
+        doc! { "$let": {
+            "vars": { "numbered": part(0) }, "in": format!("$$numbered.{field}"),
+        } }
+    };
+    let others = match me {
+        None => granted("entries"),
+        Some(me) => doc! { "$filter": {
+            "input": granted("entries"), "as": "entry", "cond": not(is_claim(me.claim)),
+        } },
+    };
+    let texts = doc! { "$cond": [
+        is_empty(others.clone().into()), "$granted", { "$reduce": {
+            "input": others,
+            "initialValue": "",
+            "in": { "$concat": [
+                "$$value", { "$cond": [{ "$eq": ["$$value", ""] }, "", " "] }, grant_text(),
+            ] },
+        } },
+    ] };
+    let head = doc! { "$arrayElemAt": [staying.clone(), 0] };
+    let next = doc! { "$let": { "vars": { "head": head }, "in": text("$$head.wake") } };
+    let move_on = doc! { "$set": {
+        "holders": { "$concatArrays": [holders(), granted("entries")] },
+        "slot_owners": granted("owners"),
+        "queue": staying,
+        "granted": texts,
+        "next": next,
+    } };
+    vec![split, give_tokens, move_on]
+}
+
+/// One of the two parts into which the queue is split: the entries that go, and those that stay.
+fn part(number: i32) -> Document {
+    doc! { "$arrayElemAt": ["$queue", number] }
+}
+
+/// The `granted` entries, each with the lowest free slot that its owner had last, otherwise with the
+/// lowest free one, and the new owners of the slots. Unchanged for a lock without slots.
+fn numbered(granted: Document) -> Document {
+    let known = doc! { "$cond": [{ "$isArray": "$$value.owners" }, "$$value.owners", []] };
+    let owned = doc! { "$filter": {
+        "input": "$$free", "as": "slot",
+        "cond": { "$eq": [{ "$arrayElemAt": [known.clone(), "$$slot"] }, "$$this.identity"] },
+    } };
+    let slot = doc! { "$let": {
+        "vars": { "free": free_slots("$$value.taken".into()) },
+        "in": { "$let": {
+            "vars": { "owned": owned },
+            "in": { "$min": { "$cond": [is_empty("$$owned".into()), "$$free", "$$owned"] } },
+        } },
+    } };
+    let owner = doc! { "$cond": [
+        { "$eq": ["$$number", "$$slot"] },
+        "$$this.identity",
+        { "$arrayElemAt": [known, "$$number"] },
+    ] };
+    let next = doc! { "$let": { "vars": { "slot": slot }, "in": {
+        "entries": { "$concatArrays": [
+            "$$value.entries", [{ "$mergeObjects": ["$$this", { "slot": "$$slot" }] }],
+        ] },
+        "owners": { "$map": {
+            "input": { "$range": [0, "$slots"] }, "as": "number", "in": owner,
+        } },
+        "taken": { "$concatArrays": ["$$value.taken", ["$$slot"]] },
+    } } };
+    let taken = doc! { "$map": { "input": holders(), "as": "entry", "in": "$$entry.slot" } };
+    let initial = doc! { "entries": [], "owners": "$slot_owners", "taken": taken };
+    let numbered = doc! { "$reduce": {
+        "input": "$$granted", "initialValue": initial, "in": next,
+    } };
+    let plain = doc! { "entries": "$$granted", "owners": "$slot_owners" };
+    doc! { "$let": {
+        "vars": { "granted": granted },
+        "in": { "$cond": [has_slots(), numbered, plain] },
+    } }
+}
+
+/// Number of entries at the head of the queue that may hold.
+fn grantable() -> Bson {
+    let (waiting, holding) = (doc! { "$size": queue() }, doc! { "$size": holders() });
+    let slots = doc! { "$ifNull": ["$slots", 0] };
+    let places = |most: Bson| doc! { "$max": [0, { "$subtract": [most, holding.clone()] }] };
+    let head = doc! { "$arrayElemAt": [queue(), 0] };
+    let is_reader = doc! { "$map": {
+        "input": queue(), "as": "entry", "in": { "$eq": ["$$entry.mode", Mode::Shared.as_str()] },
+    } };
+    // The number of readers before the first other entry, or all entries.
+    let readers = doc! { "$let": {
+        "vars": { "first": { "$indexOfArray": [is_reader, false] } },
+        "in": { "$cond": [{ "$eq": ["$$first", -1] }, waiting.clone(), "$$first"] },
+    } };
+    let free_places = doc! { "$min": [readers, places(count(HOLDERS_MAX).into())] };
+    let shared = doc! { "$cond": [held_alone(), 0, free_places] };
+    let alone = doc! { "$cond": [is_empty(holders()), 1, 0] };
+    let head_mode = doc! { "$let": { "vars": { "head": head }, "in": "$$head.mode" } };
+    doc! { "$switch": {
+        "branches": [
+            { "case": is_empty(queue()), "then": 0 },
+            { "case": { "$gt": [slots.clone(), 0] }, "then": {
+                "$min": [waiting, places(slots.into())],
+            } },
+            { "case": { "$eq": [head_mode, Mode::Shared.as_str()] }, "then": shared },
+        ],
+        "default": alone,
+    } }
+    .into()
+}
+
+/// The text of a grant, bound to `$$this`: `CLAIM=TOKEN@REVISION`, and `#SLOT` if the lock has slots.
+/// Entries carry the texts of their claim and revision because a pipeline cannot derive them from
+/// the bytes. An entry of another version may lack them; its owner polls, or confirms the grant
+/// first.
+fn grant_text() -> Bson {
+    let token = doc! { "$ifNull": [{ "$toString": "$$this.token" }, ""] };
+    let parts = vec![text("$$this.wake"), "=".into(), token.into(), "@".into()];
+    let slot = doc! { "$concat": ["#", { "$toString": "$$this.slot" }] };
+    let slot = doc! { "$cond": [{ "$isNumber": "$$this.slot" }, slot, ""] };
+    let parts = [parts, vec![text("$$this.revision_text"), slot.into()]].concat();
+    doc! { "$concat": parts }.into()
+}
+
+/// The text at this path, or an empty one.
+fn text(path: &str) -> Bson {
+    doc! { "$cond": [{ "$eq": [{ "$type": path }, "string"] }, path, ""] }.into()
+}

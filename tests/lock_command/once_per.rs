@@ -1,0 +1,118 @@
+//! Goal: a command is skipped if it succeeded recently, and only then.
+
+use crate::job::Place;
+
+const ONCE: &[&str] = &["--once-per=1h"];
+
+#[test]
+fn a_command_that_succeeded_is_skipped() {
+    let place = Place::new();
+    let script = place.note("ran");
+    assert_eq!(place.run_under("done", ONCE, &script).code, 0);
+    let skipped = place.run_under("done", ONCE, &script);
+    skipped.says(77, "skipped: it succeeded ");
+    let custom = [ONCE, &["--skipped-exit-code=0"]].concat();
+    assert_eq!(place.run_under("done", &custom, &script).code, 0);
+    assert_eq!(place.noted(), ["ran"]);
+    // The lock itself is free, and a command without the flag runs.
+    assert_eq!(place.run_under("done", &["--no-wait"], &script).code, 0);
+    assert_eq!(place.noted(), ["ran", "ran"]);
+}
+
+#[test]
+fn a_command_that_failed_runs_again() {
+    let place = Place::new();
+    let fails = format!("{}; exit 3", place.note("failed"));
+    assert_eq!(place.run_under("failing", ONCE, &fails).code, 3);
+    let script = place.note("ran");
+    assert_eq!(place.run_under("failing", ONCE, &script).code, 0);
+    assert_eq!(place.run_under("failing", ONCE, &script).code, 77);
+    assert_eq!(place.noted(), ["failed", "ran"]);
+}
+
+#[test]
+fn a_command_that_was_stopped_runs_again() {
+    let place = Place::new();
+    let waits = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
+    let script = format!("{}; {waits}", place.note("began"));
+    let stopped = place.start_under("stopped", ONCE, &script);
+    place.wait_noted("began");
+    stopped.signal(rustix::process::Signal::TERM);
+    assert_eq!(stopped.output().code, 0, "it ended in order");
+    assert_eq!(place.run_empty("stopped", ONCE).code, 0);
+}
+
+#[test]
+fn each_key_counts_by_itself_and_only_in_its_period() {
+    let place = Place::new();
+    let run = |flags: &[&str]| place.run_empty("keys", flags).code;
+    assert_eq!(run(&["--once-per=1h", "--key=$orders"]), 0);
+    assert_eq!(run(&["--once-per=1h", "--key=$orders"]), 77);
+    assert_eq!(run(&["--once-per=1h", "--key=bills"]), 0);
+    assert_eq!(run(&["--once-per=1h"]), 0);
+    let listed = place.run(&["locks", "--output=json"]).stdout;
+    assert!(listed.contains("\"key\": \"$orders\""), "{listed}");
+    crate::job::eventually("the period of a second is over", || {
+        run(&["--once-per=1s", "--key=bills"]) == 0
+    });
+}
+
+/// A waiter whose work the holder does is granted the lock, and sees only then that it is done.
+#[test]
+fn a_waiter_skips_what_the_holder_has_done() {
+    let place = Place::new();
+    let release = place.path("release");
+    let waits = format!("until [ -e {} ]; do sleep 0.02; done", release.display());
+    let script = format!("{}; {waits}", place.note("ran"));
+    let holder = place.start_under("waiting", ONCE, &script);
+    place.wait_noted("ran");
+    let waiters: Vec<_> = (0..3)
+        .map(|number| {
+            let name = format!("--identity=waiter-{number}");
+            let flags = [ONCE, &[name.as_str()]].concat();
+            let waiter = place.start_under("waiting", &flags, &place.note("again"));
+            place.wait_listed(&format!("waiter-{number}"));
+            waiter
+        })
+        .collect();
+    std::fs::write(release, "").unwrap();
+    assert_eq!(holder.output().code, 0);
+    for waiter in waiters {
+        waiter.output().says(77, "skipped: it succeeded ");
+    }
+    assert_eq!(place.noted(), ["ran"]);
+}
+
+#[test]
+fn a_success_and_a_least_time_go_together() {
+    let place = Place::new();
+    let flags = ["--once-per=1h", "--at-least=1h"];
+    assert_eq!(place.run_empty("both", &flags).code, 0);
+    // The place is taken, and the work done: it is not waited for.
+    assert_eq!(place.run_empty("both", &flags).code, 77);
+    assert_eq!(place.run_empty("both", &["--no-wait"]).code, 75);
+}
+
+#[test]
+fn prune_forgets_the_successes() {
+    let place = Place::new();
+    assert_eq!(place.run_empty("pruned", ONCE).code, 0);
+    let pruned = place.run(&["locks", "prune", "--unused-for=0s"]);
+    assert_eq!(pruned.code, 0, "{pruned:?}");
+    assert_eq!(place.run_empty("pruned", ONCE).code, 0);
+}
+
+#[test]
+fn flags_that_cannot_be_counted_are_refused() {
+    let place = Place::new();
+    let refused = |flags: &[&str], why: &str| {
+        place.run_empty("refused", flags).says(64, why);
+    };
+    refused(&["--once-per=1h", "--shared"], "--shared");
+    refused(&["--once-per=1h", "--slots=2"], "--slots");
+    refused(&["--once-per=soon"], "--once-per \"soon\" is not accepted");
+    refused(&["--key=x"], "--once-per");
+    refused(&["--once-per=1h", "--key="], "--key \"\" is not accepted");
+    let held = place.run(&["lock", "refused", "--once-per=1h"]);
+    held.says(64, "--once-per needs a command");
+}
