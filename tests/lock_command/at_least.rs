@@ -27,18 +27,26 @@ fn others_wait_for_the_least_time_of_a_job_that_ended_at_once() {
     let began = Instant::now();
     let done = place.run_empty("ended", &[AT_LEAST, LEASE, "--identity=quick"]);
     assert_eq!(done.code, 0, "{done:?}");
-    let ran = began.elapsed();
-    assert!(ran < LEAST, "the job does not wait for it: {ran:?}");
-    place.wait_listed("kept");
-    let refused = place.run_empty("ended", &["--no-wait"]);
-    refused.says(75, "held by quick (exclusive) since 20");
-    refused.says(75, "its work has ended, its place is kept");
+    assert_eq!(done.stderr, "", "silent as flock is");
     let waited = place.run_empty("ended", &[LEASE]);
     waited.says(0, "removed an ended holder whose least time has passed");
     // The acquisition came later than the start of the first job.
     assert!(began.elapsed() >= LEAST, "{:?}", began.elapsed());
     let free = place.run_empty("ended", &["--no-wait"]);
     assert_eq!(free.code, 0, "without the flag nothing is kept: {free:?}");
+}
+
+#[test]
+fn a_job_does_not_wait_for_the_rest_and_others_see_it() {
+    let place = Place::new();
+    let done = place.run_empty("kept", &["--at-least=1h", "--identity=quick"]);
+    assert_eq!(done.code, 0, "{done:?}");
+    place.wait_listed("kept");
+    let refused = place.run_empty("kept", &["--no-wait"]);
+    refused.says(75, "held by quick (exclusive) since 20");
+    refused.says(75, "(its work has ended, its place is kept)");
+    let empty = run_on("container", &place, "kept", &["--no-wait"]);
+    assert_eq!(empty.code, 75, "{empty:?}");
 }
 
 #[test]
@@ -95,6 +103,18 @@ fn a_job_that_did_not_begin_keeps_nothing() {
 }
 
 #[test]
+fn a_break_does_not_wait_for_the_least_time_of_a_killed_job() {
+    let place = Place::new();
+    let killed = place.holder("dead", &["--at-least=1h", LEASE]);
+    killed.signal(Signal::KILL);
+    let refused = place.run(&["locks", "break", "dead"]);
+    refused.says(
+        1,
+        "a holder has expired and its place is kept for another 59m",
+    );
+}
+
+#[test]
 fn a_job_that_works_for_longer_keeps_nothing() {
     let place = Place::new();
     let done = place.run_under("longer", &["--at-least=100ms", LEASE], "sleep 1");
@@ -117,7 +137,6 @@ fn jobs_that_do_not_wait_find_the_place_free_after_its_least_time() {
     for times in 1..=2 {
         let began = Instant::now();
         eventually("a job runs", || run() == 0);
-        assert_eq!(run(), 75);
         eventually("the next one runs", || run() == 0);
         assert!(began.elapsed() >= LEAST, "{times}: {:?}", began.elapsed());
     }
@@ -126,7 +145,7 @@ fn jobs_that_do_not_wait_find_the_place_free_after_its_least_time() {
 #[test]
 fn a_place_is_kept_by_one_of_several_slots() {
     let place = Place::new();
-    let kept = place.run_empty("some", &["--slots=2", AT_LEAST, LEASE]);
+    let kept = place.run_empty("some", &["--slots=2", "--at-least=1h"]);
     assert_eq!(kept.code, 0, "{kept:?}");
     let other = place.holder("some", &["--slots=2"]);
     let refused = place.run_empty("some", &["--slots=2", "--no-wait"]);

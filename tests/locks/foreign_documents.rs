@@ -16,7 +16,7 @@ use crate::fixture::{
 };
 
 /// Paths at which odd values are put; `0` is the only entry of a list.
-const PATHS: [&str; 23] = [
+const PATHS: [&str; 27] = [
     "schema",
     "kind",
     "token",
@@ -25,6 +25,7 @@ const PATHS: [&str; 23] = [
     "holders",
     "queue",
     "history",
+    "successes",
     "granted",
     "next",
     "holders.0",
@@ -35,6 +36,9 @@ const PATHS: [&str; 23] = [
     "holders.0.mode",
     "holders.0.token",
     "holders.0.lease_duration_ms",
+    "holders.0.at_least_ms",
+    "holders.0.over",
+    "holders.0.over_at",
     "queue.0",
     "queue.0.claim",
     "queue.0.mode",

@@ -143,7 +143,7 @@ pub(super) fn lock_command() -> Command {
         Arg::new("key")
             .long("key")
             .value_name("KEY")
-            .help("What --once-per counts, among several kinds of work under one lock [default: default]")
+            .help("Name of the work that --once-per counts, if a lock covers several [default: default]")
             .requires("once-per"),
     )
     .arg(

@@ -21,7 +21,7 @@ use crate::lock::{Standing, Status};
 use crate::locker::Locker;
 use crate::signals::{Relays, Stop, StopRequest, StopRequests, Stops};
 use crate::supervisor::command::{Event, Finished, Standby, Supervised};
-use crate::workload::{Orphans, Terms, without_ours};
+use crate::workload::{End, Orphans, Terms, without_ours};
 
 /// Maximum time that the exit waits for the release. The next waiter is granted the lock within
 /// milliseconds; if MongoDB does not respond, the entry expires.
@@ -102,10 +102,19 @@ impl Work<'_> {
         let code = self.exit_code(&finished, stopped);
         // A command that was told to stop may have left its work undone.
         let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
+        let patience = match self.job.args.once_per {
+            // An election takes longer than the usual patience, and would cost the success.
+            Some(_) if succeeded => timings.lease_duration(),
+            _ => patience,
+        };
         // Nothing of the command is left, so others may hold the lock from here on (I6).
-        match finished.ended.end.not_executed() {
-            None => conclude(&mut locker, succeeded, patience).await,
-            Some(_) => give_back(&mut locker).await,
+        match finished.ended.end {
+            End::Refused | End::NotExecuted(_) | End::NotSpawned(_) => {
+                give_back(&mut locker).await;
+            }
+            End::Exited(_) | End::Signalled(_) | End::Unknown => {
+                conclude(&mut locker, succeeded, patience).await;
+            }
         }
         fault.map_or(Ok(code), Err)
     }

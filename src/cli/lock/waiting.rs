@@ -270,7 +270,9 @@ impl Watcher {
 
     /// Reports the holders: on a terminal after each change, otherwise once in the log.
     fn log_holders(&self, status: &Status, said: &mut String) {
-        let Some(whom) = wait_reason(status).filter(|whom| whom != said) else {
+        // A contender with a least time is granted a free lock, and waits only for its own write.
+        let whom = wait_reason(status).filter(|whom| waits_for_others(status) && whom != said);
+        let Some(whom) = whom else {
             return;
         };
         self.announced.store(true, Ordering::Relaxed);
@@ -324,7 +326,7 @@ fn holders(ahead: &[Ahead], holding: usize) -> String {
         .take(HOLDERS_NAMED_MAX)
         .map(|holder| {
             let over = match holder.is_over {
-                true => "; its work has ended, its place is kept",
+                true => " (its work has ended, its place is kept)",
                 false => "",
             };
             let since = match holder.since {

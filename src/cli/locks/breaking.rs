@@ -10,9 +10,11 @@ use super::{LocksError, one};
 use crate::cli::{CommandError, answer, say};
 use crate::clock;
 use crate::config::LockConfig;
-use crate::election::{Claim, LeaseName, Revision};
+use crate::election::{BootTime, Claim, LeaseName, Revision};
 use crate::exit;
-use crate::lock::{Entry, Found, LockDocument, Observer, Operation, Outcome};
+use crate::lock::{
+    Entry, EntryState, Found, LockDocument, Observations, Observer, Operation, Outcome,
+};
 use crate::store::Store;
 use crate::store::mongo::lock::MongoLockStore;
 
@@ -59,11 +61,11 @@ async fn silent(
     // Entries of the first read that have neither renewed nor left. Each of them renews, leaves, or
     // expires after its declared lease duration. The rest of a least time can be much longer.
     let mut silent = observations(&first);
-    let rests = |entry: &&Entry| entry.is_over && !entry.at_least.is_zero();
+    let has_rest = |entry: &&Entry| entry.is_over && !entry.at_least.is_zero();
     let kept: Vec<_> = first
         .holders
         .iter()
-        .filter(rests)
+        .filter(has_rest)
         .map(|e| e.claim)
         .collect();
     silent.retain(|(claim, _)| !kept.contains(claim));
@@ -85,10 +87,20 @@ async fn silent(
             say(&format!("lock {name}: no holder left"));
             return Ok(exit::NEGATIVE);
         }
-        if let (true, Some(rest)) = (silent.is_empty(), longest_rest(&lock)) {
+        let expired = kept_by_expired(observer.observations(), now);
+        silent.retain(|(claim, _)| !expired.iter().any(|(other, _)| other == claim));
+        let rest = expired
+            .iter()
+            .map(|(_, rest)| *rest)
+            .chain(rests(&lock))
+            .max();
+        if let (true, Some(rest)) = (silent.is_empty(), rest) {
+            let what = match expired.is_empty() {
+                true => "its work has ended and its place",
+                false => "a holder has expired and its place",
+            };
             say(&format!(
-                "lock {name}: its work has ended and its place is kept for another {} \
-                 (--force removes it)",
+                "lock {name}: {what} is kept for another {} (--force removes it)",
                 humantime::format_duration(Duration::from_secs(rest.as_secs()))
             ));
             return Ok(exit::NEGATIVE);
@@ -106,10 +118,21 @@ async fn silent(
     }
 }
 
-/// Returns the longest rest of the places whose work has ended, if there are any.
-fn longest_rest(lock: &LockDocument) -> Option<Duration> {
+/// Returns the rests of the places whose work has ended.
+fn rests(lock: &LockDocument) -> impl Iterator<Item = Duration> {
     let over = lock.holders.iter().filter(|entry| entry.is_over);
-    over.map(|entry| entry.at_least).max()
+    over.map(|entry| entry.at_least)
+}
+
+/// Returns the holders that have not renewed for their lease duration, each with the rest of its
+/// least time.
+fn kept_by_expired(observations: &Observations, now: BootTime) -> Vec<(Claim, Duration)> {
+    let expired = observations.iter().filter_map(|(claim, seen)| {
+        let silent = seen.since + seen.lease_duration.duration() <= now;
+        let until = seen.kept_until.filter(|until| silent && *until > now)?;
+        (seen.state == EntryState::Held).then(|| (claim, until.since(now)))
+    });
+    expired.collect()
 }
 
 /// Returns all entries with their revisions.

@@ -254,13 +254,14 @@ impl LockContender {
             Input::Hint(hint) => self.hint(hint, turn),
             Input::PrimaryChanged => self.primary_changed(turn.now),
             Input::GiveUp => {
-                self.keeps_until = None;
+                let holds = matches!(self.state, State::Holding(_));
+                self.keeps_until = self.keeps_until.filter(|_| !holds);
                 self.give_up(turn.now);
             }
             Input::Abandoned => self.give_up(turn.now),
             Input::Release => self.release(turn.now),
             Input::Succeeded => {
-                self.succeeded = matches!(self.state, State::Holding(_));
+                self.succeeded |= matches!(self.state, State::Holding(_));
                 self.release(turn.now);
             }
         }

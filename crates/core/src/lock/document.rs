@@ -1,6 +1,6 @@
 //! The lock document as the protocol sees it: ordered entries.
 //!
-//! There is no BSON here, and the dates decide nothing.
+//! There is no BSON here, and no date decides who may hold the lock.
 
 use std::time::Duration;
 
@@ -83,7 +83,8 @@ pub struct LockDocument {
     pub queue: Vec<Entry>,
     /// Last success of each key, oldest first.
     pub successes: Vec<Success>,
-    /// Time of this reply by the clock of the store, with which successes are compared. Not stored.
+    /// Time of this reply by the clock of the store, with which successes are compared; zero if it is
+    /// unknown. Not stored.
     pub store_now: WallMillis,
 }
 

@@ -94,9 +94,8 @@ impl Observations {
             match before.remove(&entry.claim) {
                 Some(known) if observation.continues(&known) && !planted!(SightingAnew) => {
                     observation.since = known.since;
-                    // A later reply may show less of a rest, by the clock of the store.
-                    let earliest = |until: BootTime| until.min(known.kept_until.unwrap_or(until));
-                    observation.kept_until = observation.kept_until.map(earliest);
+                    // The clock of the store counts only for an observer without a bound of its own.
+                    observation.kept_until = known.kept_until.or(observation.kept_until);
                 }
                 None if entry.lease_duration.valid().is_none() => {
                     absurd.push((entry.identity.clone(), entry.lease_duration.millis));

@@ -71,6 +71,10 @@ impl OncePer {
     pub(super) fn done_ago(&self, lock: &LockDocument) -> Option<Duration> {
         let mut successes = lock.successes.iter();
         let success = successes.find(|success| success.key == self.key)?;
+        if lock.store_now == WallMillis::default() {
+            // Unknown: a store that does not show its clock.
+            return None;
+        }
         let ago = lock.store_now.0.saturating_sub(success.at.0);
         // The clock of the store may have been set back since.
         let ago = Duration::from_millis(u64::try_from(ago).unwrap_or(0));

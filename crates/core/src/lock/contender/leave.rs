@@ -63,12 +63,17 @@ impl LockContender {
         if !self.stake.may_be_stored() {
             return self.end(end, now);
         }
+        // A renewal may have declared a least time for which nothing is to be kept.
+        let declared = match self.keeps_until {
+            Some(_) => Duration::ZERO,
+            None => self.options.at_least.get(),
+        };
         let leaving = Leaving {
             end,
             after: self.calls,
             awaited: None,
             due: now,
-            until: now + self.options.timings.lease_duration(),
+            until: now + self.options.timings.lease_duration().max(declared),
         };
         self.enter(State::Leaving(leaving), now);
         self.read_nothing();

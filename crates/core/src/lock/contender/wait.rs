@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::hold::IN_FLIGHT_MAX;
 use super::{LockContender, State, Turn, earliest};
 use crate::election::{BootTime, CallId};
+use crate::lock::input::AtLeast;
 
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Waiting {
@@ -39,7 +40,9 @@ impl LockContender {
                     hurry: false,
                 };
                 self.enter(State::Waiting(waiting), turn.now);
-                if !self.watching {
+                // A place with a least time is usually granted at once, and only to be declared.
+                let declares = granted && self.options.at_least != AtLeast::NONE;
+                if !self.watching && !declares {
                     self.follow();
                 }
             }

@@ -74,7 +74,7 @@ impl Store {
             By {
                 identity,
                 at,
-                store_now: at,
+                store_now: WallMillis(1),
             },
             operation,
         );

@@ -149,6 +149,10 @@ impl World {
             let taken = Duration::from_nanos(self.now - since);
             (!stays(&entry.claim)).then(|| places_are_kept::check(taken, at_least))?
         });
+        // A join that lands late can bring the claim back, and then it is a ghost.
+        let left = |claim: &Claim| before.holders.iter().any(|entry| entry.claim == *claim);
+        let places = &mut self.own.observer.places;
+        places.retain(|claim, _| !left(claim) || stays(claim));
         if !self.is_older(committed.write.by) {
             self.found(early);
         }
@@ -251,6 +255,12 @@ impl World {
 
     pub(super) fn check_exit(&mut self, process: usize, end: &End) {
         let now = self.clock(process);
+        let p = &self.processes[process];
+        if let (End::Skipped { ago }, Some(once)) = (end, &p.options.once_per) {
+            let recorded = self.own.observer.successes.contains_key(&once.key);
+            let violation = once_per::skipped(recorded, *ago, once.period);
+            self.found(violation);
+        }
         let p = &self.processes[process];
         let gone = matches!(end, End::Lost(Loss::Rejected | Loss::StoreRolledBack));
         let lease = p.options.timings.lease_duration();

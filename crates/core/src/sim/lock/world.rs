@@ -12,7 +12,7 @@ use super::report;
 use super::seats::{Seat, timings};
 use crate::election::{BootTime, Claim, Token, WallMillis};
 use crate::lock::mutation::Mutation;
-use crate::lock::{Effect, Found, Hint, Input, Operation, Outcome, Status};
+use crate::lock::{Effect, Found, Hint, Input, Operation, Outcome, Standing, Status};
 use crate::sim::faults::Planned;
 use crate::sim::rng::Rng;
 use crate::sim::run::Setup;
@@ -316,8 +316,10 @@ impl World {
         let p = &mut self.processes[process];
         if p.alive {
             p.works = false;
-            let claim = p.contender.claim();
-            self.forget_place(claim);
+            let (claim, standing) = (p.contender.claim(), p.contender.status().standing);
+            if let Standing::Held(_) = standing {
+                self.forget_place(claim);
+            }
             self.input(process, Input::GiveUp);
         }
     }

@@ -13,6 +13,13 @@ pub(crate) fn begun(since: Duration, period: Duration) -> Option<Violation> {
     })
 }
 
+/// Checks work that is skipped because of a success `ago`.
+pub(crate) fn skipped(recorded: bool, ago: Duration, period: Duration) -> Option<Violation> {
+    explain(recorded && ago < period, "skips are due", || {
+        format!("skipped {ago:?} after a success, of {period:?}; recorded: {recorded}")
+    })
+}
+
 /// Checks a claim whose success is recorded.
 pub(crate) fn recorded(succeeded: bool) -> Option<Violation> {
     require(succeeded, "only successes are recorded", &succeeded)
@@ -23,6 +30,14 @@ fn work_that_begins_again_within_its_period_is_found() {
     let period = Duration::from_secs(60);
     assert_eq!(begun(period, period), None);
     assert!(begun(period - Duration::from_millis(2), period).is_some());
+}
+
+#[test]
+fn work_that_is_skipped_without_a_recent_success_is_found() {
+    let (period, ago) = (Duration::from_secs(60), Duration::from_secs(59));
+    assert_eq!(skipped(true, ago, period), None);
+    assert!(skipped(false, ago, period).is_some());
+    assert!(skipped(true, period, period).is_some());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Writes that a process may send of its own claim: none after the claim ended, none after a
 //! rejection before a read, no join while another claim's join is unresolved, and no leave while
-//! the work runs (I6), also not one that keeps the place.
+//! the work runs (I6). A keep is a leave here.
 
 use super::{Violation, violation, with};
 

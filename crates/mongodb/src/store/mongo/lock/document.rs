@@ -32,7 +32,7 @@ pub(super) fn projection() -> Document {
     doc! {
         "schema": 1, "kind": 1, "token": 1, "slots": 1, "holders": 1, "queue": 1,
         "history": { "$slice": 0 }, "slots_before": 1, "slot_owners": 1,
-        "successes.key": 1, "successes.at": 1, SERVER_NOW: "$$NOW",
+        "successes": 1, SERVER_NOW: "$$NOW",
     }
 }
 
@@ -63,14 +63,16 @@ fn lock(document: &Document) -> Result<LockDocument, String> {
 /// Returns the recorded successes. An element of any other shape counts as none.
 fn successes(document: &Document) -> Result<Vec<Success>, String> {
     let list = list(document, "successes")?.unwrap_or_default();
-    let read = list.iter().filter_map(|value| {
+    let newest = list.iter().rev().filter_map(|value| {
         let fields = value.as_document()?;
         Some(Success {
             key: WorkKey::new(fields.get_str("key").ok()?)?,
             at: WallMillis(fields.get_datetime("at").ok()?.timestamp_millis()),
         })
     });
-    Ok(read.take(SUCCESSES_MAX).collect())
+    let mut newest: Vec<_> = newest.take(SUCCESSES_MAX).collect();
+    newest.reverse();
+    Ok(newest)
 }
 
 fn slots(document: &Document) -> Result<u32, String> {
