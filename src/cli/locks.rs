@@ -154,13 +154,16 @@ async fn prune(config: &LockConfig, unused_for: Duration) -> Result<u8, CommandE
                 claim: entry.claim,
                 revision: entry.revision,
             };
-            one.perform(Operation::Evict {
+            let swept = one.perform(Operation::Evict {
                 entries: document.holders.iter().map(seen).collect(),
                 me: None,
                 ending: Ending::Expired,
                 seen: document.token,
-            })
-            .await;
+            });
+            if let Some(failure) = swept.await.failure {
+                let doing = "remove an ended holder";
+                return Err(LocksError::Store { doing, failure }.into());
+            }
         }
         let history = one.history().await.map_err(store("read the history"))?;
         // A document without a history was pruned before, or never held.

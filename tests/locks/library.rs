@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::election::{LeaseName, TimingSettings, Timings, Token};
-use leasehold::lock::{Loss, Operation, Slots, Standing, Status, Want, scaled};
+use leasehold::lock::{AtLeast, Loss, Operation, Slots, Standing, Status, Want, WorkKey, scaled};
 use leasehold::locker::{Lock, LockError, LockGuard, Locker, LockerOptions, NoLockSurfaces};
 use leasehold_testbed::Stage;
 use mongodb::bson::doc;
@@ -242,6 +242,47 @@ pub(crate) fn short() -> Timings {
         loss_grace: Duration::ZERO,
     })
     .unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+#[tokio::test]
+async fn work_that_succeeded_is_skipped_in_its_period() {
+    let stage = shared_stage().await;
+    let hourly = |identity| {
+        let hour = Duration::from_secs(3600);
+        lock(&stage, identity).once_per(hour, WorkKey::default())
+    };
+    let failed = acquire(&hourly("a")).await;
+    failed.release().await.expect("it was held to the end");
+    let done = acquire(&hourly("b")).await;
+    done.succeed().await.expect("it was held to the end");
+    match hourly("c").acquire_within(LONG).await {
+        Err(LockError::Skipped { ago }) => assert!(ago < LONG, "{ago:?}"),
+        other => panic!("{:?}", other.err()),
+    }
+    let other = lock(&stage, "d").try_acquire().await;
+    assert!(other.is_ok(), "the lock is free");
+}
+
+#[tokio::test]
+async fn a_place_with_a_least_time_outlives_its_guard() {
+    for drops in [false, true] {
+        let stage = shared_stage().await;
+        let hour = AtLeast::new(Duration::from_secs(3600)).expect("short");
+        let guard = acquire(&lock(&stage, "a").at_least(hour)).await;
+        match drops {
+            true => drop(guard),
+            false => guard.release().await.expect("it was held to the end"),
+        }
+        let store = store(&stage);
+        eventually("its work is over", async || {
+            read(&store).await.holders.iter().any(|entry| entry.is_over)
+        })
+        .await;
+        match lock(&stage, "b").try_acquire().await {
+            Err(LockError::Busy { ahead }) => assert!(ahead[0].is_over, "{ahead:?}"),
+            other => panic!("{:?}", other.err()),
+        }
+    }
 }
 
 /// Takes one of two slots and abandons it without a release.

@@ -376,10 +376,7 @@ fn once_per(matches: &mut ArgMatches) -> Result<Option<OncePer>, Error> {
     };
     let key = match matches.remove_one::<String>("key") {
         None => WorkKey::default(),
-        Some(key) => WorkKey::new(key.as_str()).ok_or_else(|| {
-            let expected = "expected 1 to 128 bytes without control characters";
-            wrong(LOCK, &format!("--key {key:?} is not accepted: {expected}"))
-        })?,
+        Some(key) => WorkKey::new(key).map_err(|error| wrong(LOCK, &format!("--key {error}")))?,
     };
     Ok(Some(OncePer { period, key }))
 }

@@ -102,18 +102,21 @@ impl Work<'_> {
         let code = self.exit_code(&finished, stopped);
         // A command that was told to stop may have left its work undone.
         let succeeded = code == exit::DONE && stopped.is_none() && fault.is_none();
-        let patience = match self.job.args.once_per {
-            // An election takes longer than the usual patience, and would cost the success.
-            Some(_) if succeeded => timings.lease_duration(),
-            _ => patience,
-        };
         // Nothing of the command is left, so others may hold the lock from here on (I6).
         match finished.ended.end {
             End::Refused | End::NotExecuted(_) | End::NotSpawned(_) => {
                 give_back(&mut locker).await;
             }
             End::Exited(_) | End::Signalled(_) | End::Unknown => {
-                conclude(&mut locker, succeeded, patience).await;
+                let concluded = conclude(&mut locker, succeeded, patience).await;
+                if !concluded && succeeded && self.job.args.once_per.is_some() {
+                    // An election takes longer than the usual patience, and would cost the success.
+                    let rest = timings.lease_duration().saturating_sub(patience);
+                    tokio::select! {
+                        _ = tokio::time::timeout(rest, locker.wait()) => {}
+                        _ = stops.next() => {}
+                    }
+                }
             }
         }
         fault.map_or(Ok(code), Err)
@@ -267,8 +270,8 @@ pub(super) async fn release(locker: &mut Locker, patience: Duration) {
     conclude(locker, false, patience).await;
 }
 
-/// The same after work that may have succeeded.
-async fn conclude(locker: &mut Locker, succeeded: bool, patience: Duration) {
+/// The same after work that may have succeeded. Returns true if the contender has finished.
+async fn conclude(locker: &mut Locker, succeeded: bool, patience: Duration) -> bool {
     let released = async {
         match succeeded {
             true => locker.succeed().await,
@@ -276,7 +279,7 @@ async fn conclude(locker: &mut Locker, succeeded: bool, patience: Duration) {
         }
         locker.wait().await
     };
-    let _ = tokio::time::timeout(patience, released).await;
+    tokio::time::timeout(patience, released).await.is_ok()
 }
 
 /// Releases a lock under which no work has begun, so its place is not kept.

@@ -43,6 +43,8 @@ pub struct LockContender {
     since: BootTime,
     /// End of the least time of the place, once the lock was acquired with one.
     keeps_until: Option<BootTime>,
+    /// True once a renewal has declared the least time of the claim.
+    declared: bool,
     /// True once the work has succeeded.
     succeeded: bool,
     /// Start of contention, from which the reported waiting time counts.
@@ -131,6 +133,7 @@ impl LockContender {
             state: State::Joining(Joining::at(now)),
             since: now,
             keeps_until: None,
+            declared: false,
             succeeded: false,
             began: now,
             view,
@@ -376,12 +379,14 @@ impl LockContender {
     fn renew(&mut self, turn: &mut Turn<'_>) {
         let mine = self.stake.mine();
         let revision = self.attempt(Kind::Renew, turn);
+        let at_least = self.declares(turn.now);
+        self.declared |= at_least.is_some();
         self.call(Operation::Renew {
             claim: self.stake.claim,
             revision,
             mine,
             seen: self.view.token_floor,
-            at_least: self.declares(turn.now),
+            at_least,
         });
     }
 

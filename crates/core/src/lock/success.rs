@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::document::LockDocument;
-use crate::election::WallMillis;
+use crate::election::{NameError, WallMillis};
 
 /// Maximum number of keys whose last success is kept. The oldest success makes room.
 pub const SUCCESSES_MAX: usize = 128;
@@ -20,12 +20,22 @@ const KEY_LENGTH_MAX: usize = 128;
 pub struct WorkKey(String);
 
 impl WorkKey {
-    /// Checks a key. Returns `None` if it is empty, longer than 128 bytes, or has control
-    /// characters.
-    pub fn new(key: impl Into<String>) -> Option<Self> {
+    /// Checks a key.
+    ///
+    /// # Errors
+    /// [`NameError`] if it is empty, longer than 128 bytes, or has control characters.
+    pub fn new(key: impl Into<String>) -> Result<Self, NameError> {
         let key = key.into();
         let legal = (1..=KEY_LENGTH_MAX).contains(&key.len());
-        (legal && !key.chars().any(char::is_control)).then_some(Self(key))
+        if legal && !key.chars().any(char::is_control) {
+            Ok(Self(key))
+        } else {
+            let expected = "1 to 128 bytes without control characters";
+            Err(NameError {
+                value: key,
+                expected,
+            })
+        }
     }
 
     /// Returns the key.

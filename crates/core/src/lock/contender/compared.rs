@@ -33,6 +33,7 @@ impl LockContender {
             state,
             since: _,
             keeps_until,
+            declared,
             succeeded,
             began: _,
             view,
@@ -58,7 +59,7 @@ impl LockContender {
         } = self;
         form.put(session);
         form.put(state);
-        form.put(&(keeps_until, succeeded));
+        form.put(&(keeps_until, declared, succeeded));
         view.compare(form);
         stake.compare(form);
         form.put(sweeping);

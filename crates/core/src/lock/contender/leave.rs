@@ -63,10 +63,11 @@ impl LockContender {
         if !self.stake.may_be_stored() {
             return self.end(end, now);
         }
-        // A renewal may have declared a least time for which nothing is to be kept.
+        // A least time that was declared and is not to be kept takes the place until a leave is
+        // applied.
         let declared = match self.keeps_until {
-            Some(_) => Duration::ZERO,
-            None => self.options.at_least.get(),
+            None if self.declared => self.options.at_least.get(),
+            Some(_) | None => Duration::ZERO,
         };
         let leaving = Leaving {
             end,

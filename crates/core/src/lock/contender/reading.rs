@@ -410,6 +410,7 @@ impl LockContender {
     fn join_anew(&mut self, at: BootTime, turn: &mut Turn<'_>) {
         let before = self.stake.claim;
         self.stake = Stake::new(turn.random);
+        self.declared = false;
         self.view.claims_anew();
         if planted!(ClaimReused) {
             self.stake.claim = before;

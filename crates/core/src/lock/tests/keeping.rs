@@ -181,3 +181,29 @@ fn a_place_that_was_kept_does_not_stop_another_number_of_slots() {
     });
     assert!(fixture.token(slots).is_some());
 }
+
+#[test]
+fn a_leave_is_repeated_for_as_long_as_a_declared_place_would_stay() {
+    let mut fixture = Fixture::empty();
+    let a = keeper(&mut fixture, "a");
+    let begun = fixture.now;
+    fixture.input(a, Input::GiveUp);
+    while fixture.end(a).is_none() {
+        while !fixture.ones[a].pending.is_empty() {
+            fixture.answer(a, Outcome::Failed);
+        }
+        fixture.wake(a);
+    }
+    assert_eq!(fixture.now, begun + seconds(LEAST));
+    // A waiter has declared nothing, and its entry expires with its lease.
+    let waiter = keeper(&mut fixture, "waiter");
+    let begun = fixture.now;
+    fixture.input(waiter, Input::GiveUp);
+    while fixture.end(waiter).is_none() {
+        while !fixture.ones[waiter].pending.is_empty() {
+            fixture.answer(waiter, Outcome::Failed);
+        }
+        fixture.wake(waiter);
+    }
+    assert_eq!(fixture.now, begun + seconds(24));
+}

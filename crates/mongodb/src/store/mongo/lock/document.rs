@@ -21,7 +21,6 @@ use leasehold_core::lock::{
 pub(super) const AT_LEAST: &str = "at_least_ms";
 /// Field of an entry: true once the work has ended before that time.
 pub(super) const OVER: &str = "over";
-
 /// Field of such an entry: when the work ended, by the clock of the server.
 pub(super) const OVER_AT: &str = "over_at";
 /// Field of a reply: the time by the clock of the server. Not stored.
@@ -66,7 +65,7 @@ fn successes(document: &Document) -> Result<Vec<Success>, String> {
     let newest = list.iter().rev().filter_map(|value| {
         let fields = value.as_document()?;
         Some(Success {
-            key: WorkKey::new(fields.get_str("key").ok()?)?,
+            key: WorkKey::new(fields.get_str("key").ok()?).ok()?,
             at: WallMillis(fields.get_datetime("at").ok()?.timestamp_millis()),
         })
     });
