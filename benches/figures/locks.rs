@@ -29,7 +29,8 @@ use crate::report::{Bound, Row, Statistic, Unit};
 /// The first argument of the command under a lock.
 pub(crate) const ACT: &str = "--act";
 
-/// The lock TTL: the default of etcdctl, used for the other means too.
+/// The lock TTL of etcdctl by default, and of the hand-made lock. `leasehold lock` runs with its own
+/// default too.
 const LIFE: Duration = Duration::from_secs(10);
 /// Long enough that no contender gives up.
 const WAIT: Duration = Duration::from_secs(3600);
@@ -130,7 +131,6 @@ impl Stage {
             lock.to_owned(),
             format!("--identity={owner}"),
             format!("--mongodb-uri={}&appName={LEASEHOLD_APP}", self.set.uri()),
-            format!("--lease-duration={}s", LIFE.as_secs()),
             "--".to_owned(),
         ];
         let arguments = begin.into_iter().chain(command);

@@ -2,6 +2,7 @@
 
 mod builder;
 mod last_lines;
+mod status_file;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,10 +12,12 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use self::last_lines::LastLines;
+pub(crate) use self::status_file::StatusFile;
 use crate::process::exit_code;
 use crate::{Failure, Launch, Process, ReservedPort, Scratch, eventually, http};
 
 pub use builder::{DaemonBuilder, DaemonTimings};
+pub use status_file::{leads, valid_until_ns};
 
 /// Poll interval, short enough for a handoff, which was measured to take about 5 ms.
 const POLL: Duration = Duration::from_millis(2);
@@ -70,9 +73,7 @@ impl Daemon {
     /// # Panics
     /// If the file exists but is not JSON, because it must be replaced atomically.
     pub fn try_status(&self) -> Option<Value> {
-        let text = std::fs::read_to_string(self.directory.join("status.json")).ok()?;
-        let status = serde_json::from_str(&text);
-        Some(status.unwrap_or_else(|error| panic!("status.json is torn: {error}: {text}")))
+        StatusFile::default().read_whole(&self.directory).cloned()
     }
 
     /// Returns the content of `status.json`.
@@ -292,8 +293,12 @@ impl Daemon {
 
     /// Returns everything written to standard error, across restarts.
     pub fn logs(&self) -> String {
-        let text = std::fs::read(self.scratch.path().join("log")).unwrap_or_default();
+        let text = std::fs::read(self.log()).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.scratch.path().join("log")
     }
 
     /// Returns the number of log lines that contain this text.
@@ -308,7 +313,13 @@ impl Daemon {
     /// After `deadline`, with the log.
     pub async fn wait_logged(&self, text: &str, deadline: Duration) {
         let end = Instant::now() + deadline;
-        while self.logged(text) == 0 {
+        let mut seen = None;
+        loop {
+            // Polls are frequent and logs are long, so only a longer log is read.
+            let length = std::fs::metadata(self.log()).map_or(0, |log| log.len());
+            if seen.replace(length) != Some(length) && self.logged(text) > 0 {
+                return;
+            }
             assert!(Instant::now() < end, "not said: {text}; {}", self.logs());
             tokio::time::sleep(POLL).await;
         }
@@ -345,11 +356,12 @@ impl Daemon {
         deadline: Duration,
     ) -> Result<Value, Failure> {
         let end = Instant::now() + deadline;
+        let mut file = StatusFile::default();
         loop {
             let exit = self.exit_code();
-            let status = self.try_status();
+            let status = file.read_whole(&self.directory);
             // The exit is checked before the file is read, so that the last status written counts.
-            if let Some(status) = &status
+            if let Some(status) = status
                 && condition(status)
             {
                 return Ok(status.clone());
@@ -424,22 +436,6 @@ impl Daemon {
         let later = |status: &Value| valid_until_ns(status) > before;
         self.wait_until(later, deadline).await
     }
-}
-
-/// Returns the deadline in a status, on CLOCK_BOOTTIME.
-pub fn valid_until_ns(status: &Value) -> Option<u64> {
-    status["valid_until_boottime_ns"].as_u64()
-}
-
-/// Returns true if `status` grants authority at this instant, in this boot.
-pub fn leads(status: &Value) -> bool {
-    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    status["leader"] == true
-        && status["role"] == "leader"
-        && status["boot_id"] == boot_id.trim()
-        && status["valid_until_boottime_ns"]
-            .as_u64()
-            .is_some_and(|until| until > boottime_ns())
 }
 
 /// Returns a duration in nanoseconds, for instants on CLOCK_BOOTTIME.

@@ -7,16 +7,14 @@
 //! with the same token in both rounds has led all the time between them, because a claim leads only
 //! once.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::Daemon;
-use crate::daemon::{boottime_ns, leads};
+use crate::daemon::{StatusFile, boottime_ns, leads};
 
 /// Sampling interval, short enough to observe a handoff between two leaders.
 const INTERVAL: Duration = Duration::from_millis(3);
@@ -44,7 +42,8 @@ pub struct LeaderMonitor {
 
 #[derive(Debug, Default)]
 struct Record {
-    directories: Vec<PathBuf>,
+    /// The candidates, each with its status directory.
+    candidates: Vec<(PathBuf, StatusFile)>,
     reigns: Vec<Reign>,
     violations: Vec<String>,
 }
@@ -78,7 +77,8 @@ impl LeaderMonitor {
     /// Adds a candidate.
     pub fn add(&self, daemon: &Daemon) {
         let directory = daemon.status_directory().to_path_buf();
-        lock(&self.record).directories.push(directory);
+        let candidate = (directory, StatusFile::default());
+        lock(&self.record).candidates.push(candidate);
         look(&self.record);
     }
 
@@ -132,23 +132,25 @@ fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
 }
 
 fn look(record: &Mutex<Record>) {
-    let directories = lock(record).directories.clone();
-    let read = |directory: &PathBuf| Some((directory.clone(), leader(directory)?));
-    let first: Vec<_> = directories.iter().filter_map(read).collect();
     let mut record = lock(record);
-    if first.len() > 1 {
+    let candidates = record.candidates.iter_mut();
+    let first: Vec<_> = candidates.map(leader).collect();
+    if first.iter().flatten().count() > 1 {
         let between = boottime_ns();
-        let still = |(directory, before): &&(PathBuf, (String, i64))| {
-            leader(directory).as_ref() == Some(before)
-        };
-        let at_once: Vec<_> = first.iter().filter(still).map(|(_, who)| who).collect();
+        let candidates = record.candidates.iter_mut().zip(&first);
+        let at_once: Vec<_> = candidates
+            .filter_map(|(candidate, before)| {
+                let before = before.as_ref()?;
+                (leader(candidate).as_ref() == Some(before)).then_some(before)
+            })
+            .collect();
         if at_once.len() > 1 {
             let violation = format!("leaders at {between} at once: {at_once:?}");
             record.violations.push(violation);
         }
     }
     let now = boottime_ns();
-    for (_, (identity, token)) in first {
+    for (identity, token) in first.into_iter().flatten() {
         saw(&mut record, identity, token, now);
     }
 }
@@ -177,11 +179,10 @@ fn saw(record: &mut Record, identity: String, token: i64, now: u64) {
 }
 
 /// Returns identity and token if the status file shows a leader at this instant.
-fn leader(directory: &Path) -> Option<(String, i64)> {
-    let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
+fn leader((directory, file): &mut (PathBuf, StatusFile)) -> Option<(String, i64)> {
     // A torn file is a bug of the daemon and is reported by the fixture.
-    let status: Value = serde_json::from_str(&text).ok()?;
-    leads(&status).then(|| {
+    let status = file.read(directory)?.ok()?;
+    leads(status).then(|| {
         let identity = status["identity"].as_str().unwrap_or_default().to_owned();
         (identity, status["token"].as_i64().unwrap_or_default())
     })
@@ -189,6 +190,8 @@ fn leader(directory: &Path) -> Option<(String, i64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn write(directory: &Path, identity: &str, token: i64, until: u64) {
@@ -201,9 +204,9 @@ mod tests {
     }
 
     fn record_of(directories: &[&Path]) -> Mutex<Record> {
-        let directories = directories.iter().map(|path| path.to_path_buf()).collect();
+        let candidate = |path: &&Path| (path.to_path_buf(), StatusFile::default());
         Mutex::new(Record {
-            directories,
+            candidates: directories.iter().map(candidate).collect(),
             ..Record::default()
         })
     }

@@ -3,6 +3,7 @@
 //! This module has no BSON. Wall-clock fields are informational and are never compared.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::timings::{INTERVAL_MIN, LEASE_DURATION_MAX, LEASE_DURATION_MIN};
@@ -14,7 +15,7 @@ pub const IDENTITY_LENGTH_MAX: usize = 253;
 
 /// The name of a lease: 1–63 characters that form a valid Kubernetes label value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LeaseName(String);
+pub struct LeaseName(Arc<str>);
 
 /// An error about an invalid name, with the accepted format.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl LeaseName {
 /// The human-readable name of a candidate. No decision depends on it, except that a transfer
 /// reserves the lease for an identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Identity(String);
+pub struct Identity(Arc<str>);
 
 impl Identity {
     /// Checks an identity.
@@ -82,9 +83,10 @@ impl Identity {
     }
 }
 
-fn checked(value: String, legal: bool, expected: &'static str) -> Result<String, NameError> {
+/// Names are shared, because every event and every status has a copy.
+fn checked(value: String, legal: bool, expected: &'static str) -> Result<Arc<str>, NameError> {
     if legal {
-        Ok(value)
+        Ok(value.into())
     } else {
         Err(NameError { value, expected })
     }

@@ -1,0 +1,55 @@
+//! The status file, as a workload reads it.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::boottime_ns;
+
+static BOOT_ID: LazyLock<String> = LazyLock::new(|| {
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    boot_id.unwrap_or_default().trim().to_owned()
+});
+
+/// The last content of a status file. Polls are frequent, so only a changed text is parsed.
+#[derive(Debug, Default)]
+pub(crate) struct StatusFile {
+    text: String,
+    status: Option<Value>,
+}
+
+impl StatusFile {
+    /// Reads the file. Returns `None` if it does not exist, and its text as the error if that is
+    /// not JSON.
+    pub(crate) fn read(&mut self, directory: &Path) -> Option<Result<&Value, &str>> {
+        let text = std::fs::read_to_string(directory.join("status.json")).ok()?;
+        if text != self.text {
+            self.status = serde_json::from_str(&text).ok();
+            self.text = text;
+        }
+        Some(self.status.as_ref().ok_or(&self.text))
+    }
+
+    /// Reads the file of a daemon. Returns `None` if it does not exist.
+    ///
+    /// # Panics
+    /// If the file is not JSON, because it must be replaced atomically.
+    pub(super) fn read_whole(&mut self, directory: &Path) -> Option<&Value> {
+        let status = self.read(directory)?;
+        Some(status.unwrap_or_else(|text| panic!("status.json is torn: {text}")))
+    }
+}
+
+/// Returns the deadline in a status, on CLOCK_BOOTTIME.
+pub fn valid_until_ns(status: &Value) -> Option<u64> {
+    status["valid_until_boottime_ns"].as_u64()
+}
+
+/// Returns true if `status` grants authority at this instant, in this boot.
+pub fn leads(status: &Value) -> bool {
+    status["leader"] == true
+        && status["role"] == "leader"
+        && status["boot_id"] == **BOOT_ID
+        && valid_until_ns(status).is_some_and(|until| until > boottime_ns())
+}
